@@ -2362,6 +2362,36 @@ create or replace function relevo.longer_lease(c relevo.claims, at timestamptz) 
 
 revoke all on function relevo.longer_lease from public;
 
+-- Counts an event's first slice for the brake: for the stream as a whole unless it is personal, and for up to a hundred of its phones. Returns the
+-- counts if one of them is above `enough`; fewer are too much for nobody. A stream that is not known yet begins here.
+create or replace function relevo.count_slice(e relevo.notification_events, origin_of text, of_stream bigint, of_release int, is_held boolean,
+    due timestamptz, phones uuid[], enough int, out counted uuid[], out in_hour float8[], out busiest_day int[])
+  language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  stream bigint := of_stream;
+  release int := of_release;
+  was_held boolean := is_held;
+  watched uuid[] := case when e.audience <> 'installations' then '{00000000-0000-0000-0000-000000000000}'::uuid[] else '{}' end
+    || case when cardinality(phones) <= 100 then phones else array(select u.phone from unnest(phones) as u(phone) order by u.phone limit 100) end;
+begin
+  if stream is null then
+    insert into relevo.event_streams (event_type, origin, known_since) values (e.event_type, origin_of, due)
+    on conflict (event_type, origin) do nothing;
+    select s.id, s.releases, exists (select from relevo.held_events h where h.event_id = e.id) into stream, release, was_held
+      from relevo.event_streams s where s.event_type = e.event_type and s.origin = origin_of;
+  end if;
+  if relevo.count_event(stream, release, was_held, due, watched) > enough then
+    select array_agg(c.installation_id), array_agg(relevo.count_of_hour(c.hour_at, c.in_hour, c.hour_before, due)), array_agg(c.busiest_day)
+      into counted, in_hour, busiest_day
+      from relevo.event_counts c where c.stream_id = stream and c.installation_id = any (watched);
+  end if;
+end
+$$;
+
+revoke all on function relevo.count_slice from public;
+
 -- Cuts the phones of a named audience that are still to come into slices, keeps all but the first, and returns the first.
 create or replace function relevo.cut_slices(e relevo.notification_events, named uuid[], most int) returns bigint[]
   language plpgsql volatile
@@ -2381,6 +2411,39 @@ end
 $$;
 
 revoke all on function relevo.cut_slices from public;
+
+-- Returns the next phones of all, or of one project, up to a slice of them:
+-- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers and sending projects.
+-- Each way has a plan of its own.
+create or replace function relevo.everyone_targets(e relevo.notification_events, most int,
+    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[])
+  language plpgsql volatile
+as $$
+begin
+  if e.project is null then
+    select count(*) < most, max(t.seq), array_agg(t.installation_id) filter (where t.is_in), array_agg(t.provider) filter (where t.is_in),
+           array_agg(t.project) filter (where t.is_in)
+      into is_last, last_seq, phones, providers, projects
+      from (select i.seq, i.installation_id, i.provider, relevo.sending_project(i.provider, i.project) as project,
+                   e.category is null or e.category <> all (i.opt_outs) as is_in
+              from relevo.device_installations i
+             where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and not i.for_news and relevo.may_receive(i)
+             order by i.seq limit most) t;
+  else
+    select count(*) < most, max(t.seq), array_agg(t.installation_id) filter (where t.is_in), array_agg(t.provider) filter (where t.is_in),
+           array_agg(t.project) filter (where t.is_in)
+      into is_last, last_seq, phones, providers, projects
+      from (select i.seq, i.installation_id, i.provider, relevo.sending_project(i.provider, i.project) as project,
+                   e.category is null or e.category <> all (i.opt_outs) as is_in
+              from relevo.device_installations i
+             where i.project = e.project and i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and not i.for_news and relevo.may_receive(i)
+             order by i.seq limit most) t;
+  end if;
+  last_seq := coalesce(last_seq, e.fanout_upto);
+end
+$$;
+
+revoke all on function relevo.everyone_targets from public;
 
 -- Makes and queues the deliveries of the next slice of an event that this transaction has locked; returns no row if its month is sealed.
 -- How it goes: find the stream that the brake watches, begin the event if this is its first slice, find the phones, leave out whoever got the
@@ -2403,7 +2466,6 @@ declare
   stopped boolean;
   was_held boolean;
   t record;
-  ids bigint[];
 begin
   if watched then
     if e.licitacion_id is not null then
@@ -2430,46 +2492,20 @@ begin
   if relevo.hold_open(array[e.event_day]) = '{}' then
     return;
   end if;
-  t := relevo.next_targets(e, most);
+  t := case e.audience
+         when 'matching' then relevo.matching_targets(e, most)
+         when 'everyone' then relevo.everyone_targets(e, most)
+         else relevo.named_targets(e, most)
+       end;
   is_last := t.is_last;
   targets := coalesce(cardinality(t.phones), 0);
   if targets > 0 and (step_aside or exists (select from relevo.event_followers f where f.event_id = e.id)) then
-    select count(*), array_agg(u.phone) filter (where not u.is_there), array_agg(u.provider) filter (where not u.is_there),
-           array_agg(u.project) filter (where not u.is_there)
-      into targets, t.phones, t.providers, t.projects
-      from (select u.*, step_aside and exists (select from relevo.notification_deliveries d
-                                                where d.event_day = e.event_day and d.notification_event_id = e.id
-                                                  and d.installation_id = u.phone offset 0) as is_there
-              from unnest(t.phones, t.providers, t.projects) as u(phone, provider, project)
-             where not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again
-                                 join relevo.notification_events o on o.id = f.former_event_id
-                                 join relevo.notification_deliveries d
-                                   on d.event_day = o.event_day and d.notification_event_id = o.id and d.installation_id = u.phone
-                                where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown') offset 0)) u;
+    select w.* into targets, t.phones, t.providers, t.projects
+      from relevo.leave_out_repeats(e, t.phones, t.providers, t.projects, step_aside) w;
   end if;
   created := coalesce(cardinality(t.phones), 0);
   if created > 0 then
-    ids := array(select nextval('relevo.delivery_ids') from generate_series(1, created));
-    -- no `on conflict`: one that is there already and unknown to the event is told by the error, and the slice made anew beside it (step_aside);
-    -- passed over in silence its chunk would name a delivery that was never made
-    insert into relevo.notification_deliveries (event_day, id, notification_event_id, installation_id, event_type, provider, project, lane,
-                                                at_most_once, deadline_at, created_at)
-    select e.event_day, u.id, e.id, u.phone, e.event_type, u.provider, u.project, e.lane, e.at_most_once, e.deadline_at, now()
-      from unnest(ids, t.phones, t.providers, t.projects) as u(id, phone, provider, project);
-    if t.projects <@ t.projects[1:1] then
-      insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                     ids, installations)
-      select t.projects[1], e.lane, at, e.event_day, e.id, e.event_type, now(), 0, 0, false, ids[n + 1 : n + 100], t.phones[n + 1 : n + 100]
-        from generate_series(0, created - 1, 100) as n;
-    else
-      insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                     ids, installations)
-      select u.project, e.lane, at, e.event_day, e.id, e.event_type, now(), 0, 0, false, array_agg(u.id), array_agg(u.phone)
-        from (select u.*, (row_number() over (partition by u.project) - 1) / 100 as piece
-                from unnest(ids, t.phones, t.projects) as u(id, phone, project)) u
-       group by u.project, u.piece;
-    end if;
-    insert into relevo.event_progress_deltas (event_id, status, deliveries) values (e.id, 'pending', created);
+    perform relevo.write_deliveries(e, at, t.phones, t.providers, t.projects);
   end if;
   update relevo.notification_events n
      set state = case when is_last then 'fanned' else 'fanning' end, event_day = e.event_day, fanout_started_at = e.fanout_started_at,
@@ -2482,18 +2518,9 @@ begin
   if created > 0 then
     perform relevo.wake('dispatch');
     if watched then
-      t.phones := case when e.audience <> 'installations' then '{00000000-0000-0000-0000-000000000000}'::uuid[] else '{}' end
-        || case when created <= 100 then t.phones else array(select u.phone from unnest(t.phones) as u(phone) order by u.phone limit 100) end;
-      if stream is null then
-        insert into relevo.event_streams (event_type, origin, known_since) values (e.event_type, origin_of, due)
-        on conflict (event_type, origin) do nothing;
-        select s.id, s.releases, exists (select from relevo.held_events h where h.event_id = e.id) into stream, release, was_held
-          from relevo.event_streams s where s.event_type = e.event_type and s.origin = origin_of;
-      end if;
-      if relevo.count_event(stream, release, was_held, due, t.phones) > enough then -- else that is too much for nobody
-        select array_agg(c.installation_id), array_agg(relevo.count_of_hour(c.hour_at, c.in_hour, c.hour_before, due)), array_agg(c.busiest_day)
-          into counted, in_hour, busiest_day
-          from relevo.event_counts c where c.stream_id = stream and c.installation_id = any (t.phones);
+      select b.* into counted, in_hour, busiest_day
+        from relevo.count_slice(e, origin_of, stream, release, was_held, due, t.phones, enough) b;
+      if counted is not null then
         projects := array(select distinct u.project from unnest(t.projects) as u(project));
       end if;
     end if;
@@ -2503,6 +2530,119 @@ end
 $$;
 
 revoke all on function relevo.fan_out_slice from public;
+
+-- Returns of the phones of a slice those that get the event: without whoever got the event that this one follows and, with `step_aside`, without
+-- those that have its delivery already. `targets` counts the latter, too.
+create or replace function relevo.leave_out_repeats(e relevo.notification_events, of_phones uuid[], of_providers text[], of_projects text[],
+    step_aside boolean, out targets int, out phones uuid[], out providers text[], out projects text[])
+  language sql stable
+as $$
+  select count(*), array_agg(u.phone) filter (where not u.is_there), array_agg(u.provider) filter (where not u.is_there),
+         array_agg(u.project) filter (where not u.is_there)
+    from (select u.*, step_aside and exists (select from relevo.notification_deliveries d
+                                              where d.event_day = e.event_day and d.notification_event_id = e.id
+                                                and d.installation_id = u.phone offset 0) as is_there
+            from unnest(of_phones, of_providers, of_projects) as u(phone, provider, project)
+           where not exists (select from relevo.event_followers f
+                               join relevo.notification_events o on o.id = f.former_event_id
+                               join relevo.notification_deliveries d
+                                 on d.event_day = o.event_day and d.notification_event_id = o.id and d.installation_id = u.phone
+                              where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown') offset 0)) u
+$$;
+
+revoke all on function relevo.leave_out_repeats from public;
+
+-- Returns the next phones with a preference that matches an event, up to a slice of candidates:
+-- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers and sending projects.
+-- Candidates come from the index of preferences: the first few in any order, more by windows of sequence numbers.
+create or replace function relevo.matching_targets(e relevo.notification_events, most int,
+    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[])
+  language plpgsql volatile
+as $$
+declare
+  few constant int := least(most, 300); -- of more it would not pay to read them twice
+  buckets text[] := relevo.buckets_of(e);
+  seqs bigint[];
+  candidates int;
+  window_end bigint := e.fanout_upto;
+begin
+  if e.fanout_cursor = 0 then -- most events have few: those are read in no order
+    select count(*),
+           array_agg(a.seq) filter (where a.sure or exists (select from relevo.notification_preferences p
+                                                             where p.installation_id = a.installation_id and p.name = a.name
+                                                               and relevo.preference_matches(p, e)))
+      into candidates, seqs
+      from (select x.seq, x.sure, x.installation_id, x.name from relevo.preference_index x
+             where x.bucket = any (buckets) and x.seq > e.fanout_cursor and x.seq <= e.fanout_upto
+             limit few) a;
+  end if;
+  if e.fanout_cursor > 0 or candidates = few then
+    window_end := relevo.matching_window(buckets, e.fanout_cursor, e.fanout_upto, most);
+    select count(*), max(a.seq),
+           array_agg(a.seq) filter (where a.sure or exists (select from relevo.notification_preferences p
+                                                             where p.installation_id = a.installation_id and p.name = a.name
+                                                               and relevo.preference_matches(p, e)))
+      into candidates, last_seq, seqs
+      from (select x.seq, x.sure, x.installation_id, x.name -- with ties: all preferences of a phone are in one slice
+              from relevo.preference_index x
+             where x.bucket = any (buckets) and x.seq > e.fanout_cursor and x.seq <= window_end
+             order by x.seq fetch first most rows with ties) a;
+  end if;
+  is_last := candidates < most and window_end >= e.fanout_upto;
+  select array_agg(t.installation_id), array_agg(t.provider), array_agg(t.project)
+    into phones, providers, projects
+    from (select i.installation_id, i.provider, relevo.sending_project(i.provider, i.project) as project
+            from relevo.device_installations i
+           where i.seq = any (seqs) and relevo.may_receive(i)
+             and (e.category is null or e.category <> all (i.opt_outs)) and (e.project is null or i.project = e.project)) t;
+  last_seq := coalesce(last_seq, window_end); -- nobody in a window
+end
+$$;
+
+revoke all on function relevo.matching_targets from public;
+
+-- Returns the next phones that an event names, by themselves or by their owners, up to a slice of them:
+-- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers and sending projects.
+-- An audience that is longer than a slice is cut into slices once, and these are kept.
+create or replace function relevo.named_targets(e relevo.notification_events, most int,
+    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[])
+  language plpgsql volatile
+as $$
+declare
+  seqs bigint[];
+  named uuid[];
+begin
+  if e.fanout_cursor > 0 then
+    seqs := relevo.take_kept_slice(e);
+  end if;
+  if seqs is null then
+    named := array(select a.installation_id from relevo.event_audience a where a.event_id = e.id
+                   union all
+                   select i.installation_id from relevo.event_owners o
+                     cross join lateral (select i.installation_id from relevo.device_installations i where i.owner = o.owner offset 0) i
+                    where o.event_id = e.id);
+    if cardinality(named) > most then
+      seqs := relevo.cut_slices(e, named, most);
+    end if;
+  end if;
+  if seqs is not null then
+    named := array(select i.installation_id from relevo.device_installations i -- whose owner changed since they were read is left out
+                    where i.seq = any (seqs)
+                      and (exists (select from relevo.event_audience a where a.event_id = e.id and a.installation_id = i.installation_id offset 0)
+                           or exists (select from relevo.event_owners o where o.event_id = e.id and o.owner = i.owner offset 0)));
+  end if;
+  last_seq := seqs[cardinality(seqs)];
+  is_last := seqs is null or not exists (select from relevo.fanout_slices s where s.event_id = e.id and s.last_seq > named_targets.last_seq);
+  select array_agg(i.installation_id), array_agg(i.provider), array_agg(relevo.sending_project(i.provider, i.project))
+    into phones, providers, projects
+    from (select * from relevo.device_installations i where i.installation_id = any (named) offset 0) i -- not along all phones
+   where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and relevo.may_receive(i)
+     and (e.category is null or e.category <> all (i.opt_outs)) and (e.project is null or i.project = e.project);
+  last_seq := coalesce(last_seq, e.fanout_upto);
+end
+$$;
+
+revoke all on function relevo.named_targets from public;
 
 -- Locks the event whose turn it is in a lane: the first of the next project in the round, skipping those that another replica holds, those that
 -- wait for a retry, and those given up. A slice puts its event ten seconds back (fan_out_slice): whatever falls due meanwhile goes first.
@@ -2547,106 +2687,6 @@ $$;
 
 revoke all on function relevo.next_event from public;
 
--- Returns the next phones that an event is for, up to a slice of them: whether they are the last, the last one's sequence number, and of those
--- that may receive it the ids, providers and sending projects.
--- How it goes: by audience. Matching: candidates from the index of preferences, the first few in any order, more by windows of sequence
--- numbers. Everyone: along the phones, of all or of one project. Named: the slice that was kept, or the named phones, cut into slices if there
--- are too many.
-create or replace function relevo.next_targets(e relevo.notification_events, most int,
-                                      out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[])
-  language plpgsql volatile
-as $$
-declare
-  few constant int := least(most, 300); -- of more it would not pay to read them twice
-  buckets text[];
-  seqs bigint[];
-  named uuid[];
-  candidates int;
-  window_end bigint := e.fanout_upto;
-begin
-  if e.audience = 'matching' then
-    buckets := relevo.buckets_of(e);
-    if e.fanout_cursor = 0 then -- most events have few: those are read in no order
-      select count(*),
-             array_agg(a.seq) filter (where a.sure or exists (select from relevo.notification_preferences p
-                                                               where p.installation_id = a.installation_id and p.name = a.name
-                                                                 and relevo.preference_matches(p, e)))
-        into candidates, seqs
-        from (select x.seq, x.sure, x.installation_id, x.name from relevo.preference_index x
-               where x.bucket = any (buckets) and x.seq > e.fanout_cursor and x.seq <= e.fanout_upto
-               limit few) a;
-    end if;
-    if e.fanout_cursor > 0 or candidates = few then
-      window_end := relevo.matching_window(buckets, e.fanout_cursor, e.fanout_upto, most);
-      select count(*), max(a.seq),
-             array_agg(a.seq) filter (where a.sure or exists (select from relevo.notification_preferences p
-                                                               where p.installation_id = a.installation_id and p.name = a.name
-                                                                 and relevo.preference_matches(p, e)))
-        into candidates, last_seq, seqs
-        from (select x.seq, x.sure, x.installation_id, x.name -- with ties: all preferences of a phone are in one slice
-                from relevo.preference_index x
-               where x.bucket = any (buckets) and x.seq > e.fanout_cursor and x.seq <= window_end
-               order by x.seq fetch first most rows with ties) a;
-    end if;
-    is_last := candidates < most and window_end >= e.fanout_upto;
-    select array_agg(t.installation_id), array_agg(t.provider), array_agg(t.project)
-      into phones, providers, projects
-      from (select i.installation_id, i.provider, relevo.sending_project(i.provider, i.project) as project
-              from relevo.device_installations i
-             where i.seq = any (seqs) and relevo.may_receive(i)
-               and (e.category is null or e.category <> all (i.opt_outs)) and (e.project is null or i.project = e.project)) t;
-  elsif e.audience = 'everyone' and e.project is null then
-    select count(*) < most, max(t.seq), array_agg(t.installation_id) filter (where t.is_in), array_agg(t.provider) filter (where t.is_in),
-           array_agg(t.project) filter (where t.is_in)
-      into is_last, last_seq, phones, providers, projects
-      from (select i.seq, i.installation_id, i.provider, relevo.sending_project(i.provider, i.project) as project,
-                   e.category is null or e.category <> all (i.opt_outs) as is_in
-              from relevo.device_installations i
-             where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and not i.for_news and relevo.may_receive(i)
-             order by i.seq limit most) t;
-  elsif e.audience = 'everyone' then
-    select count(*) < most, max(t.seq), array_agg(t.installation_id) filter (where t.is_in), array_agg(t.provider) filter (where t.is_in),
-           array_agg(t.project) filter (where t.is_in)
-      into is_last, last_seq, phones, providers, projects
-      from (select i.seq, i.installation_id, i.provider, relevo.sending_project(i.provider, i.project) as project,
-                   e.category is null or e.category <> all (i.opt_outs) as is_in
-              from relevo.device_installations i
-             where i.project = e.project and i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and not i.for_news and relevo.may_receive(i)
-             order by i.seq limit most) t;
-  else
-    if e.fanout_cursor > 0 then
-      seqs := relevo.take_kept_slice(e);
-    end if;
-    if seqs is null then
-      named := array(select a.installation_id from relevo.event_audience a where a.event_id = e.id
-                     union all
-                     select i.installation_id from relevo.event_owners o
-                       cross join lateral (select i.installation_id from relevo.device_installations i where i.owner = o.owner offset 0) i
-                      where o.event_id = e.id);
-      if cardinality(named) > most then
-        seqs := relevo.cut_slices(e, named, most);
-      end if;
-    end if;
-    if seqs is not null then
-      named := array(select i.installation_id from relevo.device_installations i -- whose owner changed since they were read is left out
-                      where i.seq = any (seqs)
-                        and (exists (select from relevo.event_audience a where a.event_id = e.id and a.installation_id = i.installation_id offset 0)
-                             or exists (select from relevo.event_owners o where o.event_id = e.id and o.owner = i.owner offset 0)));
-    end if;
-    last_seq := seqs[cardinality(seqs)];
-    is_last := seqs is null or not exists (select from relevo.fanout_slices s where s.event_id = e.id and s.last_seq > next_targets.last_seq);
-    select array_agg(i.installation_id), array_agg(i.provider), array_agg(relevo.sending_project(i.provider, i.project))
-      into phones, providers, projects
-      from (select * from relevo.device_installations i where i.installation_id = any (named) offset 0) i -- not along all phones
-     where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and relevo.may_receive(i)
-       and (e.category is null or e.category <> all (i.opt_outs)) and (e.project is null or i.project = e.project);
-  end if;
-  last_seq := coalesce(last_seq, window_end); -- nobody in a window
-end
-$$;
-
-revoke all on function relevo.next_targets from public;
-
 -- Takes the next kept slice of a named audience and returns its phones by sequence number; null if none is kept.
 create or replace function relevo.take_kept_slice(e relevo.notification_events) returns bigint[]
   language plpgsql volatile
@@ -2664,6 +2704,40 @@ end
 $$;
 
 revoke all on function relevo.take_kept_slice from public;
+
+-- Writes the deliveries of a slice of an event, queues them in chunks of a hundred by project, and counts them.
+create or replace function relevo.write_deliveries(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[])
+  returns void
+  language plpgsql volatile
+as $$
+declare
+  ids bigint[];
+begin
+  ids := array(select nextval('relevo.delivery_ids') from generate_series(1, cardinality(phones)));
+  -- no `on conflict`: one that is there already and unknown to the event is told by the error, and the slice made anew beside it (step_aside);
+  -- passed over in silence its chunk would name a delivery that was never made
+  insert into relevo.notification_deliveries (event_day, id, notification_event_id, installation_id, event_type, provider, project, lane,
+                                              at_most_once, deadline_at, created_at)
+  select e.event_day, u.id, e.id, u.phone, e.event_type, u.provider, u.project, e.lane, e.at_most_once, e.deadline_at, now()
+    from unnest(ids, phones, providers, projects) as u(id, phone, provider, project);
+  if projects <@ projects[1:1] then
+    insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
+                                   ids, installations)
+    select projects[1], e.lane, at, e.event_day, e.id, e.event_type, now(), 0, 0, false, ids[n + 1 : n + 100], phones[n + 1 : n + 100]
+      from generate_series(0, cardinality(phones) - 1, 100) as n;
+  else
+    insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
+                                   ids, installations)
+    select u.project, e.lane, at, e.event_day, e.id, e.event_type, now(), 0, 0, false, array_agg(u.id), array_agg(u.phone)
+      from (select u.*, (row_number() over (partition by u.project) - 1) / 100 as piece
+              from unnest(ids, phones, projects) as u(id, phone, project)) u
+     group by u.project, u.piece;
+  end if;
+  insert into relevo.event_progress_deltas (event_id, status, deliveries) values (e.id, 'pending', cardinality(phones));
+end
+$$;
+
+revoke all on function relevo.write_deliveries from public;
 
 -- Returns the buckets of the index under which preferences that may match an event stand, some perhaps twice. Like event_buckets, but for the
 -- usual event without a query.
@@ -2746,11 +2820,17 @@ as $$ select relevo.next_event($1, $2, $3, $4) $$;
 
 revoke all on function relevo.next_event_1 from public;
 
--- next_targets as 0.3.0 calls it.
+-- matching_targets, everyone_targets and named_targets as 0.3.0 calls them.
 create or replace function relevo.next_targets_3(e relevo.notification_events, most int, out is_last boolean, out last_seq bigint, out
     phones uuid[], out providers text[], out projects text[])
   language sql volatile
-as $$ select * from relevo.next_targets($1, $2) $$;
+as $$
+  select * from relevo.matching_targets($1, $2) where ($1).audience = 'matching'
+  union all
+  select * from relevo.everyone_targets($1, $2) where ($1).audience = 'everyone'
+  union all
+  select * from relevo.named_targets($1, $2) where ($1).audience = 'installations'
+$$;
 
 revoke all on function relevo.next_targets_3 from public;
 

@@ -31,11 +31,11 @@ select e.id,
        array(select distinct b.bucket from unnest(relevo.event_buckets(e)) as b(bucket) order by 1)
          = array(select distinct b.bucket from unnest(relevo.buckets_of(e)) as b(bucket) order by 1) as in_same_places,
        array(select distinct p.phone
-               from relevo.next_targets(jsonb_populate_record(e, '{"fanout_upto": 1000000000}'), 10000) a
+               from relevo.matching_targets(jsonb_populate_record(e, '{"fanout_upto": 1000000000}'), 10000) a
                cross join unnest(a.phones) as p(phone) order by 1) as by_slice,
        array(select p.phone
-               from relevo.next_targets(jsonb_populate_record(e, '{"fanout_upto": 1000000000}'), 3) a
-               cross join relevo.next_targets(jsonb_populate_record(e, jsonb_build_object(
+               from relevo.matching_targets(jsonb_populate_record(e, '{"fanout_upto": 1000000000}'), 3) a
+               cross join relevo.matching_targets(jsonb_populate_record(e, jsonb_build_object(
                             'fanout_upto', 1000000000, 'fanout_cursor', coalesce(a.last_seq, 0))), 10000) b
                cross join unnest(a.phones || b.phones) as p(phone) order by 1) as by_two_slices
   from relevo.notification_events e

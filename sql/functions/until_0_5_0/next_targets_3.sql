@@ -1,7 +1,13 @@
--- next_targets as 0.3.0 calls it.
+-- matching_targets, everyone_targets and named_targets as 0.3.0 calls them.
 create or replace function relevo.next_targets_3(e relevo.notification_events, most int, out is_last boolean, out last_seq bigint, out
     phones uuid[], out providers text[], out projects text[])
   language sql volatile
-as $$ select * from relevo.next_targets($1, $2) $$;
+as $$
+  select * from relevo.matching_targets($1, $2) where ($1).audience = 'matching'
+  union all
+  select * from relevo.everyone_targets($1, $2) where ($1).audience = 'everyone'
+  union all
+  select * from relevo.named_targets($1, $2) where ($1).audience = 'installations'
+$$;
 
 revoke all on function relevo.next_targets_3 from public;

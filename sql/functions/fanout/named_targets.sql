@@ -1,0 +1,42 @@
+-- Returns the next phones that an event names, by themselves or by their owners, up to a slice of them:
+-- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers and sending projects.
+-- An audience that is longer than a slice is cut into slices once, and these are kept.
+create or replace function relevo.named_targets(e relevo.notification_events, most int,
+    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[])
+  language plpgsql volatile
+as $$
+declare
+  seqs bigint[];
+  named uuid[];
+begin
+  if e.fanout_cursor > 0 then
+    seqs := relevo.take_kept_slice(e);
+  end if;
+  if seqs is null then
+    named := array(select a.installation_id from relevo.event_audience a where a.event_id = e.id
+                   union all
+                   select i.installation_id from relevo.event_owners o
+                     cross join lateral (select i.installation_id from relevo.device_installations i where i.owner = o.owner offset 0) i
+                    where o.event_id = e.id);
+    if cardinality(named) > most then
+      seqs := relevo.cut_slices(e, named, most);
+    end if;
+  end if;
+  if seqs is not null then
+    named := array(select i.installation_id from relevo.device_installations i -- whose owner changed since they were read is left out
+                    where i.seq = any (seqs)
+                      and (exists (select from relevo.event_audience a where a.event_id = e.id and a.installation_id = i.installation_id offset 0)
+                           or exists (select from relevo.event_owners o where o.event_id = e.id and o.owner = i.owner offset 0)));
+  end if;
+  last_seq := seqs[cardinality(seqs)];
+  is_last := seqs is null or not exists (select from relevo.fanout_slices s where s.event_id = e.id and s.last_seq > named_targets.last_seq);
+  select array_agg(i.installation_id), array_agg(i.provider), array_agg(relevo.sending_project(i.provider, i.project))
+    into phones, providers, projects
+    from (select * from relevo.device_installations i where i.installation_id = any (named) offset 0) i -- not along all phones
+   where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and relevo.may_receive(i)
+     and (e.category is null or e.category <> all (i.opt_outs)) and (e.project is null or i.project = e.project);
+  last_seq := coalesce(last_seq, e.fanout_upto);
+end
+$$;
+
+revoke all on function relevo.named_targets from public;
