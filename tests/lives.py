@@ -36,7 +36,7 @@ def live_through(worker: App, conn: psycopg.Connection[Any]) -> None:
     with worker.database.transaction() as connection:
         taken = reaper.reap_one(connection, worker.settings, late)
     assert taken is not None
-    assert (taken["claims_reaped"], taken["deliveries_recovered"]) == (1, 1)
+    assert (taken.counts["claims_reaped"], taken.counts["deliveries_recovered"]) == (1, 1)
     worker.heartbeat.beat()
     assert again.loss is not None
     assert again.loss[0] == "taken_by_another_worker"

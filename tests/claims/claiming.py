@@ -73,10 +73,10 @@ def reap(worker: App, now: datetime) -> Counter[str]:
     total: Counter[str] = Counter()
     while True:
         with worker.database.transaction() as connection:
-            counts = reap_one(connection, worker.settings, now)
-        if counts is None:
+            taken = reap_one(connection, worker.settings, now)
+        if taken is None:
             return total
-        total += counts
+        total += taken.counts
 
 
 def claims_in(conn: psycopg.Connection[Any]) -> list[UUID]:

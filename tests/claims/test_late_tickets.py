@@ -468,7 +468,7 @@ def test_a_reaper_at_work_is_waited_for(build, conn, dsn) -> None:
     request = journal(worker, claim)
     waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
     with psycopg.connect(dsn) as reaper, ThreadPoolExecutor(1) as pool:
-        assert reap_one(reaper, worker.settings, REAPED_AT)["deliveries_unknown"] == 1
+        assert reap_one(reaper, worker.settings, REAPED_AT).counts["deliveries_unknown"] == 1
         marking = pool.submit(worker.claims.mark_unsent, claim, [request.id], REAPED_AT)
         eventually(lambda: marking.done() or conn.execute(waiting).fetchone()[0])
         reaper.commit()

@@ -6,8 +6,9 @@ It also deletes what an app's own transaction left of an event that it deleted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -16,6 +17,7 @@ import structlog
 from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import RelevoError
+from relevo.core.logs import normalise_error
 from relevo.core.model import Step
 from relevo.database.outages import is_unavailable
 from relevo.database.pool import Connection
@@ -44,6 +46,23 @@ class NotEndedError(RelevoError):
         super().__init__(f"Claim {token} has expired and could not be ended.")
         self.token = token
         self.why = why
+
+
+class NotWrittenError(RelevoError):
+    """Deliveries of an expired claim cannot be written, and stay in it."""
+
+    def __init__(self, left: Mapping[int, Exception]) -> None:
+        named = ", ".join(map(str, list(left)[:5]))
+        why = normalise_error(next(iter(left.values())), 150)
+        super().__init__(f"{len(left)} of its deliveries cannot be written ({named}): {why}")
+
+
+class Reaped(NamedTuple):
+    """A claim that was taken back, what became of its deliveries, and which it keeps for they cannot be written."""
+
+    token: UUID
+    counts: Counter[str]
+    left: Mapping[int, Exception]
 
 
 def cycle(settings: Settings) -> Cycle:
@@ -161,55 +180,65 @@ def _reap_some(run: Run) -> tuple[Counter[str], bool]:
             with run.transaction("bound_by_key") as connection:
                 taken = reap_one(connection, run.settings, run.now, given_up=given_up)
         except NotEndedError as error:
-            run.leave_alone(Thing("claim", str(error.token)), error.why)
-            run.given_up.claims.add(error.token)
+            _leave_alone(run, error.token, error.why)
             given_up.add(error.token)
             continue
         if taken is None:
             return counts, False
-        if taken["claims_reaped"]:
-            run.metrics.reaper_stale.observe(taken["stale_ms"] / 1000)
-        counts += taken
+        if taken.left:
+            _leave_alone(run, taken.token, NotWrittenError(taken.left))
+            given_up.add(taken.token)
+        else:
+            run.troubles.went_well(Thing("claim", str(taken.token)))
+        if taken.counts["claims_reaped"]:
+            run.metrics.reaper_stale.observe(taken.counts["stale_ms"] / 1000)
+        counts += taken.counts
     return counts, True
+
+
+def _leave_alone(run: Run, token: UUID, why: Exception) -> None:
+    run.leave_alone(Thing("claim", str(token)), why)
+    run.given_up.claims.add(token)
 
 
 def reap_one(
     connection: Connection, settings: Settings, now: datetime | None = None, given_up: Iterable[UUID] = ()
-) -> Counter[str] | None:
+) -> Reaped | None:
     """Take back the claim that expired first; return what became of its deliveries, or None if none has expired."""
     row = connection.execute(_SQL["pick_expired_claim"], {"now": now, "given_up": list(given_up)}).fetchone()
     if row is None:
         return None
     token, worker_id, cycle_name, deliveries, overdue, held_for = row
     try:
-        ended = end_claim(connection, settings, token, lapsed=True, now=now)
+        ended, left = end_claim(connection, settings, token, lapsed=True, now=now)
     except psycopg.Error as error:
         if is_unavailable(error):
             raise
         raise NotEndedError(token, error) from error
     if not deliveries:  # a barred token, never a claim
-        return Counter()
+        return Reaped(token, Counter(), left)
     connection.execute(_SQL["tell_reaped"], {"token": token, "cycle": cycle_name})
-    ambiguous = ended.pop("ambiguous", 0)
     _log.warning(
         "claim_reaped",
         claim=str(token),
         former_worker=worker_id,
         of_cycle=cycle_name,
-        deliveries=ended.total(),
-        ambiguous=ambiguous,
+        deliveries=ended.total() - ended["ambiguous"],
+        ambiguous=ended["ambiguous"],
+        left=len(left),
         overdue_ms=round(overdue.total_seconds() * 1000),
         held_ms=round(held_for.total_seconds() * 1000),
     )
-    return Counter(
-        claims_reaped=1,
+    counts = Counter(
+        claims_reaped=int(not left),
         deliveries_recovered=ended["pending"] + ended["retryable"],
-        deliveries_ambiguous=ambiguous,
+        deliveries_ambiguous=ended["ambiguous"],
         deliveries_dead=ended["failed"],
         deliveries_unknown=ended["unknown"],
         deliveries_closed_by_late_ticket=ended["sent"],
-        stale_ms=round(overdue.total_seconds() * 1000),
+        stale_ms=0 if left else round(overdue.total_seconds() * 1000),
     )
+    return Reaped(token, counts, left)
 
 
 def end_lost_workers(connection: Connection, worker_id: str, now: datetime | None = None) -> Counter[str]:

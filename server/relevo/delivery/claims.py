@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import date, datetime
@@ -32,7 +32,7 @@ from relevo.core.model import (
     Verdict,
 )
 from relevo.database.arrays import array, array_of_few, text_array, uuid_array
-from relevo.database.outages import is_unavailable
+from relevo.database.outages import is_passing, is_unavailable
 from relevo.database.pool import Connection, Database, Manner
 from relevo.delivery import columns
 from relevo.delivery.claim import Claim, Verdicts, Wave
@@ -41,6 +41,7 @@ from relevo.runtime.heartbeat import Heartbeat, Loss, Renewed
 _SQL = queries.load("claims", "journal", "settle", "receipts")
 _log = structlog.get_logger("relevo.claims")
 _FOREIGN_FOR_S = 5.0
+_MOST_LEFT = 10  # of the deliveries that cannot be written; the others are not looked for one by one
 _PROBES_LOOK_AT = 5_000  # of the oldest due deliveries
 _SAID_ALIKE = attrgetter(
     "status", "attempted", "error_code", "error_message", "retry_after_ms", "project", "not_before", "request"
@@ -556,10 +557,16 @@ class Claims:
             return 0
 
     def release(self, claim: Claim, now: datetime | None = None, *, lapsed: bool = False) -> Counter[str]:
-        """Hand back what is left of a claim: what was never journalled spends nothing, a lapse only if said so."""
+        """Hand back what is left of a claim: what was never journalled spends nothing, a lapse only if said so.
+
+        What cannot be written stays in the claim, for a reaper, and is raised after the others were handed back.
+        """
         self._heartbeat.drop(claim.token)
         with self._transaction() as connection:
-            return end_claim(connection, self._settings, claim.token, lapsed=lapsed, now=now)
+            ended, left = end_claim(connection, self._settings, claim.token, lapsed=lapsed, now=now)
+        for error in left.values():
+            raise error
+        return ended
 
 
 def explain_loss(connection: Connection, claim: Claim) -> LossReason:
@@ -580,31 +587,56 @@ def _why_lost(connection: Connection, claim: Claim) -> tuple[LossReason, str]:
 
 
 def end_claim(
-    connection: Connection,
-    settings: Settings,
-    token: UUID,
-    *,
-    lapsed: bool,
-    now: datetime | None = None,
-) -> Counter[str]:
-    """End a claim inside the caller's transaction, one that goes by keys.
+    connection: Connection, settings: Settings, token: UUID, *, lapsed: bool, now: datetime | None = None
+) -> tuple[Counter[str], dict[int, psycopg.Error]]:
+    """End a claim inside the caller's transaction, one that goes by keys; if it must be, in parts.
 
-    Returns how many deliveries became what, `ambiguous` beside them.
+    Returns how many deliveries became what, `ambiguous` beside them, and the errors of those that cannot be written:
+    they stay in the claim. What passes, such as a lock, is raised.
     """
-    rows = connection.execute(
-        _SQL["end_claim"],
-        {
-            "token": token,
-            "only_ids": None,
-            "lapsed": lapsed,
-            "poison_lapses": settings.outbox_poison_lapses,
-            "max_attempts": settings.outbox_max_attempts,
-            "timeout_ms": settings.push_request_timeout_ms,
-            "receipt_ms": settings.receipt_first_poll_ms,
-            "now": now,
-        },
-    ).fetchall()
-    return Counter(dict(rows))
+    parameters = {
+        "token": token,
+        "only_ids": None,
+        "lapsed": lapsed,
+        "poison_lapses": settings.outbox_poison_lapses,
+        "max_attempts": settings.outbox_max_attempts,
+        "timeout_ms": settings.push_request_timeout_ms,
+        "receipt_ms": settings.receipt_first_poll_ms,
+        "now": now,
+    }
+    try:
+        return _end_some(connection, parameters), {}
+    except psycopg.Error as error:
+        if is_passing(error):
+            raise
+    return _end_in_halves(connection, parameters)
+
+
+def _end_some(connection: Connection, parameters: Mapping[str, Any]) -> Counter[str]:
+    """End the part of a claim that is given, behind a savepoint."""
+    with connection.transaction():
+        return Counter(dict(connection.execute(_SQL["end_claim"], parameters).fetchall()))
+
+
+def _end_in_halves(
+    connection: Connection, parameters: Mapping[str, Any]
+) -> tuple[Counter[str], dict[int, psycopg.Error]]:
+    """End a claim in halves, down to the single deliveries that cannot be written."""
+    parts = deque([[row[0] for row in connection.execute(_SQL["list_claimed"], parameters)]])
+    ended: Counter[str] = Counter()
+    left: dict[int, psycopg.Error] = {}
+    while parts:
+        part = parts.popleft()
+        try:
+            ended += _end_some(connection, {**parameters, "only_ids": array(part)})
+        except psycopg.Error as error:
+            if is_passing(error) or not part:
+                raise
+            if len(part) > 1 and len(left) < _MOST_LEFT:
+                parts.extendleft((part[len(part) // 2 :], part[: len(part) // 2]))
+            else:
+                left |= dict.fromkeys(part, error)
+    return ended, left
 
 
 def _claimed(token: UUID, cycle: str, project: str, lane: Lane, rows: Sequence[tuple[Any, ...]]) -> Claim | None:
