@@ -2789,6 +2789,93 @@ $$;
 
 revoke all on function relevo.draft_event from public;
 
+-- Returns why an installation gets an event, enqueued or a draft, or not: whether the event names it, and for which owners it is, the caller
+-- says. The first rule that decides is named, in the order of the cases, with the values it is about: a sentence in any language is made of
+-- these, and `reason` is the one in English.
+create or replace function relevo.explain_draft(e relevo.notification_events, names_it boolean, owners text[], installation uuid) returns jsonb
+  language plpgsql stable
+as $$
+declare
+  i relevo.device_installations;
+  d relevo.notification_deliveries;
+  done relevo.event_completions;
+  fitting text;
+  misses jsonb := '[]';
+  rule text;
+  why text;
+  about jsonb := '{}';
+  gets boolean := false;
+begin
+  select n.* into i from relevo.device_installations n where n.installation_id = installation;
+  if e.event_day is not null then
+    select n.* into d from relevo.notification_deliveries n
+     where n.event_day = e.event_day and n.notification_event_id = e.id and n.installation_id = installation;
+  end if;
+  select c.* into done from relevo.event_completions c where c.event_id = e.id and c.owner = i.owner;
+  if e.audience = 'matching' then
+    select min(p.name) filter (where m.mismatch is null),
+           coalesce(jsonb_agg(jsonb_build_object('name', p.name, 'differs_in', m.mismatch) order by p.name) filter (where m.mismatch is not null), '[]')
+      into fitting, misses
+      from relevo.notification_preferences p
+      cross join lateral (select relevo.preference_mismatch(p, e) as mismatch) m
+     where p.installation_id = installation;
+  end if;
+  case
+    when e.id is null then
+      rule := 'event_gone'; why := 'There is no such event, or it was archived.';
+    when i.installation_id is null then
+      rule := 'installation_gone'; why := 'There is no such installation.';
+    when e.audience = 'everyone' and i.for_news then
+      rule := 'not_named'; why := 'It is an address for news, and gets nothing else.'; about := jsonb_build_object('for_news', true);
+    when e.audience = 'installations' and not (coalesce(names_it, false) or coalesce(i.owner = any (owners), false)) then
+      rule := 'not_named'; why := 'The event is for others: it names neither this installation nor its owner.';
+    when e.project <> i.project then
+      rule := 'not_named'; why := format('The event is for the phones of project %s.', e.project); about := jsonb_build_object('project', e.project);
+    when not relevo.may_receive(i) then
+      rule := 'not_allowed'; why := format('Pushes may not go to it: %s.', relevo.why_not_allowed(i));
+      about := jsonb_build_object('why_not', relevo.why_not_allowed(i));
+    when e.category = any (i.opt_outs) then
+      rule := 'opted_out'; why := format('It opted out of the category %s.', e.category); about := jsonb_build_object('category', e.category);
+    when e.audience = 'matching' and misses = '[]' and fitting is null then
+      rule := 'no_preference'; why := 'It has no preference, and so asks for nothing.';
+    when e.audience = 'matching' and fitting is null then
+      rule := 'preference_differs';
+      why := format('None of its preferences matches: %s.', (select string_agg(case m ->> 'differs_in' when 'disabled' then format('%s is disabled', m ->> 'name')
+               else format('%s differs in %s', m ->> 'name', m ->> 'differs_in') end, ', ') from jsonb_array_elements(misses) m));
+    when done.event_id is not null then
+      rule := 'handled_elsewhere'; why := 'Its owner handled the event on another phone' || coalesce(': ' || done.reason, '') || '.';
+      about := jsonb_build_object('reason', done.reason);
+    when d.id is not null and i.handled_before >= d.created_at then
+      rule := 'handled_elsewhere'; why := 'Everything for it was handled elsewhere' || coalesce(': ' || i.handled_reason, '') || '.';
+      about := jsonb_build_object('reason', i.handled_reason);
+    when e.ended_at is not null then
+      rule := 'event_ended'; why := format('The event was %s', e.state) || coalesce(': ' || e.end_reason, '') || '.';
+      about := jsonb_build_object('state', e.state, 'reason', e.end_reason);
+    when e.deadline_at <= now() and d.id is null then
+      rule := 'deadline_passed'; why := 'Its deadline has passed.';
+    when e.fanout_finished_at is not null and d.id is null then
+      rule := 'came_later'; why := 'The event had fanned out before this installation could receive it.';
+    else
+      gets := true;
+      rule := case when e.audience = 'matching' then 'preference'
+                   when e.audience = 'everyone' then 'everyone'
+                   when names_it then 'named'
+                   else 'owner' end;
+      why := case rule when 'preference' then format('Its preference %s matches.', fitting)
+                       when 'everyone' then 'The event is for everyone.'
+                       when 'named' then 'The event names this installation.'
+                       else format('The event is for its owner, %s.', i.owner) end;
+      about := case when rule = 'owner' then jsonb_build_object('owner', i.owner) else about end;
+  end case;
+  return jsonb_build_object('gets_it', coalesce(d.status in ('pending', 'retryable', 'sent', 'ok', 'unconfirmed', 'unknown'), gets), 'rule', rule, 'reason', why,
+    'values', about, 'preference', fitting, 'differing_preferences', misses,
+    'delivery', case when d.id is not null then jsonb_build_object('id', d.id, 'status', d.status, 'attempts', d.attempt_count,
+                       'error_code', d.last_error_code, 'updated_at', d.updated_at) end);
+end
+$$;
+
+revoke all on function relevo.explain_draft from public;
+
 -- buckets_of as 0.3.0 calls it.
 create or replace function relevo.buckets_of_1(e relevo.notification_events) returns text[]
   language sql immutable

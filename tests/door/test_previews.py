@@ -194,7 +194,7 @@ class TestExplain:
     """Why, or why not, and which rule decided."""
 
     def test_each_rule_by_name(self, build, conn) -> None:
-        """Of a new event each rule that can decide is named, with a sentence that says what matters."""
+        """Of a new event each rule that can decide is named, with its values and a sentence that says what matters."""
         (ana,) = add_phones(conn, 1, owner="ana", opt_outs=["tips"])
         (denied,) = add_phones(conn, 1, permission="denied")
         prefer(conn, [ana], "work", topics=["a"])
@@ -213,9 +213,13 @@ class TestExplain:
             ({"audience": "everyone"}, denied, False, "not_allowed", "Pushes may not go to it: permission denied."),
             ({"audience": "everyone"}, uuid4(), False, "installation_gone", "There is no such installation."),
         ]  # fmt: skip
+        values = {
+            "owner": {"owner": "ana"}, "opted_out": {"category": "tips"}, "not_allowed": {"why_not": "permission denied"},
+        }  # fmt: skip
         for fields, phone, gets_it, rule, reason in cases:
             told = relevo.explain(conn, Event("t", "1", "t", **fields), phone)
             assert (told.gets_it, told.rule, told.reason) == (gets_it, rule, reason)
+            assert told.raw["values"] == values.get(rule, {})
         conn.execute("update relevo.device_installations set permission = 'granted'")
         told = relevo.explain(conn, Event("t", "1", "t", audience=about), denied)
         assert (told.gets_it, told.rule) == (False, "no_preference")
@@ -239,6 +243,7 @@ class TestExplain:
         relevo.cancel(conn, ("t", "2"), "sold out")
         told = relevo.explain(conn, other.event_id, late)
         assert (told.gets_it, told.rule, told.reason) == (False, "event_ended", "The event was cancelled: sold out.")
+        assert told.raw["values"] == {"state": "cancelled", "reason": "sold out"}
         assert relevo.explain(conn, ("t", "no such"), late).rule == "event_gone"
 
     @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

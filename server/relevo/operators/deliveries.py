@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import Any
 from uuid import UUID
 
 from relevo.client import verbs
@@ -130,8 +129,6 @@ class Push:
     """What went wrong with it, attempt by attempt, as far as it is kept."""
     pauses: list[Row] = field(default_factory=list)
     """The pauses on its way that are over."""
-    event: Mapping[str, Any] = field(default_factory=dict)
-    """Its event as the app's door tells of it; nothing once that is gone."""
 
     @property
     def tries(self) -> list[Try]:
@@ -176,8 +173,6 @@ def push(database: Database, delivery_id: int) -> Push | None:
     event = next(iter(fetch(database, _SQL["find_event"], event_id=found["event_id"])), None)
     with database.connection() as connection:
         why = verbs.explain(connection, found["event_id"], found["installation_id"])
-        status = verbs.get(connection, found["event_id"])
-    told = status.raw if status is not None else {}
     late = fetch(database, _SQL["list_late_tickets"], event_day=found["event_day"], id=delivery_id)
     changes = changes_since(database, found["event_id"], [found["installation_id"]]).get(found["installation_id"])
     title = event["title"] if event else ""
@@ -185,7 +180,7 @@ def push(database: Database, delivery_id: int) -> Push | None:
     failures = fetch(database, _SQL["list_failed_attempts"], event_day=found["event_day"], id=delivery_id)
     redriven = _redriven(database, found, requests, failures)
     pauses = runs.pauses(database, list(_spans(found, requests)))
-    return Push(found, title, requests, late, _wait(database, found), why, changes, redriven, failures, pauses, told)
+    return Push(found, title, requests, late, _wait(database, found), why, changes, redriven, failures, pauses)
 
 
 def _spans(found: Row, requests: Sequence[Row]) -> Iterator[tuple[str, str, datetime, datetime]]:

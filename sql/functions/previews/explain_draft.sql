@@ -1,5 +1,6 @@
 -- Returns why an installation gets an event, enqueued or a draft, or not: whether the event names it, and for which owners it is, the caller
--- says. The first rule that decides is named, in the order of the cases.
+-- says. The first rule that decides is named, in the order of the cases, with the values it is about: a sentence in any language is made of
+-- these, and `reason` is the one in English.
 create or replace function relevo.explain_draft(e relevo.notification_events, names_it boolean, owners text[], installation uuid) returns jsonb
   language plpgsql stable
 as $$
@@ -11,6 +12,7 @@ declare
   misses jsonb := '[]';
   rule text;
   why text;
+  about jsonb := '{}';
   gets boolean := false;
 begin
   select n.* into i from relevo.device_installations n where n.installation_id = installation;
@@ -33,15 +35,16 @@ begin
     when i.installation_id is null then
       rule := 'installation_gone'; why := 'There is no such installation.';
     when e.audience = 'everyone' and i.for_news then
-      rule := 'not_named'; why := 'It is an address for news, and gets nothing else.';
+      rule := 'not_named'; why := 'It is an address for news, and gets nothing else.'; about := jsonb_build_object('for_news', true);
     when e.audience = 'installations' and not (coalesce(names_it, false) or coalesce(i.owner = any (owners), false)) then
       rule := 'not_named'; why := 'The event is for others: it names neither this installation nor its owner.';
     when e.project <> i.project then
-      rule := 'not_named'; why := format('The event is for the phones of project %s.', e.project);
+      rule := 'not_named'; why := format('The event is for the phones of project %s.', e.project); about := jsonb_build_object('project', e.project);
     when not relevo.may_receive(i) then
       rule := 'not_allowed'; why := format('Pushes may not go to it: %s.', relevo.why_not_allowed(i));
+      about := jsonb_build_object('why_not', relevo.why_not_allowed(i));
     when e.category = any (i.opt_outs) then
-      rule := 'opted_out'; why := format('It opted out of the category %s.', e.category);
+      rule := 'opted_out'; why := format('It opted out of the category %s.', e.category); about := jsonb_build_object('category', e.category);
     when e.audience = 'matching' and misses = '[]' and fitting is null then
       rule := 'no_preference'; why := 'It has no preference, and so asks for nothing.';
     when e.audience = 'matching' and fitting is null then
@@ -50,10 +53,13 @@ begin
                else format('%s differs in %s', m ->> 'name', m ->> 'differs_in') end, ', ') from jsonb_array_elements(misses) m));
     when done.event_id is not null then
       rule := 'handled_elsewhere'; why := 'Its owner handled the event on another phone' || coalesce(': ' || done.reason, '') || '.';
+      about := jsonb_build_object('reason', done.reason);
     when d.id is not null and i.handled_before >= d.created_at then
       rule := 'handled_elsewhere'; why := 'Everything for it was handled elsewhere' || coalesce(': ' || i.handled_reason, '') || '.';
+      about := jsonb_build_object('reason', i.handled_reason);
     when e.ended_at is not null then
       rule := 'event_ended'; why := format('The event was %s', e.state) || coalesce(': ' || e.end_reason, '') || '.';
+      about := jsonb_build_object('state', e.state, 'reason', e.end_reason);
     when e.deadline_at <= now() and d.id is null then
       rule := 'deadline_passed'; why := 'Its deadline has passed.';
     when e.fanout_finished_at is not null and d.id is null then
@@ -68,9 +74,10 @@ begin
                        when 'everyone' then 'The event is for everyone.'
                        when 'named' then 'The event names this installation.'
                        else format('The event is for its owner, %s.', i.owner) end;
+      about := case when rule = 'owner' then jsonb_build_object('owner', i.owner) else about end;
   end case;
   return jsonb_build_object('gets_it', coalesce(d.status in ('pending', 'retryable', 'sent', 'ok', 'unconfirmed', 'unknown'), gets), 'rule', rule, 'reason', why,
-    'preference', fitting, 'differing_preferences', misses,
+    'values', about, 'preference', fitting, 'differing_preferences', misses,
     'delivery', case when d.id is not null then jsonb_build_object('id', d.id, 'status', d.status, 'attempts', d.attempt_count,
                        'error_code', d.last_error_code, 'updated_at', d.updated_at) end);
 end

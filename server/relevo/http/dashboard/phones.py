@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from relevo.client import verbs
 from relevo.client.values import Explanation
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.compose import HERE as COMPOSE
@@ -52,7 +51,6 @@ class Answer:
 
     asked: str = ""
     event: Row | None = None
-    status: Any = None
     choices: Sequence[Row] = ()
     reasons: Sequence[Reason] = ()
 
@@ -69,7 +67,7 @@ async def phone(request: Request, installation_id: UUID, event: Asked = "", befo
         _phone(seen.rows[0], try_it=_try_it(request, phones=installation_id))
         if seen.rows
         else _forgotten(installation_id),
-        _why(path, answer, seen),
+        _why(path, answer),
         part(t("Asks for"), _preferences(seen.preferences.get(installation_id, []))) if seen.rows else None,
         part(t("History"), _history(seen, path)),
     ]
@@ -96,8 +94,8 @@ async def owner(
     names = {row["installation_id"]: t("Phone {id}", id=number(place)) for place, row in enumerate(seen.rows, 1)}
     body = [
         el("section", el("h1", t("Owner"), " ", owner), el("p", told, class_="faint"), try_it, class_="card"),
-        part(t("The latest events, and why they came or not"), _latest(latest, seen, names)) if latest else None,
-        _why(path, answer, seen),
+        part(t("The latest events, and why they came or not"), _latest(latest, names)) if latest else None,
+        _why(path, answer),
         [
             _phone(row, seen.preferences.get(row["installation_id"], []), name=names[row["installation_id"]])
             for row in seen.rows
@@ -115,8 +113,7 @@ async def _explained(request: Request, asked: str, phones: Sequence[UUID]) -> An
     found = await threads.run(events.find, asked)
     if len(found) != 1:
         return Answer(asked, choices=found)
-    told = await threads.run(explain, found[0]["id"], phones)
-    return Answer(asked, found[0], await threads.run_in_transaction(verbs.get, found[0]["id"]), (), told)
+    return Answer(asked, found[0], (), await threads.run(explain, found[0]["id"], phones))
 
 
 def _try_it(request: Request, **whom: object) -> Markup | None:
@@ -205,7 +202,7 @@ def _wishes(row: Row) -> Iterator[str]:
         yield f"{t('up to')} {number(row['monto_max'])} {row['moneda']}"
 
 
-def _why(path: str, answer: Answer, seen: Phones) -> Markup:
+def _why(path: str, answer: Answer) -> Markup:
     """Write the question why, and its answer."""
     ask = el(
         "form",
@@ -219,10 +216,10 @@ def _why(path: str, answer: Answer, seen: Phones) -> Markup:
         method="get",
         action=f"{path}#why",
     )
-    return part(t("Why did I (not) get this?"), ask, _answer(path, answer, seen), id_="why")
+    return part(t("Why did I (not) get this?"), ask, _answer(path, answer), id_="why")
 
 
-def _answer(path: str, answer: Answer, seen: Phones) -> Child:
+def _answer(path: str, answer: Answer) -> Child:
     if not answer.asked:
         return None
     if answer.event is None and not answer.choices:
@@ -233,24 +230,21 @@ def _answer(path: str, answer: Answer, seen: Phones) -> Child:
             for row in answer.choices
         ]
         return [el("p", t("Several events fit; which one?"), role="status"), el("ul", choices)]
-    rows = {row["installation_id"]: row for row in seen.rows}
     title = clipped(answer.event["title"], 160) or None
     return [
         el("p", event_link(answer.event["id"], title)),
         el(
             "div",
-            [_reason(each, rows, answer) for each in answer.reasons] or t("This owner has no phone."),
+            [_reason(each, answer) for each in answer.reasons] or t("This owner has no phone."),
             class_="answers",
             role="status",
         ),
     ]
 
 
-def _reason(reason: Reason, rows: dict[UUID, Row], answer: Answer) -> Markup:
-    told, row = reason.told, rows.get(reason.installation_id)
-    delivery = told.raw.get("delivery")
-    event = answer.status.raw if answer.status is not None else {}
-    rule = reasons.rule(told, why_not=row["why_not"] if row else None, event=event)
+def _reason(reason: Reason, answer: Answer) -> Markup:
+    told, delivery = reason.told, reason.told.raw.get("delivery")
+    rule = reasons.rule(told)
     named = [phone_link(reason.installation_id), " "] if len(answer.reasons) > 1 else None
     status = None
     if delivery:
@@ -285,9 +279,8 @@ def _verdict(told: Explanation) -> tuple[str, str]:
     return (t("It will get it."), "good") if told.gets_it else (t("No."), "bad")
 
 
-def _latest(latest: Sequence[Recent], seen: Phones, names: dict[UUID, str]) -> Markup:
+def _latest(latest: Sequence[Recent], names: dict[UUID, str]) -> Markup:
     """Tell of each of the latest events whether a person got it, and why not."""
-    rows = {row["installation_id"]: row for row in seen.rows}
     told: list[list[Child]] = [
         [
             [
@@ -295,7 +288,7 @@ def _latest(latest: Sequence[Recent], seen: Phones, names: dict[UUID, str]) -> M
                 el("div", clipped(each.event["body"], 90), class_="faint"),
             ],
             instant(each.event["created_at"]),
-            [_briefly(reason, rows, names, several=len(each.reasons) > 1) for reason in each.reasons],
+            [_briefly(reason, names, several=len(each.reasons) > 1) for reason in each.reasons],
         ]
         for each in latest
     ]
@@ -303,11 +296,11 @@ def _latest(latest: Sequence[Recent], seen: Phones, names: dict[UUID, str]) -> M
     return table(heads, told, empty="", label=t("The latest events, and why they came or not"))
 
 
-def _briefly(reason: Reason, rows: dict[UUID, Row], names: dict[UUID, str], *, several: bool) -> Markup:
+def _briefly(reason: Reason, names: dict[UUID, str], *, several: bool) -> Markup:
     """Say in a line whether a phone got an event, and by which rule, or what went wrong."""
-    delivery, row = reason.told.raw.get("delivery"), rows.get(reason.installation_id)
+    delivery = reason.told.raw.get("delivery")
     verdict, kind = _verdict(reason.told)
-    why = reasons.rule(reason.told, why_not=row["why_not"] if row else None)
+    why = reasons.rule(reason.told)
     if delivery and kind != "good":
         why = reasons.in_words(delivery["error_code"]) or reasons.meaning(delivery["status"])
     elif reasons.came_afterwards(reason.told, reason.changes) and reason.changes:

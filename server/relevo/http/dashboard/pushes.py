@@ -85,7 +85,7 @@ def _why(seen: Push) -> Child:
     row = seen.delivery
     again = address(phone_path(row["installation_id"]), event=row["event_id"]) + "#why"
     since = [el("span", each, class_="faint block") for each in reasons.changed_since(seen.why, seen.changes)]
-    return [clipped(reasons.rule(seen.why, event=seen.event), 400), " ", el("a", t("Explain"), href=again), since]
+    return [clipped(reasons.rule(seen.why), 400), " ", el("a", t("Explain"), href=again), since]
 
 
 def _sent_anew(by: str | None) -> str:

@@ -143,6 +143,7 @@ RULES = {
     "event_gone": N_("There is no such event any more: it was archived or deleted."),
     "installation_gone": N_("There is no such phone any more."),
     "not_named": N_("The event is for others: it names neither this phone nor its owner."),
+    "other_project": N_("The event is for the phones of project %(project)s."),
     "not_allowed": N_("Pushes may not go to this phone: %(why)s."),
     "opted_out": N_("This phone opted out of the event's category, %(category)s."),
     "no_preference": N_("This phone has no preference, and so asks for nothing."),
@@ -274,29 +275,27 @@ def not_allowed(why: str | None) -> str:
     return _(NOT_ALLOWED[why]) if why in NOT_ALLOWED else in_words(why)
 
 
-def rule(told: Explanation, *, why_not: str | None = None, event: Mapping[str, Any] | None = None) -> str:
+def rule(told: Explanation) -> str:
     """Say by which rule a phone gets an event, or not."""
-    event = event or {}
+    values = told.raw["values"]
+    key = "other_project" if values.get("project") else told.rule
+    if key not in RULES:
+        return told.reason
+    why = not_allowed(values.get("why_not") or "not_allowed")
     differs = ", ".join(
         f"{each['name']}: {_(DIMENSIONS.get(each['differs_in'], each['differs_in']))}"
-        for each in told.raw.get("differing_preferences") or ()
+        for each in told.raw["differing_preferences"]
     )
-    state = event.get("state") or ""
-    ended = ": ".join(filter(None, (_(state), event.get("end_reason")))).removesuffix(".")
-    said = RULES.get(told.rule)
-    if said is None:
-        return told.reason
-    why = not_allowed(why_not or _told_why(told))
-    if told.rule == "not_allowed" and not why:
-        return in_words(told.rule)
-    why = why[:1].lower() + why[1:].removesuffix(".")
-    parts = {"why": why, "category": event.get("category") or "", "differs": differs}
-    return _(said, **parts, reason=ended, preference=told.raw.get("preference") or "")
-
-
-def _told_why(told: Explanation) -> str:
-    """Return why pushes may not go to a phone, as the rule's own sentence tells it."""
-    return told.reason.removesuffix(".").partition("Pushes may not go to it: ")[2]
+    state = values.get("state") or ""
+    return _(
+        RULES[key],
+        why=why[:1].lower() + why[1:].removesuffix("."),
+        category=values.get("category"),
+        project=values.get("project"),
+        differs=differs,
+        reason=": ".join(filter(None, (_(state), values.get("reason")))).removesuffix("."),
+        preference=told.raw["preference"],
+    )
 
 
 def came_afterwards(told: Explanation, changes: Mapping[str, Any] | None) -> bool:
