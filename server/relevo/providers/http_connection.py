@@ -2,8 +2,8 @@
 
 Until `is_sent` nothing of a request has left; from then on what became of it is unknown until its answer is read.
 Nothing is sent twice. h11 leaves reading and writing to us: with requests and urllib3 these promises took overrides of
-private methods. CPU of an exchange of 100 pushes: 0.13 ms by h11, 0.03 by a reader of our own, 0.9 more by urllib3 than
-by that.
+private methods. A request of 100 pushes costs 0.72 to 0.80 ms of CPU so, and 0.51 to 0.58 with a reader of our own:
+2 to 5 % of what dispatch costs; urllib3 took 15 to 20 %.
 """
 
 from __future__ import annotations
