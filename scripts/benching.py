@@ -68,9 +68,7 @@ def say(sentence: str) -> None:
 
 def publish(name: str, rows: list[tuple[str, str, str]], figures: Mapping[str, float]) -> None:
     """Print the table and write the figures."""
-    table = Table(
-        "what", "measured", "asked for", title=f"bench-{name}", title_justify="left", box=None, pad_edge=False
-    )
+    table = Table("what", "measured", "goal", title=f"bench-{name}", title_justify="left", box=None, pad_edge=False)
     for row in rows:
         table.add_row(*row)
     _console.print(table)

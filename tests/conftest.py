@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from relevo import app, config, embedded
 from relevo.config import Settings
 from relevo.database import migrate
 from relevo.database.pool import Database
+from relevo.delivery import projects
 from relevo.operators import audit
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -257,6 +259,17 @@ def conn(dsn: str) -> Iterator[psycopg.Connection[Any]]:
 def make_settings(dsn: str) -> Callable[..., Settings]:
     """Make settings for the test's database: `make_settings(outbox_batch_size=10)`."""
     return _settings_for(dsn)
+
+
+@pytest.fixture
+def rules(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let workers built from now on have other numbers behind breakers and brakes: `rules(brake_min=10)`."""
+    usual = projects.rules_of
+
+    def change(**numbers: float) -> None:
+        monkeypatch.setattr(projects, "rules_of", lambda settings: replace(usual(settings), **numbers))
+
+    return change
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ _BARS = {
     "graphile": "graphile-worker, no-op jobs",
     "pgqueuer": "pgqueuer, no-op jobs",
     "procrastinate": "procrastinate, no-op jobs",
-    "seed": "one request, one update each",
+    "plain_loop": "one request, one update each",
 }
 _OURS = 2  # of these stand first
 _WIDTH, _LEFT, _RIGHT, _STEP, _BAR, _HEAD = 760, 218, 96, 30, 18, 44

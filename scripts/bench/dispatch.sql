@@ -5,30 +5,30 @@ insert into relevo.notification_deliveries (event_day, notification_event_id, in
 select (now() at time zone 'UTC')::date, 1000000000 + n / 100000, lpad(to_hex(n), 32, '0')::uuid, 'past', 'ok', 1, now(), 'ticket-' || n, 1
   from generate_series(1, %(count)s::int) n;
 
--- name: seed_table
--- Makes the seed's one table anew: rows with a status, a time and a mark, and an index over what is due.
-drop table if exists public.seed_deliveries;
-create table public.seed_deliveries (
+-- name: loop_table
+-- Makes the plain loop's one table anew: rows with a status, a time and a mark, and an index over what is due.
+drop table if exists public.loop_deliveries;
+create table public.loop_deliveries (
   id bigint generated always as identity primary key, installation_id uuid not null, event_id bigint not null, status text not null default 'pending',
   attempt_count int not null default 0, next_attempt_at timestamptz default now(), locked_by uuid, provider_ticket_id text,
   last_attempt_at timestamptz, completed_at timestamptz, created_at timestamptz not null default now(), updated_at timestamptz not null default now(),
   unique (event_id, installation_id)
 );
-create index on public.seed_deliveries (created_at, id) where status in ('pending', 'retryable') and completed_at is null;
+create index on public.loop_deliveries (created_at, id) where status in ('pending', 'retryable') and completed_at is null;
 
--- name: seed_load
+-- name: loop_load
 -- Queues a delivery to every phone there, of the newest event.
-insert into public.seed_deliveries (installation_id, event_id)
+insert into public.loop_deliveries (installation_id, event_id)
 select i.installation_id, (select max(e.id) from relevo.notification_events e) from relevo.device_installations i;
 
--- name: seed_lock
--- The seed's claim: a batch is locked by a mark, oldest first.
+-- name: loop_lock
+-- The plain loop's claim: a batch is locked by a mark, oldest first.
 with due as (
-  select d.id from public.seed_deliveries d
+  select d.id from public.loop_deliveries d
    where d.status in ('pending', 'retryable') and d.completed_at is null and d.next_attempt_at <= now() and d.locked_by is null
    order by d.created_at, d.id limit %(limit)s for update skip locked
 ), locked as (
-  update public.seed_deliveries d set locked_by = %(token)s, updated_at = now() from due where d.id = due.id
+  update public.loop_deliveries d set locked_by = %(token)s, updated_at = now() from due where d.id = due.id
   returning d.id, d.installation_id, d.event_id
 )
 select l.id, i.token, e.title, e.body
@@ -36,9 +36,9 @@ select l.id, i.token, e.title, e.body
   join relevo.device_installations i on i.installation_id = l.installation_id
   join relevo.notification_events e on e.id = l.event_id;
 
--- name: seed_update
--- The seed's outcome: one update per delivery.
-update public.seed_deliveries
+-- name: loop_update
+-- The plain loop's outcome: one update per delivery.
+update public.loop_deliveries
    set status = 'sent', attempt_count = attempt_count + 1, locked_by = null, next_attempt_at = null, provider_ticket_id = %(ticket)s,
        last_attempt_at = now(), updated_at = now()
  where id = %(id)s;

@@ -68,7 +68,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: its name, what it is, what was measured, and what was asked for."""
+    """One line of the table: its name, what it is, what was measured, and its goals."""
 
     name: str
     what: str

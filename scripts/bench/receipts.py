@@ -1,4 +1,4 @@
-"""Receipts: asked for, read and settled."""
+"""Receipts: fetched, read and settled."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ def rows(stand: Stand) -> Iterator[Row]:
         stand.drain(built)
         cycle = built.registry["receipt"]
         cost = stand.meter.measure(lambda: stand.run(built, cycle, "notifications_confirmed"))
-    yield rate("receipts", "receipts, asked for and settled", cost, Goal("postgres_ms_per_1000", 25, "ms PostgreSQL"))
+    yield rate("receipts", "receipts, fetched and settled", cost, Goal("postgres_ms_per_1000", 25, "ms PostgreSQL"))

@@ -19,7 +19,7 @@ from bench.growth import AT, GROWTH
 from bench.measuring import Row
 from bench.sizes import Sizes
 
-HEADS = ("what", "measured", "worker", "PostgreSQL", "WAL", "asked for")
+HEADS = ("what", "measured", "worker", "PostgreSQL", "WAL", "goal")
 UNITS = (
     "Worker and PostgreSQL: milliseconds of CPU per 1,000; WAL: bytes each. The sandbox that answers is not counted."
 )
@@ -43,7 +43,7 @@ def tables(rows: Sequence[Row]) -> Iterator[tuple[Cells, list[Cells], str]]:
         yield HEADS, plain, UNITS
     if grown:
         sizes = [name.removeprefix(AT) for name in grown[0].figures if name.startswith(AT)]
-        heads = "as tables grow", *(f"{int(size):,}" for size in sizes), "exponent", "asked for"
+        heads = "as tables grow", *(f"{int(size):,}" for size in sizes), "exponent", "goal"
         yield heads, [_grown(row, sizes) for row in grown], GROWN
 
 
@@ -81,7 +81,7 @@ def show(rows: Sequence[Row]) -> None:
 
 
 def as_json(rows: Sequence[Row], sizes: Sizes, seconds: float) -> str:
-    """Return everything that was measured, on what, and whether it is as was asked for."""
+    """Return everything that was measured, on what, and whether it meets its goals."""
     return json.dumps(
         {
             "taken_at": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -11,13 +11,13 @@ class Sizes:
     """The sizes of a whole run, which fit into fifteen minutes on two cores."""
 
     rounds: int = 3
-    """How often ours, the ceiling and the seed's algorithm take turns."""
+    """How often ours, the ceiling and the plain loop take turns."""
     phones: int = 100_000
     """Phones that an event for everyone reaches: what one drain sends."""
     rated: int = 12_000
     """Deliveries sent at 600 a second."""
-    seed: int = 3_000
-    """Deliveries sent by the seed's algorithm, per round."""
+    plain_loop: int = 3_000
+    """Deliveries sent by the plain loop, per round."""
     personal: int = 100_000
     """Events for one phone each."""
     singles: int = 2_000
@@ -70,7 +70,7 @@ QUICK = Sizes(
     rounds=1,
     phones=300,
     rated=100,
-    seed=20,
+    plain_loop=20,
     personal=200,
     singles=20,
     batched=200,

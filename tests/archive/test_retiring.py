@@ -28,7 +28,7 @@ from processes import PATIENCE_S, eventually
 from relevo.client import verbs
 from relevo.client.values import Event
 from relevo.core.model import Answer, Fetched, Item, PushRequest
-from relevo.cycles import ingest
+from relevo.cycles import cleanup, ingest
 from relevo.delivery.rendering import tender
 from relevo.operators import actions, consistency
 
@@ -647,7 +647,7 @@ def test_a_default_partition_is_complained_of_and_stops_nothing(build, conn) -> 
     assert exports(conn)["notification_deliveries", f"{OLD:%Y-%m}"] == "retired"
 
 
-def test_rows_in_a_default_partition_keep_a_new_one_from_being_made_in_words(build, conn) -> None:
+def test_rows_in_a_default_partition_keep_a_new_one_from_being_made_in_words(build, conn, monkeypatch) -> None:
     """The month ahead whose rows lie there already cannot be made: that is told once, and the rest of cleanup is done."""
     conn.execute(
         "create table relevo.notification_deliveries_default partition of relevo.notification_deliveries default"
@@ -658,7 +658,8 @@ def test_rows_in_a_default_partition_keep_a_new_one_from_being_made_in_words(bui
         [uuid4()],
     )
     add_old_deliveries(conn, OLD, 3)
-    report = clean_up(build(partitions_ahead_months=6))
+    monkeypatch.setattr(cleanup, "_MONTHS_AHEAD", 6)
+    report = clean_up(build())
     assert report.outcome == "partial"
     assert report.error.count("the partitions ahead could not be made: CheckViolation") == 1
     assert exports(conn)["notification_deliveries", f"{OLD:%Y-%m}"] == "retired"

@@ -28,7 +28,7 @@ DISPATCH = measuring.rate(
     Goal("cpu_ms_per_1000", 70),
     Goal("per_s", 9e9, at_least=True),
 )
-SEED = measuring.rate("seed", "a <plain> loop", Cost(10, 0.1, float("nan"), 5.0, 10_000))
+LOOP = measuring.rate("plain_loop", "a <plain> loop", Cost(10, 0.1, float("nan"), 5.0, 10_000))
 WAITS = measuring.latency("wakeup", "commit to POST", [1.0, 2.0, 30.0])
 
 
@@ -53,13 +53,13 @@ def test_a_quick_run_measures_every_row_asked_for(measured: tuple[str, Path]) ->
     written = json.loads((measured[1] / "bench.json").read_text())
     every = {row["name"]: row["figures"] for row in written["rows"]}
     rows = {name: figures for name, figures in every.items() if not name.startswith("growth")}
-    assert set(rows) == {"dispatch", "ceiling", "seed", "receipts", "enqueue", "enqueue_many", "reaper"}
+    assert set(rows) == {"dispatch", "ceiling", "plain_loop", "receipts", "enqueue", "enqueue_many", "reaper"}
     for name, figures in rows.items():
         for figure in ("per_s", "worker_ms_per_1000", "wal_bytes_each"):
             assert figures[figure] > 0, (name, figure)
     assert len([name for name in every if name.startswith("growth")]) >= 12
     assert written["sizes"]["phones"] == sizes.QUICK.phones
-    assert {goal["figure"] for goal in written["rows"][0]["goals"]} >= {"times_the_seed", "of_the_ceiling"}
+    assert {goal["figure"] for goal in written["rows"][0]["goals"]} >= {"times_a_plain_loop", "of_the_ceiling"}
 
 
 def test_a_quick_run_prints_the_table_and_draws(measured: tuple[str, Path]) -> None:
@@ -117,10 +117,10 @@ def test_a_goal_that_is_missed_says_so() -> None:
 
 def test_what_was_not_measured_is_left_blank() -> None:
     """A cost that nobody could count is blank in the table, null in the JSON, and no bar."""
-    assert report.cells(SEED)[2] == ""
-    written: dict[str, Any] = json.loads(report.as_json([SEED], sizes.QUICK, 1.0))
+    assert report.cells(LOOP)[2] == ""
+    written: dict[str, Any] = json.loads(report.as_json([LOOP], sizes.QUICK, 1.0))
     assert written["rows"][0]["figures"]["worker_ms_per_1000"] is None
-    assert "ms</text>" not in charts.draw([SEED], charts.THEMES["light"])
+    assert "ms</text>" not in charts.draw([LOOP], charts.THEMES["light"])
 
 
 def test_pages_get_tables_and_charts(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_pages_get_tables_and_charts(tmp_path: Path) -> None:
     readme, page = tmp_path / "README.md", tmp_path / "scaling.md"
     for each in (readme, page):
         each.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
-    for rows in ([DISPATCH, SEED], [WAITS]):
+    for rows in ([DISPATCH, LOOP], [WAITS]):
         report.write_picture(readme)
         report.write_tables(page, rows)
     for each in (readme, page):
@@ -152,6 +152,6 @@ def test_a_page_without_markers_is_refused(tmp_path: Path) -> None:
 
 def test_words_of_a_row_cannot_break_a_chart() -> None:
     """Charts of any rows are well-formed, also of none."""
-    for rows in ([], [DISPATCH, SEED, WAITS]):
+    for rows in ([], [DISPATCH, LOOP, WAITS]):
         for colours in charts.THEMES.values():
             ET.fromstring(charts.draw(rows, colours))

@@ -110,12 +110,13 @@ class Day:
 
 
 @pytest.fixture
-def day(conn, sandbox, travelling, clock) -> Day:
+def day(conn, sandbox, travelling, clock, rules) -> Day:
     """A worker, its phones, and a day before them; the brake on tokens holds whichever request is answered first."""
     add_phones(conn, PHONES)
     install(conn, ["!no-receipt"] * WITHOUT_RECEIPT, "default")
     install(conn, ["!receipt-MessageTooBig"] * REFUSED_LATER, "default")
-    return Day(conn, sandbox, travelling(push_rate_per_second=20_000, push_brake_min_answers=10), clock)
+    rules(brake_min=10)
+    return Day(conn, sandbox, travelling(push_rate_per_second=20_000), clock)
 
 
 def test_a_day_in_which_everything_goes_wrong(day, conn, sandbox) -> None:

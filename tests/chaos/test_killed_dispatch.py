@@ -43,7 +43,7 @@ NOT_COVERED: dict[str, str] = {
     "projects.pause_receipts": "only where a request for receipts failed; a pause, not a send",
     "projects.renew_connections": "only where a heartbeat beats; it extends a lease, and no more",
     "projects.lease_ahead": "only where dispatch is called ahead of its work; a lease, as lease_connections takes it",
-    "projects.forget_credential_answers": "only where a fault was met and PUSH_CREDENTIAL_WINDOW_MS ago",
+    "projects.forget_credential_answers": "only where a fault was met more than an hour ago",
     "settle.keep_tickets": "only where an answer cannot be written: tests/dispatch/test_settled_apart.py",
     "dispatch.read_names": "only for news: it reads, and writes nothing",
     "dispatch.read_contents": "only after a lost COMMIT answer or for a probe: a claim tells what its events say",

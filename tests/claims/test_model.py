@@ -860,7 +860,7 @@ class Machine(RuleBasedStateMachine):
 def test_claims_follow_their_contract(build, conn) -> None:
     """No delivery is lost, none is settled by a claim that does not hold it, attempts never exceed the cap."""
     conn.execute("insert into relevo.event_types (event_type, lease_ms) values ('slow', %s)", [LEASES["slow"]])
-    bounds = {"outbox_max_attempts": CAP, "outbox_poison_lapses": POISON, "outbox_suspect_lapses": SUSPECT}
+    bounds = {"outbox_max_attempts": CAP, "outbox_poison_lapses": POISON}
     times = {"outbox_retry_jitter_ms": 0, "receipt_first_poll_ms": 1}
     workers = [build(worker_id=f"worker-{n}", **times, **bounds) for n in range(3)]
     machine = type("Claims", (Machine,), {"conn": conn, "workers": workers})

@@ -327,9 +327,10 @@ class TestBreaker:
         assert worker.states() == {"pending": 3, "sent": 3}
         assert (worker.project("@acme/bad")["breaker"], worker.project("@acme/good")["breaker"]) == ("open", "closed")
 
-    def test_it_resumes_by_itself_in_a_running_worker(self, relay, sandbox) -> None:
-        """Round after round, with short pauses as settings: nobody has to do anything but mend the credentials."""
-        worker = relay(push_breaker_pause_ms=100, push_breaker_pause_max_ms=200)
+    def test_it_resumes_by_itself_in_a_running_worker(self, relay, sandbox, rules) -> None:
+        """Round after round, with short pauses: nobody has to do anything but mend the credentials."""
+        rules(breaker_pause_ms=100, breaker_pause_max_ms=200)
+        worker = relay()
         worker.add_phones(10)
         worker.tell_everyone()
         sandbox.add_fault("403", times=2)
@@ -360,19 +361,6 @@ class TestPruningBrake:
         assert worker.disabled() == (0 if trips else gone)
         assert (worker.project()["pruning_stopped_at"] is not None) == trips
         assert ("unregistered" in problems(worker)) == trips
-
-    def test_numbers_are_settings(self, relay) -> None:
-        """Share and least number are what the settings say."""
-        worker = relay(push_brake_percent=60, push_brake_min_answers=3)
-        worker.add_phones(3, "gone", "!DeviceNotRegistered")
-        worker.add_phones(3, "there")
-        worker.tell_everyone()
-        worker.dispatch()
-        assert worker.disabled() == 3
-        worker = relay(push_brake_percent=20, push_brake_min_answers=3)
-        worker.tell("more0!DeviceNotRegistered", "more1!DeviceNotRegistered", "more2!DeviceNotRegistered")
-        worker.dispatch()
-        assert worker.disabled() == 3
 
     def test_it_is_released_by_itself(self, relay) -> None:
         """Once the window has passed and answers are normal, tokens are disabled again, and that is told."""

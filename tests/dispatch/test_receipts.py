@@ -528,9 +528,10 @@ class TestCredentials:
         assert worker.dispatch().outcome == "idle"
         assert worker.posts() == posts
 
-    def test_is_closed_by_a_newer_pushs_receipt_alone(self, relay) -> None:
+    def test_is_closed_by_a_newer_pushs_receipt_alone(self, relay, rules) -> None:
         """Not by an accepted request, not by the receipt of an older push, but by the probe's own."""
-        worker = relay(push_credential_installations=1)
+        rules(credential_installations=1)
+        worker = relay()
         name = "ana!receipt-InvalidCredentials*1"
         worker.tell("old", name)
         worker.dispatch()

@@ -154,16 +154,17 @@ class TestProject:
         assert one.project()["breaker"] == "open"
         assert [row["attempt_count"] for row in one.deliveries()] == [1, 1, 1, 1, 0]
 
-    def test_numbers_are_settings(self, relay) -> None:
-        """Installations and share are what the settings say, and what is older than the window is forgotten."""
-        worker = relay(push_credential_installations=3, push_credential_percent=50, push_credential_window_ms=60_000)
-        worker.tell("a!MismatchSenderId", "b!MismatchSenderId", "c", "d", "e")
+    def test_what_is_older_than_an_hour_is_forgotten(self, relay) -> None:
+        """Faults met before the last hour do not count with those after."""
+        worker = relay()
+        worker.add_phones(10)
+        worker.tell(*(f"old{n}!MismatchSenderId" for n in range(4)))
         worker.dispatch()
-        worker.travel(minutes=2)
-        worker.tell("f!MismatchSenderId", "g!MismatchSenderId", "h", "i")
+        worker.travel(minutes=61)
+        worker.tell("new!MismatchSenderId")
         worker.dispatch()
         assert worker.project()["breaker"] == "closed"
-        worker.tell("j!MismatchSenderId")
+        worker.tell(*(f"newer{n}!MismatchSenderId" for n in range(4)))
         worker.dispatch()
         assert worker.project()["breaker"] == "open"
 

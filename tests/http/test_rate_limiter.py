@@ -265,7 +265,7 @@ def test_good_tokens_do_not_pay_for_strangers(serve: Callable[..., Served]) -> N
 
 def test_a_token_does_not_take_all_places_to_wait(serve: Callable[..., Served]) -> None:
     """A token that waits often is refused at half of all places; once all are taken, another still finds one."""
-    served = serve(http_max_connections=40, http_max_connections_per_address=40, http_rate_per_second=0)
+    served = serve(http_max_connections=40, http_rate_per_second=0)
     waiters = served.server.api.state.waiters  # type: ignore[union-attr]
     event_id = (
         served.client("app").post("/v1/events", EVENT | {"audience": "owners", "owners": ["x"]}).json()["event_id"]

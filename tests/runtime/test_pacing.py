@@ -208,12 +208,11 @@ def test_every_start_is_an_apscheduler_job(schedule: Schedule) -> None:
     _, scheduler = schedule(
         Cycle("interval", Every(90_000), rounds),
         Cycle("nightly", Cron("17 3 * * *", "America/Santiago"), rounds, singleton=True),
-        worker_misfire_grace_ms=1_234_000,
     )
     jobs = {job.id: job for job in scheduler._aps.get_jobs()}
     assert set(jobs) == {"interval", "nightly"}
     for job in jobs.values():
-        assert (job.max_instances, job.coalesce, job.misfire_grace_time) == (1, True, 1_234)
+        assert (job.max_instances, job.coalesce, job.misfire_grace_time) == (1, True, 3_600)
     noon = datetime(2026, 4, 4, 12, tzinfo=UTC)
     slots = {name: job.trigger.get_next_fire_time(None, noon) for name, job in jobs.items()}
     assert slots == {"interval": noon + timedelta(seconds=90), "nightly": datetime(2026, 4, 5, 7, 17, tzinfo=UTC)}

@@ -11,6 +11,7 @@ import rich
 from pydantic import ValidationError
 
 from relevo import config
+from relevo.config import loading
 from relevo.config.settings import fields_of
 from relevo.core.errors import ConfigError
 
@@ -408,7 +409,6 @@ class TestRelations:
             ("PUSH_REQUEST_TIMEOUT_MS", {LEASE: "3000"}, 1499, "less than half of"),
             ("WORKER_SHUTDOWN_TIMEOUT_MS", {LEASE: "3000"}, 3000, "at most"),
             ("REAPER_INTERVAL_MS", {LEASE: "3000"}, 2999, "less than"),
-            ("OUTBOX_SUSPECT_LAPSES", {"OUTBOX_POISON_LAPSES": "7"}, 6, "less than"),
             ("OUTBOX_RETRY_BASE_MS", {"OUTBOX_RETRY_MAX_MS": "70"}, 70, "at most"),
             ("WORKER_IDLE_BACKOFF_MIN_MS", {"WORKER_IDLE_BACKOFF_MAX_MS": "70"}, 70, "at most"),
             ("WORKER_TICK_RUNNER_MAX_MS", {"WORKER_TICK_OVERALL_MAX_MS": "70"}, 70, "at most"),
@@ -455,7 +455,6 @@ class TestRelations:
         ("name", "low"),
         [
             ("OUTBOX_LEASE_DURATION_MS", 300),
-            ("OUTBOX_POISON_LAPSES", 2),
             ("OUTBOX_RETRY_MAX_MS", 1),
             ("WORKER_IDLE_BACKOFF_MAX_MS", 1),
             ("WORKER_TICK_OVERALL_MAX_MS", 1),
@@ -570,6 +569,13 @@ class TestWarnings:
         assert "more than 6, which is what Expo bears, means 6" in row(settings, "OUTBOX_CONCURRENCY").meaning
         reported = f"OUTBOX_CONCURRENCY is {asked} and means 6: a push service bears no more for one project."
         assert settings.warnings == ((reported,) if int(asked) > 6 else ())
+
+    @pytest.mark.parametrize("name", ["PUSH_BRAKE_PERCENT", "push_brake_percent"])
+    def test_what_was_a_setting(self, name: str) -> None:
+        """A variable that was a setting is named, with what it is now, and ignored whatever it says."""
+        reported = f"{name} is no setting any more and is ignored; it is always 20."
+        assert load(**{name: "nonsense"}).warnings == (reported,)
+        assert not {each.name for each in config.describe(load())} & set(loading._FIXED)
 
     def test_strangers_are_left_alone(self) -> None:
         """Other programs' variables, also of our families, cause nothing."""

@@ -10,6 +10,7 @@ import relevo.core.needs_server  # isort: skip # noqa: F401 ahead of all it need
 
 from relevo.config.loading import ENV_FILE, environment, load
 from relevo.config.outbox import PUSH_CONNECTIONS
+from relevo.config.push import RECEIPT_GIVE_UP_MS
 from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, TIERS, Tier
 from relevo.config.settings import Origin, Settings
 from relevo.config.showing import SettingRow, describe, example
@@ -23,6 +24,7 @@ __all__ = [
     "HOUR",
     "MINUTE",
     "PUSH_CONNECTIONS",
+    "RECEIPT_GIVE_UP_MS",
     "REJECT_ATTEMPTS",
     "SECOND",
     "SOURCES",

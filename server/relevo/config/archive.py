@@ -74,7 +74,6 @@ class Archive(Theme):
     )
     audit_retention_days: int = tuning("For how many days the record of what operators did is kept.", 400, 1, 36_500)
     news_retention_days: int = tuning("For how many days news that nobody read are kept.", 7, 1, 3_650)
-    partitions_ahead_months: int = expert("How many months of partitions exist ahead of today.", 2, 1, 24)
     archive_path_style: bool = expert(
         "Whether the bucket's name stands in the path rather than in the host name.", WhenSet("archive_endpoint")
     )

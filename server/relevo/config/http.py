@@ -77,9 +77,6 @@ class Http(Theme):
         MINUTE,
     )
     http_max_body_bytes: int = tuning("How many bytes the body of a request may have.", 1_000_000, 1_000, 100_000_000)
-    http_max_header_bytes: int = expert(
-        "How many bytes the headers of a request may have, its first line included.", 32_768, 4_096, 1_000_000
-    )
     http_header_timeout_ms: int = expert(
         "How long a caller may take for a request's headers, from its connection on, in milliseconds.",
         10 * SECOND,
@@ -90,16 +87,10 @@ class Http(Theme):
         "How long a caller may take for a request's body, in milliseconds.", 30 * SECOND, 100, 30 * MINUTE
     )
     http_max_connections: int = expert(
-        "How many connections HTTP holds at most. It never takes more than five eighths of the files that the process "
-        "may open (`ulimit -n`): the others are for sending and for PostgreSQL. Those that wait for their callers are "
-        "closed first.",
+        "How many connections HTTP holds at most, three quarters of them from one address; a proxy in front is one "
+        "address. It never takes more than five eighths of the files that the process may open (`ulimit -n`): the "
+        "others are for sending and for PostgreSQL. Those that wait for their callers are closed first.",
         8_000,
-        1,
-        100_000,
-    )
-    http_max_connections_per_address: int = expert(
-        "How many of them one address may have, three quarters of all at most; a proxy in front is one address.",
-        6_000,
         1,
         100_000,
     )

@@ -33,6 +33,29 @@ _ELSEWHERE = {
     "OUTBOX_WORKER_RETRY_MAX_MS": "OUTBOX_RETRY_MAX_MS",
 }
 """What other workers of outboxes call what is set here by another name."""
+_FIXED = {
+    "FANOUT_INTERVAL_MINUTES": "DISPATCH_INTERVAL_MINUTES",
+    "FOLDER_INTERVAL_MINUTES": "WORKER_INTERVAL_MINUTES",
+    "HTTP_MAX_CONNECTIONS_PER_ADDRESS": "three quarters of HTTP_MAX_CONNECTIONS",
+    "HTTP_MAX_HEADER_BYTES": "32768",
+    "OUTBOX_SUSPECT_LAPSES": "2, or half of OUTBOX_POISON_LAPSES",
+    "PARTITIONS_AHEAD_MONTHS": "2",
+    "PUSH_BRAKE_MIN_ANSWERS": "50",
+    "PUSH_BRAKE_PERCENT": "20",
+    "PUSH_BRAKE_WINDOW_MS": "600000",
+    "PUSH_BREAKER_PAUSE_MAX_MS": "900000",
+    "PUSH_BREAKER_PAUSE_MS": "30000",
+    "PUSH_CONNECT_TIMEOUT_MS": "3000, or PUSH_REQUEST_TIMEOUT_MS",
+    "PUSH_CREDENTIAL_INSTALLATIONS": "5",
+    "PUSH_CREDENTIAL_PERCENT": "80",
+    "PUSH_CREDENTIAL_WINDOW_MS": "3600000",
+    "PUSH_RATE_RECOVERY_MS": "300000",
+    "PUSH_RUNAWAY_FACTOR": "2",
+    "PUSH_RUNAWAY_REPEATS": "10",
+    "RECEIPT_GIVE_UP_MS": "86400000",
+    "WORKER_MISFIRE_GRACE_MS": "3600000",
+}
+"""What was a setting up to 0.3, with what it is now."""
 
 
 def load(
@@ -160,7 +183,9 @@ def _strangers(names: Mapping[str, str]) -> tuple[str, ...]:
     for name in sorted(names):
         if name.upper() in ours or name.upper().partition("_")[0] not in families:
             continue
-        if ours_is := _ELSEWHERE.get(name.upper()):
+        if fixed := _FIXED.get(name.upper()):
+            warnings.append(f"{name} is no setting any more and is ignored; it is always {fixed}.")
+        elif ours_is := _ELSEWHERE.get(name.upper()):
             warnings.append(f"{name} has no effect; here it is {ours_is}.")
         elif near := difflib.get_close_matches(name.upper(), ours, n=1, cutoff=0.85):
             warnings.append(f"{name} has no effect; did you mean {near[0]}?")

@@ -50,6 +50,3 @@ class Outbox(Theme):
     outbox_poison_lapses: int = expert(
         "A delivery whose claim lapsed this often without being sent ends as failed.", 5, 2, 100
     )
-    outbox_suspect_lapses: int = expert(
-        "From this many lapses on a delivery is claimed alone.", Ceiling(2, "outbox_poison_lapses", 2), 1, 99
-    )

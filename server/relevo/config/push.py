@@ -12,13 +12,15 @@ from relevo.config.setting import (
     HOUR,
     MINUTE,
     SECOND,
-    Ceiling,
     Theme,
     everyday,
     expert,
     of_lease,
     tuning,
 )
+
+RECEIPT_GIVE_UP_MS = DAY
+"""How long after sending a delivery without a receipt ends as unconfirmed: Expo keeps receipts for a day."""
 
 
 class OnSandbox(NamedTuple):
@@ -66,67 +68,16 @@ class Push(Theme):
     push_request_timeout_ms: int = tuning(
         "How long one request to the push service may take, in milliseconds.", of_lease(10 * SECOND, 4), 10, HOUR
     )
-    push_connect_timeout_ms: int = expert(
-        "How long connecting to the push service may take, in milliseconds.",
-        Ceiling(3 * SECOND, "push_request_timeout_ms", 1),
-        10,
-        HOUR,
-    )
     push_chunk_size: int = expert("How many pushes travel in one request at most.", 100, 1, 100)
-    push_rate_recovery_ms: int = expert(
-        "How long a rate that was halved to nothing takes to grow back to its fullness, in milliseconds.",
-        5 * MINUTE,
-        1,
-        DAY,
-    )
     push_breaker_failures: int = tuning(
         "After this many failed requests, or events refused with a 400, in a row a project's breaker opens.",
         5,
         1,
         1_000,
     )
-    push_credential_installations: int = expert(
-        "A credential fault opens a project's breaker once this many installations met it, or all that it has.",
-        5,
-        1,
-        100,
-    )
-    push_credential_percent: int = expert(
-        "A credential fault opens a project's breaker if at least this share of the installations heard of met it.",
-        80,
-        1,
-        100,
-    )
-    push_credential_window_ms: int = expert(
-        "How long it is remembered which installations met a credential fault, in milliseconds.", HOUR, 1, DAY
-    )
-    push_breaker_pause_max_ms: int = expert(
-        "The longest pause between two probes of an open breaker, in milliseconds.", 15 * MINUTE, 1, DAY
-    )
-    push_breaker_pause_ms: int = expert(
-        "The pause before the first probe of an open breaker, doubled for each one after it, in milliseconds.",
-        Ceiling(30 * SECOND, "push_breaker_pause_max_ms", 1),
-        1,
-        DAY,
-    )
-    push_brake_percent: int = expert(
-        "No token is disabled while more than this percentage of answers says that the phone is gone.", 20, 1, 100
-    )
-    push_brake_min_answers: int = expert(
-        "The brake on disabling tokens needs at least this many answers that the phone is gone.", 50, 1, 1_000_000
-    )
-    push_brake_window_ms: int = expert(
-        "How far back the brake on disabling tokens looks, in milliseconds.", 10 * MINUTE, 1, DAY
-    )
     push_runaway_brake: bool = tuning(
         "Whether what comes again and again, far above its own past, is held until released; urgent ones never are.",
         True,
-    )
-    push_runaway_factor: int = expert(
-        "The runaway brake holds what comes this many times as often within an hour as on its busiest day before.",
-        2,
-        1,
-        10_000,
     )
     push_runaway_min_events: int = tuning(
         "The runaway brake lets a phone have this many events an hour of a type and origin that it knows for a week.",
@@ -140,17 +91,11 @@ class Push(Theme):
         1,
         1_000_000,
     )
-    push_runaway_repeats: int = expert(
-        "The runaway brake holds an event whose pushes were each tried again this often within an hour.", 10, 1, 1_000
-    )
     receipt_first_poll_ms: int = expert(
         "How long after sending its receipt is first fetched, in milliseconds.",
         OnSandbox(6 * SECOND, 15 * MINUTE),
         1,
         12 * HOUR,
-    )
-    receipt_give_up_ms: int = expert(
-        "How long after sending a delivery without a receipt ends as unconfirmed, in milliseconds.", DAY, 1, 7 * DAY
     )
     receipt_chunk_size: int = expert("How many receipts one request fetches at most.", 300, 1, 1_000)
     news_backlog_limit: int = tuning(
@@ -159,3 +104,8 @@ class Push(Theme):
         1,
         10_000_000,
     )
+
+    @property
+    def push_connect_timeout_ms(self) -> int:
+        """How long connecting to the push service may take."""
+        return min(3 * SECOND, self.push_request_timeout_ms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
 from annotated_types import Ge, Le
@@ -34,24 +34,15 @@ class Theme(BaseSettings):
     )
 
 
-def everyday(meaning: str, default: Any = None, low: int | None = None, high: int | None = None) -> Any:
-    """Declare a setting that every installation may have to decide on."""
-    return _declare("everyday", meaning, default, low, high)
-
-
-def tuning(meaning: str, default: Any = None, low: int | None = None, high: int | None = None) -> Any:
-    """Declare a setting that fits Relevo to a load, a retention or a network."""
-    return _declare("tuning", meaning, default, low, high)
-
-
-def expert(meaning: str, default: Any = None, low: int | None = None, high: int | None = None) -> Any:
-    """Declare a setting that is seldom turned."""
-    return _declare("expert", meaning, default, low, high)
-
-
-def _declare(tier: Tier, meaning: str, default: Any, low: int | None, high: int | None) -> Any:
+def _declare(tier: Tier, meaning: str, default: Any = None, low: int | None = None, high: int | None = None) -> Any:
     known: dict[str, Any] = {"description": meaning, "ge": low, "le": high, "json_schema_extra": {"tier": tier}}
     return Field(default_factory=default, **known) if callable(default) else Field(default, **known)
+
+
+# Each takes the setting's meaning, its default, and the least and the greatest number that fit.
+everyday = partial(_declare, "everyday")
+tuning = partial(_declare, "tuning")
+expert = partial(_declare, "expert")
 
 
 class Ceiling(NamedTuple):
@@ -98,16 +89,6 @@ def bounds_of(field: FieldInfo) -> tuple[int, int] | None:
     low = [mark.ge for mark in field.metadata if isinstance(mark, Ge)]
     high = [mark.le for mark in field.metadata if isinstance(mark, Le)]
     return (cast("int", low[0]), cast("int", high[0])) if low and high else None
-
-
-def derived_default(field: FieldInfo) -> Callable[[dict[str, Any]], Any] | None:
-    """Return the default that follows from other settings, if it does."""
-    return cast("Callable[[dict[str, Any]], Any] | None", field.default_factory)
-
-
-def nominal_default(field: FieldInfo) -> Any:
-    """Return the default as long as no other setting changes it."""
-    return getattr(field.default_factory, "nominal", None) if field.default_factory else field.default
 
 
 def show(value: object) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pydantic.fields import FieldInfo
 
-from relevo.config.setting import TIERS, Ceiling, Tier, bounds_of, derived_default, nominal_default, show, tier_of
+from relevo.config.setting import TIERS, Ceiling, Tier, bounds_of, show, tier_of
 from relevo.config.settings import THEMES, Origin, Settings, fields_of
 
 _HEAD = """\
@@ -59,7 +59,7 @@ def example() -> str:
 
 
 def _example(name: str, field: FieldInfo) -> str:
-    default, meaning = derived_default(field), f"# {field.description}"
+    default, meaning = field.default_factory, f"# {field.description}"
     if bounds := bounds_of(field):
         meaning += f" From {bounds[0]} to {bounds[1]}."
     if default:
@@ -75,12 +75,13 @@ def _others(tier: Tier) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    if default := derived_default(field):
-        return str(default)
+    if field.default_factory:
+        return str(field.default_factory)
     return "" if field.default is None else show(field.default)
 
 
 def _source(settings: Settings, name: str, field: FieldInfo) -> Origin:
     if name in settings.origins:
         return settings.origins[name]
-    return "derived" if derived_default(field) and getattr(settings, name) != nominal_default(field) else "default"
+    nominal = getattr(field.default_factory, "nominal", None)
+    return "derived" if field.default_factory and getattr(settings, name) != nominal else "default"

@@ -69,7 +69,6 @@ class Sources(Theme):
     chilecompra_interval_minutes: int | None = _own_interval("ChileCompra's API is read")
     chilecompra_web_interval_minutes: int | None = _own_interval("Mercado Público's search page is read")
     ocds_interval_minutes: int | None = _own_interval("OCDS packages are read")
-    folder_interval_minutes: int | None = _own_interval("the folder is looked into")
     ingest_notify_first_run: bool = tuning(
         "Whether what a source tells on its very first run is announced too, rather than only stored.", False
     )

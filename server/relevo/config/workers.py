@@ -30,17 +30,11 @@ class Workers(Theme):
     cleanup_cron: Cron = tuning("When the nightly cleanup runs, as a cron expression.", "17 3 * * *")
     archive_export_cron: Cron = tuning("When retired months are exported, as a cron expression.", "47 3 * * *")
     dispatch_interval_minutes: int = expert(
-        "How often deliveries are sent at the latest, in minutes; new ones wake it up.", 1, 1, 60
-    )
-    fanout_interval_minutes: int = expert(
-        "How often events are fanned out at the latest, in minutes; new ones wake it up.", 1, 1, 60
+        "How often events are fanned out and deliveries sent at the latest, in minutes; new ones wake both.", 1, 1, 60
     )
     receipt_interval_minutes: int = expert("How often receipts are fetched, in minutes.", 1, 1, 60)
     reaper_interval_ms: int = expert(
         "How often expired claims are taken back, in milliseconds.", of_lease(10 * SECOND, 2), 10, HOUR
-    )
-    worker_misfire_grace_ms: int = expert(
-        "How late a scheduled run may still start, in milliseconds.", HOUR, 10, 7 * DAY
     )
     fanout_slice_size: int = expert(
         "How many candidates one slice of a fan-out takes, committed together.", 10_000, 1, 100_000

@@ -23,6 +23,7 @@ T = TypeVar("T")
 _SQL = queries.load("cleanup", "troubles")
 _BATCH = 1_000
 _AHEAD = "the partitions ahead"
+_MONTHS_AHEAD = 2
 _PRUNED = {
     "runs_pruned": "prune_runs",
     "workers_pruned": "prune_workers",
@@ -104,7 +105,7 @@ def _keep_ahead(run: Run) -> tuple[int, tuple[str, ...]]:
     """Make missing partitions; return how many, and why not if rows of theirs lie in a DEFAULT partition already."""
     if _AHEAD in run.given_up.months:
         return 0, ()
-    months = run.settings.partitions_ahead_months + 2  # the last one, this one, and those ahead
+    months = _MONTHS_AHEAD + 2  # the last one, this one, and those ahead
     try:
         with run.transaction() as connection:
             row = connection.execute(_SQL["keep_partitions_ahead"], {"months": months, "now": run.now}).fetchone()

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 from psycopg import errors as pg
 
-from relevo.config import Settings
+from relevo.config import MINUTE, Settings
 from relevo.core import queries
 from relevo.core.logs import normalise_error
 from relevo.core.model import Lane, Step
@@ -88,7 +88,7 @@ class _Memory:
 
 def cycle(settings: Settings) -> Cycle:
     """Return fan-out for the schedule: on every replica, each at another event."""
-    timing, memory = Every(settings.fanout_interval_minutes * 60_000), _Memory()
+    timing, memory = Every(settings.dispatch_interval_minutes * MINUTE), _Memory()
     return Cycle("fanout", timing, lambda run: _step(run, memory), wakeable=True, feeds="dispatch")
 
 

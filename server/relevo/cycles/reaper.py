@@ -35,7 +35,7 @@ _CLAIMS_PER_STEP = 50
 _FOLDS_PER_STEP = 10_000
 _LEFTOVERS = 5_000
 _LEFTOVERS_PER_STEP = 100_000
-_TALLIES_SHOWN_MS = 15 * 60_000  # by `relevo status`
+_TALLIES_SHOWN_MS = 15 * 60_000  # by `relevo status`; the brake on disabling tokens looks less far back
 _TAKEN_BACK = ("deliveries_recovered", "deliveries_dead", "deliveries_unknown", "deliveries_closed_by_late_ticket")
 
 
@@ -144,9 +144,10 @@ def _fold_repeats(run: Run) -> Counter[str]:
 
 
 def _fold_tallies(run: Run) -> Counter[str]:
-    window_ms = max(run.settings.push_brake_window_ms, _TALLIES_SHOWN_MS)
     with run.transaction() as connection:
-        connection.execute(_SQL["fold_tallies"], {"window_ms": window_ms, "limit": _FOLDS_PER_STEP, "now": run.now})
+        connection.execute(
+            _SQL["fold_tallies"], {"window_ms": _TALLIES_SHOWN_MS, "limit": _FOLDS_PER_STEP, "now": run.now}
+        )
     return Counter()
 
 

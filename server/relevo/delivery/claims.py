@@ -15,7 +15,7 @@ import psycopg
 import structlog
 from psycopg import errors as pg
 
-from relevo.config import Settings
+from relevo.config import RECEIPT_GIVE_UP_MS, Settings
 from relevo.core import queries
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.logs import normalise_error
@@ -42,6 +42,7 @@ _SQL = queries.load("claims", "journal", "settle", "receipts")
 _log = structlog.get_logger("relevo.claims")
 _FOREIGN_FOR_S = 5.0
 _MOST_LEFT = 10  # of the deliveries that cannot be written; the others are not looked for one by one
+_SUSPECT_LAPSES = 2  # from so many on a delivery is claimed alone
 _PROBES_LOOK_AT = 5_000  # of the oldest due deliveries
 _SAID_ALIKE = attrgetter(
     "status", "attempted", "error_code", "error_message", "retry_after_ms", "project", "not_before", "request"
@@ -93,7 +94,7 @@ class Claims:
             "shard_index": shard.index if shard else None,
             "shard_count": shard.count if shard else None,
             "lease_ms": self._settings.outbox_lease_duration_ms,
-            "suspect_lapses": self._settings.outbox_suspect_lapses,
+            "suspect_lapses": min(_SUSPECT_LAPSES, self._settings.outbox_poison_lapses // 2),
             "since": since,
             "probe": probe,
             "look_at": _PROBES_LOOK_AT,
@@ -482,7 +483,7 @@ class Claims:
             "messages": [sort[4] for sort in sorts],
             "floors_ms": [sort[5] for sort in sorts],
             "receipt_ms": self._settings.receipt_first_poll_ms,
-            "give_up_ms": self._settings.receipt_give_up_ms,
+            "give_up_ms": RECEIPT_GIVE_UP_MS,
             "now": now,
         }
         gone = [

@@ -26,19 +26,25 @@ class Rules:
     rate_per_s: int
     """0 lifts the limit."""
     urgent_share: float
-    recovery_s: float
     chunk: int
     breaker_failures: int
-    breaker_pause_ms: int
-    breaker_pause_max_ms: int
     probe_ms: int
     receipt_probe_ms: int
     """How long a probe may take to be heard of: by its answer, or by its receipt."""
-    credential_installations: int
-    credential_share: float
-    credential_window_ms: int
-    brake_share: float
-    brake_min: int
+    recovery_s: float = 300
+    """How long a rate that was halved to nothing takes to grow back to its fullness."""
+    breaker_pause_ms: int = 30_000
+    """The pause before the first probe of an open breaker, doubled for each one after it."""
+    breaker_pause_max_ms: int = 900_000
+    credential_installations: int = 5
+    """A credential fault opens the breaker once so many installations met it, or all that there are,"""
+    credential_share: float = 0.8
+    """and at least this share of those heard of within the window."""
+    credential_window_ms: int = 3_600_000
+    brake_share: float = 0.2
+    """No token is disabled while more than this share of the answers, and at least `brake_min`, call a phone gone."""
+    brake_min: int = 50
+    brake_window_ms: int = 600_000
 
 
 @dataclass(frozen=True)

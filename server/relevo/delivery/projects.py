@@ -80,18 +80,10 @@ def rules_of(settings: Settings) -> Rules:
     return Rules(
         rate_per_s=settings.push_rate_per_second,
         urgent_share=settings.push_urgent_share_percent / 100,
-        recovery_s=settings.push_rate_recovery_ms / 1000,
         chunk=settings.push_chunk_size,
         breaker_failures=settings.push_breaker_failures,
-        breaker_pause_ms=settings.push_breaker_pause_ms,
-        breaker_pause_max_ms=settings.push_breaker_pause_max_ms,
         probe_ms=settings.outbox_lease_duration_ms,
         receipt_probe_ms=settings.outbox_lease_duration_ms + 2 * settings.receipt_first_poll_ms,
-        credential_installations=settings.push_credential_installations,
-        credential_share=settings.push_credential_percent / 100,
-        credential_window_ms=settings.push_credential_window_ms,
-        brake_share=settings.push_brake_percent / 100,
-        brake_min=settings.push_brake_min_answers,
     )
 
 
@@ -522,7 +514,7 @@ class Projects:
                 self._tell(connection, project, "pruning_resumed", "few answers say that a phone is gone now", now)
 
     def _is_abnormal(self, connection: Connection, project: str, now: datetime | None) -> tuple[bool, str]:
-        window = {"project": project, "window_ms": self._settings.push_brake_window_ms, "now": now}
+        window = {"project": project, "window_ms": self.rules.brake_window_ms, "now": now}
         row = connection.execute(_SQL["sum_tallies"], window).fetchone()
         _sent, answers, unregistered = row or (0, 0, 0)
         detail = f"{unregistered} of {answers} answers said that the phone is gone"

@@ -41,10 +41,12 @@ _LONGEST_REASON = 300
 class Rules:
     """The numbers behind the decisions, from the settings."""
 
-    factor: int
     min_events: int
     first_events: int
-    repeats: int
+    factor: int = 2
+    """How many times as often as on its busiest day before something may come within an hour."""
+    repeats: int = 10
+    """How often each push of an event may be tried again within an hour."""
 
 
 @dataclass(frozen=True)
@@ -115,10 +117,8 @@ class Phones:
 def rules_of(settings: Settings) -> Rules:
     """Return the numbers behind the decisions that the settings ask for."""
     return Rules(
-        factor=settings.push_runaway_factor,
         min_events=settings.push_runaway_min_events,
         first_events=settings.push_runaway_first_events,
-        repeats=settings.push_runaway_repeats,
     )
 
 

@@ -24,6 +24,7 @@ ACCEPTED_AT_ONCE = 32
 """How many connections the loop accepts before any of them is counted."""
 _FOR_HTTP, _OF = 5, 8
 """What part of all files that a process may open is for HTTP; the rest is for sending, PostgreSQL and what is read."""
+_HEADER_BYTES = 32_768  # of a request, its first line included
 _MOST_PIPELINED = 16
 _FRAMING = 8
 """How many bytes may stand around each byte of a body: the smallest piece of a chunked one has five, or some more."""
@@ -49,10 +50,10 @@ class Bounds:
             most = max(1, min(most, files * _FOR_HTTP // _OF - 2 * ACCEPTED_AT_ONCE))
         return cls(
             most,
-            min(settings.http_max_connections_per_address, max(1, most * 3 // 4)),
+            max(1, most * 3 // 4),
             settings.http_header_timeout_ms / 1000,
             settings.http_body_timeout_ms / 1000,
-            settings.http_max_header_bytes,
+            _HEADER_BYTES,
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from relevo.config import RECEIPT_GIVE_UP_MS
 from relevo.core import queries
 from relevo.runtime.runs import Run
 from relevo.runtime.troubles import Thing
@@ -67,7 +68,7 @@ def _rebase(run: Run, kind: str) -> int:
         "now": run.now,
         "limit": _BATCH,
         "lease_ms": settings.outbox_lease_duration_ms,
-        "longest_ms": max(longest_ms, settings.receipt_give_up_ms) if kind == "receipts" else longest_ms,
+        "longest_ms": max(longest_ms, RECEIPT_GIVE_UP_MS) if kind == "receipts" else longest_ms,
     }
     while changed >= _BATCH and run.may_go_on():
         with run.transaction() as connection:

@@ -25,6 +25,7 @@ from relevo.runtime.timing import Pauses, Timing, doubled, pause_ms
 
 _log = structlog.get_logger("relevo.scheduler")
 _CLOCK_CHECK_S = 2.0
+_MISFIRE_GRACE_S = 3_600  # so late a scheduled run may still start
 _CLOCK_SLACK_S = 1.0
 _LOOK_AGAIN_MS, _LONGEST_LOOK_AGAIN_MS = 10, 5_000
 _RESTS_AS_LONG = 10  # times what its work took: what comes meanwhile is done together
@@ -110,7 +111,7 @@ class Scheduler:
             job_defaults={
                 "max_instances": 1,
                 "coalesce": True,
-                "misfire_grace_time": max(1, settings.worker_misfire_grace_ms // 1000),
+                "misfire_grace_time": _MISFIRE_GRACE_S,
             },
         )
         self.hears: Callable[[], bool] = lambda: True

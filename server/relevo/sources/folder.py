@@ -43,8 +43,7 @@ class Folder:
         self._namespace = "folder" if settings.folder_source_dir else "sample"
         # A demo that shows nothing at first would show nothing at all.
         self.seeds_silently = bool(settings.folder_source_dir) and not settings.ingest_notify_first_run
-        minutes = settings.folder_interval_minutes or settings.worker_interval_minutes
-        self.interval_ms = minutes * MINUTE if settings.folder_source_dir else _SAMPLE_MS
+        self.interval_ms = settings.worker_interval_minutes * MINUTE if settings.folder_source_dir else _SAMPLE_MS
 
     @cached_property
     def _drop(self) -> DropFolder:
