@@ -31,7 +31,7 @@ NAMES = {*map(spaced, COUNTERS | ACTIONS | DETAILS), *WORDS, *CURSORS.values()}
 
 def found() -> Iterator[tuple[str, str | tuple[str, ...], list[str]]]:
     """Find every text with the file it is in and the comments on it."""
-    options = {"newstyle_gettext": "false", "trimmed": "true", "silent": "false"}
+    options = {"newstyle_gettext": "false", "trimmed": "true", "silent": "false", "extensions": "jinja2.ext.do"}
     for path in [*sorted(PLACE.glob("*.py")), *HEALTH, *sorted(PLACE.glob("templates/*.html"))]:
         method = "jinja2.ext:babel_extract" if path.suffix == ".html" else "python"
         for _line, text, comments, _context in extract_from_file(method, path, KEYWORDS, ["Translators:"], options):

@@ -11,7 +11,6 @@ import pytest
 from relevo.client.progress import progress_of
 from relevo.client.values import EventStatus
 from relevo.core.phrases import Phrase
-from relevo.http.dashboard import events
 from relevo.http.dashboard.formats import count, sentence
 from relevo.http.dashboard.i18n import translated, use_language
 from relevo.http.dashboard.templating import ENVIRONMENT
@@ -35,7 +34,12 @@ def queue(**more: Any) -> dict[str, Any]:
 
 def figures(macro: str, queue: dict[str, Any]) -> str:
     """Return what the system page's figures say of a queue."""
-    return str(getattr(ENVIRONMENT.get_template("system_figures.html").module, macro)(queue)).strip()
+    return said("system_figures.html", macro, queue)
+
+
+def said(template: str, macro: str, *values: object) -> str:
+    """Return what a macro of the pages writes."""
+    return str(getattr(ENVIRONMENT.get_template(template).module, macro)(*values)).strip()
 
 
 @pytest.mark.parametrize(
@@ -67,17 +71,19 @@ def test_the_figure_of_what_is_sent_is_told_from_the_charts() -> None:
 
 def test_the_next_attempt_waits_for_an_open_breaker() -> None:
     """What is due is not tried now while its project is stopped; what is tried later still names its time."""
-    assert events._next(NOW, NOW, []) == "now"
-    assert events._next(NOW, NOW, ["app"]) == "when project app sends again: its breaker is open"
-    assert "in 5 min" in str(events._next(NOW + timedelta(minutes=5), NOW, ["app"]))
+    assert said("timeline.html", "next_attempt", NOW, NOW, []) == "now"
+    assert (
+        said("timeline.html", "next_attempt", NOW, NOW, ["app"]) == "when project app sends again: its breaker is open"
+    )
+    assert "in 5 min" in said("timeline.html", "next_attempt", NOW + timedelta(minutes=5), NOW, ["app"])
 
 
 def test_a_probe_that_is_due_was_not_tried_in_the_past() -> None:
     """Until its time comes that is told; from then on, that the next push is the probe."""
     row = {"repeats_held": False, "breaker": "open", "breaker_reason": "403", "probe_at": NOW + timedelta(minutes=5)}
-    assert "in 5 min" in "".join(map(str, events.waits_for(row, None, NOW)))
+    assert "in 5 min" in said("timeline.html", "waits_for", row, None, NOW)
     for late in (timedelta(0), timedelta(minutes=5)):
-        told = events.waits_for(row, None, NOW + timedelta(minutes=5) + late)
+        told = said("timeline.html", "waits_for", row, None, NOW + timedelta(minutes=5) + late)
         assert told == "the breaker is open (403); the next push that is due is a probe."
 
 

@@ -24,7 +24,7 @@ _HERE = "/dashboard/dead-letters"
 async def dead_letters(request: Request) -> Response:
     """Show what failed for good, by error, project and type."""
     groups = await threads_of(request).run(deliveries.dead_letters)
-    return render(request, "dead_letters.html", groups=groups, most=deliveries.MOST_DEAD, in_words=reasons.in_words)
+    return render(request, "dead_letters.html", groups=groups, most=deliveries.MOST_DEAD)
 
 
 def _error(code: str, example: str | None) -> list[Child]:

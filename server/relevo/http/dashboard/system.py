@@ -5,7 +5,6 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from relevo.http.dashboard import reasons
 from relevo.http.dashboard.page import SYSTEM, Page, render
 from relevo.http.database_threads import threads_of
 from relevo.operators import fleet
@@ -29,5 +28,4 @@ async def system(request: Request) -> Response:
         months=list(reversed(seen.archive))[:_MOST_MONTHS],
         most_counted=MOST_COUNTED,
         worker_state=worker_state,
-        because=reasons.because,
     )

@@ -15,7 +15,8 @@ from markupsafe import Markup
 from relevo import __version__
 from relevo.client.progress import progress_of
 from relevo.core.addresses import is_loopback
-from relevo.http.dashboard import formats, i18n, labels
+from relevo.http.dashboard import formats, i18n, labels, reasons
+from relevo.operators.timeline import is_taken
 
 _TAG = re.compile(r"<[^<>]*>")
 _CELL = re.compile(r"<td>(.*?)</td>", re.DOTALL)
@@ -72,7 +73,7 @@ def _environment() -> Environment:
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,
         undefined=StrictUndefined,
-        extensions=["jinja2.ext.i18n"],
+        extensions=["jinja2.ext.do", "jinja2.ext.i18n"],
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=lambda value: "" if value is None else value,
@@ -81,10 +82,12 @@ def _environment() -> Environment:
     made.globals |= {
         "address": formats.address,
         "badge": labels.badge,
+        "is_taken": is_taken,
         "languages": i18n.LANGUAGES,
         "owner_path": formats.owner_path,
         "percent": formats.percent,
         "progress_of": progress_of,
+        "reasons": reasons,
         "round_up": formats.round_up,
         "table": table,
         "version": __version__,
