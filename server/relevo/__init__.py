@@ -1,4 +1,4 @@
-"""Relevo: a relay that carries events to phones and never drops the baton.
+"""Relevo: push notifications that are never lost, hardly ever doubled, and always explainable.
 
 What apps use: everything here works in the caller's transaction, and nothing commits.
 """

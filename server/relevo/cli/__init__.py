@@ -89,7 +89,7 @@ class _Commands(TyperGroup):
 cli = typer.Typer(
     name="relevo",
     cls=_Commands,
-    help="A relay that carries events to phones and never drops the baton.",
+    help="Push notifications that are never lost, hardly ever doubled, and always explainable.",
     epilog="Exit codes: 0 success, 1 failed, 2 wrong usage or settings, 3 skipped (locked, paused or switched off).",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -108,7 +108,7 @@ def options(
         bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and leave.")
     ] = False,
 ) -> None:
-    """A relay that carries events to phones and never drops the baton."""
+    """Push notifications that are never lost, hardly ever doubled, and always explainable."""
     audit.act_as(user(), "cli")
 
 
