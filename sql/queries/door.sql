@@ -61,6 +61,10 @@ select relevo.acknowledge_news(%(subscription)s::text, %(position)s::bigint);
 -- Lists the installations of an owner.
 select relevo.list_installations(%(owner)s::text, %(limit)s::int);
 
+-- name: list_installations_in_project
+-- Lists the installations that an owner has in one project.
+select relevo.list_installations_in_project(%(owner)s::text, %(project)s::text, %(limit)s::int);
+
 -- name: unregister_installation
 -- Unregisters an installation.
 select relevo.unregister_installation(%(installation_id)s::uuid)::int;

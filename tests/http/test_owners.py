@@ -39,6 +39,17 @@ def test_the_app_lists_an_owner_s_phones(served: Served, conn: psycopg.Connectio
     assert app.get("/v1/installations").json()["errors"][0]["field"] == "owner"
 
 
+def test_phones_of_other_projects_hide_none_of_one_s_own(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """An owner with 1,000 newer phones in another project is listed with the one in the caller's."""
+    mine = phone_of(conn, "ana", "shop")
+    conn.execute(
+        "insert into relevo.device_installations (owner, token, project) "
+        "select 'ana', 'ExponentPushToken[' || n || ']', 'other' from generate_series(1, 1000) n"
+    )
+    seen = served.client("app", project="shop").get("/v1/installations", params={"owner": "ana"}).json()["items"]
+    assert [each["installation_id"] for each in seen] == [mine]
+
+
 def test_an_owner_is_logged_out(served: Served, conn: psycopg.Connection[Any]) -> None:
     """Every phone of theirs; a token of one project logs out the phones there, and nobody else's."""
     for owner, project in (("ana", "default"), ("ana", "shop"), ("eva", "shop")):

@@ -63,7 +63,8 @@ def revoke(database: Database, token_id: str) -> str:
         row = connection.execute(_SQL["revoke_token"], {"id": token_id}).fetchone()
         if row is None:
             raise NotFoundError(f"There is no valid token {token_id}.", hint="`relevo token list` lists them.")
-    return str(row[0])
+    (name,) = row
+    return str(name)
 
 
 def list_all(database: Database, *, limit: int = 100) -> list[dict[str, Any]]:
@@ -79,11 +80,12 @@ def verify(database: Database, written: str) -> Token | None:
         return None
     with database.connection() as connection:
         row = connection.execute(_SQL["read_token"], {"id": found["id"]}).fetchone()
-        if not hmac.compare_digest(bytes(row[4]) if row else _NOBODY, _hash(written)) or row is None:
+        *token, secret_hash, is_use_due = row or (_NOBODY, False)
+        if not hmac.compare_digest(bytes(secret_hash), _hash(written)) or not token:
             return None
-        if row[5]:
+        if is_use_due:
             connection.execute(_SQL["note_use"], {"id": found["id"]})
-    return Token(*row[:4])
+    return Token(*token)
 
 
 def _hash(written: str) -> bytes:

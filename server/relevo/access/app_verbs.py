@@ -10,7 +10,7 @@ from uuid import UUID
 from relevo.client import news, verbs
 from relevo.client.checks import check_storable
 from relevo.client.connections import verb
-from relevo.client.connections.steps import Call, as_json, one
+from relevo.client.connections.steps import Call, as_json, from_json, one
 from relevo.client.values import Enqueued, Preview
 from relevo.core import queries
 from relevo.core.errors import NotFoundError, RelevoError
@@ -22,7 +22,6 @@ T = TypeVar("T")
 Told = TypeVar("Told", Enqueued, Preview)
 _SENT = ("sent", "ok", "unconfirmed")
 _OPEN = ("pending", "retryable")
-_MOST_OWNED = 1_000
 
 
 class KeyTakenError(RelevoError):
@@ -38,7 +37,7 @@ class EventLook:
     """An event as it was seen a moment ago."""
 
     event: Mapping[str, Any]
-    """As the SQL door tells it."""
+    """As `relevo.get_event` returns it."""
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -47,7 +46,7 @@ class EventLook:
         return found
 
     def is_over(self, until: str) -> bool:
-        """Tell whether nothing is left to send, or, until `confirmed`, to confirm."""
+        """Return whether nothing is left to send, or, until `confirmed`, to confirm."""
         waits_for = (*_OPEN, "sent") if until == "confirmed" else _OPEN
         return self.event["state"] not in ("waiting", "held", "fanning") and not any(map(self.counts.get, waits_for))
 
@@ -77,7 +76,7 @@ def enqueue(connection: Connection, events: Sequence[Mapping[str, Any]], project
 
 
 def _compared(done: Sequence[Enqueued], again: Sequence[Enqueued]) -> list[Enqueued]:
-    """Tell of events that were enqueued which are new, and of the others what a closer look found."""
+    """Return of events that were enqueued which are new, and of the others what a closer look found."""
     return [replace(second, created=first.created) for first, second in zip(done, again, strict=True)]
 
 
@@ -86,7 +85,7 @@ def _others_phones(connection: Connection, named: Sequence[UUID], project: str) 
     if not named:
         return set()
     rows = connection.execute(_SQL["list_others_phones"], {"ids": list(named), "project": project}).fetchall()
-    return {row[0] for row in rows}
+    return {phone for (phone,) in rows}
 
 
 def _named(event: Mapping[str, Any]) -> set[UUID]:
@@ -100,7 +99,7 @@ def _hide(told: Told, others: set[UUID]) -> Told:
 
 
 def preview(connection: Connection, event: Mapping[str, Any], project: str | None, *, sample: int) -> Preview:
-    """Tell whom an event would reach; a caller of one project, which of its phones."""
+    """Return whom an event would reach; a caller of one project, which of its phones."""
     if project is None:
         return verbs.preview_json(connection, event, sample=sample)
     seen = _preview_in_project(connection, event, project, sample)
@@ -123,10 +122,10 @@ def look(connection: Connection, ids: Sequence[int]) -> dict[int, EventLook]:
 
 def find(connection: Connection, event_id: int, project: str | None) -> EventLook:
     """Look at one event; for a caller of one project, another's is not there."""
-    row = connection.execute(_SQL["look_at_event"], {"id": event_id, "project": project}).fetchone()
-    if row is None or row[0] is None:
+    (event,) = connection.execute(_SQL["look_at_event"], {"id": event_id, "project": project}).fetchone() or (None,)
+    if event is None:
         raise NotFoundError(f"There is no event {event_id}.")
-    return EventLook(row[0])
+    return EventLook(event)
 
 
 class Cancelled(NamedTuple):
@@ -152,7 +151,7 @@ def cancel_as_operator(database: Database, event_id: int, reason: str, project: 
 
 
 def cancel(connection: Connection, event_id: int, reason: str, project: str | None) -> Cancelled:
-    """End an event, and tell whether it had not ended before, whether that withdrew anything, and how far it is."""
+    """End an event, and return whether it had not ended before, whether that withdrew anything, and how far it is."""
     before = find(connection, event_id, project)
     cancelled = verbs.cancel(connection, event_id, reason)
     return Cancelled(cancelled, cancelled and not before.is_over("sent"), find(connection, event_id, project))
@@ -161,10 +160,10 @@ def cancel(connection: Connection, event_id: int, reason: str, project: str | No
 def find_by_key(connection: Connection, event_type: str, key: str, project: str | None) -> EventLook:
     """Look at the event of a type and key; for a caller of one project, another's is not there."""
     asked = {"type": event_type, "key": key, "project": project}
-    row = connection.execute(_SQL["look_at_event_by_key"], asked).fetchone()
-    if row is None or row[0] is None:
+    (event,) = connection.execute(_SQL["look_at_event_by_key"], asked).fetchone() or (None,)
+    if event is None:
         raise NotFoundError(f"There is no event of type {event_type[:100]} with this key.")
-    return EventLook(row[0])
+    return EventLook(event)
 
 
 def change(connection: Connection, event: Mapping[str, Any], project: str | None) -> EventLook:
@@ -196,7 +195,7 @@ class Completed(NamedTuple):
 
 
 def complete(connection: Connection, event_id: int, reason: str, owner: str | None, project: str | None) -> Completed:
-    """Say that an event, or one owner's part of it, was handled elsewhere; tell how far it is."""
+    """Say that an event, or one owner's part of it, was handled elsewhere; return how far it is."""
     find(connection, event_id, project)
     completed = verbs.complete(connection, event_id, reason, owner=owner)
     return Completed(completed, find(connection, event_id, project))
@@ -206,8 +205,13 @@ def list_owned(connection: Connection, owner: str, project: str | None, limit: i
     """List an owner's installations, newest first; for a caller of one project, those that are there."""
     if project is None:
         return [each.raw for each in verbs.list_installations(connection, owner=owner, limit=limit)]
-    all_of_them = verbs.list_installations(connection, owner=owner, limit=_MOST_OWNED)
-    return [each.raw for each in all_of_them if each.raw["project"] == project][:limit]
+    return _list_in_project(connection, owner, project, limit)
+
+
+@verb
+def _list_in_project(owner: str, project: str, limit: int) -> Call[list[Mapping[str, Any]]]:
+    check_storable("owner", owner)
+    return Call("list_installations_in_project", {"owner": owner, "project": project, "limit": limit}, one(from_json))
 
 
 def log_out(connection: Connection, owner: str, project: str | None) -> int:
@@ -251,8 +255,8 @@ def subscribe(connection: Connection, asked: Subscription, caller: str | None) -
     if caller is not None and asked.project not in (None, caller):
         raise KeyTakenError("This token is for another project.")
     connection.execute(_SQL["lock_subscription"], {"name": asked.name})
-    known = connection.execute(_SQL["find_subscription"], {"name": asked.name}).fetchone()
-    if caller is not None and known is not None and known[0] != caller:
+    (owner,) = connection.execute(_SQL["find_subscription"], {"name": asked.name}).fetchone() or (caller,)
+    if caller is not None and owner != caller:
         raise KeyTakenError("A subscription of this name is there, and not of this project.")
     project = asked.project or caller
     kinds = asked.kinds or [kind for kind in news.KINDS if project is None or kind != "event.finished"]
@@ -275,7 +279,7 @@ def acknowledge(connection: Connection, name: str, position: int, caller: str | 
 
 def _find_subscription(connection: Connection, name: str, caller: str | None) -> None:
     known = connection.execute(_SQL["find_subscription"], {"name": name}).fetchone()
-    if known is None or caller not in (None, known[0]):
+    if known is None or caller not in (None, *known):
         raise NotFoundError(f"There is no subscription {name[:50]}.", hint="Subscribe first: PUT /v1/news/NAME.")
 
 

@@ -92,7 +92,7 @@ class Proven:
 
 @dataclass(frozen=True)
 class Registered:
-    """An installation that was registered over HTTP; the secret is told this once and kept nowhere."""
+    """An installation that was registered over HTTP; the secret is returned this once and kept nowhere."""
 
     installation_id: UUID
     created: bool
@@ -138,7 +138,7 @@ def judge(
 def judge_secret(
     asked: Installation, known: Known | None, holder: Holder | None, proven: Proven, *, renew: bool
 ) -> bool:
-    """Decide whether whoever registers this is told a secret: a new phone, one without any, or one that asks for it."""
+    """Decide whether whoever registers this gets a secret: a new phone, one without any, or one that asks for it."""
     if _is_webhook(asked, known, holder):
         return False
     if known is None:
@@ -298,7 +298,7 @@ def admit_reader(connection: Connection, proof: Proof) -> None:
 
 
 def is_good_secret(connection: Connection, written: str) -> bool:
-    """Tell whether this is a phone's secret."""
+    """Return whether this is a phone's secret."""
     try:
         admit_reader(connection, Proof(secret=written))
     except (NoProofError, NotAllowedError):
@@ -313,7 +313,7 @@ def forget(connection: Connection, installation_id: UUID, proof: Proof) -> None:
 
 
 def log_out(connection: Connection, installation_id: UUID, proof: Proof) -> bool:
-    """Unregister an installation; tell whether it was registered."""
+    """Unregister an installation; return whether it was registered."""
     admit(connection, installation_id, proof)
     return bool(verbs.unregister(connection, installation_id))
 
@@ -344,10 +344,10 @@ def set_preference(
             raise NotFoundError(f"There is no preference {name[:100]}.")
         return
     asked = {"installation_id": installation_id, "name": name}
-    row = connection.execute(_SQL["count_other_preferences"], asked).fetchone()
-    if row is None:
+    (others,) = connection.execute(_SQL["count_other_preferences"], asked).fetchone() or (None,)
+    if others is None:
         raise _not_found(installation_id)
-    if row[0] >= MOST_PREFERENCES:
+    if others >= MOST_PREFERENCES:
         raise InvalidInputError(f"name must be one of the {MOST_PREFERENCES} there are.", hint="Remove another first.")
     verbs.set_preference(connection, installation_id, name, preference)
 
@@ -387,7 +387,7 @@ def _holder(connection: Connection, names: Mapping[str, Any]) -> Holder | None:
 
 
 def _is_secret(installation_id: UUID, known: Known | None, secret: str | None) -> bool:
-    """Tell whether this is the installation's secret, in a time that tells nothing."""
+    """Return whether this is the installation's secret, in a time that gives nothing away."""
     kept = known.secret_hash if known is not None else None
     fits = hmac.compare_digest(bytes(kept) if kept else _NOTHING, _hash(secret or ""))
     found = _WRITTEN.fullmatch(secret or "")

@@ -40,9 +40,11 @@ def verify(database: Database, written: str) -> Token | None:
         row = connection.execute(_SQL["read_session"], {"secret_hash": _hash(written)}).fetchone()
         if row is None:
             return None
-        if row[4]:
-            connection.execute(_SQL["note_use"], {"id": row[0]})
-    return Token(*row[:4])
+        *who, is_use_due = row
+        token = Token(*who)
+        if is_use_due:
+            connection.execute(_SQL["note_use"], {"id": token.id})
+    return token
 
 
 def end(database: Database, written: str) -> None:

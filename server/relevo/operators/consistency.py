@@ -80,7 +80,7 @@ def find_misplaced(
     What changed within the last two minutes is left alone. After each piece `tell` hears how many rows it had.
     """
     with of_this_version(), database.connection() as connection:
-        months = [row[0] for row in connection.execute(_SQL["list_open_months"])]
+        months = [month for (month,) in connection.execute(_SQL["list_open_months"])]
     for month in months:
         bounds = {"month": month, "now": now, "young_ms": _YOUNG_MS}
         yield from _walk(database, "look_at_deliveries", month, _DELIVERIES_AT_ONCE, tell=tell, bounds=bounds)
@@ -105,12 +105,13 @@ def _walk(
             rows = connection.execute(_SQL[statement], piece).fetchall()
         more = False
         for kind, found in groupby(rows, lambda row: row[0]):
-            days, ids, places = zip(*((row[1], row[2], row[3] or []) for row in found), strict=True)
+            places = [(day, number, wrong or []) for _, day, number, wrong in found]
             if kind == "end":
-                after_day, after_id, more = days[0], ids[0], places[0] == [limit]
-                tell(sum(places[0]))
+                ((after_day, after_id, looked_at),) = places
+                more = looked_at == [limit]
+                tell(sum(looked_at))
             else:
-                yield Misplaced(kind, list(days), list(ids), list(places))
+                yield Misplaced(kind, *map(list, zip(*places, strict=True)))
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,7 @@ create or replace function relevo.list_installations(of_owner text, most int def
   set search_path = pg_catalog, pg_temp
 as $$
 begin
-  perform relevo.check_owner(of_owner);
-  if coalesce(most, 0) not between 1 and 1000 then
-    perform relevo.refuse('most must be between 1 and 1000');
-  end if;
-  return coalesce((
-    select jsonb_agg(jsonb_build_object('installation_id', i.installation_id, 'owner', i.owner, 'project', i.project, 'provider', i.provider,
-             'platform', i.platform, 'locale', i.locale, 'opt_outs', to_jsonb(i.opt_outs), 'receives', relevo.may_receive(i),
-             'why_not', relevo.why_not_allowed(i), 'registered_at', i.registered_at, 'updated_at', i.updated_at,
-             'preferences', (select coalesce(jsonb_agg(p.name order by p.name), '[]') from relevo.notification_preferences p
-                              where p.installation_id = i.installation_id and p.enabled)) order by i.seq desc)
-      from (select * from relevo.device_installations i where i.owner = of_owner order by i.seq desc limit most) i), '[]');
+  return relevo.list_installations_in_project(of_owner, null, most);
 end
 $$;
 
