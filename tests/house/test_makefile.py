@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TARGETS = {
     "run",
     "test",
+    "texts",
     "check",
     "run-cycle",
     "tick",
