@@ -23,7 +23,7 @@ from relevo.database.arrays import array, array_of_few, ascii_array
 from relevo.database.pool import Database
 from relevo.delivery.claim import Claim, Verdicts
 from relevo.delivery.claims import Claims
-from relevo.delivery.columns import contents_of, deliveries_of
+from relevo.delivery.columns import Chunk, contents_of, deliveries_of
 
 SQL = statements(__file__)
 _PER_CHUNK = 100
@@ -64,7 +64,7 @@ class Unguarded(Claims):
         chunks = max(1, (limit or self.most) // _PER_CHUNK)
         asked = {"project": project, "lane": lane, "chunks": chunks, "now": now}
         with self.database.transaction("bound_relaxed") as connection:
-            rows = connection.execute(SQL["take_unguarded"], asked).fetchall()
+            rows = [Chunk(*row) for row in connection.execute(SQL["take_unguarded"], asked).fetchall()]
         if not rows:
             return None
         return Claim(uuid4(), cycle, project, 60_000, deliveries_of(project, lane, rows), contents=contents_of(rows))

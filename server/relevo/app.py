@@ -34,7 +34,7 @@ from relevo.providers.expo import Expo
 from relevo.providers.secret_file import SecretFile
 from relevo.providers.webhook import Webhook, read_addresses
 from relevo.runtime.heartbeat import Heartbeat
-from relevo.runtime.hung import HungCalls
+from relevo.runtime.hung_calls import HungCalls
 from relevo.runtime.runner import Runner
 from relevo.runtime.runs import Cycle, Middleware
 from relevo.runtime.singleton import Singletons

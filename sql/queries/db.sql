@@ -36,10 +36,6 @@ select set_config('synchronous_commit', case current_setting('synchronous_commit
 -- Has the current transaction's commit wait for the disk where it would not, for a connection that a pooler shares.
 select set_config('synchronous_commit', case current_setting('synchronous_commit') when 'off' then 'local' else current_setting('synchronous_commit') end, true);
 
--- name: commit_transaction
--- Commits the current transaction, in the message that began it.
-commit;
-
 -- name: ask_backend
 -- Tells the number of the server process that answers.
 select pg_backend_pid();

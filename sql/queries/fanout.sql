@@ -6,12 +6,6 @@ select f.id, f.project, f.audience, f.lane, f.event_day, f.too_late, f.named, f.
   from relevo.fan_out_next(%(after_project)s, %(given_up)s::bigint[], %(apart)s::bigint[], %(aside)s::bigint[], %(few)s::int,
                              %(most_events)s::int, %(most)s::int, %(brake)s, %(enough)s::int, %(at_once)s, false, %(now)s::timestamptz) f;
 
--- name: fan_out_unseen
--- Likewise, by one message that also commits: nobody looks at what was made before that. Fails if somebody has to, and makes nothing then.
-select f.project, f.how, f.is_last, f.targets, f.created, f.audience = 'installations' and f.event_day is null and f.named is null, f.fanned, f.late
-  from relevo.fan_out_next(%(after_project)s, %(given_up)s, %(apart)s, %(aside)s, %(few)s, %(most_events)s, %(most)s, %(brake)s, %(enough)s,
-                             true, true, %(now)s) f;
-
 -- name: pick_small_events
 -- Locks small personal events that are fanned out together, to find out which those are.
 select p.id from relevo.pick_small_events(%(lane)s, %(project)s, %(due_hour)s::timestamptz, %(few)s::int, %(most_events)s::int,

@@ -6,10 +6,6 @@
 select relevo.journal_wave(%(token)s, %(project)s, %(ids)s::bigint[], %(events)s::bigint[], %(request_ids)s::uuid[], %(firsts)s::int[],
                              %(lasts)s::int[], %(timeout_ms)s, %(now)s);
 
--- name: phones_unmoved
--- Tells of the phones of a wave whose journal is committed whether all of them are the very rows that the claim saw.
-select relevo.phones_unmoved(%(places)s::tid[], %(as_of)s, %(events)s::bigint[]);
-
 -- name: phones_unchanged
 -- Tells of the phones of a wave whose journal is committed whether all of them are as they were claimed.
 select relevo.phones_unchanged(%(installations)s::uuid[], %(versions)s::int[], %(events)s::bigint[], %(made)s);

@@ -32,7 +32,6 @@ NOT_COVERED: dict[str, str] = {
     "claims.bar_claim": "likewise",
     "claims.adopt_claim": "likewise",
     "journal.read_journalled": "only where some of a batch are not ours any more; it reads inside the journal's transaction",
-    "journal.phones_unchanged": "only where phones were written since they were claimed; a look, as phones_unmoved is",
     "claims.renew_claims": "the heartbeat's, not a step of dispatch: a kill there is a kill during a request",
     "claims.explain_loss": "only where a claim was lost: test_stopped_dispatch.py",
     "settle.keep_late_tickets": "likewise",
@@ -52,7 +51,7 @@ NOT_COVERED: dict[str, str] = {
 STEADY = (
     "claims.claim_due",
     "journal.journal_plain_wave",
-    "journal.phones_unmoved",
+    "journal.phones_unchanged",
     "POST send",
     "POST written",
     "settle.settle_deliveries",

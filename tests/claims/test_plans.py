@@ -18,14 +18,11 @@ from plans import BY_KEY, nodes, rows_read_so_far
 from relevo import app, config
 from relevo.core import queries
 from relevo.core.model import Delivery
-from relevo.delivery.columns import deliveries_of, seen_of
+from relevo.delivery.columns import Chunk, deliveries_of
 
 SQL = queries.load("claims", "journal", "settle")
 BATCH = 1_000
 CHUNKS = BATCH // 100
-BEFORE = """
-select pg_relation_filenode('relevo.device_installations') || ' ' || pg_snapshot_xmin(pg_current_snapshot())::text::bigint - 1
-"""
 
 LOAD = """
 insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, project, status,
@@ -170,8 +167,6 @@ class Batch:
     conn: psycopg.Connection[Any]
     token: UUID
     deliveries: list[Delivery]
-    places: str
-    as_of: str
     requests: list[UUID] = field(default_factory=lambda: [uuid4() for _ in range(10)])
 
     @property
@@ -204,7 +199,7 @@ class Batch:
             "events": [d.notification_event_id for d in self.deliveries], "made": NOW, "attempts": [1] * size,
             "counts": [1] * size, "firsts": list(range(1, size + 1, 100)), "lasts": list(range(100, size + 1, 100)),
             "receipt_ms": 900_000, "finish": False, "only_ids": None, "unsent": [], "max_attempts": 9,
-            "places": self.places, "as_of": self.as_of, "retry_base_ms": 60_000, "retry_max_ms": 3_600_000, "retry_jitter_ms": 500, "poison_lapses": 5,
+            "retry_base_ms": 60_000, "retry_max_ms": 3_600_000, "retry_jitter_ms": 500, "poison_lapses": 5,
         }  # fmt: skip
 
 
@@ -221,11 +216,8 @@ def due(**more: Any) -> dict[str, Any]:
 def claim_some(conn: psycopg.Connection[Any], **more: Any) -> Batch:
     """Claim as a worker does."""
     asked = due(**more)
-    before = conn.execute(BEFORE).fetchone()  # its own transaction is too young for a look to say yes
-    assert before is not None
-    rows = conn.execute(SQL["claim_due"], asked).fetchall()
-    places = ",".join(seen.places[1:-1] for seen in seen_of(rows).values())
-    return Batch(conn, asked["token"], list(deliveries_of("default", "bulk", rows)), f"{{{places}}}", before[0])
+    chunks = [Chunk(*row) for row in conn.execute(SQL["claim_due"], asked).fetchall()]
+    return Batch(conn, asked["token"], list(deliveries_of("default", "bulk", chunks)))
 
 
 @pytest.fixture
@@ -299,10 +291,6 @@ def test_the_usual_wave_touches_the_batch(batch) -> None:
     journalled = batch.cost("journal_plain_wave")
     assert_in_the_order_of_the_batch(journalled, reads=1, buffers=6)
     assert "notification_deliveries" not in journalled.read, journalled.plan
-    unmoved = batch.cost("phones_unmoved")
-    assert_in_the_order_of_the_batch(unmoved, reads=1, buffers=2)
-    assert "device_installations" not in unmoved.read, "rows that are fetched by their place are counted as no scan's"
-    assert batch.conn.execute(SQL["phones_unmoved"], batch.parameters).fetchone() == (True,)
     looked_at = batch.cost("phones_unchanged")
     assert_in_the_order_of_the_batch(looked_at, reads=2, buffers=12)
     assert looked_at.read["device_installations"] == BATCH

@@ -11,9 +11,9 @@ from hanging import Trap, dispatching, is_told, others_flow, problems, tell
 from relaying import Relay, beside, token
 
 from processes import eventually
-from relevo.delivery.posts import MIDDLEWARE, SERVICE
+from relevo.delivery.in_flight import MIDDLEWARE, SERVICE
 from relevo.providers.expo import Expo
-from relevo.runtime.hung import MOST_CALLS
+from relevo.runtime.hung_calls import MOST_CALLS
 
 
 def test_a_composer_that_hangs(hanging, trap: Trap) -> None:

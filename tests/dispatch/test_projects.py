@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from concurrent.futures import Future
 from typing import Any
 
 import psycopg
@@ -15,8 +14,9 @@ from relaying import Relay, at_once, beside
 from processes import PATIENCE_S, eventually
 from relevo.core.errors import DatabaseUnavailableError, UsageError
 from relevo.core.model import Reply, Step
-from relevo.cycles import dispatch
-from relevo.delivery.projects import ConnectionLease
+from relevo.cycles.dispatch.claiming import Claiming, PendingClaim
+from relevo.delivery.connection_leases import ConnectionLease
+from relevo.delivery.report import Report
 from relevo.operators import actions, events, fleet
 from relevo.operators.actions import DeadLetters
 from relevo.runtime.runs import Cycle, Run
@@ -63,7 +63,9 @@ def counted_unlocked(workers: list[Relay], monkeypatch: pytest.MonkeyPatch) -> l
     taken: list[Any] = []
     for worker in workers:
         projects = worker.app.services.projects
-        projects._leased["default"] = ConnectionLease("default", 60_000, 2, taken_at=math.inf, since=math.inf)
+        projects.connections._leased["default"] = ConnectionLease(
+            "default", 60_000, 2, taken_at=math.inf, since=math.inf
+        )
 
         def reserve_unlocked(*asked: Any, reserve: Any = projects._reserve_unlocked) -> Any:
             allowance = reserve(*asked)
@@ -165,7 +167,7 @@ class TestBucket:
 
     def test_who_waits_hears_of_others_work(self, relay, conn, monkeypatch) -> None:
         """A run that waits says that it is to be woken, and a call makes it look: other projects do not wait with it."""
-        monkeypatch.setattr("relevo.cycles.dispatch._LONGEST_REST_S", 3_600.0)
+        monkeypatch.setattr("relevo.cycles.dispatch.lanes._LONGEST_REST_S", 3_600.0)
         worker = relay()
         worker.tell("ana")
         conn.execute(
@@ -226,9 +228,9 @@ class TestBucket:
         (lane,) = worker.app.services.projects.due_lanes(worker.clock())
 
         def step(run: Run) -> Step:
-            taking: Future[Any] = Future()
-            taking.cancel()
-            dispatch._Drain(worker.app.services, run)._take(lane, 10, taking)
+            claim = PendingClaim(lane, 10)
+            claim.result.cancel()
+            Claiming(worker.app.services, run, Report()).reserve_and_claim(claim)
             return Step()
 
         worker.app.runner.run(Cycle("probe", Every(60_000), step), "manual")
@@ -587,11 +589,11 @@ class TestConnections:
 
     def test_a_run_that_stays_keeps_none_that_others_lack(self, relay, monkeypatch) -> None:
         """Where there are more workers than connections, one that waits for more to do leaves its own to the others."""
-        monkeypatch.setattr("relevo.runtime.staying._LONGEST_S", PATIENCE_S)
+        monkeypatch.setattr("relevo.runtime.idle_wait._LONGEST_S", PATIENCE_S)
         first, second = (relay(outbox_concurrency=1, worker_stay_ms=60_000) for _ in range(2))
         runner, cycle = first.app.runner, first.app.registry["dispatch"]
         first.tell("ana")
-        with beside(lambda: runner.run(cycle, "schedule", stays="asleep")) as reports:
+        with beside(lambda: runner.run(cycle, "schedule", idle_mode="asleep")) as reports:
             eventually(lambda: first.received("ana"), "it is sent")
             eventually(lambda: not first.rows("select from relevo.push_connections"), "its connection is free")
             assert first.rows("select from relevo.worker_runs where outcome = 'running'"), "though it stays"
@@ -613,7 +615,7 @@ class TestConnections:
         monkeypatch.setattr("relevo.runtime.runner._AHEAD_S", PATIENCE_S)
         runner, cycle = worker.app.runner, worker.app.registry["dispatch"]
         looks = counted_looks(worker, monkeypatch)
-        with beside(lambda: runner.run(cycle, "wake-up", stays="ahead")) as reports:
+        with beside(lambda: runner.run(cycle, "wake-up", idle_mode="ahead")) as reports:
             leased = "select connections from relevo.push_connections where project = 'default'"
             assert eventually(lambda: worker.rows(leased), "it has them") == [{"connections": 6}]
             assert not looks, "it does not look before it is called"
@@ -632,7 +634,7 @@ class TestConnections:
         worker.tell("ana")
         worker.dispatch()
         looks = counted_looks(worker, monkeypatch)
-        report = worker.app.runner.run(worker.app.registry["dispatch"], "wake-up", stays="ahead")
+        report = worker.app.runner.run(worker.app.registry["dispatch"], "wake-up", idle_mode="ahead")
         assert (report.outcome, len(looks)) == ("idle", 1)
         assert not worker.rows("select from relevo.push_connections")
 
@@ -647,7 +649,7 @@ class TestConnections:
 
         monkeypatch.setattr(worker.app.services.projects, "get_ready", lose)
         worker.tell("ana")
-        report = worker.app.runner.run(worker.app.registry["dispatch"], "wake-up", stays="ahead")
+        report = worker.app.runner.run(worker.app.registry["dispatch"], "wake-up", idle_mode="ahead")
         assert (report.outcome, report.counts["notifications_sent"]) == ("ok", 1)
 
     @pytest.mark.parametrize("limited", [0, 600])
@@ -753,22 +755,25 @@ class TestConnections:
         assert not renewed()
         assert projects.reserve("default", "bulk", 1).connections == 6
         assert renewed()
-        assert projects.may_connect("default")
+        assert projects.connections.may_connect("default")
         conn.execute("update relevo.push_connections set leased_until = now()")
         beat()
-        assert not projects.may_connect("default")
+        assert not projects.connections.may_connect("default")
         assert not renewed()
 
     def test_a_lease_that_was_not_committed_is_none(self, relay, conn, monkeypatch) -> None:
         """A transaction that fails after it took connections leaves nothing behind, in this process neither."""
         worker: Relay = relay(push_rate_per_second=100)
         projects = worker.app.services.projects
-        monkeypatch.setattr(projects, "_save", lambda *_: conn.execute("select 1 / 0"))
+        monkeypatch.setattr("relevo.delivery.projects._Locked.save", lambda *_: conn.execute("select 1 / 0"))
         for _ in range(2):
             with pytest.raises(psycopg.errors.DivisionByZero):
                 projects.reserve("default", "bulk", 1)
         assert worker.rows("select from relevo.push_connections") == []
-        assert (projects._still_leased("default", None), projects.may_connect("default")) == (0, False)
+        assert (projects.connections.leased_lately("default"), projects.connections.may_connect("default")) == (
+            0,
+            False,
+        )
 
     def test_a_dead_workers_connections_come_back(self, relay, conn) -> None:
         """Their lease expires like every other: another worker can send then."""

@@ -39,34 +39,6 @@ def test_its_bounds_end_with_it(build, conn) -> None:
         assert connection.execute(BOUNDS).fetchone() == before
 
 
-def test_by_one_message_its_bounds_are_the_same(build, conn) -> None:
-    """A statement that is sent with its transaction runs under the same bounds, with its values, and leaves none."""
-    conn.execute(FLUSHING)
-    database = build(database_statement_timeout_ms=7_000, database_lock_timeout_ms=3_000).database
-    with database.connection() as connection:
-        before = connection.execute(BOUNDS).fetchone()
-    told = BOUNDS.encode() + b", %(n)s, %(said)s, 7 %% 4, %(none)s::int"
-    for n, said in enumerate(("it's", "100 %", "it's")):
-        row = database.at_once("bound_relaxed", told + b";", {"n": n, "said": said, "none": None})
-        assert row == ("7s 3s force_generic_plan off read committed", n, said, 3, None)
-    assert database.at_once("bound_relaxed", b"select 1 where %(there)s;", {"there": False}) is None
-    with database.connection() as connection:
-        assert connection.execute(BOUNDS).fetchone() == before
-
-
-def test_by_one_message_it_is_committed_or_undone(build, conn) -> None:
-    """What ends well is there when it is told; an error is raised, leaves nothing behind, and its connection serves on."""
-    conn.execute("create table kept (n int)")
-    database = build().database
-    keep = b"insert into kept select %(n)s returning 12 / n;"
-    assert database.at_once("bound_transaction", keep, {"n": 4}) == (3,)
-    with pytest.raises(psycopg.errors.DivisionByZero):
-        database.at_once("bound_transaction", keep, {"n": 0})
-    assert conn.execute("select n from kept").fetchall() == [(4,)]
-    assert database.at_once("bound_transaction", keep, {"n": 3}) == (4,)
-    assert database.pool_stats()["pool_size"] == database.pool_stats()["pool_available"]
-
-
 def write(database: Database, number: int, *, then: Callable[[Connection], object]) -> None:
     """Write a number in a transaction, and do something more in it."""
     with database.transaction() as connection:

@@ -64,7 +64,7 @@ def step(run: Run) -> Step:
 
 
 def _prune(run: Run) -> tuple[dict[str, int], bool]:
-    """Delete a batch of each kind of what is old; tell how many of each, and whether there may be more."""
+    """Delete a batch of each kind of what is old; return how many of each, and whether there may be more."""
     settings = run.settings
     days = {
         "retention_days": settings.runs_retention_days,

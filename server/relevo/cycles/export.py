@@ -250,7 +250,7 @@ class Export:
             )
 
     def _is_ours_beside(self, month: ExportMonth, path: Path) -> bool:
-        """Tell whether the month's objects that can still be read are all of this export, and there is one."""
+        """Return whether the month's objects that can still be read are all of this export, and there is one."""
         authors = set()
         for each in self.store.listing(manifest.folder_of(month.entity, month.month)):
             self.run.may_go_on()  # raises if the lease was lost

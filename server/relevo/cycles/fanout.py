@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
 
 import psycopg
 from psycopg import errors as pg
@@ -25,15 +25,31 @@ from relevo.runtime.timing import Every
 _SQL = queries.load("fanout")
 _FEW = runaway.WATCHED_PHONES  # so that the brake counts all of them, and one chunk holds them
 _TOGETHER = 500  # a tenth of a second: an urgent event that comes meanwhile waits no longer
-_LOOK_FIRST_S = 60.0
 _RETRY_MS, _LONGEST_RETRY_MS = 5_000, 600_000  # after a failure; each more in a row doubles it
 _LONGEST_ERROR = 300
 _HELD = Step({"events_held": 1}, items=1, more=True)
 
 
-@dataclass(frozen=True)
-class Fanning:
-    """An event on its way to its deliveries, locked by this transaction."""
+class Slice(NamedTuple):
+    """What a slice of an event came to, and how often its phones, or the first of them, were counted."""
+
+    is_last: bool
+    targets: int
+    created: int | None
+    """None if the month is sealed."""
+    projects: Sequence[str] | None = None
+    counted: Sequence[UUID] | None = None
+    in_hour: Sequence[float] | None = None
+    busiest_day: Sequence[int] | None = None
+
+    @property
+    def counts(self) -> dict[UUID, runaway.Count]:
+        """The counts by phone."""
+        return runaway.counts_of(self.counted, self.in_hour, self.busiest_day)
+
+
+class Turn(NamedTuple):
+    """The event whose turn it is, locked by this transaction, and what `fan_out_next` made of it at once."""
 
     id: int
     project: str
@@ -44,6 +60,21 @@ class Fanning:
     named: int | None
     """How many phones it names, of more than a few only that; None if it names none, or nobody needed to know."""
     due_hour: datetime
+    how: Literal["together", "slice", "picked", "sealed"]
+    """Fanned out with others, or a slice of it made; only locked; or nothing made, for its month is sealed."""
+    fanned: Sequence[int]
+    late: Sequence[int]
+    events: Sequence[int] | None
+    installations: Sequence[UUID] | None
+    """Of what was fanned out together: what came to an end, what was too late, and each event beside its phones."""
+    made: Slice
+    """The slice that was made of it, or what was fanned out together."""
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> Turn:
+        """Return a row of `fan_out_next`, whose last columns are those of a slice."""
+        of_slice = -len(Slice._fields)
+        return cls._make([*row[:of_slice], Slice(*row[of_slice:])])
 
     @property
     def is_alone(self) -> bool:
@@ -73,65 +104,28 @@ class _Memory:
 
     served: str = ""
     """The project whose turn was last; the next one's is next. Each replica goes round by itself."""
-    looks_first_until: float = 0.0
-
-    def trusts(self) -> bool:
-        """Tell whether what is made may be committed unseen: not for a while after something had to be looked at.
-
-        What has to be weighed seldom comes alone, and each time it is made in vain, with an error in the server's log.
-        """
-        return time.monotonic() >= self.looks_first_until
-
-    def lose_trust(self) -> None:
-        self.looks_first_until = time.monotonic() + _LOOK_FIRST_S
 
 
 def cycle(settings: Settings) -> Cycle:
     """Return fan-out for the schedule: on every replica, each at another event."""
     timing, memory = Every(settings.dispatch_interval_minutes * MINUTE), _Memory()
-    return Cycle("fanout", timing, lambda run: _step(run, memory), wakeable=True, feeds="dispatch")
-
-
-def _step(run: Run, memory: _Memory) -> Step:
-    """Fan out small personal events together, or make one slice of another event, or end some of an ended one's."""
-    made = _fan_out_unseen(run, memory) if memory.trusts() else None
-    return _fan_out(run, memory, at_once=True) if made is None else made
-
-
-def _fan_out_unseen(run: Run, memory: _Memory) -> Step | None:
-    """Fan out what is next and commit it, by one message; None, and nothing made, if somebody has to look first."""
-    try:
-        row = run.at_once("bound_relaxed", _SQL["fan_out_unseen"], _asked(run, memory))
-    except psycopg.Error as error:
-        if is_unavailable(error):
-            raise
-        memory.lose_trust()
-        return None
-    if row is None:
-        return _look_beside(run)
-    memory.served = row[0]
-    return _tell_unseen(row[1:])
-
-
-def _tell_unseen(made: Sequence[Any]) -> Step | None:
-    """Tell what was made and committed; None if an event was only picked."""
-    how, is_last, targets, created, alone, fanned, late = made
-    if how == "slice":
-        return _slice(None, is_last, targets, created, None, alone=alone)
-    return _small_step(fanned or (), late or (), created) if fanned or late else None
+    return Cycle("fanout", timing, lambda run: _fan_out(run, memory, at_once=True), wakeable=True, feeds="dispatch")
 
 
 def _fan_out(run: Run, memory: _Memory, *, at_once: bool) -> Step:
-    """Fan out what is next; if that fails at once, it is picked first, so that one bad event stops only itself."""
-    event: Fanning | None = None
+    """Fan out small personal events together, or make one slice of another event, or end some of an ended one's.
+
+    If that fails at once, the event is picked first, so that one bad event stops only itself.
+    """
+    event: Turn | None = None
     try:
         with run.transaction("bound_relaxed") as connection:  # the journal's commit brings it along
             asked = _asked(run, memory) | {"at_once": at_once}
             row = connection.execute(_SQL["fan_out_next"], asked).fetchone()
             if row is not None:
-                event = Fanning(*row[:8])
+                event = Turn.of(row)
                 memory.served = event.project
-                return _go_on(run, connection, event, row[8], row[9:])
+                return _go_on(run, connection, event)
     except _ApartError as error:
         return _take_apart(run, error.events)
     except _TooManyError as error:
@@ -144,7 +138,7 @@ def _fan_out(run: Run, memory: _Memory, *, at_once: bool) -> Step:
 
 
 def _asked(run: Run, memory: _Memory) -> dict[str, Any]:
-    """Tell whose turn was last, what to leave out, how much to make, and what is to be looked at first."""
+    """Return the parameters: whose turn was last, what to leave out, how much to make, what to weigh first."""
     return {
         "after_project": memory.served,
         "given_up": array(run.given_up.events),
@@ -159,27 +153,28 @@ def _asked(run: Run, memory: _Memory) -> dict[str, Any]:
     }
 
 
-def _go_on(run: Run, connection: Connection, event: Fanning, how: str, made: Sequence[Any]) -> Step:
-    """Tell what was made at once of an event that this transaction has locked, or make it."""
-    if how == "together":
-        return _together(event, made, runaway.rules_of(run.settings))
+def _go_on(run: Run, connection: Connection, event: Turn) -> Step:
+    """Return what was made at once of an event that this transaction has locked, or make it."""
+    if event.how == "together":
+        return _together(event, runaway.rules_of(run.settings))
     if event.too_late:
         return _expire(run, connection, event)
-    if how == "picked" and _is_small(run, event):  # they failed together
+    is_picked = event.how == "picked"
+    if is_picked and _is_small(run, event):  # they failed together
         rows = connection.execute(_SQL["pick_small_events"], _small_ones(run, event)).fetchall()
         return _take_apart(run, {event.id, *(row[0] for row in rows)})
     watch = _watch(run, connection, event) if _is_watched(run, event) else None
-    if how == "picked" and watch is not None and watch.is_stopped():
+    if is_picked and watch is not None and watch.is_stopped():
         watch.hold_unseen()
         return _HELD
-    sliced = _make_slice(run, connection, event) if how == "picked" else made[4:] if how == "slice" else None
-    if sliced is None:
+    made = _make_slice(run, connection, event) if is_picked else event.made if event.how == "slice" else None
+    if made is None:
         connection.execute(_SQL["end_sealed_event"], {"event_id": event.id, "now": run.now})
         return Step({"events_expired": 1}, items=1, more=True)
-    return _slice(watch, *sliced, alone=how == "slice" and event.is_alone)
+    return _slice_step(watch, made, alone=not is_picked and event.is_alone)
 
 
-def _step_back(run: Run, event: Fanning, error: psycopg.Error) -> Step:
+def _step_back(run: Run, event: Turn, error: psycopg.Error) -> Step:
     """Go on after an error: beside what is there already, or with others."""
     if isinstance(error, pg.UniqueViolation) and event.id not in run.given_up.begun:
         run.given_up.begun.add(event.id)  # no crash can cause it
@@ -209,8 +204,8 @@ def _take_apart(run: Run, events: Iterable[int]) -> Step:
     return Step(more=True)
 
 
-def _is_small(run: Run, event: Fanning) -> bool:
-    """Tell whether an event may be fanned out together with others."""
+def _is_small(run: Run, event: Turn) -> bool:
+    """Return whether an event may be fanned out together with others."""
     if event.event_day is not None or event.named is None or event.id in run.given_up.together:
         return False
     return event.named <= _few(run)
@@ -224,8 +219,8 @@ def _most_events(run: Run) -> int:
     return max(1, min(_TOGETHER, run.settings.fanout_slice_size, run.items_left))
 
 
-def _small_ones(run: Run, first: Fanning) -> dict[str, Any]:
-    """Tell which events are fanned out together with one, as many as a slice may hold."""
+def _small_ones(run: Run, first: Turn) -> dict[str, Any]:
+    """Return the parameters that say which events are fanned out together with one, as many as a slice may hold."""
     return {
         "lane": first.lane,
         "project": first.project,
@@ -237,38 +232,38 @@ def _small_ones(run: Run, first: Fanning) -> dict[str, Any]:
     }
 
 
-def _is_watched(run: Run, event: Fanning) -> bool:
-    """Tell whether the runaway brake looks at an event: at its first slice, unless it is urgent."""
+def _is_watched(run: Run, event: Turn) -> bool:
+    """Return whether the runaway brake checks an event: at its first slice, unless it is urgent."""
     return event.lane != "urgent" and event.event_day is None and run.settings.push_runaway_brake
 
 
-def _together(first: Fanning, made: Sequence[Any], rules: runaway.Rules) -> Step:
-    """Tell what came of small personal events, fanned out from beginning to end; what is too late ended."""
-    fanned, late, events, installations, _, _, created, _, *counted = made
-    if created is None or not (fanned or late):  # the month is sealed, or it changed since it was picked
-        raise _ApartError([first.id, *fanned])
-    weighty = runaway.to_be_weighed(rules, runaway.counts_of(*counted), events or (), installations or ())
+def _together(turn: Turn, rules: runaway.Rules) -> Step:
+    """Return what came of small personal events, fanned out from beginning to end; what is too late ended."""
+    made, fanned, late = turn.made, turn.fanned, turn.late
+    if made.created is None or not (fanned or late):  # the month is sealed, or it changed since it was picked
+        raise _ApartError([turn.id, *fanned])
+    weighty = runaway.to_be_weighed(rules, made.counts, turn.events or (), turn.installations or ())
     if weighty:
         raise _ApartError(weighty)
-    return _small_step(fanned, late, created)
+    return _small_step(fanned, late, made.created)
 
 
 def _small_step(fanned: Sequence[int], late: Sequence[int], created: int) -> Step:
-    """Tell what became of small events."""
+    """Return what became of small events."""
     done = {"targets_selected": created, "deliveries_created": created, "events_fanned_out": len(fanned)}
     done |= {"events_expired": len(late)} if late else {}
     items = max(len(fanned) + len(late), created)
     return Step(done, items, more=True, wakes="dispatch" if created else "", short=items < _FEW)
 
 
-def _expire(run: Run, connection: Connection, event: Fanning) -> Step:
+def _expire(run: Run, connection: Connection, event: Turn) -> Step:
     """End an event whose deadline passed before, or while, it fanned out."""
     late = "expire_events" if event.event_day is None else "stop_late_fanout"
     connection.execute(_SQL[late], {"event_id": event.id, "events": [event.id], "now": run.now})
     return Step({"events_expired": 1}, items=1, more=True)
 
 
-def _make_slice(run: Run, connection: Connection, event: Fanning) -> tuple[Any, ...] | None:
+def _make_slice(run: Run, connection: Connection, event: Turn) -> Slice | None:
     """Make one slice of an event that was picked; nothing if its month is sealed."""
     slice_of = {
         "event_id": event.id,
@@ -278,32 +273,26 @@ def _make_slice(run: Run, connection: Connection, event: Fanning) -> tuple[Any, 
         "enough": runaway.enough_for_none(runaway.rules_of(run.settings)),
         "now": run.now,
     }
-    return connection.execute(_SQL["fan_out_slice"], slice_of).fetchone()
+    row = connection.execute(_SQL["fan_out_slice"], slice_of).fetchone()
+    return Slice(*row) if row else None
 
 
-def _slice(
-    watch: runaway.Watch | None,
-    is_last: bool,
-    targets: int,
-    created: int,
-    projects: Sequence[str] | None,
-    *counted: Any,
-    alone: bool,
-) -> Step:
-    """Tell what a slice came to, unless its event is one too many."""
-    if watch is not None and (counts := runaway.counts_of(*counted)) and (stop := watch.weigh(counts)) is not None:
-        raise _TooManyError(stop, runaway.phones_of(counts, projects or ()))
-    done = {"targets_selected": targets, "deliveries_created": created, "events_fanned_out": int(is_last)}
+def _slice_step(watch: runaway.Watch | None, made: Slice, *, alone: bool) -> Step:
+    """Return what a slice came to, unless its event is one too many."""
+    if watch is not None and (counts := made.counts) and (stop := watch.weigh(counts)) is not None:
+        raise _TooManyError(stop, runaway.phones_of(counts, made.projects or ()))
+    created, ended = made.created or 0, int(made.is_last)
+    done = {"targets_selected": made.targets, "deliveries_created": created, "events_fanned_out": ended}
     wakes = "dispatch" if created else ""
-    return Step(done, items=max(1, created), more=True, wakes=wakes, short=bool(is_last and alone))
+    return Step(done, items=max(1, created), more=True, wakes=wakes, short=made.is_last and alone)
 
 
-def _watch(run: Run, connection: Connection, event: Fanning) -> runaway.Watch:
+def _watch(run: Run, connection: Connection, event: Turn) -> runaway.Watch:
     rules = runaway.rules_of(run.settings)
     return runaway.Watch(connection, rules, event.id, broad=event.audience != "installations", now=run.now)
 
 
-def _hold(run: Run, event: Fanning, found: _TooManyError) -> Step:
+def _hold(run: Run, event: Turn, found: _TooManyError) -> Step:
     """Hold an event that is one too many, its slice undone; whoever took it in between finds the same."""
     try:
         with run.transaction("bound_relaxed") as connection:

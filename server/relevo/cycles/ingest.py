@@ -1,4 +1,4 @@
-"""Ingest: what a source tells becomes items and events; registry, item, event and cursor commit together."""
+"""Ingest: what a source returns becomes items and events; registry, item, event and cursor commit together."""
 
 from __future__ import annotations
 
@@ -308,7 +308,7 @@ class DatabaseSourceContext:
             self.run.stopping.wait(min(left, 0.5))
 
     def _refuse(self, quota: str, daily_limit: int) -> NoReturn:
-        """Tell why there is no turn: the day is spent, the quota rests for long, or this run is too short to wait."""
+        """Return why there is no turn: the day is spent, the quota rests for long, or this run is too short to wait."""
         with self.run.database.connection() as connection:
             row = connection.execute(
                 _SQL["read_quota"], {"quota": quota, "timezone": self.run.settings.worker_timezone}

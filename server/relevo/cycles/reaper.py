@@ -21,7 +21,7 @@ from relevo.core.logs import normalise_error
 from relevo.core.model import Step
 from relevo.database.outages import is_unavailable
 from relevo.database.pool import Connection
-from relevo.delivery import news, runaway
+from relevo.delivery import runaway, subscriptions
 from relevo.delivery.claims import end_claim
 from relevo.runtime import clock
 from relevo.runtime.runs import Cycle, Run
@@ -89,7 +89,7 @@ def _said_of_clock(rebased: Counter[str]) -> str:
 
 
 def _is_our_turn(run: Run) -> bool:
-    """Tell whether nobody in the fleet just did what once per interval is enough for; by hand it is always done."""
+    """Return whether nobody in the fleet just did what once per interval is enough for; by hand it is always done."""
     by_hand = run.context.trigger in ("manual", "tick")
     every_ms = (
         run.settings.reaper_interval_ms * 3 // 4
@@ -110,7 +110,7 @@ def _keep_up(run: Run) -> Counter[str]:
         "fold_tallies": _fold_tallies,
         "prune_refused_events": _forget_refused,
         "delete_leftovers": _delete_leftovers,
-        "news": news.keep_up,
+        "news": subscriptions.distribute_news,
     }
     for name, part in parts.items():
         with run.contain(Thing("part", f"reaper {name}")):
@@ -170,7 +170,7 @@ def _delete_leftovers(run: Run) -> Counter[str]:
 def _reap_some(run: Run) -> tuple[Counter[str], bool]:
     """Take back expired claims, oldest first; one that cannot be ended must not hold up the others.
 
-    Tells whether there may be more.
+    Returns whether there may be more.
     """
     counts: Counter[str] = Counter()
     given_up = run.given_up.claims | {UUID(token) for token in run.resting("claim")}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
@@ -18,11 +17,12 @@ from relevo.core.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.core.logs import normalise_error
 from relevo.core.model import Awaiting, ReceiptAnswer, ReceiptReply, Settlement, Step, Ticket
 from relevo.database.outages import is_passing
-from relevo.delivery.answers import alerts, reason
 from relevo.delivery.claim import Claim
-from relevo.delivery.plugs import checked_receipts
-from relevo.delivery.posts import SERVICE
-from relevo.delivery.projects import Allowance
+from relevo.delivery.in_flight import SERVICE
+from relevo.delivery.outcomes import alerts, reason
+from relevo.delivery.projects import Allowance, DueReceipts
+from relevo.delivery.reply_checks import checked_receipts
+from relevo.delivery.report import Report
 from relevo.delivery.sending import PoolCall, RequestPool
 from relevo.delivery.services import Services
 from relevo.runtime import threads
@@ -39,20 +39,25 @@ _SENT_TOGETHER = 100  # at most; they are claimed and settled together
 _MOST_TRIES = 16
 _ASKED_AGAIN_MS, _LEFT_ALONE_MS = 1_000, 15 * 60_000  # receipts that could not be written with others, and alone
 
+_COUNTED = {
+    "ok": "notifications_confirmed",
+    "invalid": "notifications_invalidated",
+    "failed": "notifications_failed",
+    "retryable": "notifications_retryable",
+    "pending": "notifications_postponed",
+    "expired": "notifications_expired",
+    "unconfirmed": "notifications_unconfirmed",
+}
+
 
 def cycle(services: Services) -> Cycle:
     """Return receipt for the schedule: on every replica."""
-    settings = services.settings
-    timing = Every(settings.receipt_interval_minutes * 60_000)
-
-    def step(run: Run) -> Step:
-        return _Asking(services, run).go()
-
-    return Cycle("receipt", timing, step)
+    timing = Every(services.settings.receipt_interval_minutes * 60_000)
+    return Cycle("receipt", timing, lambda run: _Receipts(services, run).go())
 
 
 @dataclass
-class _Asking:
+class _Receipts:
     """One busy period: whose receipts are due, and which projects' requests are under way."""
 
     services: Services
@@ -60,11 +65,10 @@ class _Asking:
     under_way: dict[Future[None], _Wave] = field(default_factory=dict)
     not_before: dict[str, float] = field(default_factory=dict)
     """When a project may be asked about again, by the monotonic clock."""
-    due: list[tuple[str, float]] = field(default_factory=list)
+    due: list[DueReceipts] = field(default_factory=list)
     looked_at: float = -math.inf
     claimed: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-    problems: list[str] = field(default_factory=list)
+    report: Report = field(default_factory=Report)
 
     def go(self) -> Step:
         """Ask for what is due, wave by wave, the projects beside each other; one that hangs keeps no other waiting."""
@@ -73,17 +77,17 @@ class _Asking:
             while self._fill() or self.under_way:
                 self._collect()
         except DatabaseUnavailableError as error:  # what was under way is counted all the same
-            self.problems.append(normalise_error(error, 200))
+            self.report.add(normalise_error(error, 200))
         finally:
             while self.under_way:
                 self._collect()
         rests, now = self.run.resting("receipts"), time.monotonic()
-        later = [max(due_in_s, _LEAST_PAUSE_S, rests.get(project, 0.0) - now) for project, due_in_s in self.due]
+        later = [max(each.due_in_s, _LEAST_PAUSE_S, rests.get(each.project, 0.0) - now) for each in self.due]
         return Step(
-            {name: count for name, count in self.counts.items() if count},
+            {name: count for name, count in self.report.counts.items() if count},
             self.claimed,
-            problems=tuple(dict.fromkeys(self.problems)),
-            more=not self._may_claim() and any(due_in_s <= 0 for _, due_in_s in self.due),
+            problems=tuple(self.report.problems),
+            more=not self._may_claim() and any(each.due_in_s <= 0 for each in self.due),
             due_in_s=min(later, default=None),
         )
 
@@ -91,7 +95,7 @@ class _Asking:
         return self.run.may_go_on() and self.run.items_left > self.claimed
 
     def _fill(self) -> bool:
-        """Begin a wave for each project whose receipts are due, as far as there is room; tell whether to come back."""
+        """Begin a wave for each project whose receipts are due, if there is room; return whether to come back."""
         if not self._may_claim():
             return False
         self._look()
@@ -107,18 +111,18 @@ class _Asking:
         try:
             self.due = self.services.projects.due_receipts(self.run.now)
         except psycopg.Error as error:
-            self.problems.append(f"what is due could not be read: {normalise_error(error, 200)}")
+            self.report.add(f"what is due could not be read: {normalise_error(error, 200)}")
         self.looked_at = time.monotonic()
 
     def _open(self) -> Iterator[str]:
         busy = {wave.project for wave in self.under_way.values()}
-        for project, due_in_s in self.due:
-            rests = self.not_before.get(project, 0.0) > time.monotonic()
-            if due_in_s <= 0 and project not in busy and not rests:
-                yield project
+        for due in self.due:
+            rests = self.not_before.get(due.project, 0.0) > time.monotonic()
+            if due.due_in_s <= 0 and due.project not in busy and not rests:
+                yield due.project
 
     def _room(self) -> bool:
-        """Tell whether another project may begin; those that take longer than a request may are in nobody's way."""
+        """Return whether another project may begin; those that take longer than a request may are in nobody's way."""
         usual_s = self.services.settings.push_request_timeout_ms / 1000 + _PATIENCE_S
         going = [wave for wave in self.under_way.values() if time.monotonic() - wave.begun_at < usual_s]
         return len(going) < _PROJECTS_AT_ONCE
@@ -130,14 +134,13 @@ class _Asking:
         wait(self.under_way, timeout=_PATIENCE_S / 4, return_when=FIRST_COMPLETED)
         for future in [each for each in self.under_way if each.done()]:
             wave = self.under_way.pop(future)
-            self.counts += wave.counts
-            self.problems += wave.problems
+            self.report.include(wave.report)
             self.claimed += wave.claimed
             if wave.claimed:
                 self.run.begin_work()
             if not wave.full or wave.failed:  # whatever falls due next is worth a look, but not at once
                 self.not_before[wave.project] = time.monotonic() + _LEAST_PAUSE_S
-                self.due = [each for each in self.due if each[0] != wave.project]
+                self.due = [each for each in self.due if each.project != wave.project]
             self._note(wave, future.exception() or wave.error)
 
     def _note(self, wave: _Wave, error: BaseException | None) -> None:
@@ -149,7 +152,7 @@ class _Asking:
             self.run.leave_alone(thing, error)
             self.not_before[wave.project] = math.inf  # in this run
         else:
-            self.problems.append(f"receipts of {wave.project}: {normalise_error(error, 200)}")
+            self.report.add(f"receipts of {wave.project}: {normalise_error(error, 200)}")
             self.not_before[wave.project] = math.inf
 
 
@@ -171,8 +174,7 @@ class _Wave:
     """What was met on the way."""
     pause_ms: int = 0
     """How long the project's receipts rest after a request that failed."""
-    counts: Counter[str] = field(default_factory=Counter)
-    problems: list[str] = field(default_factory=list)
+    report: Report = field(default_factory=Report)
 
     def ask(self) -> None:
         """Claim, ask and settle on this worker's share of the connections, and leave them to others."""
@@ -216,26 +218,23 @@ class _Wave:
 
     def _wait_for(self, claim: Claim, post: PoolCall[ReceiptReply]) -> bool:
         """Wait for an answer as long as the claim can be held; then give the request up, for it can be asked again."""
-        lease_s, request_s = claim.lease_ms / 1000, self.services.settings.push_request_timeout_ms / 1000
-        give_up_at = claim.taken_at + 3 * lease_s - lease_s / 4
+        request_s = self.services.settings.push_request_timeout_ms / 1000
         while not wait([post], timeout=_PATIENCE_S / 4).done:
             stop_at = (post.taken_at + request_s + _PATIENCE_S) if post.taken_at else 0.0
-            if time.monotonic() > (min(give_up_at, stop_at) if self.run.stopping.is_set() else give_up_at):
+            if time.monotonic() > (min(claim.give_up_at, stop_at) if self.run.stopping.is_set() else claim.give_up_at):
                 self._give_up(claim, post)
                 return False
             self.pool.staff()
         return True
 
     def _give_up(self, claim: Claim, post: PoolCall[ReceiptReply]) -> None:
-        lasts_s = 3 * claim.lease_ms / 1000
         self.failed = True
         claim.lose("error", "Its request hangs and was given up.")
         if post.taken_at is not None:
             hung = self.services.hung
-            call = hung.add(SERVICE, self.project, post.taken_at, lasts_s, post)
-            self.problems.append(hung.give_up(call))
-            self.counts["calls_given_up"] += 1
-        self.pool.leave(post, connected_s=lasts_s)
+            call = hung.add(SERVICE, self.project, post.taken_at, claim.lasts_s, post)
+            self.report.add_hung(hung.give_up(call))
+        self.pool.leave(post, connected_s=claim.lasts_s)
 
     def _claim(self, most: int) -> list[Claim]:
         claims: list[Claim] = []
@@ -269,7 +268,7 @@ class _Wave:
         """Ask for what the claim holds, in as many requests as that takes; one that fails for all is the last."""
         tickets, size = [each.ticket_id for each in _awaited(claim)], self._most_at_once
         if not self.services.provider_of(self.project).max_receipts:
-            # it tells of none: what it took is delivered, and is awaited only because its ticket came late
+            # it returns none: what it took is delivered, and is awaited only because its ticket came late
             return ReceiptReply("answered", {ticket: Ticket("ok", id=ticket) for ticket in tickets})
         reply = ReceiptReply("answered")
         for start in range(0, len(tickets), size):
@@ -282,7 +281,7 @@ class _Wave:
     def _fetch(self, claim: Claim, ticket_ids: Sequence[str]) -> ReceiptReply:
         """Ask for receipts, in halves where the push service finds them too many at once."""
         claim.check(self.services.settings.push_request_timeout_ms)
-        if not self.services.projects.may_connect(self.project):
+        if not self.services.projects.connections.may_connect(self.project):
             raise OwnershipLostError("error", "The lease of its connection ran out.")
         provider, metrics = self.services.provider_of(self.project), self.services.metrics
         with metrics.request_seconds.labels(provider.name, "receipts").time():
@@ -298,31 +297,23 @@ class _Wave:
         """Write down what the receipts say; a request that failed changes nothing but when to ask again."""
         if reply.kind != "answered":
             self.failed = True
-            self.problems.append(f"receipts of {self.project} were not told: {reply.kind} {reply.code or ''}".strip())
-            self._tell_of_failure(reply)
-        blocked = self._tell_of_credentials(claim, reply, watched=allowance.watched)
+            self.report.add(f"receipts of {self.project} were not told: {reply.kind} {reply.code or ''}".strip())
+            self._note_failure(reply)
+        blocked = self._note_credentials(claim, reply, watched=allowance.watched)
         answers = [self._answer(each, reply, blocked=blocked) for each in _awaited(claim)]
         settlement = self._write(claim, answers)
         if reply.kind == "answered" and not self.answered:
             self.answered = True
             self.services.projects.resume_receipts(self.project)
         if allowance.troubled:
-            self._tell_of_arrivals(claim, reply)
-        self.problems += alerts(reply.receipts.values(), self.problems)
+            self._note_arrivals(claim, reply)
+        self.report.add(*alerts(reply.receipts.values()))
         self._measure(reply, answers)
-        self.counts["receipts_processed"] += len(reply.receipts)
-        self.counts["receipts_missing"] += len(claim.deliveries) - len(reply.receipts)
-        for status, name in (
-            ("ok", "notifications_confirmed"),
-            ("invalid", "notifications_invalidated"),
-            ("failed", "notifications_failed"),
-            ("retryable", "notifications_retryable"),
-            ("pending", "notifications_postponed"),
-            ("expired", "notifications_expired"),
-            ("unconfirmed", "notifications_unconfirmed"),
-        ):
-            self.counts[name] += settlement.written.get(status, 0)
-        self.counts["tokens_disabled"] += settlement.tokens_disabled
+        self.report.counts["receipts_processed"] += len(reply.receipts)
+        self.report.counts["receipts_missing"] += len(claim.deliveries) - len(reply.receipts)
+        for status, name in _COUNTED.items():
+            self.report.counts[name] += settlement.written.get(status, 0)
+        self.report.counts["tokens_disabled"] += settlement.tokens_disabled
 
     def _write(self, claim: Claim, answers: Sequence[ReceiptAnswer]) -> Settlement:
         """Write down what receipts say; if that cannot be done together, some of it, and ask for the others again.
@@ -375,7 +366,7 @@ class _Wave:
         pause_ms = 0 if reply.kind == "answered" else max(self.pause_ms, reply.retry_after_ms)
         return ReceiptAnswer(awaiting, "waiting", paced=False, retry_after_ms=pause_ms)
 
-    def _tell_of_failure(self, reply: ReceiptReply) -> None:
+    def _note_failure(self, reply: ReceiptReply) -> None:
         if not self.pause_ms:  # the requests of one wave are one failure
             self.pause_ms = self.services.projects.pause_receipts(self.project, reply.retry_after_ms, self.run.now)
         if reply.kind == "unauthorised":
@@ -383,8 +374,8 @@ class _Wave:
         elif reply.kind == "throttled":
             self.services.projects.throttled(self.project, reply.retry_after_ms, self.run.now)
 
-    def _tell_of_credentials(self, claim: Claim, reply: ReceiptReply, *, watched: bool) -> bool:
-        """Tell which phones met a credential fault, if that is news; return whether it is the project's."""
+    def _note_credentials(self, claim: Claim, reply: ReceiptReply, *, watched: bool) -> bool:
+        """Note which phones met a credential fault, if that is news; return whether it is the project's."""
         said = [(each, receipt) for each in _awaited(claim) if (receipt := reply.receipts.get(each.ticket_id))]
         met = [(each, receipt) for each, receipt in said if receipt.fate == "credential"]
         if not met and not (said and watched):
@@ -393,10 +384,10 @@ class _Wave:
         heard = {each.installation_id: False for each, receipt in said if receipt.fate == "ok"}
         heard |= {each.installation_id: True for each, _ in met if each.attempt_count <= 1}
         sent_at = max((each.sent_at for each, _ in met if each.sent_at), default=None)
-        why = reason(met[0][1]) if met else None
+        why = next((reason(receipt) for _, receipt in met), None)
         return self.services.projects.heard(self.project, heard, why, by="receipt", sent_at=sent_at, now=self.run.now)
 
-    def _tell_of_arrivals(self, claim: Claim, reply: ReceiptReply) -> None:
+    def _note_arrivals(self, claim: Claim, reply: ReceiptReply) -> None:
         """Close a breaker that a receipt opened, once a newer push arrived."""
         arrived = [
             each.sent_at
@@ -414,7 +405,7 @@ class _Wave:
 
 
 def _joined(first: ReceiptReply, second: ReceiptReply) -> ReceiptReply:
-    """Return what two requests for the same claim came to: all that was told, and the failure if one failed."""
+    """Return what two requests for the same claim came to: all receipts, and the failure if one failed."""
     failed = next((each for each in (first, second) if each.kind != "answered"), first)
     return replace(failed, receipts={**first.receipts, **second.receipts})
 

@@ -18,15 +18,14 @@ import relevo.core.needs_server  # isort: skip # noqa: F401 ahead of all it need
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import errors as pg
-from psycopg import sql
 from psycopg.abc import PQGen
 from psycopg.waiting import Ready
 from psycopg_pool import ConnectionPool, PoolTimeout
@@ -76,13 +75,6 @@ def _bare(statement: bytes) -> str:
 
 _BEGIN = _bare(_SQL["begin_transaction"]).encode()
 _FLUSH = _bare(_SQL["flush_transaction"]).encode()
-_COMMIT = _bare(_SQL["commit_transaction"]).encode()
-
-
-@lru_cache(maxsize=100)
-def _spelled(statement: bytes, given: tuple[tuple[str, Any], ...]) -> bytes:
-    """Return a statement with values in the places of its parameters: a message of several takes none."""
-    return statement % {name.encode(): sql.Literal(value).as_bytes() for name, value in given}
 
 
 class NoAnswerError(psycopg.OperationalError):
@@ -315,22 +307,6 @@ class Database:
         """
         with self._lend() as connection, self.begin(connection, manner):
             yield connection
-
-    def at_once(self, manner: Manner, statement: bytes, given: Mapping[str, Any]) -> tuple[Any, ...] | None:
-        """Run one statement in a bounded transaction of its own, by one message, and return its first row.
-
-        For what need not be looked at before it is committed: two answers less are waited for than by `transaction`.
-        """
-        asked = _spelled(statement, tuple(given.items()))
-        with self._lend() as connection:
-            message = b"\n".join((self._beginning(connection, manner), asked, _COMMIT))
-            try:
-                cursor = connection.execute(message, prepare=False)
-            except BaseException:
-                with suppress(psycopg.OperationalError):  # the connection is lost, and the transaction with it
-                    connection.rollback()
-                raise
-            return cursor.set_result(-2).fetchone()  # the last answer is that it is committed
 
     @contextmanager
     def begin(self, connection: Connection, manner: Manner, *, lock_ms: int | None = None) -> Iterator[None]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 from operator import is_
 from types import MappingProxyType
-from typing import NamedTuple, overload
 from uuid import UUID
 
 import structlog
@@ -21,31 +20,17 @@ from relevo.database.arrays import UuidArray, array, array_of_few, uuid_array
 _log = structlog.get_logger("relevo.claims")
 
 
-class Seen(NamedTuple):
-    """Where the phones of a claimed chunk were seen, as PostgreSQL tells it, and as of when; all might be sent to."""
-
-    ids: Sequence[int]
-    """The chunk's deliveries."""
-    as_of: str
-    places: str
-    """An array literal."""
-
-
 class Wave:
-    """Some requests with the columns of their deliveries, written once: journal, look and settle are told the same."""
+    """Some requests with the columns of their deliveries, written once for all statements that take them."""
 
     def __init__(self, requests: Sequence[PushRequest]) -> None:
         self.requests = requests
         self.deliveries = [delivery for request in requests for delivery in request.deliveries]
 
     @cached_property
-    def _numbers(self) -> list[int]:
-        return [delivery.id for delivery in self.deliveries]
-
-    @cached_property
     def ids(self) -> str:
         """The ids of the deliveries."""
-        return array(self._numbers)
+        return array([delivery.id for delivery in self.deliveries])
 
     @cached_property
     def events(self) -> str:
@@ -62,19 +47,6 @@ class Wave:
         """The versions of the tokens that they go to."""
         return array_of_few([delivery.token_version for delivery in self.deliveries])
 
-    def places(self, seen: Mapping[int, Seen]) -> tuple[str, str] | None:
-        """Return where its phones were seen, each once, and as of when; None unless it is made of whole chunks."""
-        chunks: list[Seen] = []
-        start = 0
-        while start < len(self._numbers):
-            chunk = seen.get(self._numbers[start])
-            if chunk is None or self._numbers[start : start + len(chunk.ids)] != chunk.ids:
-                return None
-            chunks.append(chunk)
-            start += len(chunk.ids)
-        [as_of, *others] = {chunk.as_of for chunk in chunks} or {""}
-        return None if others else (as_of, "{" + ",".join(dict.fromkeys(chunk.places[1:-1] for chunk in chunks)) + "}")
-
 
 @dataclass
 class Claim:
@@ -88,17 +60,25 @@ class Claim:
     since: float = field(default_factory=time.monotonic, compare=False)
     """When this process last knew that the whole lease lay before it."""
     contents: Mapping[int, Content] = field(default_factory=dict, compare=False, repr=False)
-    """What its events say, as far as it was told with the claim."""
-    seen: Mapping[int, Seen] = field(default_factory=dict, compare=False, repr=False)
-    """Where the phones of its chunks were seen, as far as that was told, by the first delivery of each."""
+    """What its events say, as far as the claim returned it."""
     taken_at: float = field(default=0.0, init=False, compare=False)
     """Since when it is held, by the monotonic clock."""
     loss: tuple[LossReason, str] | None = field(default=None, init=False)
     _wave: Wave | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Count from the moment it was asked for."""
+        """Count from the moment the claim was begun."""
         self.taken_at = self.since
+
+    @property
+    def lasts_s(self) -> float:
+        """How long anything may take before it is given up: for so long the heartbeat extends a claim."""
+        return 3 * self.lease_ms / 1000
+
+    @property
+    def give_up_at(self) -> float:
+        """A beat before the heartbeat lets go of it, when it can still be settled."""
+        return self.taken_at + self.lasts_s - self.lease_ms / 4000
 
     @property
     def days(self) -> list[date]:
@@ -149,7 +129,7 @@ class Claim:
             raise OwnershipLostError(reason, f"Claim {self.token} is lost ({reason}). {detail}")
 
 
-class Verdicts(Sequence[Verdict]):
+class Verdicts(Iterable[Verdict]):
     """What the journal says of a wave: what is held back, what is ours if not all is; the rest may be sent."""
 
     def __init__(
@@ -172,16 +152,10 @@ class Verdicts(Sequence[Verdict]):
         asked = (d for request in self._wave for d in request.deliveries if self.ours is None or d.id in self.ours)
         return [self.held.get(d.id) or Verdict(d.event_day, d.id, "send", None) for d in asked]
 
-    @overload
-    def __getitem__(self, place: int) -> Verdict: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Verdict]: ...
-
-    def __getitem__(self, place: int | slice) -> Verdict | Sequence[Verdict]:
-        """Return what is said of a delivery, those left out that are not ours."""
-        return self._spelled_out[place]
+    def __iter__(self) -> Iterator[Verdict]:
+        """Return the verdict on each delivery, those left out that are not ours."""
+        return iter(self._spelled_out)
 
     def __len__(self) -> int:
-        """Return of how many deliveries something is said."""
+        """Return how many deliveries have a verdict."""
         return len(self._spelled_out)

@@ -1,78 +1,89 @@
-"""What the statements around claims are told, and tell, column by column."""
+"""What the statements around claims take and return, column by column."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from itertools import accumulate
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
 
 from relevo.core.logs import scrub
-from relevo.core.model import Answer, Awaiting, Content, Delivery, Lane, PushRequest, ReceiptAnswer, SentRequest
+from relevo.core.model import (
+    Answer,
+    Awaiting,
+    Content,
+    Delivery,
+    Lane,
+    Obstacle,
+    PushRequest,
+    ReceiptAnswer,
+    SentRequest,
+)
 from relevo.database.arrays import array, array_of_few, ascii_array, storable, text_array, uuid_array
-from relevo.delivery.claim import Claim, Seen
+from relevo.delivery.claim import Claim
 
-_MADE_TOGETHER = attrgetter("event_day", "notification_event_id", "created_at")
-_OF_DELIVERIES = 16
-_IDS, _OBSTACLES = 9, 15
-LEASE = _OF_DELIVERIES
-"""Where a claimed chunk tells its lease: behind what it tells of its deliveries, before where its phones were seen."""
-_SEEN = slice(LEASE + 1, LEASE + 3)
-_CONTENT = slice(LEASE + 3, None)
+K = TypeVar("K", bound=Hashable)
 
 
-def deliveries_of(project: str, lane: Lane, chunks: Sequence[tuple[Any, ...]]) -> tuple[Delivery, ...]:
-    """Return the deliveries of chunks as a claim tells of them, in the claim's order."""
+class Chunk(NamedTuple):
+    """A row of a claim: deliveries of one event that fell due together, with their phones as columns."""
+
+    event_day: date
+    event_id: int
+    event_type: str
+    at_most_once: bool
+    attempt_count: int
+    lapse_count: int
+    deadline_at: datetime | None
+    seconds_left: float | None
+    created_at: datetime
+    ids: Sequence[int]
+    installations: Sequence[UUID]
+    tokens: Sequence[str | None]
+    versions: Sequence[int | None]
+    platforms: Sequence[str | None]
+    locales: Sequence[str | None]
+    obstacles: Sequence[Obstacle | None]
+    lease_ms: int
+    as_of: str | None = None
+    places: str | None = None
+    """These two are read by workers of 0.3.0 alone."""
+    content_id: int | None = None
+    title: str = ""
+    body: str = ""
+    data: str = ""
+    push: str = ""
+    """What its event says, where the claim returned that, too; its JSON is text."""
+
+
+def deliveries_of(project: str, lane: Lane, chunks: Iterable[Chunk]) -> tuple[Delivery, ...]:
+    """Return the deliveries of claimed chunks, in the claim's order."""
     provider, colons, _ = project.partition("::")
     where = provider if colons else "expo", project, lane
-    return tuple([each for chunk in chunks for each in _chunk(where, chunk)])
+    return tuple([each for chunk in chunks for each in _deliveries_of(where, chunk)])
 
 
-def _chunk(where: tuple[str, str, Lane], chunk: tuple[Any, ...]) -> Iterator[Delivery]:
-    day, event, of_type, at_most_once, attempts, lapses, deadline, seconds_left, made, *columns = chunk[:_OF_DELIVERIES]
-    past = at_most_once, "retryable" if attempts else "pending", attempts, lapses, deadline
-    for key, phone, token, version, platform, locale, obstacle in zip(*columns, strict=True):
-        yield Delivery._make(
-            (
-                day,
-                key,
-                event,
-                phone,
-                of_type,
-                *where,
-                *past,
-                token,
-                version,
-                platform,
-                locale,
-                obstacle,
-                seconds_left,
-                made,
-            )
-        )
+def _deliveries_of(where: tuple[str, str, Lane], c: Chunk) -> Iterator[Delivery]:
+    day, event, of_type, seconds_left, made = c.event_day, c.event_id, c.event_type, c.seconds_left, c.created_at
+    status = "retryable" if c.attempt_count else "pending"
+    past = c.at_most_once, status, c.attempt_count, c.lapse_count, c.deadline_at
+    phones = zip(c.ids, c.installations, c.tokens, c.versions, c.platforms, c.locales, c.obstacles, strict=True)
+    for key, phone, *rest in phones:
+        yield Delivery._make((day, key, event, phone, of_type, *where, *past, *rest, seconds_left, made))
 
 
-def contents_of(chunks: Iterable[tuple[Any, ...]]) -> dict[int, Content]:
-    """Return what the events of chunks say, as far as a claim tells it."""
-    told = {chunk[1]: chunk[_CONTENT] for chunk in chunks if chunk[_CONTENT]}
-    return {event: content_of(said) for event, said in told.items() if said[0] is not None}
+def contents_of(chunks: Iterable[Chunk]) -> dict[int, Content]:
+    """Return what the events of chunks say, as far as the claim returned it."""
+    told = {each.event_id: each for each in chunks if each.content_id is not None}
+    return {event: content_of(event, c.title, c.body, c.data, c.push) for event, c in told.items()}
 
 
-def seen_of(chunks: Iterable[tuple[Any, ...]]) -> dict[int, Seen]:
-    """Return where the phones of chunks were seen, as far as a claim tells it, by the first delivery of each.
-
-    Only where nothing stood in the way of any: of such a chunk it is enough to know that they are as they were.
-    """
-    known = (chunk for chunk in chunks if chunk[_SEEN] and not any(chunk[_OBSTACLES]))
-    return {chunk[_IDS][0]: Seen(chunk[_IDS], *chunk[_SEEN]) for chunk in known}
-
-
-def content_of(said: Sequence[Any]) -> Content:
-    """Return what an event says."""
-    event, title, body, data, push = said
+def content_of(event: int, title: str, body: str, data: str, push: str) -> Content:
+    """Return what an event says, whose JSON is text."""
     return Content(event, title, body, _json(data), _json(push))
 
 
@@ -96,7 +107,7 @@ def requests(wave: Sequence[PushRequest]) -> dict[str, Any]:
 
 
 def all_sent(claim: Claim, sent: Sequence[SentRequest]) -> dict[str, Any]:
-    """Return what the settle of requests of which everything was sent is told."""
+    """Return the parameters of the settle of requests of which everything was sent."""
     wave = claim.wave_of([each.request for each in sent])
     pasts = _counted(
         [each.notification_event_id for each in wave.deliveries], [each.status for each in wave.deliveries]
@@ -125,13 +136,13 @@ def _counted(events: list[int], formers: list[str]) -> Mapping[tuple[int, str], 
 
 
 def numbers(asked: Sequence[Delivery], now: datetime | None) -> dict[str, Any]:
-    """Number what a wave's deliveries have in common, for the statements that look at each of them."""
-    kinds, made = sorted_out(asked, _MADE_TOGETHER)
+    """Number what a wave's deliveries have in common, for the statements that check each of them."""
+    kinds, made = numbered([(each.event_day, each.notification_event_id, each.created_at) for each in asked])
     return {
         "kinds": array_of_few(kinds),
-        "kind_days": [each[0] for each in made],
-        "kind_events": [each[1] for each in made],
-        "kind_made": [each[2] for each in made],
+        "kind_days": [day for day, _, _ in made],
+        "kind_events": [event for _, event, _ in made],
+        "kind_made": [made_at for _, _, made_at in made],
         "ids": array([delivery.id for delivery in asked]),
         "now": now,
     }
@@ -142,42 +153,72 @@ def keys(deliveries: Sequence[Delivery] | Sequence[Awaiting] | Sequence[Answer])
     return {"days": array_of_few([d.event_day for d in deliveries]), "ids": array([d.id for d in deliveries])}
 
 
-def versions(of: Sequence[Answer]) -> str:
-    """Write the versions of the tokens that deliveries went to."""
-    return array_of_few([each.token_version for each in of])
+class _Kind(NamedTuple):
+    """What deliveries have in common whose answers are written alike: most of a batch are of one kind."""
+
+    answer: Answer
+    """Without what is a delivery's own."""
+    event_type: str | None
+    former_status: str | None
+
+    @classmethod
+    def of(cls, a: Answer, claim: Claim) -> _Kind:
+        """Return the kind of an answer to one of a claim's deliveries."""
+        common = a._replace(event_day=date.min, id=0, ticket_id=None, installation_id=None, token_version=None)
+        return cls(common, *claim.former(a.id))
+
+    def storable(self) -> _Kind:
+        """Return it as it may be stored."""
+        code, message = storable(self.answer.error_code, 100), _words(self.answer.error_message)
+        return self._replace(answer=self.answer._replace(error_code=code, error_message=message))
+
+
+def answered(claim: Claim, answers: Sequence[Answer]) -> dict[str, Any]:
+    """Return what a settle writes of answers: a number for each, and a row for each kind of them."""
+    of_each = [_Kind.of(answer, claim) for answer in answers]
+    numbers, kinds = numbered(of_each, _Kind.storable)
+    rows = [kind.answer for kind in kinds]
+    return keys(answers) | {
+        "kinds": array_of_few(numbers),
+        "tickets": text_array([answer.ticket_id for answer in answers]),
+        "versions": array_of_few([answer.token_version for answer in answers]),
+        "statuses": [each.status for each in rows],
+        "spent": [int(each.attempted) for each in rows],
+        "paced": [each.attempted for each in rows],
+        "codes": [each.error_code for each in rows],
+        "messages": [each.error_message for each in rows],
+        "floors_ms": [each.retry_after_ms for each in rows],
+        "projects": [each.project for each in rows],
+        "not_befores": [each.not_before for each in rows],
+        "in_requests": [each.request for each in rows],
+        "types": [kind.event_type for kind in kinds],
+        "formers": [kind.former_status for kind in kinds],
+    }
+
+
+def received(answers: Sequence[ReceiptAnswer]) -> dict[str, Any]:
+    """Return what a settle writes of receipts: a number for each, and a row for each kind of them."""
+    kind_of = attrgetter("status", "spent", "paced", "error_code", "error_message", "retry_after_ms")
+    numbers, kinds = numbered([kind_of(each) for each in answers])
+    statuses, spent, paced, codes, messages, floors_ms = zip(*kinds, strict=True) if kinds else [()] * 6
+    return keys([each.awaiting for each in answers]) | {
+        "kinds": array_of_few(numbers),
+        "statuses": list(statuses),
+        "spent": list(spent),
+        "paced": list(paced),
+        "codes": [storable(code, 100) for code in codes],
+        "messages": [_words(message) for message in messages],
+        "floors_ms": list(floors_ms),
+    }
 
 
 def _words(said: str | None) -> str | None:
-    """Return what somebody said as it may lie in the table and in the archive: no delivery holds a token."""
+    """Return a message as it may be stored and archived: without tokens."""
     return storable(scrub(said), 500) if said else None
 
 
-def storable_sort(sort: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a sort of answers as it may be stored."""
-    status, attempted, code, message, *rest = sort
-    return status, attempted, storable(code, 100), _words(message), *rest
-
-
-def receipt_sort_of(answer: ReceiptAnswer) -> tuple[Any, ...]:
-    """Return what receipts have in common that are written alike."""
-    return (
-        answer.status,
-        answer.spent,
-        answer.paced,
-        storable(answer.error_code, 100),
-        _words(answer.error_message),
-        answer.retry_after_ms,
-    )
-
-
-def sorted_out(
-    answers: Sequence[Any], sort_of: Callable[[Any], Hashable], written: Callable[[Any], Hashable] = lambda sort: sort
-) -> tuple[list[int], list[Any]]:
-    """Number the different sorts of answers from 1 on: most of a batch is of one sort, and is written as one number.
-
-    `written` makes of a sort what is written of it; sorts of which the same is written are one.
-    """
-    sorts = [sort_of(answer) for answer in answers]
-    numbers: dict[Hashable, int] = {}
-    number_of = {sort: numbers.setdefault(written(sort), len(numbers) + 1) for sort in dict.fromkeys(sorts)}
-    return [number_of[sort] for sort in sorts], list(numbers)
+def numbered(kinds: Sequence[K], written: Callable[[K], K] = lambda kind: kind) -> tuple[list[int], list[K]]:
+    """Number the different kinds from 1 on; kinds of which the same is `written` get one number."""
+    numbers: dict[K, int] = {}
+    number_of = {kind: numbers.setdefault(written(kind), len(numbers) + 1) for kind in dict.fromkeys(kinds)}
+    return [number_of[kind] for kind in kinds], list(numbers)

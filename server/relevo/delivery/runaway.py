@@ -27,7 +27,7 @@ _SQL = queries.load("runaway")
 _log = get_logger("relevo.runaway")
 
 WATCHED_PHONES = 100
-"""So many phones of an event are counted: of few all of them, and of a hundred thousand these tell of the others."""
+"""So many phones of an event are counted: of few all of them, and of a hundred thousand these stand for the others."""
 _ALL_PHONES = UUID(int=0)
 _PAST = timedelta(days=7)  # one week has one of each day
 _HOUR = timedelta(hours=1)
@@ -92,7 +92,7 @@ class Stop:
     """If more than this many of the stream come within an hour, the next need not be weighed."""
 
     def reason(self, stream: Stream) -> str:
-        """Tell it in numbers: now, and before."""
+        """Return it in numbers: now, and before."""
         what = f"{stream.event_type} from {stream.origin}"
         who = f"{self.over} of {self.phones} phones" if self.phones > 1 else "a phone"
         if self.flood is None:
@@ -155,14 +155,14 @@ def enough_for_none(rules: Rules) -> int:
 
 
 def is_still_stopped(stream: Stream) -> bool:
-    """Tell whether a stream was stopped as a whole within the last hour, and still comes as often."""
+    """Return whether a stream was stopped as a whole within the last hour, and still comes as often."""
     if stream.held_at is None or stream.held_above is None:
         return False
     return stream.due_at - stream.held_at < _HOUR and stream.in_hour + 1 > stream.held_above
 
 
 def is_retry_storm(repeats: int, deliveries: int, rules: Rules) -> bool:
-    """Tell whether an event's pushes were tried again more often within an hour than any ordinary policy does."""
+    """Return whether an event's pushes were tried again more often within an hour than any ordinary policy does."""
     return repeats > rules.repeats * max(deliveries, _FEW_DELIVERIES)
 
 
@@ -187,22 +187,22 @@ class Watch:
         return stream
 
     def is_stopped(self) -> bool:
-        """Tell whether the event is to be held before its phones are known: its stream is stopped as a whole."""
+        """Return whether the event is to be held before its phones are known: its stream is stopped as a whole."""
         return self._broad and not self.stream.released and is_still_stopped(self.stream)
 
     def weigh(self, counts: Mapping[UUID, Count]) -> Stop | None:
-        """Tell what speaks against an event that was counted for its phones; nothing does if it was released."""
+        """Return what speaks against an event that was counted for its phones; nothing does if it was released."""
         phones = [count for phone, count in counts.items() if phone != _ALL_PHONES]
         stop = judge(counts.get(_ALL_PHONES), phones, self._rules, has_past=self.stream.has_past)
         return None if stop is None or self.stream.released else stop
 
     def hold(self, stop: Stop, phones: Phones) -> None:
-        """Hold the event, and tell it if it is the first of its stream for an hour."""
+        """Hold the event, and report it if it is the first of its stream for an hour."""
         self._count(phones)
         reason = stop.reason(self.stream)
         self._hold(reason, stop.above, phones.projects)
         if self.stream.held_at is None or self.stream.due_at - self.stream.held_at >= _HOUR:
-            _tell(self._connection, self.stream.event_type, reason, phones.projects, self._now)
+            _report(self._connection, self.stream.event_type, reason, phones.projects, self._now)
 
     def hold_unseen(self) -> None:
         """Hold the event without looking for its phones."""
@@ -263,12 +263,12 @@ def fold_repeats(connection: Connection, settings: Settings, limit: int, now: da
     holding = {"events": array(row[0] for row in storms), "reasons": text_array(reasons), "now": now}
     held = connection.execute(_SQL["hold_repeats"], holding).fetchall()
     for event_type, reason in {row[1]: reason for row, reason in zip(storms, reasons, strict=True)}.items():
-        _tell(connection, event_type, reason, sorted({project for kind, project in held if kind == event_type}), now)
+        _report(connection, event_type, reason, sorted({project for kind, project in held if kind == event_type}), now)
     return len(storms)
 
 
 def prune(connection: Connection, limit: int, now: datetime | None) -> int:
-    """Forget a batch of what no decision looks at any more; return the larger of its parts."""
+    """Delete a batch of what no decision reads any more; return the larger of its parts."""
     pruning = {"limit": limit, "now": now}
     steps = ("prune_repeats", "prune_counts", "prune_streams")
     return max(connection.execute(_SQL[name], pruning).rowcount for name in steps)
@@ -301,7 +301,9 @@ def remedy(event_type: str, origin: str | None = None) -> str:
     return f"relevo release --type {quote(event_type)}" + (f" --origin {quote(origin)}" if origin else "")
 
 
-def _tell(connection: Connection, event_type: str, reason: str, projects: Sequence[str], now: datetime | None) -> None:
+def _report(
+    connection: Connection, event_type: str, reason: str, projects: Sequence[str], now: datetime | None
+) -> None:
     detail = f"{reason}; `{remedy(event_type)}` lets it go on"[:_LONGEST_REASON]
     connection.execute(_SQL["tell_stopped"], {"projects": text_array(projects), "detail": detail, "now": now})
     _log.error("runaway_stopped", event_type=event_type, projects=list(projects), detail=detail)

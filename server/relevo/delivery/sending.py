@@ -18,7 +18,7 @@ from relevo.core.errors import OwnershipLostError, Reschedule
 from relevo.core.logs import normalise_error
 from relevo.core.model import Lane, Message, Reply
 from relevo.core.ports import PushProvider
-from relevo.delivery.plugs import checked_reply
+from relevo.delivery.reply_checks import checked_reply
 
 _log = structlog.get_logger("relevo.sending")
 _IDLE_S = 10.0
@@ -117,7 +117,7 @@ class RequestPool:
             return sum(self._under_way.values()) - self._queued() + self._connected()
 
     def is_full_of_hung(self) -> bool:
-        """Tell whether no connection is left, because requests that hang may still have theirs."""
+        """Return whether no connection is left, because requests that hang may still have theirs."""
         with self._changed:
             return self._connected() >= self._capacity
 
@@ -192,7 +192,7 @@ class RequestPool:
             self._staff_if_possible()
 
     def may_connect(self, call: PoolCall[Any]) -> bool:
-        """Tell whether a request that was left behind, and goes on after all, finds a connection that is free."""
+        """Return whether a request that was left behind, and goes on after all, finds a connection that is free."""
         with self._changed:
             if not call.left or call.connected_until > time.monotonic():
                 return True
@@ -288,7 +288,7 @@ class RequestPools:
 class Sending:
     """How far one push request is, for whoever waits for it; it can be withdrawn until it is begun.
 
-    `may_send` is asked last of all; if it raises OwnershipLostError, so does whoever sends.
+    `may_send` is called last of all; if it raises OwnershipLostError, so does whoever sends.
     """
 
     def __init__(self, may_send: Callable[[], bool] = lambda: True) -> None:
@@ -303,7 +303,7 @@ class Sending:
         """What the push service said, even while a middleware has not returned."""
 
     def begin(self) -> bool:
-        """Tell, in the last moment, whether the request may be sent; nobody is told twice."""
+        """Return, in the last moment, whether the request may be sent; raises the second time."""
         with self._guard:
             if self._asked:
                 raise RuntimeError("a middleware called next() twice; the request was sent once")

@@ -15,7 +15,7 @@ from relevo.database.pool import Database
 from relevo.delivery.claims import Claims
 from relevo.delivery.projects import Projects
 from relevo.delivery.sending import PushMiddleware, RequestPools
-from relevo.runtime.hung import HungCalls
+from relevo.runtime.hung_calls import HungCalls
 
 EXPO = "expo"
 
@@ -45,7 +45,7 @@ class Services:
 
 
 def is_news_project(project: str) -> bool:
-    """Tell whether what is sent in a project is news; relevo.is_news_project says the same in SQL."""
+    """Return whether what is sent in a project is news; relevo.is_news_project says the same in SQL."""
     return project.startswith((f"{NEWS}::", "webhook::news."))
 
 

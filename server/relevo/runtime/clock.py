@@ -41,7 +41,7 @@ class Rebased:
 
 
 def rebase(run: Run) -> Rebased:
-    """Bring times that lie further ahead than they could to now, if the clock was set back; tell how many, per kind.
+    """Bring times that lie further ahead than they could to now, if the clock was set back; return how many, per kind.
 
     Every replica may do it, before the fleet's next turn is taken: what one does not come to, the next finds. A kind
     that cannot be written keeps no other waiting, and is tried again with the next round.

@@ -59,7 +59,7 @@ class Renewed(NamedTuple):
     extended: Sequence[TimedLease] = ()
     """Those that want to know of it, once it is committed."""
     locked: int = 0
-    """How many somebody held locked: they stand, and are asked for again."""
+    """How many somebody held locked: they stand, and are tried again."""
 
 
 Renewal = Callable[[Connection, Mapping[UUID, Any]], Renewed]
@@ -79,7 +79,7 @@ class Heartbeat:
         self._held: dict[UUID, tuple[Lease, Renewal]] = {}
         self._announcements: list[Callable[[Connection], None]] = []
         self._due = 0.0
-        """When the leases need a beat; whatever else makes us look before may fail without a loss."""
+        """When the leases need a beat; whatever else makes us beat before may fail without a loss."""
         self._look_at = 0.0
         self._unannounced = False
         self.failing = False
@@ -105,7 +105,7 @@ class Heartbeat:
             self._disconnect()
 
     def announce(self, announcement: Callable[[Connection], None]) -> None:
-        """Have something said with every beat, such as that this worker lives."""
+        """Have something written with every beat, such as that this worker lives."""
         self._announcements.append(announcement)
 
     def keep(self, key: UUID, lease: Lease, renewal: Renewal) -> None:
@@ -122,7 +122,7 @@ class Heartbeat:
             self._held.pop(key, None)
 
     def suspect(self, key: UUID) -> None:
-        """Look at once whether a lease is still ours: somebody said that it is not."""
+        """Check at once whether a lease is still ours: somebody said that it is not."""
         with self._guard:
             ours = key in self._held
         if ours:
@@ -160,7 +160,7 @@ class Heartbeat:
     def _beat_or_lose(self, *, lose: bool = True) -> int | None:
         """Beat; after a failure once more on a fresh connection; then give everything up, for nobody knows.
 
-        Returns None after a failure, else how many leases are to be asked for again.
+        Returns None after a failure, else how many leases are to be tried again.
         """
         for last in (False, True):
             try:
@@ -182,7 +182,7 @@ class Heartbeat:
         return None
 
     def beat(self) -> int:
-        """Extend all leases in one short transaction and tell the losers; return how many to ask for again."""
+        """Extend all leases in one short transaction and inform those that are lost; return how many to try again."""
         with self._guard:
             by_renewal: dict[Renewal, dict[UUID, Lease]] = {}
             for key, (lease, renewal) in self._held.items():
@@ -221,7 +221,7 @@ class Heartbeat:
         return opened, True
 
     def _announce(self, connection: Connection) -> None:
-        """Say what is to be said, in a transaction of its own: whoever locks a worker's row costs it no lease."""
+        """Write what goes with a beat, in a transaction of its own: whoever locks a worker's row costs it no lease."""
         try:
             with self._database.begin(connection, "bound_by_key", lock_ms=_ANNOUNCEMENT_LOCK_MS):
                 for announcement in self._announcements:

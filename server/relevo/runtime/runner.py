@@ -27,10 +27,10 @@ from relevo.database.instance import Guard
 from relevo.database.outages import BUSY
 from relevo.database.pool import Connection, Database
 from relevo.runtime import threads
-from relevo.runtime.hung import HungCalls
+from relevo.runtime.hung_calls import HungCalls
+from relevo.runtime.idle_wait import IdleWait
 from relevo.runtime.runs import Cycle, Ending, Middleware, Run, RunContext, run_row
 from relevo.runtime.singleton import NotHeld, Singletons
-from relevo.runtime.staying import Stay
 from relevo.runtime.troubles import Troubles
 
 _SQL = queries.load("runner")
@@ -43,8 +43,8 @@ _LONGEST_REST_S = 0.08
 
 _AHEAD_S = 0.1  # what feeds it is done by then, or has far more to do
 
-Stays = Literal["asleep", "awake", "ahead"] | None
-"""Whether a run stays for calls once its work is done, or, called ahead, before; whether the fleet was told of it."""
+IdleMode = Literal["asleep", "awake", "ahead"] | None
+"""Whether a run waits for calls once its work is done, or, called ahead, before; whether the fleet was told of it."""
 
 
 class Runner:
@@ -94,12 +94,12 @@ class Runner:
         budget: Budget | None = None,
         shard: Shard | None = None,
         by_slot: bool | None = None,
-        stays: Stays = None,
+        idle_mode: IdleMode = None,
     ) -> Report:
         """Run a cycle once, unless it is running here, held elsewhere, paused, or its slot is filled.
 
-        Scheduled singletons fill slots; a run by hand does not, unless `by_slot` asks for it. One that `stays` waits
-        for calls once its work is done.
+        Scheduled singletons fill slots; a run by hand does not, unless `by_slot` asks for it. With an `idle_mode` it
+        waits for calls once its work is done.
         Raises DatabaseUnavailableError only if nothing was begun.
         """
         if not self._settings.outbox_worker_enabled:
@@ -111,15 +111,17 @@ class Runner:
             return self.skip(cycle, trigger, why, look_again_in_s=self._settings.worker_idle_backoff_max_ms / 1000)
         lock = self._locks.setdefault(cycle.key, threading.Lock())
         if not lock.acquire(blocking=False):
-            self.call(cycle)  # one that only stays for more looks at once
+            self.call(cycle)  # one that only waits for more work looks at once
             return self.skip(cycle, trigger, "already running in this process", news=False)
         try:
-            return self._round(cycle, trigger, budget=budget or cycle.budget, shard=shard, by_slot=by_slot, stays=stays)
+            return self._round(
+                cycle, trigger, budget=budget or cycle.budget, shard=shard, by_slot=by_slot, idle_mode=idle_mode
+            )
         finally:
             lock.release()
 
     def _switched_off(self, cycle: Cycle, trigger: Trigger) -> Report:
-        """Tell why a cycle has nothing to work with, and look again at its next slot."""
+        """Report why a cycle has nothing to work with, and try again at its next slot."""
         context, _ = self._open(cycle, trigger, None)
         wait = cycle.timing.next_slot(context.started_at) - context.started_at
         return self.skip(cycle, trigger, cycle.off, context, wait.total_seconds())
@@ -132,7 +134,7 @@ class Runner:
         budget: Budget,
         shard: Shard | None,
         by_slot: bool | None,
-        stays: Stays,
+        idle_mode: IdleMode,
     ) -> Report:
         began = time.monotonic()
         context, obstacle = self._open(cycle, trigger, by_slot)
@@ -140,14 +142,16 @@ class Runner:
             self._end_leftovers(cycle)
             again_s = self._settings.worker_idle_backoff_max_ms / 1000 if cycle.singleton else None
             return self.skip(cycle, trigger, obstacle, context, again_s)
-        report = self._attempt(cycle, context, budget, shard, stays)
+        report = self._attempt(cycle, context, budget, shard, idle_mode)
         if not cycle.singleton:
             self._end_leftovers(cycle)
             return report
         wait = cycle.timing.next_slot(context.started_at) - context.started_at  # by the database's clock
         return replace(report, next_slot_in_s=max(0.0, wait.total_seconds() - (time.monotonic() - began)))
 
-    def _attempt(self, cycle: Cycle, context: RunContext, budget: Budget, shard: Shard | None, stays: Stays) -> Report:
+    def _attempt(
+        self, cycle: Cycle, context: RunContext, budget: Budget, shard: Shard | None, idle_mode: IdleMode
+    ) -> Report:
         held = None
         if cycle.singleton:
             taken = self._singletons.acquire(run_row(context) | {"slot_ms": cycle.timing.slot_ms(context.started_at)})
@@ -171,8 +175,8 @@ class Runner:
             troubles=self._troubles,
             trouble=lambda: "" if cycle.bookkeeping else self._guard.trouble,
         )
-        if stays is not None:
-            run.stay = self._stay(run, asleep=stays != "awake", ahead_s=_AHEAD_S if stays == "ahead" else 0.0)
+        if idle_mode is not None:
+            run.idle_wait = self._idle_wait(run, idle_mode)
         with structlog.contextvars.bound_contextvars(run_id=context.run_id, cycle=cycle.key, worker_id=self._worker_id):
             try:
                 ending = self._watched(cycle, run)
@@ -226,26 +230,26 @@ class Runner:
                 former_worker=self._worker_id,
             )
 
-    def _stay(self, run: Run, *, asleep: bool, ahead_s: float) -> Stay | None:
+    def _idle_wait(self, run: Run, mode: IdleMode) -> IdleWait | None:
         settings = self._settings
         if not settings.worker_stay_ms:
             return None
         lasts_ms = min(settings.worker_stay_ms, settings.outbox_lease_duration_ms)  # long before it counts as hung
-        return Stay(
+        return IdleWait(
             run.woken,
             self.stopping,
             run.say_asleep,
-            asleep=asleep,
+            asleep=mode != "awake",
             lasts_s=lasts_ms / 1000,
             longest_rest_s=settings.worker_busy_loop_delay_ms / 1000,
-            ahead_s=ahead_s,
+            ahead_s=_AHEAD_S if mode == "ahead" else 0.0,
         )
 
     def _call_of(self, cycle: Cycle) -> threading.Event:
         return self._calls.setdefault(cycle.key, threading.Event())
 
     def call(self, cycle: Cycle) -> None:
-        """Tell the run of a cycle that is under way, if it cares, that there may be more work."""
+        """Notify the run of a cycle that is under way, if it waits for that, that there may be more work."""
         self._call_of(cycle).set()
 
     def leave(self) -> None:
@@ -319,8 +323,8 @@ class Runner:
             more=ending.more,
             due_in_s=ending.due_in_s,
             open_transactions=run.context.open_transactions,
-            asleep=ending.outcome != "failed" and run.stay is not None and run.stay.is_asleep,
-            was_awake=run.stay is None or run.stay.was_awake,
+            asleep=ending.outcome != "failed" and run.idle_wait is not None and run.idle_wait.is_asleep,
+            was_awake=run.idle_wait is None or run.idle_wait.was_awake,
         )
 
     def _write_patiently(self, run: Run, ending: Ending, outcome: str | None) -> bool:
@@ -381,7 +385,7 @@ class Runner:
         *,
         news: bool = True,
     ) -> Report:
-        """Tell why nothing ran: a row for who asks by hand, and one for a reason that is news; all else is counted.
+        """Report why nothing ran: a row for a run by hand, and one for a reason that is news; all else is counted.
 
         What another run does, here or elsewhere, is no news: a fleet would write a row per replica and slot.
         """
@@ -406,13 +410,13 @@ class Runner:
         return Report(cycle.key, "skipped", run_id, reason=reason, look_again_in_s=look_again_in_s)
 
     def set_asleep(self, cycle: Cycle, *, asleep: bool) -> bool:
-        """Say in table state whether this cycle's workers sleep, so that `enqueue` wakes them; tell if it is news."""
+        """Say in table state whether this cycle's workers sleep, so that `enqueue` wakes them; return if it is new."""
         with self._database.connection() as connection:
             said = {"cycle": cycle.name, "worker_id": self._worker_id, "asleep": asleep}
             return connection.execute(_SQL["set_asleep"], said).rowcount > 0
 
     def _untold_slot(self, cycle: Cycle, context: RunContext) -> bool:
-        """Tell of each slot that went by once, however often this process looked at it."""
+        """Report each slot that went by once, however often this process saw it."""
         if context.slot_at is None or self._told_skips.get(cycle.key) == context.slot_at:
             return False
         self._told_skips[cycle.key] = context.slot_at
@@ -446,13 +450,13 @@ def _loop(cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:
             run.wake(step.wakes)
         took_s = time.monotonic() - began
         rest_s = min(took_s * _RESTS_AS_LONG, _LONGEST_REST_S)
-        if more and step.short and run.stay is not None:
-            run.stay.rest(rest_s)  # those it made work for come first
+        if more and step.short and run.idle_wait is not None:
+            run.idle_wait.rest(rest_s)  # those it made work for come first
         if step.items or any(step.counts.values()) or step.problems or left:
             run.begin_work()
             worked = True
         if not more and not problems:
-            more = run.stays(worked=worked, took_s=took_s, rest_s=rest_s, due_in_s=due_in_s)
+            more = run.wait_for_work(worked=worked, took_s=took_s, rest_s=rest_s, due_in_s=due_in_s)
             worked, began = False, time.monotonic()
     worked = bool(run.items or totals)
     outcome: Outcome = ("partial" if worked else "failed") if problems else "ok" if worked else "idle"

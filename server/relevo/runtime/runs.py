@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -19,8 +19,8 @@ from relevo.core.metrics import Metrics
 from relevo.core.model import Budget, Outcome, Shard, Step, Trigger
 from relevo.database.outages import BUSY
 from relevo.database.pool import Connection, Database, Manner
+from relevo.runtime.idle_wait import IdleWait
 from relevo.runtime.singleton import Held
-from relevo.runtime.staying import Stay
 from relevo.runtime.timing import Timing
 from relevo.runtime.troubles import Kind, Thing, Troubles
 
@@ -140,7 +140,7 @@ class Run:
     """What this process met on single things, and leaves alone for now."""
     left_alone: list[str] = field(default_factory=list)
     """What it met itself, in sentences for its row."""
-    stay: Stay | None = None
+    idle_wait: IdleWait | None = None
     """How it waits for more once its work is done; None: it ends then."""
 
     def __post_init__(self) -> None:
@@ -203,11 +203,6 @@ class Run:
             yield connection
             self.progress()
 
-    def at_once(self, manner: Manner, statement: bytes, given: Mapping[str, Any]) -> tuple[Any, ...] | None:
-        """Run one statement and commit it, by one message; not for singletons, whose every transaction is fenced."""
-        self.progress()
-        return self.database.at_once(manner, statement, given)
-
     def ask_to_be_woken(self) -> None:
         """Say in table state that this cycle rests, though its run goes on, so that it is called when there is work."""
         self.say_asleep(True)
@@ -218,26 +213,26 @@ class Run:
             said = {"cycle": self.context.cycle, "worker_id": self.context.worker_id, "asleep": asleep}
             connection.execute(_SQL["set_asleep"], said)
 
-    def stays(self, *, worked: bool, took_s: float, rest_s: float, due_in_s: float | None = None) -> bool:
-        """Wait for more to do; tell whether to look again, see `Stay.for_more`."""
-        if self.stay is None or not self.may_go_on():
+    def wait_for_work(self, *, worked: bool, took_s: float, rest_s: float, due_in_s: float | None = None) -> bool:
+        """Wait for more to do; return whether to look again, see `IdleWait.for_more`."""
+        if self.idle_wait is None or not self.may_go_on():
             return False
         try:
             self.looks_since = None
-            return self.stay.for_more(worked=worked, took_s=took_s, rest_s=rest_s, due_in_s=due_in_s)
+            return self.idle_wait.for_more(worked=worked, took_s=took_s, rest_s=rest_s, due_in_s=due_in_s)
         except (DatabaseUnavailableError, *BUSY):  # the fleet could not be told; what was done is done all the same
-            self.stay = None
+            self.idle_wait = None
             return False
 
     @property
     def is_ahead(self) -> bool:
         """Whether it was called ahead of its first work, and has had none yet."""
-        return self.stay is not None and self.stay.ahead_s > 0 and not self.begun
+        return self.idle_wait is not None and self.idle_wait.ahead_s > 0 and not self.begun
 
     def await_call(self) -> None:
         """Wait for the call that was announced, but not for long."""
-        if self.stay is not None:
-            self.stay.rest(self.stay.ahead_s)
+        if self.idle_wait is not None:
+            self.idle_wait.rest(self.idle_wait.ahead_s)
 
     def begin_work(self) -> None:
         """Say that there is work: from now on the run has a row. Calling it again does nothing."""
@@ -258,7 +253,7 @@ class Run:
         return max(0.0, self.budget.max_ms - (time.monotonic() - self.started) * 1000)
 
     def may_go_on(self) -> bool:
-        """Tell whether another step may begin."""
+        """Return whether another step may begin."""
         self.progress()
         if self.held is not None and self.held.lost.is_set():
             raise LostLeaseError(f"{self.context.cycle} lost its lease; another process may run it now.")

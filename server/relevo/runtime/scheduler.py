@@ -19,7 +19,7 @@ from apscheduler.triggers.base import BaseTrigger
 from relevo.config import Settings
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.model import Outcome, Report
-from relevo.runtime.runner import Runner, Stays
+from relevo.runtime.runner import IdleMode, Runner
 from relevo.runtime.runs import Cycle
 from relevo.runtime.timing import Pauses, Timing, doubled, pause_ms
 
@@ -115,7 +115,7 @@ class Scheduler:
             },
         )
         self.hears: Callable[[], bool] = lambda: True
-        """Whether calls reach this process; where none would come no run stays for them."""
+        """Whether calls reach this process; where none would come no run waits for them."""
         runner.on_work = self.wake
         # A job moved from within would be due while it still counts as running, and be skipped.
         self._aps.add_listener(self._ended, EVENT_JOB_EXECUTED | EVENT_JOB_ERROR | EVENT_JOB_MISSED)
@@ -171,11 +171,11 @@ class Scheduler:
             self._stopping = True
         self._runner.stopping.set()
         for clock in self._clocks.values():
-            self._runner.call(clock.cycle)  # one that stays for more need not
+            self._runner.call(clock.cycle)  # one that waits for more work need not
         self._aps.pause()
 
     def stop(self, timeout_s: float) -> bool:
-        """Start nothing new, let what runs come to an end; tell whether it did in time."""
+        """Start nothing new, let what runs come to an end; return whether it did in time."""
         self.halt()
         deadline = time.monotonic() + timeout_s
         with self._guard:
@@ -215,10 +215,10 @@ class Scheduler:
 
     def _run(self, clock: _Clock, *, woken: bool, ahead: bool) -> Report:
         cycle = clock.cycle
-        hears: Stays = "ahead" if ahead else "asleep" if clock.asleep else "awake"
-        stays = hears if cycle.wakeable and self.hears() else None
+        mode: IdleMode = "ahead" if ahead else "asleep" if clock.asleep else "awake"
+        idle_mode = mode if cycle.wakeable and self.hears() else None
         try:
-            return self._runner.run(cycle, "wake-up" if woken else "schedule", stays=stays)
+            return self._runner.run(cycle, "wake-up" if woken else "schedule", idle_mode=idle_mode)
         except DatabaseUnavailableError as error:
             return Report(cycle.key, "failed", error=str(error))  # said once by the database's own watch
         except Exception as error:  # noqa: BLE001 one cycle's surprise must not stop the others' time
@@ -250,7 +250,7 @@ class Scheduler:
         return pause / 1000 if look_again_s is None else min(pause / 1000, look_again_s)
 
     def _settle_down(self, clock: _Clock, report: Report) -> float | None:
-        """Tell the fleet whether this cycle sleeps; return how soon to look once more, if at all.
+        """Write whether this cycle sleeps; return how soon to look for work once more, if at all.
 
         Told after every round, however it ended: the flag is the fleet's, and another replica may have died and left it
         wrong. If it was wrong, those who enqueued since the last look called nobody. One that failed sleeps, too: who

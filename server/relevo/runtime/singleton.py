@@ -72,7 +72,7 @@ class Singletons:
     def acquire(self, run: dict[str, Any]) -> Held | NotHeld:
         """Take lease, term and the slot, if it has one, in one transaction, and write the run's row with them.
 
-        Beside the row's columns `run` tells how long its slot is, as `slot_ms`.
+        Beside the row's columns `run` holds how long its slot is, as `slot_ms`.
         """
         try:
             return self._take(run)
@@ -99,7 +99,7 @@ class Singletons:
         return held
 
     def renew(self, connection: Connection, leases: Mapping[UUID, Held]) -> Renewed:
-        """Extend leases, inside the heartbeat's transaction, and tell which are gone; one held locked is not."""
+        """Extend leases, inside the heartbeat's transaction, and return which are gone; one held locked is not."""
         standing = dict(connection.execute(_SQL["renew_leases"], {"holders": list(leases)}).fetchall())
         gone = set(leases) - set(standing)
         lost = [Loss(holder, "taken_by_another_worker", "Its lease was taken over.") for holder in gone]

@@ -1,4 +1,4 @@
-"""What goes wrong with one thing alone: told from an outage, left alone for longer each time, and told to operators.
+"""Errors of one thing alone: not an outage, left alone for longer each time, and reported to operators.
 
 An error that is not an outage belongs to the lane, claim, delivery, webhook or part of a cycle that it was met on: that
 is left alone for a while, and the rest goes on. How long is kept by each process; what operators read is in a table.
@@ -32,7 +32,7 @@ _log = structlog.get_logger("relevo.troubles")
 _STOPS_ALL = (CopiedDatabaseError, LostLeaseError, RunGivenUpError, StoppedError)
 _BUSY_MS, _LONGEST_BUSY_MS = 250, 8_000
 _PAUSE_MS, _LONGEST_PAUSE_MS = 5_000, 60_000
-_TOLD_FROM = 3  # what is locked or slow once or twice is tried again, and nobody need know
+_REPORTED_FROM = 3  # what is locked or slow once or twice is tried again, and nobody need know
 _MOST_KEPT = 10_000
 
 Kind = Literal["lane", "claim", "delivery", "receipts", "subscription", "part"]
@@ -67,11 +67,11 @@ class Thing(NamedTuple):
 class _Trouble:
     failures: int = 0
     not_before: float = 0.0
-    told: bool = False
+    reported: bool = False
 
 
 def is_own(error: BaseException) -> bool:
-    """Tell whether an error belongs to the one thing it was met on: no outage, and nothing that ends the whole run."""
+    """Return whether an error belongs to the one thing it was met on: no outage, nothing that ends the whole run."""
     return isinstance(error, Exception | SystemExit) and not is_unavailable(error) and not isinstance(error, _STOPS_ALL)
 
 
@@ -80,14 +80,14 @@ class Troubles:
     """What this process met, and until when it leaves what alone."""
 
     database: Database | None = None
-    """Where it is told to operators; without it nothing is."""
+    """Where it is reported to operators; without it nothing is."""
     _met: dict[Thing, _Trouble] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def met(self, thing: Thing, error: BaseException, *, rests_s: float | None = None) -> float:
-        """Note an error that was met on a thing and tell operators; return how many seconds to leave it alone.
+        """Note an error that was met on a thing and report it; return how many seconds to leave it alone.
 
-        That grows with each in a row, unless it is said. An outage is nobody's own: it is raised again.
+        That grows with each in a row, unless `rests_s` is given. An outage is nobody's own: it is raised again.
         """
         if not is_own(error):
             raise error
@@ -100,9 +100,9 @@ class Troubles:
             bounds = (_BUSY_MS, _LONGEST_BUSY_MS) if is_busy else (_PAUSE_MS, _LONGEST_PAUSE_MS)
             pause_s = doubled(bounds[0], trouble.failures, bounds[1]) / 1000 if rests_s is None else rests_s
             trouble.not_before = time.monotonic() + pause_s
-            tells = trouble.told = trouble.told or not is_busy or trouble.failures >= _TOLD_FROM
-        if tells:
-            self._tell(thing, error, pause_s)
+            reports = trouble.reported = trouble.reported or not is_busy or trouble.failures >= _REPORTED_FROM
+        if reports:
+            self._report(thing, error, pause_s)
         return pause_s
 
     def went_well(self, thing: Thing) -> None:
@@ -111,11 +111,11 @@ class Troubles:
             return
         with self._guard:
             trouble = self._met.pop(thing, None)
-        if trouble is not None and trouble.told:
+        if trouble is not None and trouble.reported:
             self._write("forget_trouble", {"kind": thing.kind, "name": thing.name})
 
     def is_known(self, thing: Thing) -> bool:
-        """Tell whether something was met on a thing and has not gone well since."""
+        """Return whether something was met on a thing and has not gone well since."""
         return thing in self._met
 
     def resting(self, kind: Kind) -> dict[str, float]:
@@ -128,7 +128,7 @@ class Troubles:
                 if thing.kind == kind and each.not_before > now
             }
 
-    def _tell(self, thing: Thing, error: BaseException, pause_s: float) -> None:
+    def _report(self, thing: Thing, error: BaseException, pause_s: float) -> None:
         why = normalise_error(error, 300)
         _log.warning("left_alone", kind=thing.kind, name=thing.name, for_s=round(pause_s, 1), error=why)
         self._write(
@@ -137,7 +137,7 @@ class Troubles:
         )
 
     def _write(self, statement: str, parameters: dict[str, object]) -> None:
-        """Write what operators read; if that cannot be, the log and the run's row tell it."""
+        """Write what operators read; if that cannot be, the log and the run's row have it."""
         if self.database is None:
             return
         try:

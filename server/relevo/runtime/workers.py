@@ -16,7 +16,7 @@ from relevo.config import Settings
 from relevo.core import queries
 from relevo.database.instance import Guard
 from relevo.database.pool import Connection, Database
-from relevo.runtime.hung import HungCalls
+from relevo.runtime.hung_calls import HungCalls
 
 Role = Literal["run", "tick", "run-cycle"]
 

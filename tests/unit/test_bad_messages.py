@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 
 from relevo.core.model import Delivery, Reply
-from relevo.delivery import limits
-from relevo.delivery.isolating import ENOUGH, Isolation
-from relevo.delivery.limits import Project, Refusal
+from relevo.delivery import rate_and_breaker
+from relevo.delivery.bad_messages import ENOUGH, BadMessageSearch
+from relevo.delivery.rate_and_breaker import Project, Refusal
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 QUIET = Project("p", 0, 0, NOW, 1, None, "closed", None, None, None, None, 0, 0, None, None)
@@ -46,7 +46,7 @@ class Service:
     def __init__(self, refuses: Callable[[Delivery, int], bool]) -> None:
         self.refuses = refuses
         self.requests = 0
-        self.isolation = Isolation(100)
+        self.isolation = BadMessageSearch(100)
         self.sent: set[int] = set()
         self.bad: set[int] = set()
         self.known: dict[int, Refusal] = {}
@@ -88,7 +88,7 @@ class Service:
         self.in_a_row.add(event)
         state = Project(**{**vars(QUIET), "failures": len(self.in_a_row)})
         self.known[event] = Refusal(NOW, taken_since=False, own_taken=before.own_taken if before else False)
-        if self.isolation.refused(delivery, Reply("rejected", code="X"), limits.judge(before, state, NOW)):
+        if self.isolation.refused(delivery, Reply("rejected", code="X"), rate_and_breaker.judge(before, state, NOW)):
             self.bad.add(delivery.id)
 
 

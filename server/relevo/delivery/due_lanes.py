@@ -1,8 +1,8 @@
-"""What is due: which lanes have something to send, and may, remembered between looks.
+"""What is due: which lanes have something to send, and may, remembered between reads of the queue.
 
-A look reads what was added to the queue since the one before, and looks again at the lanes that should be due. What
-waits for a time or a breaker is known from before, so that a look costs the same beside any number of those. A full
-look along the whole queue is the net: it comes first, and again every few seconds.
+A read finds what was added to the queue since the one before, and checks the lanes that should be due. What
+waits for a time or a breaker is known from before, so that a read costs the same beside any number of those. A full
+read of the whole queue is the net: it comes first, and again every few seconds.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from relevo.database.pool import Database
 
 _SQL = queries.load("projects")
 _NEVER = float("inf")
-_FULL_LOOK_S, _LONGEST_WITHOUT_S = 5.0, 60.0
-_FULL_LOOKS_SHARE = 0.01  # of the time, at most: beside somebody's long snapshot a full look may take long
+_FULL_READ_S, _LONGEST_WITHOUT_S = 5.0, 60.0
+_FULL_READS_SHARE = 0.01  # of the time, at most: beside somebody's long snapshot a full read may take long
 _PAGE = 1_000
 _MOST_AGAIN = 100
 _MOST_NEW = 10_000
@@ -40,10 +40,15 @@ class DueLane:
     since: datetime | None = None
     """When the first thing in it falls due: nothing is before that. None if that is not known."""
 
+    @property
+    def key(self) -> Key:
+        """What it is known by."""
+        return self.project, self.lane
+
 
 @dataclass
 class _Known:
-    """What the last look at a lane found."""
+    """What the last read found of a lane."""
 
     since: datetime | None
     ready_at: float
@@ -53,7 +58,7 @@ class _Known:
 
 
 class _Found(NamedTuple):
-    """A row of a look: a lane, unless there is none, and what the next look has to know."""
+    """A row of a read: a lane, unless there is none, and what the next read has to know."""
 
     project: str | None
     lane: Lane
@@ -77,33 +82,33 @@ class DueLanes:
         self._guard = threading.Lock()
         self._known: dict[Key, _Known] = {}
         self._changed: set[str] = set()
-        """The projects that may send since the last look what they could not before."""
+        """The projects that may send since the last read what they could not before."""
         self._seen_to = 0
         """Every chunk up to this number was seen, or is gone."""
         self._numbered = -1
-        """The last number that was given out when the last look ended; 0 if none ever was, and -1 before the first."""
+        """The last number that was given out when the last read ended; 0 if none ever was, and -1 before the first."""
         self._waits_for: tuple[int, int] | None = None
         """A number, and the transaction before which all must have ended: then every chunk up to it was seen."""
-        self._full_look_at = -_NEVER
-        self._full_look_took_s = 0.0
+        self._full_read_at = -_NEVER
+        self._full_read_took_s = 0.0
 
-    def look(self, now: datetime | None = None) -> list[DueLane]:
+    def read(self, now: datetime | None = None) -> list[DueLane]:
         """Return the lanes that are due and may be sent, urgent and oldest first, and the next one that will be."""
         with self._guard:
-            if now is not None or self._full_look_at == -_NEVER:
-                self._look_fully(now)
+            if now is not None or self._full_read_at == -_NEVER:
+                self._read_all(now)
             else:
-                self._look_briefly()
-                if self._needs_full_look():
-                    self._look_fully(now)
+                self._read_changes()
+                if self._needs_full_read():
+                    self._read_all(now)
             return self._listed()
 
-    def look_again(self, project: str) -> None:
-        """Look at a project's lanes with the next look: it may send now what it could not before."""
+    def recheck(self, project: str) -> None:
+        """Check a project's lanes with the next read: it may send now what it could not before."""
         self._changed.add(project)
 
     def rest(self, project: str, lane: Lane, wait_s: float) -> None:
-        """Leave a lane out for so long, or until the next full look."""
+        """Leave a lane out for so long, or until the next full read."""
         with self._guard:
             if (known := self._known.get((project, lane))) is not None:
                 known.ready_at = max(known.ready_at, time.monotonic() + wait_s)
@@ -120,49 +125,49 @@ class DueLanes:
         due.sort(key=lambda each: (each[1].troubled, each[0][1] != "urgent", _seconds(each[1].since)))
         return [key for key, _ in due]
 
-    def _needs_full_look(self) -> bool:
-        """Tell whether it is time for one; what is due goes first, for a while."""
+    def _needs_full_read(self) -> bool:
+        """Return whether it is time for one; what is due goes first, for a while."""
         now = time.monotonic()
-        return now > self._full_look_at + self._without_s() or (now > self._full_look_at and not self._due(now))
+        return now > self._full_read_at + self._without_s() or (now > self._full_read_at and not self._due(now))
 
     def _without_s(self) -> float:
-        """How long to do without a full look after one."""
-        return min(max(_FULL_LOOK_S, self._full_look_took_s / _FULL_LOOKS_SHARE), _LONGEST_WITHOUT_S)
+        """How long to do without a full read after one."""
+        return min(max(_FULL_READ_S, self._full_read_took_s / _FULL_READS_SHARE), _LONGEST_WITHOUT_S)
 
-    def _look_briefly(self) -> None:
+    def _read_changes(self) -> None:
         changed = {self._changed.pop() for _ in range(len(self._changed))}  # one by one: others add to it meanwhile
         for key in [key for key in self._known if key[0] in changed] if changed else ():
             self._known[key].ready_at = -_NEVER
         again = self._due(time.monotonic())[:_MOST_AGAIN]
-        rows = self._ask(None, again=again)
+        rows = self._query(None, again=again)
         for key in again:
             self._known.pop(key, None)
         self._learn(rows)
 
-    def _look_fully(self, now: datetime | None) -> None:
+    def _read_all(self, now: datetime | None) -> None:
         """Go along the whole queue, page by page, and forget whatever is not there."""
-        began, self._full_look_at = time.monotonic(), -_NEVER
+        began, self._full_read_at = time.monotonic(), -_NEVER
         self._known = {}
         self._changed.clear()
         walked, after = _PAGE, ("", "")
         while walked == _PAGE:
-            rows = self._ask(now, after=after)
+            rows = self._query(now, after=after)
             self._learn(rows)
             if not rows:
                 return
             walked, after = rows[0].walked, (rows[0].last_project, rows[0].last_lane)
         if now is None:
-            self._full_look_took_s = time.monotonic() - began
-            self._full_look_at = time.monotonic() + self._without_s()
+            self._full_read_took_s = time.monotonic() - began
+            self._full_read_at = time.monotonic() + self._without_s()
 
-    def _ask(
+    def _query(
         self, now: datetime | None, *, again: Sequence[Key] = (), after: tuple[str, str] | None = None
     ) -> list[_Found]:
-        """Return what a look finds, and note what the next one has to know; forget all while dispatch is paused."""
+        """Return what a read finds, and note what the next one has to know; forget all while dispatch is paused."""
         asked = {
             "now": now,
             "after_id": self._seen_to,
-            "most_new": _MOST_NEW if self._numbered >= 0 else 0,  # the first look is a full one
+            "most_new": _MOST_NEW if self._numbered >= 0 else 0,  # the first read is a full one
             "again_projects": text_array(project for project, _ in again),
             "again_lanes": text_array(lane for _, lane in again),
             "again_since": [self._known[key].since for key in again],
@@ -175,23 +180,23 @@ class DueLanes:
         if rows:
             self._note(rows[0])
         else:
-            self._known, self._full_look_at = {}, -_NEVER
+            self._known, self._full_read_at = {}, -_NEVER
         return rows
 
-    def _note(self, look: _Found) -> None:
-        """Move on to what is seen for good: what was numbered before a look, once all who could have done so ended.
+    def _note(self, read: _Found) -> None:
+        """Move on to what is seen for good: what was numbered before a read, once all who could have done so ended.
 
         A transaction that lasts long holds that up, for a bounded number of chunks. What it adds later, and what one
-        adds that had numbered a chunk and not begun to write, is found by a full look.
+        adds that had numbered a chunk and not begun to write, is found by a full read.
         """
-        if look.numbered < self._numbered:  # the database was restored, or emptied
-            self._numbered, self._seen_to, self._waits_for, self._full_look_at = 0, 0, None, -_NEVER
-        if self._waits_for is not None and look.oldest_xid >= self._waits_for[1]:
+        if read.numbered < self._numbered:  # the database was restored, or emptied
+            self._numbered, self._seen_to, self._waits_for, self._full_read_at = 0, 0, None, -_NEVER
+        if self._waits_for is not None and read.oldest_xid >= self._waits_for[1]:
             self._seen_to, self._waits_for = self._waits_for[0], None
         if self._waits_for is None:
-            self._waits_for = self._numbered, look.next_xid
-        self._seen_to = max(self._seen_to, look.numbered - _MOST_NEW)
-        self._numbered = look.numbered
+            self._waits_for = self._numbered, read.next_xid
+        self._seen_to = max(self._seen_to, read.numbered - _MOST_NEW)
+        self._numbered = read.numbered
 
     def _learn(self, rows: Iterable[_Found]) -> None:
         """Remember what was found; of a lane that is known from before, what is earlier."""

@@ -15,9 +15,9 @@ from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.model import Step
 from relevo.cycles import fanout
 from relevo.operators import actions
+from relevo.runtime.idle_wait import IdleWait
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.scheduler import Scheduler
-from relevo.runtime.staying import Stay
 from relevo.runtime.timing import Every
 
 HOUR = 3_600_000
@@ -113,7 +113,7 @@ def test_a_replica_that_died_awake_costs_no_call(schedule: Schedule, conn) -> No
 
 def test_after_a_failure_it_is_not_taken_for_asleep(schedule: Schedule, conn, monkeypatch) -> None:
     """A run that failed may have told the fleet to make no calls: the next that stays tells it anew."""
-    monkeypatch.setattr("relevo.runtime.staying._LONGEST_S", PATIENCE_S)
+    monkeypatch.setattr("relevo.runtime.idle_wait._LONGEST_S", PATIENCE_S)
     work, failing = Work(), threading.Event()
 
     def step(run: Run) -> Step:
@@ -140,7 +140,7 @@ def test_where_no_call_is_heard_no_run_stays(schedule: Schedule) -> None:
     stays: list[bool] = []
 
     def step(run: Run) -> Step:
-        stays.append(run.stay is not None)
+        stays.append(run.idle_wait is not None)
         return Step({"done": 1}, 1) if len(stays) == 1 else Step()
 
     heard = threading.Event()
@@ -163,7 +163,7 @@ def test_a_stay_is_shorter_than_what_counts_as_hung(schedule: Schedule, conn) ->
 
 def test_who_runs_a_cycle_by_hand_is_served_by_the_run_that_stays(schedule: Schedule, conn, monkeypatch) -> None:
     """A run by hand is skipped while one stays here, but that one looks at once: what is there is done."""
-    monkeypatch.setattr("relevo.runtime.staying._LONGEST_S", PATIENCE_S)
+    monkeypatch.setattr("relevo.runtime.idle_wait._LONGEST_S", PATIENCE_S)
     work = Work()
     work.waiting = [1]
     probe = Cycle("probe", Every(HOUR), work, wakeable=True)
@@ -188,21 +188,21 @@ def test_a_fleet_that_cannot_be_told_costs_no_run(build, monkeypatch: pytest.Mon
 
     def step(run: Run) -> Step:
         done = work(run)
-        assert run.stays(worked=True, took_s=0.0, rest_s=0.0)
-        assert not run.stays(worked=False, took_s=0.0, rest_s=0.0)
+        assert run.wait_for_work(worked=True, took_s=0.0, rest_s=0.0)
+        assert not run.wait_for_work(worked=False, took_s=0.0, rest_s=0.0)
         return done
 
     said = list[bool]()
     monkeypatch.setattr(Run, "say_asleep", say_asleep)
     runner = build(worker_stay_ms=60_000).runner
-    report = runner.run(Cycle("probe", Every(HOUR), step, wakeable=True), "schedule", stays="awake")
+    report = runner.run(Cycle("probe", Every(HOUR), step, wakeable=True), "schedule", idle_mode="awake")
     assert (report.outcome, report.counts, report.asleep) == ("ok", {"done": 1}, False)
     assert said == [True], "it is not tried again by the same run"
 
 
-def stay(call: threading.Event, said: list[bool], *, asleep: bool, lasts_s: float = PATIENCE_S) -> Stay:
-    """Stay for calls, writing down what the fleet is told."""
-    return Stay(call, threading.Event(), said.append, asleep=asleep, lasts_s=lasts_s, longest_rest_s=0.001)
+def stay(call: threading.Event, said: list[bool], *, asleep: bool, lasts_s: float = PATIENCE_S) -> IdleWait:
+    """IdleWait for calls, writing down what the fleet is told."""
+    return IdleWait(call, threading.Event(), said.append, asleep=asleep, lasts_s=lasts_s, longest_rest_s=0.001)
 
 
 def test_where_calls_press_no_more_are_asked_for() -> None:
@@ -276,7 +276,7 @@ def test_a_pause_holds_for_a_run_that_stays(schedule: Schedule, settings, conn) 
 
 def test_a_run_that_stays_ends_what_is_cancelled_meanwhile(schedule: Schedule, settings, conn, monkeypatch) -> None:
     """An event that is cancelled while fan-out stays is swept by that run, not only by the next."""
-    monkeypatch.setattr("relevo.runtime.staying._LONGEST_S", PATIENCE_S)
+    monkeypatch.setattr("relevo.runtime.idle_wait._LONGEST_S", PATIENCE_S)
     phone = verbs.register(conn, values.Installation("ExponentPushToken[stays]"))
     _, scheduler = schedule(fanout.cycle(settings), worker_stay_ms=60_000)
     eventually(lambda: (True,) in conn.execute(ASLEEP, ["fanout"]).fetchall(), "it sleeps")
@@ -343,7 +343,7 @@ def test_a_sleeper_is_ready_for_what_feeds_it(schedule: Schedule, conn) -> None:
 
 def test_one_that_was_called_ahead_in_vain_ends_soon() -> None:
     """It waits a moment for its first work, and is as idle afterwards as any that found none."""
-    staying = Stay(
+    staying = IdleWait(
         threading.Event(), threading.Event(), [].append, asleep=True, lasts_s=60, longest_rest_s=1, ahead_s=0.01
     )
     while staying.for_more(worked=False, took_s=0.0, rest_s=0.0):

@@ -1,9 +1,9 @@
-"""What a batch says: a message for each of its deliveries. Nothing that kills the worker here was journalled."""
+"""The messages of a batch, one for each of its deliveries. Nothing that kills the worker here was journalled."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -11,23 +11,23 @@ from typing import NamedTuple
 from relevo.core import queries
 from relevo.core.errors import Reschedule
 from relevo.core.logs import normalise_error
-from relevo.core.model import NEWS, Answer, Content, Delivery, Lane, Message, Reply
-from relevo.core.ports import ChecksTokens, Composer, PushProvider
+from relevo.core.model import NEWS, Answer, Content, Delivery, Message, Reply
+from relevo.core.ports import ChecksTokens, Composer
 from relevo.database.arrays import array
-from relevo.delivery import columns, rendering, telling
-from relevo.delivery.answers import (
+from relevo.delivery import columns, rendering, webhook_messages
+from relevo.delivery.batch_context import BatchContext
+from relevo.delivery.outcomes import (
     LEAST_PAUSE_MS,
     MALFORMED,
     answer,
     not_attempted,
     obstructed,
-    sorted_by_answer,
     ticketed,
 )
-from relevo.delivery.plugs import checked_ticket
+from relevo.delivery.reply_checks import checked_ticket
 from relevo.delivery.services import Services
 from relevo.runtime import threads
-from relevo.runtime.hung import MOST_CALLS, HungCall
+from relevo.runtime.hung_calls import MOST_CALLS, HungCall
 
 _SQL = queries.load("dispatch")
 _LIGHT_BYTES = 3_000  # of the 4096 that every push service bears; what a delivery adds is far below the rest
@@ -42,32 +42,52 @@ class _Hanging(NamedTuple):
     answer: Future[Answer | None]
 
 
+class Built(NamedTuple):
+    """What is ready to be sent, and the answers of what is not."""
+
+    ready: list[Delivery]
+    answers: list[Answer]
+
+    @classmethod
+    def of(cls, composed: Iterable[tuple[Delivery, Answer | None]]) -> Built:
+        """Divide deliveries into those that are answered already and the others."""
+        built = cls([], [])
+        for delivery, answered in composed:
+            if answered is None:
+                built.ready.append(delivery)
+            else:
+                built.answers.append(answered)
+        return built
+
+
+class GivenUpMessages(NamedTuple):
+    """Messages that are waited for no longer: the answers of their deliveries, and what hangs, in words."""
+
+    answers: list[Answer]
+    problems: list[str]
+
+
 @dataclass
-class Composing:
+class MessageBuilder:
     """The messages of one batch: most are an event's draft with a phone's names in it, some are a composer's own."""
 
-    services: Services
-    provider: PushProvider
-    project: str
-    lane: Lane
-    patience_s: float
-    """How long the others wait for one whose composer takes its time."""
-    lasts_s: float
-    """How long a composer may take before it is given up."""
-    told: Mapping[int, Content] = field(default_factory=dict)
-    """What some events say, told with the claim."""
+    context: BatchContext
     messages: dict[int, Message] = field(default_factory=dict)
     """What is to be sent, by the delivery's id."""
     hanging: list[_Hanging] = field(default_factory=list)
     _drafts: dict[tuple[int, bool], tuple[rendering.Draft, bool]] = field(default_factory=dict)
-    _names: telling.Names = field(default_factory=telling.Names)
+    _names: webhook_messages.Names = field(default_factory=webhook_messages.Names)
 
-    def compose(self, deliveries: Sequence[Delivery]) -> tuple[list[Delivery], list[Answer]]:
+    @property
+    def _services(self) -> Services:
+        return self.context.services
+
+    def build(self, deliveries: Sequence[Delivery]) -> Built:
         """Write every delivery's message; what must not be sent is answered already."""
         contents = self._read_contents(deliveries)
         if self._compose_plainly(deliveries, contents):
-            return list(deliveries), []
-        self._names = telling.read_names(self.services.database, deliveries, contents)
+            return Built(list(deliveries), [])
+        self._names = webhook_messages.read_names(self._services.database, deliveries, contents)
 
         def compose(delivery: Delivery) -> Answer | None:
             return (
@@ -77,16 +97,16 @@ class Composing:
             )
 
         composed = threads.in_turn(
-            "relevo-composing", deliveries, compose, patience_s=self.patience_s, leave=self._leave
+            "relevo-composing", deliveries, compose, patience_s=self.context.patience_s, leave=self._leave
         )
-        return sorted_by_answer(composed)
+        return Built.of(composed)
 
     def _compose_plainly(self, deliveries: Sequence[Delivery], contents: Mapping[int, Content]) -> bool:
-        """Write all messages at once, if no code of others is asked and nothing stands in the way of any delivery.
+        """Write all messages at once, if no code of others is called and nothing stands in the way of any delivery.
 
-        Whether a token is one of its, the push service's adapter tells at once, without waiting for anything.
+        The adapter checks tokens at once, without waiting for anything.
         """
-        provider = self.provider
+        provider = self.context.provider
         if not isinstance(provider, ChecksTokens) or provider.refuses_any([delivery.token for delivery in deliveries]):
             return False
         templates: dict[tuple[int, str | None], rendering.Template] = {}
@@ -106,69 +126,70 @@ class Composing:
         return True
 
     def _template(self, delivery: Delivery, contents: Mapping[int, Content]) -> rendering.Template | None:
-        """Return what the pushes of a delivery's event to such phones are written by, unless each needs a look."""
+        """Return what the pushes of a delivery's event to such phones are written by, unless each has to be checked."""
         content = contents.get(delivery.notification_event_id)
-        if content is None or delivery.event_type in self.services.composers:
+        if content is None or delivery.event_type in self._services.composers:
             return None
         try:
             draft, light = self._draft(content, ios=delivery.platform == "ios")
         except (ArithmeticError, TypeError, ValueError, RecursionError):
             return None
-        return rendering.template(draft, delivery.provider, self.services.settings.push_ttl_s) if light else None
+        return rendering.template(draft, delivery.provider, self._services.settings.push_ttl_s) if light else None
 
-    def returned(self, timeout_s: float) -> tuple[list[Delivery], list[Answer]]:
+    def returned(self, timeout_s: float) -> Built:
         """Wait a moment for what hangs, and return what its composer brought after all."""
         wait([each.answer for each in self.hanging], timeout=timeout_s, return_when=FIRST_COMPLETED)
         back = [each for each in self.hanging if each.answer.done()]
         self.hanging = [each for each in self.hanging if each not in back]
-        return sorted_by_answer([(each.delivery, each.answer.result()) for each in back])
+        return Built.of((each.delivery, each.answer.result()) for each in back)
 
-    def give_up(self) -> tuple[list[Answer], list[str]]:
-        """Wait for no composer any more: one that hangs costs an attempt. Returns what is to be told of them, too."""
+    def give_up(self) -> GivenUpMessages:
+        """Wait for no composer any more: one that hangs costs an attempt."""
         hanging, self.hanging = self.hanging, []
         answers = [
             answer(each.delivery, "retryable", code="composer_hung", message=f"{each.call.what} did not return")
             for each in hanging
         ]
-        return answers, [self.services.hung.give_up(each.call) for each in hanging]
+        return GivenUpMessages(answers, [self._services.hung.give_up(each.call) for each in hanging])
 
     def _composer_of(self, delivery: Delivery) -> str:
         """Name whose code writes a delivery's message, for people."""
-        known = delivery.event_type in self.services.composers
+        known = delivery.event_type in self._services.composers
         return f"the composer of {delivery.event_type}" if known else "the check of the push service"
 
     def _held_up(self, delivery: Delivery) -> Answer | None:
-        """Return the answer of a delivery whose composer hangs so often that it is not asked any more."""
-        if self.services.hung.none and not self.hanging:
+        """Return the answer of a delivery whose composer hangs so often that it is not called any more."""
+        if self._services.hung.none and not self.hanging:
             return None
         what = self._composer_of(delivery)
         here = sum(each.call.what == what for each in self.hanging)
-        if here < _MOST_HUNG_HERE and self.services.hung.count(what) < MOST_CALLS:
+        if here < _MOST_HUNG_HERE and self._services.hung.count(what) < MOST_CALLS:
             return None
         reply = Reply("held_back", code="composer_hung", message=f"Calls of {what} have not come back.")
-        return not_attempted(delivery, reply, self.services.settings.outbox_retry_base_ms)
+        return not_attempted(delivery, reply, self._services.settings.outbox_retry_base_ms)
 
     def _leave(self, delivery: Delivery, since: float, answered: Future[Answer | None]) -> None:
         """Leave a delivery to its composer, and go on with the others."""
         what = self._composer_of(delivery)
-        call = self.services.hung.add(what, self.project, since, self.lasts_s, answered)
+        call = self._services.hung.add(what, self.context.project, since, self.context.claim.lasts_s, answered)
         self.hanging.append(_Hanging(delivery, call, answered))
 
     def _read_contents(self, deliveries: Sequence[Delivery]) -> Mapping[int, Content]:
-        """Return what the events of some deliveries say: as the claim told, or as can be read now."""
-        if not (unknown := {delivery.notification_event_id for delivery in deliveries} - self.told.keys()):
-            return self.told
-        with self.services.database.connection() as connection:
+        """Return what the events of some deliveries say: as the claim returned it, or read now."""
+        known = self.context.claim.contents
+        if not (unknown := {delivery.notification_event_id for delivery in deliveries} - known.keys()):
+            return known
+        with self._services.database.connection() as connection:
             rows = connection.execute(_SQL["read_contents"], {"events": array(unknown)}).fetchall()
-        return {**self.told, **{row[0]: columns.content_of(row) for row in rows}}
+        return {**known, **{row[0]: columns.content_of(*row) for row in rows}}
 
     def _compose_one(self, delivery: Delivery, contents: Mapping[int, Content]) -> Answer | None:
-        services = self.services
+        services = self._services
         content = contents.get(delivery.notification_event_id)
         if content is None:
             return answer(delivery, "cancelled", code="event_gone")
         if delivery.event_type == NEWS:
-            return self._accept(delivery, telling.message(delivery, content, self._names))
+            return self._accept(delivery, webhook_messages.message(delivery, content, self._names))
         try:
             draft, light = self._draft(content, ios=delivery.platform == "ios")
         except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
@@ -188,7 +209,7 @@ class Composing:
 
     def _accept(self, delivery: Delivery, message: Message, *, light: bool = False) -> Answer | None:
         """Keep what is to be sent, unless the push service refuses it."""
-        refused = self.provider.refuse_token(delivery.token) if light else self.provider.refuse(message)
+        refused = self.context.provider.refuse_token(delivery.token) if light else self.context.provider.refuse(message)
         if refused is not None:
             return ticketed(delivery, checked_ticket(refused), attempted=False)
         self.messages[delivery.id] = message
@@ -198,7 +219,7 @@ class Composing:
         """Return an event's draft, and whether it is so light that its messages need not be weighed one by one."""
         known = self._drafts.get((content.id, ios))
         if known is None:
-            draft = rendering.draft(content, self.lane, ios=ios)
+            draft = rendering.draft(content, self.context.lane, ios=ios)
             weight = len(json.dumps([draft.fields, draft.data], ensure_ascii=False, allow_nan=False).encode())
             known = self._drafts[content.id, ios] = draft, weight < _LIGHT_BYTES
         return known

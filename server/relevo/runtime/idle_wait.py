@@ -1,4 +1,4 @@
-"""How a run stays for the next call: a busy time is one run with one row, and what comes next finds it ready."""
+"""How a run waits for more work: a busy time is one run with one row, and what comes next finds it ready."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RESTS_AS_LONG = 10  # times what its work took: what comes meanwhile is done to
 
 
 @dataclass
-class Stay:
+class IdleWait:
     """What a run does between two pieces of work: it rests, and waits for a call; without one for long it ends."""
 
     call: threading.Event
@@ -40,7 +40,7 @@ class Stay:
         self.was_awake = not self.asleep
 
     def for_more(self, *, worked: bool, took_s: float, rest_s: float, due_in_s: float | None = None) -> bool:
-        """Wait until it is worth to look again, and tell whether it is; else the run is to end.
+        """Wait until it is worth to look for work again, and return whether it is; else the run is to end.
 
         `took_s` is how long the last work took, `rest_s` how long it rests at least, though called.
         """

@@ -111,7 +111,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Grant:
-    """How many pushes may be claimed now; if none, why, and when to look again."""
+    """How many pushes may be claimed now; if none, why, and when to try again."""
 
     count: int
     why: Why = "granted"
@@ -231,7 +231,7 @@ def hear(before: Heard | None, rules: Rules, now: datetime, answers: Mapping[UUI
 
 
 def is_projects_fault(heard: Heard, rules: Rules, nobody_else: Callable[[Sequence[UUID]], bool]) -> bool:
-    """Tell whether a credential fault is the project's: most of those heard of met it, and several, or all there are.
+    """Return whether a credential fault is the project's: most of those heard of met it, and several, or all there are.
 
     `nobody_else` tells whether the project has no other installation than the given ones.
     """
@@ -263,7 +263,7 @@ def cancel_probe(state: Project, now: datetime) -> Project:
 
 
 def is_abnormal(answers: int, unregistered: int, rules: Rules) -> bool:
-    """Tell whether so many tokens are said to be gone that the answers are to be doubted, not the tokens."""
+    """Return whether so many tokens are said to be gone that the answers are to be doubted, not the tokens."""
     return unregistered >= rules.brake_min and unregistered > answers * rules.brake_share
 
 

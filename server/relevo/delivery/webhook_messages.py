@@ -1,4 +1,4 @@
-"""What a webhook is told of news, in the shape of Standard Webhooks: `type`, `timestamp`, and the names in `data`."""
+"""A webhook's message of news, in the shape of Standard Webhooks: `type`, `timestamp`, and the names in `data`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Names:
 
 
 def read_names(database: Database, deliveries: Iterable[Delivery], contents: Mapping[int, Content]) -> Names:
-    """Read the names that go with the news among these deliveries, as far as they are still there, in one look."""
+    """Read the names that go with the news among these deliveries, as far as they are still there, by one statement."""
     told = [
         contents[each.notification_event_id].data
         for each in deliveries

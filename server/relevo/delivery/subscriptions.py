@@ -19,12 +19,12 @@ _BOUNDS = {"limit": 500, "most_open": 1_000}
 """How many are sent on their way at once, and may wait to be sent to one webhook; the others stay in the backlog."""
 
 
-def keep_up(run: Run) -> Counter[str]:
+def distribute_news(run: Run) -> Counter[str]:
     """Share out what is new, send it on its way to webhooks, and forget what was dealt with, is old, or too much."""
     with run.transaction() as connection:
         if connection.execute(_SQL["is_anything_to_tell"]).fetchone() != (True,):
             return Counter()
-    _until_short(run, _tell_finished)
+    _until_short(run, _note_finished)
     _until_short(run, _share_out)
     counts = _send_to_webhooks(run)
     _until_short(run, _trim)
@@ -37,7 +37,7 @@ def _until_short(run: Run, step: Callable[[Run], bool]) -> None:
         pass
 
 
-def _tell_finished(run: Run) -> bool:
+def _note_finished(run: Run) -> bool:
     with run.transaction("bound_by_key") as connection:
         taken = connection.execute(_SQL["take_changed_events"], {"limit": _BATCH}).fetchall()
         if taken:

@@ -1,4 +1,4 @@
-"""What a push service's adapter says, made fit to be written down: anybody may have written it."""
+"""Checks of what a push service's adapter returns, which anybody may have written, before it is stored."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def checked_receipts(said: object) -> ReceiptReply | None:
 
 
 def checked_ticket(said: object) -> Ticket:
-    """Return a ticket of which every part is what it should be; what is none says neither yes nor no."""
+    """Return a ticket of which every part is what it should be; what is none is `unclear`."""
     if not isinstance(said, Ticket) or not isinstance(said.fate, str) or said.fate not in _FATES:
         what = said.fate if isinstance(said, Ticket) else type(said).__name__
         return Ticket(

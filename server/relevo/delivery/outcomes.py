@@ -1,15 +1,15 @@
-"""What became of a delivery, as one value: pure functions from what was said of it to its answer."""
+"""What became of a delivery, as one value: pure functions from a ticket, a verdict or a reply to its answer."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from relevo.core.model import Answer, Delivery, Obstacle, Reply, Status, Ticket, Verdict
 from relevo.database.arrays import storable
 from relevo.delivery import runaway
 
 LEAST_PAUSE_MS = 1_000
-"""Whoever wishes for the past is not asked again and again in the same moment."""
+"""A composer that reschedules to the past is not called again and again in the same moment."""
 MALFORMED = "MalformedMessage"
 """Our own word: such a message cannot even be written."""
 
@@ -17,10 +17,9 @@ _ENDED = ("event_gone", "event_ended", "handled_elsewhere")
 _LONGEST_TICKET = 200
 
 
-def alerts(tickets: Iterable[Ticket], known: Collection[str]) -> list[str]:
-    """Return what operators have to mend and were not told of yet; of credential faults the breaker tells."""
-    found = {f"{t.code}: {t.message}" for t in tickets if t.alert and t.fate != "credential"}
-    return sorted(found.difference(known))
+def alerts(tickets: Iterable[Ticket]) -> list[str]:
+    """Return what operators have to mend; credential faults are the breaker's to report."""
+    return sorted({f"{t.code}: {t.message}" for t in tickets if t.alert and t.fate != "credential"})
 
 
 def answer(
@@ -29,20 +28,6 @@ def answer(
     """Return the answer of a delivery; a failure or a retry spent an attempt."""
     attempted = status in ("failed", "retryable")
     return Answer(delivery.event_day, delivery.id, status, attempted, ticket, code, message)
-
-
-def sorted_by_answer(
-    composed: Iterable[tuple[Delivery, Answer | None]],
-) -> tuple[list[Delivery], list[Answer]]:
-    """Tell what is ready to be sent from what is answered already."""
-    ready: list[Delivery] = []
-    answers: list[Answer] = []
-    for delivery, answered in composed:
-        if answered is None:
-            ready.append(delivery)
-        else:
-            answers.append(answered)
-    return ready, answers
 
 
 def judged(delivery: Delivery, verdict: Verdict) -> Answer | None:
@@ -71,7 +56,7 @@ def obstructed(delivery: Delivery, obstacle: Obstacle | None) -> Answer | None:
 
 
 def reason(said: Reply | Ticket) -> str:
-    """Return what was said of a fault: its code, and its words if there are any."""
+    """Return a fault in words: its code, and its message if there is one."""
     return f"{said.code}: {said.message}" if said.message else str(said.code)
 
 
@@ -99,7 +84,7 @@ def ticketed(
 
 
 def _is_usable(ticket_id: object) -> bool:
-    """Tell whether a ticket's id can be written down as it is."""
+    """Return whether a ticket's id can be written down as it is."""
     return isinstance(ticket_id, str) and ticket_id != "" and storable(ticket_id, _LONGEST_TICKET) == ticket_id
 
 

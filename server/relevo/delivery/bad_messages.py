@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from relevo.core.model import Delivery, Reply
-from relevo.delivery.limits import Judgement
+from relevo.delivery.rate_and_breaker import Judgement
 
 ENOUGH = 5
 _IN_DOUBT = 2
@@ -24,13 +24,13 @@ Ending = Literal["bad", "given_up", "refused", "untried"]
 
 
 @dataclass
-class Isolation:
-    """What the requests of one batch told about its messages, since the first one was refused."""
+class BadMessageSearch:
+    """What the requests of one batch showed of its messages, since the first one was refused."""
 
     most: int
     """How many messages one request may hold."""
     active: bool = False
-    """Whether a request was refused: one at a time from then on, so that what one tells spares the next."""
+    """Whether a request was refused: one at a time from then on, so that what one shows spares the next."""
     since_s: float = 0.0
     """For how long the events of this batch have been refused."""
     _in_a_row: int = 0
@@ -81,7 +81,7 @@ class Isolation:
         return self._once_more() + [back[start : start + self.most] for start in range(0, len(back), self.most)]
 
     def refused(self, delivery: Delivery, reply: Reply, judgement: Judgement) -> bool:
-        """Note that a message was refused alone; tell whether it is bad. If not, it is judged later."""
+        """Note that a message was refused alone; return whether it is bad. If not, it is judged later."""
         event, again = delivery.notification_event_id, delivery.id in self._retried
         self.active = True
         self.since_s = max(self.since_s, judgement.since_s)
@@ -116,7 +116,7 @@ class Isolation:
             yield delivery, reply, "given_up" if self._is_proven(delivery) else "untried"
 
     def _is_proven(self, delivery: Delivery) -> bool:
-        """Tell whether a message's whole event is bad."""
+        """Return whether a message's whole event is bad."""
         event = delivery.notification_event_id
         enough = event in self._bad_events and len(self._tried[event]) >= ENOUGH
         return enough and event not in self._taken | self._own_taken

@@ -1,4 +1,4 @@
-"""Calls that do not come back: who waits for one gives it up, and this worker tells of it for as long as it hangs."""
+"""Calls that do not come back: who waits for one gives it up, and this worker reports it for as long as it hangs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class HungCalls:
     def give_up(self, call: HungCall) -> str:
         """Wait for a call no longer, and return the sentence that says so."""
         call.give_up_at = time.monotonic()
-        return _tell(call)
+        return _report(call)
 
     @property
     def none(self) -> bool:
@@ -84,11 +84,11 @@ class HungCalls:
         with self._guard:
             return sum(call.what == what and project in (None, call.project) for call in self._calls)
 
-    def news(self) -> list[str]:
-        """Return a sentence for each call that lasted too long by now and was not told of yet."""
+    def unreported(self) -> list[str]:
+        """Return a sentence for each call that lasted too long by now and was not reported yet."""
         with self._guard:
             overdue = [call for call in self._calls if call.given_up and not call.reported]
-        return sorted(map(_tell, overdue))
+        return sorted(map(_report, overdue))
 
     def given_up(self) -> list[Hanging]:
         """Return what was given up and has not come back, by kind."""
@@ -107,7 +107,7 @@ class HungCalls:
             _log.info("hung_call_came_back", what=call.what, project=call.project, seconds=call.seconds)
 
 
-def _tell(call: HungCall) -> str:
+def _report(call: HungCall) -> str:
     call.reported = True
     _log.warning("hung_call_given_up", what=call.what, project=call.project, seconds=call.seconds)
     return str(call)

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from relevo.delivery import limits
-from relevo.delivery.limits import Heard, Project, Refusal, Rules
+from relevo.delivery import rate_and_breaker
+from relevo.delivery.rate_and_breaker import Heard, Project, Refusal, Rules
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 RULES = Rules(
@@ -87,33 +87,33 @@ class TestReserve:
     )
     def test_what_is_granted(self, state: Project, lane: Any, wanted: int, count: int, why: str) -> None:
         """As much as the lane's tokens allow, or why nothing; a whole request is waited for if there is one to fill."""
-        _, grant = limits.reserve(state, RULES, NOW, lane, wanted)
+        _, grant = rate_and_breaker.reserve(state, RULES, NOW, lane, wanted)
         assert (grant.count, grant.why) == (count, why)
         assert (grant.wait_s > 0) == (count == 0)
 
     def test_tokens_are_taken_from_the_own_lane(self) -> None:
         """The other lane keeps what it has."""
-        state, _ = limits.reserve(FULL, RULES, NOW, "bulk", 60)
+        state, _ = rate_and_breaker.reserve(FULL, RULES, NOW, "bulk", 60)
         assert (state.bulk_tokens, state.urgent_tokens) == (40.0, 100.0)
 
     def test_the_wait_is_the_time_a_request_takes_to_fill(self) -> None:
         """A hundred missing at 600 a second take a sixth of a second; at a tenth of the rate ten times as long."""
         for share in (1.0, 0.1):
-            _, grant = limits.reserve(replace(EMPTY, rate_share=share), RULES, NOW, "bulk", 1_000)
+            _, grant = rate_and_breaker.reserve(replace(EMPTY, rate_share=share), RULES, NOW, "bulk", 1_000)
             assert grant.wait_s == pytest.approx(100 / 600 / share)
 
     def test_no_limit(self) -> None:
         """Rate 0 grants everything, but neither a breaker nor a rest nor a brake is lifted by it."""
         free = replace(RULES, rate_per_s=0)
-        assert limits.reserve(EMPTY, free, NOW, "bulk", 5_000)[1].count == 5_000
+        assert rate_and_breaker.reserve(EMPTY, free, NOW, "bulk", 5_000)[1].count == 5_000
         for state in (OPEN, replace(FULL, rest_until=after(5))):
-            assert limits.reserve(state, free, NOW, "bulk", 5)[1].count == 0
+            assert rate_and_breaker.reserve(state, free, NOW, "bulk", 5)[1].count == 0
 
     @pytest.mark.parametrize("rate", [1, 7, 99])
     def test_a_rate_below_a_request_still_sends(self, rate: int) -> None:
         """A bucket smaller than a request grants what it can hold."""
         slow = replace(RULES, rate_per_s=rate)
-        state, grant = limits.reserve(replace(EMPTY, filled_at=NOW), slow, after(10), "bulk", 1_000)
+        state, grant = rate_and_breaker.reserve(replace(EMPTY, filled_at=NOW), slow, after(10), "bulk", 1_000)
         assert grant.count == rate
         assert state.bulk_tokens == 0
 
@@ -122,7 +122,7 @@ class TestReserve:
         state, taken = FULL, 0
         for step in range(1_001):
             for lane in ("urgent", "bulk"):
-                state, grant = limits.reserve(state, RULES, after(step / 100), lane, 1_000)
+                state, grant = rate_and_breaker.reserve(state, RULES, after(step / 100), lane, 1_000)
                 taken += grant.count
         assert 600 * 10 - 200 <= taken <= 600 * 10 + 200
 
@@ -133,7 +133,7 @@ class TestReserve:
         taken = {"urgent": 0, "bulk": 0}
         for step in range(2_001):
             for lane in taken:
-                state, grant = limits.reserve(state, rules, after(step / 100), lane, 1_000)  # type: ignore[arg-type]
+                state, grant = rate_and_breaker.reserve(state, rules, after(step / 100), lane, 1_000)  # type: ignore[arg-type]
                 taken[lane] += grant.count
         assert taken["urgent"] / sum(taken.values()) == pytest.approx(share, abs=0.03)
 
@@ -142,7 +142,7 @@ class TestReserve:
         """What overflows the idle lane runs into the other."""
         state, taken = EMPTY, 0
         for step in range(2_001):
-            state, grant = limits.reserve(state, RULES, after(step / 100), lane, 1_000)
+            state, grant = rate_and_breaker.reserve(state, RULES, after(step / 100), lane, 1_000)
             taken += grant.count
         assert taken >= 600 * 20 * 0.95
 
@@ -153,7 +153,7 @@ class TestGivingBack:
     @pytest.mark.parametrize(("level", "count", "expected"), [(0, 30, 30), (50, 30, 80), (90, 30, 100), (100, 30, 100)])
     def test_up_to_the_brim(self, level: float, count: int, expected: float) -> None:
         """They are put back, but a lane never holds more than one request."""
-        state = limits.give_back(replace(EMPTY, bulk_tokens=float(level)), RULES, "bulk", count)
+        state = rate_and_breaker.give_back(replace(EMPTY, bulk_tokens=float(level)), RULES, "bulk", count)
         assert (state.bulk_tokens, state.urgent_tokens) == (expected, 0.0)
 
 
@@ -162,12 +162,12 @@ class TestRefill:
 
     def test_a_clock_that_goes_back_gives_nothing_twice(self) -> None:
         """Neither tokens nor time are made of a step back."""
-        state = limits.refill(EMPTY, RULES, after(-60))
+        state = rate_and_breaker.refill(EMPTY, RULES, after(-60))
         assert (state.urgent_tokens, state.bulk_tokens, state.filled_at) == (0.0, 0.0, NOW)
 
     def test_never_beyond_the_brim(self) -> None:
         """An hour fills both lanes, and no more."""
-        state = limits.refill(EMPTY, RULES, after(3_600))
+        state = rate_and_breaker.refill(EMPTY, RULES, after(3_600))
         assert (state.urgent_tokens, state.bulk_tokens) == (100.0, 100.0)
 
     @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ class TestRefill:
     )
     def test_the_rate_recovers_slowly(self, share: float, seconds: float, expected: float) -> None:
         """From nothing to its fullness within the recovery time."""
-        assert limits.refill(replace(FULL, rate_share=share), RULES, after(seconds)).rate_share == pytest.approx(
-            expected
-        )
+        assert rate_and_breaker.refill(
+            replace(FULL, rate_share=share), RULES, after(seconds)
+        ).rate_share == pytest.approx(expected)
 
 
 class TestThrottle:
@@ -187,7 +187,7 @@ class TestThrottle:
     @pytest.mark.parametrize(("share", "expected"), [(1.0, 0.5), (0.5, 0.25), (0.015, 0.01), (0.01, 0.01)])
     def test_halves_down_to_a_floor(self, share: float, expected: float) -> None:
         """The rate is halved, but never to nothing, and the buckets are empty."""
-        state = limits.throttle(replace(FULL, rate_share=share), NOW, 0)
+        state = rate_and_breaker.throttle(replace(FULL, rate_share=share), NOW, 0)
         assert state.rate_share == pytest.approx(expected)
         assert (state.urgent_tokens, state.bulk_tokens) == (0.0, 0.0)
 
@@ -197,7 +197,7 @@ class TestThrottle:
     )
     def test_rests_as_long_as_it_was_told(self, before: datetime | None, retry_after_ms: int, rests_s: float) -> None:
         """Retry-After is a floor, a longer rest stays, and a moment's rest there is always."""
-        state = limits.throttle(replace(FULL, rest_until=before), NOW, retry_after_ms)
+        state = rate_and_breaker.throttle(replace(FULL, rest_until=before), NOW, retry_after_ms)
         assert state.rest_until == after(rests_s)
 
 
@@ -206,7 +206,7 @@ class TestBreaker:
 
     def test_a_credential_fault_of_the_project_opens_it_at_once(self) -> None:
         """With its reason and witness, and a first pause."""
-        state = limits.fail(FULL, RULES, NOW, "UNAUTHORIZED", credential=True, by="receipt")
+        state = rate_and_breaker.fail(FULL, RULES, NOW, "UNAUTHORIZED", credential=True, by="receipt")
         assert (state.breaker, state.breaker_reason, state.breaker_by) == ("open", "UNAUTHORIZED", "receipt")
         assert (state.breaker_since, state.probe_at, state.trips) == (NOW, after(30), 1)
 
@@ -214,48 +214,48 @@ class TestBreaker:
         """The fifth in a row does, the fourth does not; something that goes well in between begins the count anew."""
         state = FULL
         for failures in range(1, 5):
-            state = limits.fail(state, RULES, NOW, "503", credential=False, by="request")
+            state = rate_and_breaker.fail(state, RULES, NOW, "503", credential=False, by="request")
             assert (state.breaker, state.failures) == ("closed", failures)
-        assert limits.succeed(state, "request").failures == 0
-        state = limits.fail(state, RULES, NOW, "503", credential=False, by="request")
+        assert rate_and_breaker.succeed(state, "request").failures == 0
+        state = rate_and_breaker.fail(state, RULES, NOW, "503", credential=False, by="request")
         assert (state.breaker, state.failures) == ("open", 0)
 
     @pytest.mark.parametrize(("trips", "pause_s"), [(0, 30), (1, 60), (2, 120), (4, 480), (5, 900), (60, 900)])
     def test_pauses_double_up_to_a_cap(self, trips: int, pause_s: int) -> None:
         """Each trip without a success in between doubles the pause before the next probe."""
-        state = limits.fail(replace(FULL, trips=trips), RULES, NOW, "x", credential=True, by="request")
+        state = rate_and_breaker.fail(replace(FULL, trips=trips), RULES, NOW, "x", credential=True, by="request")
         assert state.probe_at == after(pause_s)
 
     def test_late_failures_change_nothing(self) -> None:
         """What was under way when it opened neither prolongs nor restarts the pause."""
-        assert limits.fail(OPEN, RULES, after(5), "late", credential=True, by="request") is OPEN
+        assert rate_and_breaker.fail(OPEN, RULES, after(5), "late", credential=True, by="request") is OPEN
 
     def test_a_reason_that_is_empty_or_endless(self) -> None:
         """It is cut to what the row holds, and never empty."""
-        assert limits.fail(FULL, RULES, NOW, "", credential=True, by="request").breaker_reason
-        reason = limits.fail(FULL, RULES, NOW, "x" * 1_000, credential=True, by="request").breaker_reason
+        assert rate_and_breaker.fail(FULL, RULES, NOW, "", credential=True, by="request").breaker_reason
+        reason = rate_and_breaker.fail(FULL, RULES, NOW, "x" * 1_000, credential=True, by="request").breaker_reason
         assert reason == "x" * 300
 
     @pytest.mark.parametrize(("state", "wait_s"), [(OPEN, 60), (BY_RECEIPT, 1_860)], ids=["request", "receipt"])
     def test_one_probe_after_the_pause(self, state: Project, wait_s: int) -> None:
         """Exactly one push, in whichever lane asks first; the next only after the first should have been heard of."""
-        still, refused = limits.reserve(state, RULES, after(29), "bulk", 100)
+        still, refused = rate_and_breaker.reserve(state, RULES, after(29), "bulk", 100)
         assert (refused.count, refused.why, still.breaker) == (0, "breaker", "open")
         assert refused.wait_s == pytest.approx(1)
-        probing, grant = limits.reserve(state, RULES, after(30), "urgent", 100)
+        probing, grant = rate_and_breaker.reserve(state, RULES, after(30), "urgent", 100)
         assert (grant.count, grant.probe, probing.breaker) == (1, True, "probing")
-        _, second = limits.reserve(probing, RULES, after(31), "bulk", 100)
+        _, second = rate_and_breaker.reserve(probing, RULES, after(31), "bulk", 100)
         assert (second.count, second.why) == (0, "breaker")
         assert second.wait_s == pytest.approx(wait_s - 1)
-        _, third = limits.reserve(probing, RULES, after(30 + wait_s), "bulk", 100)
+        _, third = rate_and_breaker.reserve(probing, RULES, after(30 + wait_s), "bulk", 100)
         assert (third.count, third.probe) == (1, True)
 
     def test_a_probe_that_found_nothing_to_send_is_spared(self) -> None:
         """The next one may go at once; a breaker that was closed or opened anew meanwhile stays as it is."""
-        spared = limits.cancel_probe(PROBING, NOW)
-        assert limits.reserve(spared, RULES, NOW, "bulk", 100)[1].probe
-        assert limits.cancel_probe(FULL, NOW) is FULL
-        assert limits.cancel_probe(OPEN, NOW) is OPEN
+        spared = rate_and_breaker.cancel_probe(PROBING, NOW)
+        assert rate_and_breaker.reserve(spared, RULES, NOW, "bulk", 100)[1].probe
+        assert rate_and_breaker.cancel_probe(FULL, NOW) is FULL
+        assert rate_and_breaker.cancel_probe(OPEN, NOW) is OPEN
 
     @pytest.mark.parametrize(
         ("state", "by", "sent_at", "closes"),
@@ -273,11 +273,11 @@ class TestBreaker:
     )
     def test_who_closes_it(self, state: Project, by: Any, sent_at: datetime | None, closes: bool) -> None:
         """A probe's answer closes what requests opened; what a receipt opened only the receipt of a newer push does."""
-        assert (limits.succeed(state, by, sent_at).breaker == "closed") == closes
+        assert (rate_and_breaker.succeed(state, by, sent_at).breaker == "closed") == closes
 
     def test_closing_ramps_up_and_forgets_its_trips_with_the_next_success(self) -> None:
         """A quarter of the rate at first, a lower one stays; a trip right after it pauses longer than the first did."""
-        state = limits.close(PROBING)
+        state = rate_and_breaker.close(PROBING)
         assert (state.breaker, state.breaker_reason, state.breaker_by, state.breaker_since, state.probe_at) == (
             "closed",
             None,
@@ -286,13 +286,13 @@ class TestBreaker:
             None,
         )
         assert (state.rate_share, state.trips) == (0.25, 1)
-        assert limits.close(replace(PROBING, rate_share=0.1)).rate_share == 0.1
-        assert limits.fail(state, RULES, NOW, "again", credential=True, by="request").probe_at == after(60)
-        assert limits.succeed(state, "request").trips == 0
+        assert rate_and_breaker.close(replace(PROBING, rate_share=0.1)).rate_share == 0.1
+        assert rate_and_breaker.fail(state, RULES, NOW, "again", credential=True, by="request").probe_at == after(60)
+        assert rate_and_breaker.succeed(state, "request").trips == 0
 
     def test_a_success_without_trouble_is_no_news(self) -> None:
         """The row is not written for nothing."""
-        assert limits.succeed(FULL, "request") is FULL
+        assert rate_and_breaker.succeed(FULL, "request") is FULL
 
 
 PHONES = [UUID(int=number) for number in range(300)]
@@ -323,53 +323,53 @@ class TestCredentials:
     )
     def test_when_it_is_the_projects(self, faulty: int, fine: int, alone: bool, projects: bool) -> None:
         """Four in five of those heard of, and at least five of them, or all there are."""
-        heard = limits.hear(None, RULES, NOW, answers(faulty, fine))
+        heard = rate_and_breaker.hear(None, RULES, NOW, answers(faulty, fine))
         assert heard is not None
-        assert limits.is_projects_fault(heard, RULES, lambda _: alone) == projects
+        assert rate_and_breaker.is_projects_fault(heard, RULES, lambda _: alone) == projects
 
     def test_nothing_is_kept_before_a_first_fault(self) -> None:
         """Good answers alone are no news, and need not be written down."""
-        assert limits.hear(None, RULES, NOW, answers(0, 100)) is None
+        assert rate_and_breaker.hear(None, RULES, NOW, answers(0, 100)) is None
 
     def test_each_phone_counts_once_and_its_last_answer(self) -> None:
         """A phone that is told many things is one phone; one that is well again is no longer faulty."""
-        heard = limits.hear(None, RULES, NOW, answers(3))
-        heard = limits.hear(heard, RULES, NOW, answers(3))
+        heard = rate_and_breaker.hear(None, RULES, NOW, answers(3))
+        heard = rate_and_breaker.hear(heard, RULES, NOW, answers(3))
         assert heard is not None
         assert list(heard.faulty.values()) == [True] * 3
-        heard = limits.hear(heard, RULES, NOW, answers(0, 2))
+        heard = rate_and_breaker.hear(heard, RULES, NOW, answers(0, 2))
         assert heard is not None
         assert sorted(heard.faulty.values()) == [False, False, True]
 
     def test_the_last_hundred_are_kept(self) -> None:
         """However many are heard of: a request's worth of faults replaces all that was good before."""
-        heard = limits.hear(None, RULES, NOW, answers(1, 99))
-        heard = limits.hear(heard, RULES, NOW, answers(100, 0, first=100))
+        heard = rate_and_breaker.hear(None, RULES, NOW, answers(1, 99))
+        heard = rate_and_breaker.hear(heard, RULES, NOW, answers(100, 0, first=100))
         assert heard is not None
         assert list(heard.faulty) == PHONES[100:200]
-        assert limits.is_projects_fault(heard, RULES, lambda _: False)
+        assert rate_and_breaker.is_projects_fault(heard, RULES, lambda _: False)
 
     def test_a_phone_known_to_be_bad_is_no_news(self) -> None:
         """What it met before the breaker closed it may meet again: that counts neither for nor against the project."""
         known = Heard(NOW, dict.fromkeys(PHONES[:10]))
-        heard = limits.hear(known, RULES, NOW, answers(10))
+        heard = rate_and_breaker.hear(known, RULES, NOW, answers(10))
         assert heard == known
-        assert not limits.is_projects_fault(heard, RULES, lambda _: True)
-        heard = limits.hear(known, RULES, NOW, answers(15))
+        assert not rate_and_breaker.is_projects_fault(heard, RULES, lambda _: True)
+        heard = rate_and_breaker.hear(known, RULES, NOW, answers(15))
         assert heard is not None
-        assert limits.is_projects_fault(heard, RULES, lambda _: False), "five others met it as well"
-        heard = limits.hear(known, RULES, NOW, answers(0, 10))
+        assert rate_and_breaker.is_projects_fault(heard, RULES, lambda _: False), "five others met it as well"
+        heard = rate_and_breaker.hear(known, RULES, NOW, answers(0, 10))
         assert heard is not None
         assert set(heard.faulty.values()) == {False}, "they are well again"
 
     @pytest.mark.parametrize(("seconds", "kept"), [(3_599, 2), (3_600, 1)])
     def test_what_is_old_is_forgotten(self, seconds: float, kept: int) -> None:
         """The window begins with the first fault."""
-        heard = limits.hear(None, RULES, NOW, answers(1))
-        later = limits.hear(heard, RULES, after(seconds), answers(1, 0, first=50))
+        heard = rate_and_breaker.hear(None, RULES, NOW, answers(1))
+        later = rate_and_breaker.hear(heard, RULES, after(seconds), answers(1, 0, first=50))
         assert later is not None
         assert len(later.faulty) == kept
-        assert limits.hear(heard, RULES, after(3_600), answers(0, 1)) is None
+        assert rate_and_breaker.hear(heard, RULES, after(3_600), answers(0, 1)) is None
 
 
 class TestRefusals:
@@ -390,12 +390,12 @@ class TestRefusals:
     )
     def test_refused_taken_refused(self, known: Refusal | None, state: Project, bad: bool) -> None:
         """The message, if another was taken between two refusals of its event, and not many events are refused."""
-        assert limits.judge(known, state, NOW).is_bad == bad
+        assert rate_and_breaker.judge(known, state, NOW).is_bad == bad
 
     def test_how_long(self) -> None:
         """Since the first refusal of its event."""
-        assert limits.judge(None, FULL, NOW).since_s == 0
-        assert limits.judge(Refusal(NOW, taken_since=False, own_taken=False), FULL, after(90)).since_s == 90
+        assert rate_and_breaker.judge(None, FULL, NOW).since_s == 0
+        assert rate_and_breaker.judge(Refusal(NOW, taken_since=False, own_taken=False), FULL, after(90)).since_s == 90
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ class TestRefusals:
 )
 def test_the_brake_on_pruning(answers: int, unregistered: int, abnormal: bool) -> None:
     """At least fifty, and more than a fifth of the answers."""
-    assert limits.is_abnormal(answers, unregistered, RULES) == abnormal
+    assert rate_and_breaker.is_abnormal(answers, unregistered, RULES) == abnormal
 
 
 @pytest.mark.parametrize(
@@ -434,7 +434,7 @@ def test_the_brake_on_pruning(answers: int, unregistered: int, abnormal: bool) -
 )
 def test_the_size_of_a_batch(connections: int, under_way: int, latency_ms: float, lease_ms: int, expected: int) -> None:
     """No more than is sent within a third of its lease behind what stands in line, and at least one request."""
-    limit = limits.batch_limit(
+    limit = rate_and_breaker.batch_limit(
         most=1_000, chunk=100, connections=connections, under_way=under_way, latency_ms=latency_ms, lease_ms=lease_ms
     )
     assert limit == expected
@@ -442,4 +442,7 @@ def test_the_size_of_a_batch(connections: int, under_way: int, latency_ms: float
 
 def test_a_batch_is_never_larger_than_asked_for() -> None:
     """OUTBOX_BATCH_SIZE is the most, even below one request."""
-    assert limits.batch_limit(most=30, chunk=100, connections=6, under_way=0, latency_ms=1, lease_ms=60_000) == 30
+    assert (
+        rate_and_breaker.batch_limit(most=30, chunk=100, connections=6, under_way=0, latency_ms=1, lease_ms=60_000)
+        == 30
+    )

@@ -1,0 +1,243 @@
+"""Dispatch: as long as something is due and may be sent, choose a lane, claim a batch of it, and collect what ended.
+
+`lanes` chooses, `claiming` claims and starts a batch's delivery (`relevo.delivery.batch`), `collecting` counts what
+became of it. The loop is here.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+from relevo.core.errors import DatabaseUnavailableError
+from relevo.core.logs import normalise_error
+from relevo.core.model import Step
+from relevo.cycles.dispatch.claiming import Claiming, PendingClaim
+from relevo.cycles.dispatch.collecting import Batches
+from relevo.cycles.dispatch.lanes import CALLED_S, READ_EVERY_S, Lanes
+from relevo.delivery.due_lanes import DueLane, Key
+from relevo.delivery.in_flight import MIDDLEWARE, SERVICE
+from relevo.delivery.report import Report
+from relevo.delivery.services import Services
+from relevo.runtime.hung_calls import MOST_CALLS
+from relevo.runtime.runs import Cycle, Run
+from relevo.runtime.timing import Every
+
+_MOMENT_S = 0.005
+_AFTER_HUNG_S = 5.0
+
+
+def cycle(services: Services) -> Cycle:
+    """Return dispatch for the schedule: on every replica, woken by fan-out."""
+    timing = Every(services.settings.dispatch_interval_minutes * 60_000)
+    return Cycle("dispatch", timing, lambda run: _Dispatch(services, run).go(), wakeable=True)
+
+
+@dataclass
+class _Dispatch:
+    """One run: its loop over choosing, claiming and collecting."""
+
+    services: Services
+    run: Run
+    report: Report = field(default_factory=Report)
+    lanes: Lanes = field(init=False)
+    claiming: Claiming = field(init=False)
+    batches: Batches = field(init=False)
+    idle_since: float = field(default_factory=time.monotonic)
+    """When it last began to look for work, and how much was claimed by then."""
+    idle_claimed: int = 0
+
+    def __post_init__(self) -> None:
+        self.lanes = Lanes(self.services, self.run, self.report)
+        self.claiming = Claiming(self.services, self.run, self.report)
+        self.batches = Batches(self.services, self.run, self.report, self.lanes)
+
+    def go(self) -> Step:
+        """Claim as long as there is something to do, then wait for what is under way."""
+        try:
+            if self.run.is_ahead:
+                self._get_ready()
+                self.run.await_call()
+            self._drain()
+            while self._wait_for_work():
+                self._drain()
+        except DatabaseUnavailableError as error:  # what was under way is counted all the same
+            self.report.add(normalise_error(error, 200))
+        finally:
+            self._wind_up()
+        for sentence in self.services.hung.unreported():
+            self.report.add_hung(sentence)
+        return Step(
+            {name: count for name, count in self.report.counts.items() if count},
+            self.batches.claimed,
+            more=not self._may_claim() and any(lane.due_in_s <= 0 for lane in self.lanes.due),
+            problems=tuple(self.report.problems),
+            due_in_s=self.lanes.due_in_s(),
+        )
+
+    def _get_ready(self) -> None:
+        """Do what the first claim needs and what does not depend on it, while what feeds this cycle is at work."""
+        project = self.services.projects.served
+        if project is None:
+            return
+        self.claiming.projects.add(project)
+        with suppress(DatabaseUnavailableError, psycopg.Error):  # the claim does what could not be done now
+            in_flight = self.services.pools.of(project).in_flight()
+            composed = self.services.projects.get_ready(project, in_flight=in_flight)
+            if composed is not None:
+                self.services.claims.learn_composed(composed)
+
+    def _drain(self) -> None:
+        """Go on until nothing is due that may be sent within a moment, and nothing is under way."""
+        while self._fill() or self.claiming.pending or self._waits() or self._is_more_due():
+            self._collect()
+            self._catch_up()  # not before: the first request went out meanwhile
+
+    @property
+    def _items_left(self) -> int:
+        return self.run.items_left - self.batches.claimed
+
+    def _may_claim(self) -> bool:
+        return self.run.may_go_on() and self._items_left > 0
+
+    def _fill(self) -> bool:
+        """Claim one batch per lane, round after round, as far as there is room; return whether to come back."""
+        if not self._may_claim():
+            return False
+        self.lanes.refresh()
+        while self._may_claim() and self._go_round():
+            pass
+        return self.lanes.are_soon_open()
+
+    def _go_round(self) -> bool:
+        """Claim one batch of each open lane; return whether one of them was full, so that more may be due.
+
+        What is due is read again in between: what is urgent waits neither for the other lanes, nor until no more bulk
+        fits in.
+        """
+        tried, full, lanes = set[Key](), False, self.lanes.open()
+        while (
+            lane := next((each for each in lanes if each.key not in tried and self._has_room(each)), None)
+        ) is not None:
+            tried.add(lane.key)
+            full |= self._claim(lane)
+            if self.lanes.refresh():
+                lanes = self.lanes.open()
+        return full
+
+    def _has_room(self, lane: DueLane) -> bool:
+        return self.claiming.has_room(lane) and self.batches.has_room(lane)
+
+    def _claim(self, lane: DueLane) -> bool:
+        """Claim one batch; return whether that was a full one, so that another may follow."""
+        most = self.claiming.most_for(lane, self._items_left)
+        if most <= 0 or self._is_hung(lane):
+            return False
+        self._catch_up()
+        claim = self.claiming.start(lane, most)
+        return claim.result.done() and self._take_over(claim)
+
+    def _is_hung(self, lane: DueLane) -> bool:
+        """Return whether so many requests of a project hang in this process that no more are made for now."""
+        hung = sum(self.services.hung.count(what, lane.project) for what in (MIDDLEWARE, SERVICE))
+        if hung < MOST_CALLS and not self.services.pools.of(lane.project).is_full_of_hung():
+            return False
+        why = f"{hung} of its requests have not come back"
+        self.report.add(f"project {lane.project} sends nothing in this process: {why}")
+        self.lanes.wait_for_project(lane.project, _AFTER_HUNG_S)
+        return True
+
+    def _take_over(self, claim: PendingClaim) -> bool:
+        """Take a claim that was made among the batches under way; return whether another may follow at once."""
+        lane = claim.lane
+        try:
+            claimed = self.claiming.end(claim)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 whatever it is, it belongs to this lane
+            self.lanes.leave_alone(lane.key, error)
+            return False
+        if not claimed.allowance.grant.count:
+            self.lanes.wait_for_allowance(lane, claimed.allowance)
+            return False
+        if not claimed.is_full:
+            self.lanes.found_short(lane, empty=claimed.batch is None)
+        if claimed.batch is None:
+            return False
+        self.batches.claimed += claimed.count
+        self.batches.under_way[claimed.delivering] = claimed.batch
+        if claimed.unused and self.services.projects.rules.rate_per_s:
+            self.claiming.unused.append((lane, claimed.unused))
+        return claimed.is_full and not claimed.batch.context.probe
+
+    def _catch_up(self) -> None:
+        """Write what need not be there before the first request is out: the run's row, tokens given back."""
+        if self.batches.claimed:
+            self.run.begin_work()
+        self.claiming.give_back_unused()
+
+    def _collect(self) -> None:
+        """Wait a moment for a claim or a batch to end, and go on with it."""
+        chance_s = self.lanes.next_chance_s(self.claiming.keys)
+        if not self.batches.under_way and not self.claiming.pending:
+            time.sleep(min(READ_EVERY_S, max(0.0, chance_s)))
+            return
+        awaited: list[Future[Any]] = [*self.batches.under_way, *(each.result for each in self.claiming.pending)]
+        wait(awaited, timeout=max(_MOMENT_S, min(READ_EVERY_S, chance_s)), return_when=FIRST_COMPLETED)
+        self.claiming.helpers = [each for each in self.claiming.helpers if not each.done()]
+        for claim in [each for each in self.claiming.pending if each.result.done()]:
+            self._take_over(claim)
+        for lane in self.claiming.give_up_overdue():
+            self.lanes.wait(lane.key, _AFTER_HUNG_S)
+        self.batches.collect()
+
+    def _waits(self) -> bool:
+        """Return whether to wait for batches: for those that hang only while others can be served meanwhile."""
+        return self.batches.are_going() or (bool(self.batches.under_way) and self._may_claim())
+
+    def _is_more_due(self) -> bool:
+        """Read once more after the last batch what is due: what it left, of another lease or for a new token."""
+        if not self.lanes.batch_ended or not self._may_claim():
+            return False
+        self.lanes.forget_read()
+        self.lanes.refresh()
+        return self.lanes.are_soon_open()
+
+    def _wait_for_work(self) -> bool:
+        """Wait for more to do, connections kept unless others may lack them; return whether to read again."""
+        if self.report.problems or self.run.left_alone or not self._may_claim():
+            return False
+        self._drop_connections(
+            {each for each in self.claiming.projects if self.services.projects.connections.is_scarce(each)}
+        )
+        worked, took_s = self.batches.claimed > self.idle_claimed, time.monotonic() - self.idle_since
+        more = self.run.wait_for_work(worked=worked, took_s=took_s, rest_s=CALLED_S, due_in_s=self.lanes.due_in_s())
+        self.idle_claimed, self.idle_since = self.batches.claimed, time.monotonic()
+        self.lanes.forget_read()
+        return more
+
+    def _wind_up(self) -> None:
+        """Wait for what is under way, leave what hangs to the next run, and give the connections back."""
+        while self.claiming.pending or self.batches.are_going():
+            try:
+                self._collect()
+            except DatabaseUnavailableError as error:
+                self.report.add(normalise_error(error, 200))
+        self.claiming.give_back_unused()
+        self.batches.leave_hanging()
+        wait(self.claiming.helpers, timeout=self.services.settings.outbox_lease_duration_ms / 1000)
+        self._drop_connections(set(self.claiming.projects))
+
+    def _drop_connections(self, projects: set[str]) -> None:
+        self.claiming.projects -= projects
+        for project in projects if not self.run.abandoned.is_set() else ():
+            try:
+                in_flight = self.services.pools.of(project).in_flight()
+                self.services.projects.drop_connections(project, "dispatch", in_flight=in_flight)
+            except psycopg.Error:  # their lease ends by itself
+                continue
+            except DatabaseUnavailableError:
+                return

@@ -1,0 +1,96 @@
+"""Collecting: which batches are under way, what became of those that ended, and which are waited for no longer."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+import structlog
+
+from relevo.core.logs import normalise_error
+from relevo.cycles.dispatch.lanes import Lanes, thing_of
+from relevo.delivery.batch import Batch
+from relevo.delivery.due_lanes import DueLane
+from relevo.delivery.report import Report
+from relevo.delivery.services import Services
+from relevo.runtime.runs import Run
+from relevo.runtime.troubles import is_own
+
+_log = structlog.get_logger("relevo.dispatch")
+
+_MOST_BATCHES = 32
+_MOST_OF_A_LANE = 8
+_AFTER_OUTAGE_S = 5.0
+
+
+@dataclass
+class Batches:
+    """The batches of one run that are under way; it takes over those that an earlier run left because they hang."""
+
+    services: Services
+    run: Run
+    report: Report
+    lanes: Lanes
+    under_way: dict[Future[None], Batch] = field(default_factory=dict)
+    claimed: int = 0
+    """How many deliveries were claimed in this run."""
+
+    def __post_init__(self) -> None:
+        """Take over what an earlier run left."""
+        self.under_way.update(self.services.hanging)
+        self.services.hanging.clear()
+
+    def has_room(self, lane: DueLane) -> bool:
+        """Return whether another batch may be claimed: little more than the request pool can send without a pause."""
+        pool = self.services.pools.of(lane.project)
+        going = [batch for batch in self.under_way.values() if not batch.hanging]
+        of_lane = sum(batch.context.key == lane.key for batch in going)
+        return (
+            len(going) < _MOST_BATCHES and of_lane < _MOST_OF_A_LANE and pool.under_way(lane.lane) <= 2 * pool.capacity
+        )
+
+    def are_going(self) -> bool:
+        """Return whether a batch makes progress; one that hangs hands back what it has once the process stops."""
+        stopping = self.run.stopping.is_set()
+        return any(stopping or not batch.hanging for batch in self.under_way.values())
+
+    def collect(self) -> None:
+        """Count what became of the batches that ended, and give up those that have lasted too long."""
+        for delivering in [each for each in self.under_way if each.done()]:
+            self._count(self.under_way.pop(delivering), delivering.exception())
+        self._give_up_overdue()
+
+    def _count(self, batch: Batch, error: BaseException | None) -> None:
+        self.lanes.batch_ended = True
+        self.report.include(batch.context.report)
+        if batch.context.probe:  # whoever waited for its end tries again
+            self.lanes.reopen(batch.context.project)
+        if error is not None:
+            self._note(batch, error)
+        elif batch.busy is not None:
+            self.lanes.leave_alone(batch.context.key, batch.busy)
+        else:
+            self.run.troubles.went_well(thing_of(batch.context.key))
+
+    def _note(self, batch: Batch, error: BaseException) -> None:
+        if is_own(error):
+            _log.error("batch_failed", claim=str(batch.claim.token), exc_info=error)
+            self.lanes.leave_alone(batch.context.key, error)
+        else:
+            self.report.add(f"a batch of {batch.context.project}: {normalise_error(error, 200)}")
+            self.lanes.wait(batch.context.key, _AFTER_OUTAGE_S)
+
+    def _give_up_overdue(self) -> None:
+        now, hung = time.monotonic(), self.services.hung
+        lasts_s = 3 * self.services.settings.outbox_lease_duration_ms / 1000
+        for delivering in [each for each, batch in self.under_way.items() if now > batch.overdue_at]:
+            batch = self.under_way.pop(delivering)
+            batch.claim.lose("error", "Its batch hangs and was given up.")
+            call = hung.add("a batch", batch.context.project, batch.claim.taken_at, lasts_s, delivering)
+            self.report.add_hung(hung.give_up(call))
+            self.report.counts += batch.context.report.counts
+
+    def leave_hanging(self) -> None:
+        """Leave what hangs to the next run."""
+        self.services.hanging.update(self.under_way)

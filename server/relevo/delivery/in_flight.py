@@ -1,0 +1,212 @@
+"""The requests of one batch on their way: waited for as long as they get on, then left behind, at last given up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+import structlog
+
+from relevo.core.errors import OwnershipLostError
+from relevo.core.logs import normalise_error
+from relevo.core.model import Message, PushRequest, Reply
+from relevo.delivery.batch_context import BatchContext
+from relevo.delivery.sending import PoolCall, PushContext, Sending, send
+from relevo.runtime.hung_calls import HungCall, HungCalls
+
+_log = structlog.get_logger("relevo.dispatch")
+
+MIDDLEWARE = "a push middleware"
+SERVICE = "the push service"
+
+
+class RequestResult(NamedTuple):
+    """What became of a request; without a reply it was not sent, for the claim was lost."""
+
+    request: PushRequest
+    reply: Reply | None
+    lost: OwnershipLostError | None = None
+
+
+class GivenUpRequests(NamedTuple):
+    """Requests that are waited for no longer: what became of them, and which of them hang, in words."""
+
+    results: list[RequestResult]
+    problems: list[str]
+
+
+@dataclass(eq=False)
+class InFlightRequest:
+    """A request on its way."""
+
+    request: PushRequest
+    sending: Sending
+    call: PoolCall[Reply]
+    hung: HungCall | None = None
+    checks: int = 0
+    """How often it was found in the push service's hands; a process that stood still did not check meanwhile."""
+    checks_late: int = 0
+    """How often so when the whole batch should have been settled."""
+
+    def since(self) -> float | None:
+        """Since when it is where it is: in the push service's hands, or in a middleware's; None while it waits."""
+        return self.sending.answered_at or self.sending.begun_at or self.call.taken_at
+
+
+@dataclass
+class InFlightRequests:
+    """The requests of one batch that are under way, and those that hang."""
+
+    context: BatchContext
+    messages: Mapping[int, Message]
+    """What is to be sent, by the delivery's id."""
+    hand_in: Callable[[PushRequest, Reply], None]
+    """Takes an answer for which nobody waits any more."""
+    hanging: list[InFlightRequest] = field(default_factory=list)
+    """Those that are left behind: in a middleware, or in the push service's hands for longer than it may take."""
+
+    @property
+    def _hung(self) -> HungCalls:
+        return self.context.services.hung
+
+    @property
+    def _request_s(self) -> float:
+        """How long the push service may take."""
+        return self.context.services.settings.push_request_timeout_ms / 1000
+
+    def send_all(self, requests: Sequence[PushRequest], *, submitted: Callable[[], None]) -> list[RequestResult]:
+        """Send requests at once, call `submitted` when they are on their way, and wait for all but what hangs."""
+        going: list[InFlightRequest] = []
+        posted: list[RequestResult] = []
+        for request in requests:
+            try:
+                going.append(self._submit(request))
+            except RuntimeError as error:  # no thread could be started
+                posted.append(
+                    RequestResult(request, Reply("held_back", code="no_thread", message=normalise_error(error)))
+                )
+        submitted()
+        while going:
+            wait([post.call for post in going], timeout=self.context.patience_s)
+            still: list[InFlightRequest] = []
+            for post in going:
+                if (result := self._result(post)) is not None:
+                    posted.append(result)
+                elif not self._is_hanging(post):
+                    still.append(post)
+            going = still
+            if going:
+                self.context.pool.staff()
+        return posted
+
+    def _submit(self, request: PushRequest) -> InFlightRequest:
+        sending = Sending(lambda: self._may_send() and self.context.pool.may_connect(call))
+        call = PoolCall(self.context.lane, partial(self._post, request, sending))
+        self.context.pool.add(call)
+        return InFlightRequest(request, sending, call)
+
+    def _may_send(self) -> bool:
+        """Return, in the last moment before a request, whether it may still be sent; raises if the claim is gone."""
+        context, services = self.context, self.context.services
+        context.claim.check(services.settings.push_request_timeout_ms)
+        return not context.is_halted and context.projects.connections.may_connect(context.project)
+
+    def _post(self, request: PushRequest, sending: Sending) -> Reply:
+        """Send one request, on a pool thread; nothing is sent once the claim or the project may not be used."""
+        context, services = self.context, self.context.services
+        of = PushContext(request.id, context.project, context.lane, len(request.deliveries), services.worker_id)
+        messages = [self.messages[delivery.id] for delivery in request.deliveries]
+        with services.metrics.request_seconds.labels(context.provider.name, "send").time():
+            return send(context.provider, messages, of, services.middlewares, sending)
+
+    def _result(self, post: InFlightRequest) -> RequestResult | None:
+        """Return what became of a request: its answer counts even while a middleware has not returned."""
+        if post.call.done():
+            return self._ended(post)
+        answered_at = post.sending.answered_at
+        if answered_at is None or time.monotonic() - answered_at < self.context.patience_s:
+            return None
+        self._note(post, MIDDLEWARE)
+        self.context.pool.leave(post.call)
+        return RequestResult(post.request, post.sending.reply)
+
+    def _ended(self, post: InFlightRequest) -> RequestResult:
+        """Return what became of a request whose call is over; a thread of a middleware's may bring its answer later."""
+        begun = post.sending.begun_at is not None
+        reply = post.sending.give_up(partial(self.hand_in, post.request)) if begun else None
+        return RequestResult(post.request, reply) if reply else _result(post)
+
+    def _is_hanging(self, post: InFlightRequest) -> bool:
+        """Return whether a request hangs, and count on its thread no longer if it has no connection."""
+        now, since = time.monotonic(), post.since()
+        if since is None:  # it waits for a thread
+            hangs = now > self.context.claim.give_up_at or self.context.run.stopping.is_set()
+        elif post.sending.begun_at is None:
+            hangs = now - since > self.context.patience_s
+            if hangs:
+                self._note(post, MIDDLEWARE)
+                self.context.pool.leave(post.call)
+        else:
+            post.checks += 1
+            post.checks_late += now > self.context.claim.give_up_at
+            hangs = (
+                post.checks * self.context.patience_s > self._request_s + self.context.patience_s
+                or post.checks_late > 1
+            )
+            if hangs:
+                self._note(post, SERVICE)
+        if hangs:
+            self.hanging.append(post)
+        return hangs
+
+    def _note(self, post: InFlightRequest, what: str) -> None:
+        since = post.since()
+        if post.hung is None and since is not None:
+            post.hung = self._hung.add(what, self.context.project, since, self.context.claim.lasts_s, post.call)
+
+    def returned(self, timeout_s: float) -> list[RequestResult]:
+        """Wait a moment for a request that hangs, and return those that came back after all."""
+        wait([post.call for post in self.hanging], timeout=timeout_s, return_when=FIRST_COMPLETED)
+        posted = {post: result for post in self.hanging if (result := self._result(post)) is not None}
+        self.hanging = [post for post in self.hanging if post not in posted]
+        return list(posted.values())
+
+    def give_up(self) -> GivenUpRequests:
+        """Wait for nothing any more: what was not begun never will be, what was begun may have been sent.
+
+        A connection that may still be open counts for as long again as it was waited for.
+        """
+        posts, self.hanging = self.hanging, []
+        return GivenUpRequests(
+            [
+                self._ended(each) if each.call.done() else RequestResult(each.request, self._withdraw(each))
+                for each in posts
+            ],
+            [self._hung.give_up(each.hung) for each in posts if each.hung is not None],
+        )
+
+    def _withdraw(self, post: InFlightRequest) -> Reply:
+        if post.sending.withdraw():
+            waited = post.call.taken_at is None
+            self.context.pool.leave(post.call)
+            if waited:
+                return Reply("held_back", code="no_thread", message="No thread came free to send it.")
+            return Reply("held_back", code="middleware_hung", message="A push middleware has not returned.")
+        reply = post.sending.give_up(partial(self.hand_in, post.request))
+        self.context.pool.leave(post.call, connected_s=0.0 if reply else self.context.claim.lasts_s)
+        return reply or Reply("unclear", code="request_hung", message="The push service's call has not returned.")
+
+
+def _result(post: InFlightRequest) -> RequestResult:
+    try:
+        return RequestResult(post.request, post.call.result())
+    except OwnershipLostError as lost:
+        return RequestResult(post.request, None, lost)
+    except BaseException as error:  # noqa: BLE001 one request's surprise must not cost the answers of the others
+        _log.error("push_request_failed", exc_info=error)
+        why = normalise_error(error)
+        return RequestResult(post.request, Reply("unclear", code="request_failed", message=why))

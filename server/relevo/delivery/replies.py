@@ -1,0 +1,179 @@
+"""What a reply means: an answer for each delivery, what is noted on the project, and what is tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from relevo.core.model import Accepted, Answer, Delivery, PushRequest, Reply, Ticket
+from relevo.delivery.bad_messages import ENOUGH, BadMessageSearch, Ending
+from relevo.delivery.batch_context import BatchContext
+from relevo.delivery.outcomes import (
+    LEAST_PAUSE_MS,
+    MALFORMED,
+    alerts,
+    ambiguous,
+    answer,
+    not_attempted,
+    reason,
+    ticketed,
+)
+from relevo.delivery.rate_and_breaker import Judgement
+
+_NOT_SENT_PAUSE_MS = 5_000
+
+
+class Handled(NamedTuple):
+    """What a reply means: the answers of deliveries, and the parts to send again."""
+
+    answers: list[Answer]
+    again: Sequence[Sequence[Delivery]] = ()
+
+
+@dataclass
+class ReplyHandler:
+    """What the replies to one batch's requests mean, and what they show of its project."""
+
+    context: BatchContext
+    bad_messages: BadMessageSearch
+    troubled: bool
+    """Whether the project failed lately, so that a success is news."""
+    watched: bool = False
+    """Whether credential faults were met lately, so that it is news who did not meet one."""
+
+    def handle(self, request: PushRequest, reply: Reply) -> Handled:
+        """Turn a reply into answers, and note on the project how it went."""
+        deliveries, floor_ms = request.deliveries, self.context.services.settings.push_request_timeout_ms
+        if reply.kind == "answered" and len(reply.tickets) != len(deliveries):
+            reply = Reply("unclear", code="MismatchedTickets", message=f"{len(reply.tickets)} for {len(deliveries)}")
+        blocked = True  # unless the project knows better
+        with self.context.report.in_passing(self.context.project):
+            blocked = self._note_on_project(deliveries, reply)
+        match reply.kind:
+            case "answered":
+                pairs = zip(deliveries, reply.tickets, strict=True)
+                self.context.report.add(*alerts(reply.tickets))
+                again = self.bad_messages.took(deliveries)
+                return Handled([ticketed(d, t, floor_ms, blocked=blocked) for d, t in pairs], again)
+            case "unclear":
+                return Handled([ambiguous(d, reply, max(floor_ms, reply.retry_after_ms)) for d in deliveries])
+            case "mixed_projects" if moved := self._moved(deliveries, reply):
+                return Handled([not_attempted(d, reply)._replace(project=moved.get(d.id)) for d in deliveries])
+            case "too_many" | "rejected" | "mixed_projects" if len(deliveries) > 1:
+                return Handled([], self.bad_messages.split(deliveries, reply.kind))
+            case "too_many" | "rejected" | "mixed_projects":
+                return Handled(self._refused(deliveries[0], reply))
+            case _:
+                return Handled([not_attempted(d, reply, self._pause_ms(reply)) for d in deliveries])
+
+    def _refused(self, delivery: Delivery, reply: Reply) -> list[Answer]:
+        """Return the answer for a message that was refused alone, if it is to blame; if not, that is decided later."""
+        bad = reply.code == MALFORMED
+        if not bad:
+            judgement = Judgement(is_bad=False, is_quiet=False, is_open=False, own_taken=False, since_s=0.0)
+            with self.context.report.in_passing(self.context.project):
+                judgement = self.context.projects.refused(
+                    self.context.project, delivery.notification_event_id, reason(reply), self.context.now
+                )
+            self.troubled = True
+            self.context.pool.halted |= judgement.is_open
+            bad = self.bad_messages.refused(delivery, reply, judgement)
+        return [answer(delivery, "failed", code=reply.code, message=reply.message)] if bad else []
+
+    def unproven(self, delivery: Delivery, reply: Reply, ending: Ending) -> Answer:
+        """Return the answer for what was refused, or set aside with its event, and could not be judged before."""
+        settings = self.context.services.settings
+        match ending:
+            case "bad":
+                return answer(delivery, "failed", code=reply.code, message=reply.message)
+            case "given_up":
+                why = f"Not tried: {ENOUGH} messages of its event were refused one by one. {reply.message or ''}"
+                return answer(delivery, "failed", code=reply.code, message=why)._replace(attempted=False)
+            case "refused" if not self.context.pool.halted:
+                return answer(delivery, "retryable", code=reply.code, message=reply.message)
+            case "refused":
+                return not_attempted(delivery, reply, LEAST_PAUSE_MS)
+            case "untried":  # as long again as it has been refused
+                pause_ms = max(settings.outbox_retry_base_ms, int(self.bad_messages.since_s * 1000))
+                return not_attempted(delivery, reply, min(pause_ms, settings.outbox_retry_max_ms))
+
+    def _pause_ms(self, reply: Reply) -> int:
+        """Return how long what was not sent waits; the project's own pause comes on top."""
+        if reply.kind == "not_sent":
+            return max(reply.retry_after_ms, _NOT_SENT_PAUSE_MS)
+        if reply.code == "rescheduled":
+            return LEAST_PAUSE_MS
+        if reply.code == "middleware_failed":
+            self.context.report.add(f"a middleware held a request back: {reply.message}")
+            return self.context.services.settings.outbox_retry_base_ms
+        if reply.code == "middleware_hung":
+            return self.context.services.settings.outbox_retry_base_ms
+        if reply.code == "no_thread":
+            return _NOT_SENT_PAUSE_MS
+        return reply.retry_after_ms
+
+    def _moved(self, deliveries: Sequence[Delivery], reply: Reply) -> dict[int, str]:
+        """Return the deliveries that belong to another project than was thought, and remember their tokens' project."""
+        named = {d.id: reply.projects.get(str(d.token)) for d in deliveries}
+        moved = {key: home for key, home in named.items() if home and home != self.context.project}
+        if moved:
+            with self.context.report.in_passing(self.context.project):
+                self.context.projects.move_tokens(self.context.project, reply.projects, self.context.now)
+        return moved
+
+    def _note_on_project(self, deliveries: Sequence[Delivery], reply: Reply) -> bool:
+        """Note on the project how a request went; one that may not send any more halts its request pool at once.
+
+        Returns whether a credential fault in it is the project's, not the phones'.
+        """
+        projects, project, now = self.context.projects, self.context.project, self.context.now
+        match reply.kind:
+            case "answered":
+                return self.report_tickets(deliveries, reply.tickets)
+            case "unauthorised":
+                self.context.pool.halted |= projects.failed(project, reason(reply), credential=True, now=now)
+            case "unclear" | "not_sent":
+                self.troubled = True
+                self.context.pool.halted |= projects.failed(project, reason(reply), credential=False, now=now)
+            case "held_back":
+                if self.context.probe:
+                    projects.cancel_probe(project, now)
+            case "throttled":
+                self._note_success()
+                self.context.pool.halted = True
+                projects.throttled(project, reply.retry_after_ms, now)
+            case _:
+                pass  # refused: neither well nor ill, until it is known which of its messages is
+        return False
+
+    def report_tickets(self, deliveries: Sequence[Delivery], tickets: Sequence[Ticket]) -> bool:
+        """Note tickets on the project; return whether a credential fault in them is the project's, which halts it."""
+        if self._note_credentials(deliveries, tickets):
+            self.context.pool.halted = True
+            return True
+        self._note_success({d.notification_event_id for d in deliveries})
+        return False
+
+    def _note_success(self, events: Collection[int] = ()) -> None:
+        if self.troubled:
+            self.troubled = False
+            self.context.projects.succeeded(self.context.project, now=self.context.now, taken=events)
+
+    def _note_credentials(self, deliveries: Sequence[Delivery], tickets: Sequence[Ticket]) -> bool:
+        """Note which phones met a credential fault, if that is news; return whether it is the project's."""
+        fault = None
+        if not isinstance(tickets, Accepted):
+            fault = next((ticket for ticket in tickets if ticket.fate == "credential"), None)
+        if fault is None and not self.watched:
+            return False
+        said = [(d, t) for d, t in zip(deliveries, tickets, strict=True) if t.fate in ("sent", "ok", "credential")]
+        if not said:
+            return False
+        self.watched = True
+        # a retry that meets the fault again is no news: else a few bad phones, tried again together, look like all
+        heard = {
+            d.installation_id: t.fate == "credential" for d, t in said if t.fate != "credential" or not d.attempt_count
+        }
+        why = reason(fault) if fault else None
+        return self.context.projects.heard(self.context.project, heard, why, now=self.context.now)

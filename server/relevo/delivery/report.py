@@ -1,0 +1,44 @@
+"""What was counted, and what went wrong, in a batch or in a whole run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from relevo.core.logs import normalise_error
+
+_MOST_PROBLEMS = 20
+
+
+@dataclass
+class Report:
+    """Counts, and problems in words."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, *problems: str) -> None:
+        """Add problems, each once and up to a limit."""
+        for problem in problems:
+            if problem not in self.problems and len(self.problems) < _MOST_PROBLEMS:
+                self.problems.append(problem)
+
+    def add_hung(self, *problems: str) -> None:
+        """Add calls that hang and were given up."""
+        self.counts["calls_given_up"] += len(problems)
+        self.add(*problems)
+
+    def include(self, other: Report) -> None:
+        """Add all that another says."""
+        self.counts += other.counts
+        self.add(*other.problems)
+
+    @contextmanager
+    def in_passing(self, project: str) -> Iterator[None]:
+        """Let nothing that is written of a project, beside its deliveries, cost more than a sentence."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 whatever it is, the deliveries come first
+            self.add(f"project {project} was not told: {normalise_error(error, 200)}")
