@@ -37,7 +37,7 @@ def delivery(
     number: Annotated[int, typer.Argument(min=1, max=MOST_IDS, metavar="ID", help="The delivery's number.")],
     as_json: AsJson = False,
 ) -> None:
-    """Tell the saga of one delivery: each try, what went wrong in it, and how it ended."""
+    """Show what happened to one delivery: each try, what went wrong in it, and how it ended."""
     settings = load_settings(only_looks=True)
     with open_database(settings) as database:
         seen = deliveries.push(database, number)
@@ -59,7 +59,7 @@ def delivery(
 
 
 def lines(seen: Push) -> Iterator[Line]:
-    """Tell what happened to a delivery: when, what, and what was said of it."""
+    """Yield what happened to a delivery: when, what, and what was said of it."""
     row = seen.delivery
     yield row["created_at"], "made by fan-out", ""
     yield from ((each.at, each.what, each.detail or "") for each in timeline.of_pauses(seen.pauses))
@@ -73,7 +73,7 @@ def lines(seen: Push) -> Iterator[Line]:
 
 
 def _end(seen: Push) -> Iterator[Line]:
-    """Tell what became of a delivery, or when it goes on."""
+    """Yield what became of a delivery, or when it goes on."""
     row, wait = seen.delivery, seen.wait or {}
     said = "" if seen.last_is_told else reasons.as_said(row["last_error_code"], row["last_error_message"])
     if seen.was_taken:

@@ -167,7 +167,7 @@ def preview(  # noqa: PLR0917 typer options
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell how many installations an event would reach, and some of them; nothing is sent.
+    """Show how many installations an event would reach, and some of them; nothing is sent.
 
     \b
     relevo preview --owner user-7
@@ -339,7 +339,7 @@ def list_events(
 
 @cli.command("event")
 def show_event(event: EventWord, key: KeyWord = None, as_json: AsJson = False) -> None:
-    """Tell the saga of one event as a timeline.
+    """Show what happened to one event as a timeline.
 
     \b
     relevo event 17

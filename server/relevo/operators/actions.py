@@ -184,7 +184,7 @@ def dead_letters(database: Database, which: DeadLetters, *, everything: bool = F
 
 
 def try_redrive(database: Database, which: DeadLetters) -> dict[str, int]:
-    """Tell what a redrive would do, without doing it: how many it finds, up to a bound, and how many not, and why."""
+    """Return what a redrive would do, without doing it: how many it finds, up to a bound, and how many not, and why."""
     asked = which.parameters() | {"look": _REDRIVE_LOOK, "most": MOST_TRIED}
     with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(_SQL["try_redrive"], asked).fetchall()[0]

@@ -197,7 +197,7 @@ def _held_back(database: Database) -> Iterator[Finding]:
 
 
 def _switched_off(database: Database) -> Iterator[Finding]:
-    """Tell of each pause switch once, whether anything waits for it or not."""
+    """Name each pause switch once, whether anything waits for it or not."""
     for row in _rows(database, "list_paused"):
         yield Finding(
             "cycle_paused",
@@ -208,7 +208,7 @@ def _switched_off(database: Database) -> Iterator[Finding]:
 
 
 def _held_up(database: Database) -> Iterator[Finding]:
-    """Tell of projects and events that are not sent until something is mended, or somebody decides."""
+    """Name projects and events that are not sent until something is mended, or somebody decides."""
     for row in fleet.projects(database):
         release = f"`relevo release {quote(row['project'])}`"
         if row["breaker"] != "closed":

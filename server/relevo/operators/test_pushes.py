@@ -24,7 +24,7 @@ def make(key: str, phones: Sequence[UUID], title: str, body: str, data: Mapping[
 
 
 def judge(connection: Connection, event: Event, phones: Sequence[UUID]) -> list[tuple[UUID, Explanation]]:
-    """Tell of each phone whether it would get the event, and why."""
+    """Return of each phone whether it would get the event, and why."""
     return [(phone, verbs.explain(connection, event, phone)) for phone in phones]
 
 
