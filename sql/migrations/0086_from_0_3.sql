@@ -614,6 +614,31 @@ $$;
 
 revoke all on function relevo.delete_leftovers from public;
 
+-- Reads events as they are given: their place, what they say, the keys they are known by, their content's hash, phones and times.
+create or replace function relevo.given_events(events jsonb)
+  returns table (ord bigint, event jsonb, event_type text, keys text[], hash text, matching jsonb, installations uuid[], at timestamptz, until timestamptz)
+  language sql stable
+as $$
+  select g.ord, g.event, g.event ->> 'type' as event_type,
+         -- its own, and the one by which it is known if it was personal and is old or forgotten
+         array[g.event ->> 'key', relevo.hidden_key(g.event ->> 'type', g.event ->> 'key')] as keys,
+         case when g.event ->> 'audience' in ('installations', 'owners') and not g.event ? 'on_conflict' -- most are: as content_hash does it
+              then encode(sha256(convert_to(jsonb_strip_nulls(g.event)::text, 'UTF8')), 'hex')
+              else relevo.content_hash(g.event, g.at, g.until) end as hash,
+         g.event -> 'matching' as matching,
+         case when jsonb_typeof(g.event -> 'installations') is distinct from 'array' then '{}'
+              when jsonb_array_length(g.event -> 'installations') = 1 then array[(g.event -> 'installations' ->> 0)::uuid] -- most name one
+              else array(select i.installation::uuid from jsonb_array_elements_text(g.event -> 'installations') as i(installation)) end as installations,
+         g.at, g.until
+    from (select g.ord, g.event,
+                 coalesce(case when g.event ? 'scheduled_at' then relevo.event_time(g.event, 'scheduled_at', g.place) end, now()) as at,
+                 case when g.event ? 'deadline_at' then relevo.event_time(g.event, 'deadline_at', g.place) end as until
+            from (select j.event, j.ord, case when jsonb_array_length(events) > 1 then j.ord end as place -- of one alone nobody asks which
+                    from jsonb_array_elements(events) with ordinality as j(event, ord)) g offset 0) g
+$$;
+
+revoke all on function relevo.given_events from public;
+
 -- Locks the events that are for one of some installations alone, or for an owner alone. Before the phones, as a settle does, which notes an
 -- event's first push and then disables tokens: no deadlock.
 create or replace function relevo.lock_personal_events(installations uuid[], of_owner text) returns void
@@ -648,21 +673,7 @@ declare
 begin
   return query
   with given as materialized (
-    select g.ord, g.event, g.event ->> 'type' as event_type,
-           -- its own, and the one by which it is known if it was personal and is old or forgotten
-           array[g.event ->> 'key', relevo.hidden_key(g.event ->> 'type', g.event ->> 'key')] as keys,
-           case when g.event ->> 'audience' in ('installations', 'owners') and not g.event ? 'on_conflict' -- most are: as content_hash does it
-                then encode(sha256(convert_to(jsonb_strip_nulls(g.event)::text, 'UTF8')), 'hex')
-                else relevo.content_hash(g.event, g.at, g.until) end as hash,
-           g.event -> 'matching' as matching,
-           case when jsonb_typeof(g.event -> 'installations') is distinct from 'array' then '{}'
-                when jsonb_array_length(g.event -> 'installations') = 1 then array[(g.event -> 'installations' ->> 0)::uuid] -- most name one
-                else array(select i.installation::uuid from jsonb_array_elements_text(g.event -> 'installations') as i(installation)) end as installations,
-           g.at, g.until
-      from (select g.ord, g.event,
-                   coalesce(case when g.event ? 'scheduled_at' then relevo.event_time(g.event, 'scheduled_at', case when many then g.ord end) end, now()) as at,
-                   case when g.event ? 'deadline_at' then relevo.event_time(g.event, 'deadline_at', case when many then g.ord end) end as until
-              from jsonb_array_elements(events) with ordinality as g(event, ord) offset 0) g
+    select * from relevo.given_events(events)
   ), looked_up as (
     select g.*, coalesce(n.id, k.event_id) as known_id, strpos(nullif(coalesce(n.content_hash, k.content_hash), ''), g.hash) > 0 as same_hash
       from given g
@@ -1250,7 +1261,7 @@ begin
     into workers, others_compose
     from relevo.workers w
     left join lateral unnest(w.composers) as c(event_type) on true
-   where w.stopped_at is null and w.lost_at is null and w.last_seen_at + w.lease_ms * interval '1 millisecond' > now();
+   where relevo.is_alive(w);
   share := least(greatest(1, most / greatest(1, workers)),
                  most - coalesce((select sum(o.connections)::int from relevo.push_connections o
                                    where o.project = of_project and o.worker_id <> worker and o.leased_until > now()), 0));
@@ -1503,6 +1514,69 @@ create or replace function relevo.now(at timestamptz default null) returns times
   return coalesce(at, now());
 
 revoke all on function relevo.now from public;
+
+-- Wakes a cycle, if it sleeps.
+create or replace function relevo.wake(cycle_name text) returns void
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  called text[];
+begin
+  if coalesce(current_setting('relevo.wake', true), '') = 'off' then
+    return; -- so wished, as by who is going to PREPARE TRANSACTION, where no NOTIFY may be
+  end if;
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform pg_notify('relevo_wake', cycle_name); -- who sleeps now is not to be seen from here: all are asked
+    return;
+  end if;
+  if not exists (select from relevo.cycle_state s where s.cycle = cycle_name and s.source = '' and s.asleep) then
+    return;
+  end if;
+  called := array(
+    select w.worker_id from relevo.workers w
+     where cycle_name = any (w.asleep) and relevo.is_alive(w) and w.stopping_at is null and w.wakeups = 'listening'
+     order by md5(w.worker_id || pg_current_xact_id()::text)
+     limit 2);
+  if called = '{}' then -- nobody is known to hear it: all are asked
+    perform pg_notify('relevo_wake', cycle_name);
+  else
+    perform pg_notify('relevo_wake', cycle_name || ' ' || c.worker_id) from unnest(called) as c(worker_id);
+  end if;
+end
+$$;
+
+revoke all on function relevo.wake from public;
+
+-- Wakes a cycle, whether it is known to sleep or not.
+create or replace function relevo.wake_now(cycle_name text) returns void
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  called text[];
+begin
+  if coalesce(current_setting('relevo.wake', true), '') = 'off' then
+    return; -- so wished, as by who is going to PREPARE TRANSACTION, where no NOTIFY may be
+  end if;
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform pg_notify('relevo_wake', cycle_name); -- who sleeps now is not to be seen from here: all are asked
+    return;
+  end if;
+  called := array(
+    select w.worker_id from relevo.workers w
+     where cycle_name = any (w.cycles) and relevo.is_alive(w) and w.stopping_at is null and w.wakeups = 'listening'
+     order by cycle_name = any (w.asleep) desc, md5(w.worker_id || pg_current_xact_id()::text)
+     limit 2);
+  if called = '{}' then -- nobody is known to hear it: all are asked
+    perform pg_notify('relevo_wake', cycle_name);
+  else
+    perform pg_notify('relevo_wake', cycle_name || ' ' || c.worker_id) from unnest(called) as c(worker_id);
+  end if;
+end
+$$;
+
+revoke all on function relevo.wake_now from public;
 
 -- Journals the requests of a wave, which is what the claim holds next, if nothing keeps it from being sent; else it writes nothing and says so.
 -- Each request is given by the places of its first and last delivery in the wave.
@@ -2397,6 +2471,13 @@ create or replace function relevo.longer_lease(c relevo.claims, at timestamptz) 
               then greatest(c.leased_until, at + c.lease_ms * interval '1 millisecond') else c.leased_until end;
 
 revoke all on function relevo.longer_lease from public;
+
+-- Returns whether a worker is alive: it did not stop, and was heard of within its lease. It is inlined.
+create or replace function relevo.is_alive(w relevo.workers, at timestamptz default null) returns boolean
+  language sql stable parallel safe
+  return w.stopped_at is null and w.lost_at is null and w.last_seen_at + w.lease_ms * interval '1 millisecond' > coalesce(at, now());
+
+revoke all on function relevo.is_alive from public;
 
 -- Counts an event's first slice for the brake: for the stream as a whole unless it is personal, and for up to a hundred of its phones. Returns the
 -- counts if one of them is above `enough`; fewer are too much for nobody. A stream that is not known yet begins here.

@@ -2,8 +2,7 @@
 -- Lists the event types for which a living worker other than this one has a composer.
 select distinct c.event_type
   from relevo.workers w cross join unnest(w.composers) as c(event_type)
- where w.worker_id <> %(worker_id)s and w.stopped_at is null and w.lost_at is null
-   and w.last_seen_at + w.lease_ms * interval '1 millisecond' > now();
+ where w.worker_id <> %(worker_id)s and relevo.is_alive(w);
 
 -- name: claim_due
 -- Claims what is due in one lane of a project, oldest first, and looks where each delivery goes, what stands in its way and what its event

@@ -168,8 +168,7 @@ select c.status, sum(c.n)
 -- Lists the workers that live and are of a version that knows nothing of chunks.
 select w.worker_id, w.hostname, w.pid, w.version
   from relevo.workers w
- where w.stopped_at is null and w.lost_at is null and w.version like '0.1.%%'
-   and w.last_seen_at + w.lease_ms * interval '1 millisecond' > relevo.now(%(now)s)
+ where relevo.is_alive(w, %(now)s) and w.version like '0.1.%%'
  order by w.worker_id;
 
 -- name: lock_repairs

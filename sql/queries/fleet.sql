@@ -5,7 +5,7 @@ select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w
        w.last_seen_at + w.lease_ms / 2 * interval '1 millisecond' < now() as is_late,
        case when w.stopped_at is not null then 'stopped'
             when w.lost_at is not null then 'lost'
-            when w.last_seen_at + w.lease_ms * interval '1 millisecond' < now() then 'silent'
+            when not relevo.is_alive(w) then 'silent'
             when w.stopping_at is not null then 'stopping'
             else 'alive' end as state
   from relevo.workers w
@@ -17,8 +17,7 @@ select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w
 -- Finds a worker that is alive and runs cycles by schedule.
 select w.worker_id
   from relevo.workers w
- where w.stopped_at is null and w.lost_at is null and w.stopping_at is null and w.role = 'run' and w.cycles <> '{}'
-   and w.last_seen_at + w.lease_ms * interval '1 millisecond' > now()
+ where relevo.is_alive(w) and w.stopping_at is null and w.role = 'run' and w.cycles <> '{}'
  limit 1;
 
 -- name: list_projects

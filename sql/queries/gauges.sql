@@ -1,9 +1,8 @@
--- What the whole fleet's metrics are read from: one statement, each part of it bounded, whatever the tables hold.
+-- What the whole fleet's metrics are read from: rows of name, labels and value, from small tables and the heads of indexes alone. Each part is
+-- bounded, whatever the tables hold: so many chunks are counted, and so many labels shown. What a gauge means is said in gauges.py.
 
--- name: read_gauges
--- Reads all gauges of the fleet as rows of name, labels and value, from small tables and the heads of indexes alone. Lanes and projects with
--- something due or awaited are found by skipping along an index; of each so many chunks are counted, and so many labels shown. Each line
--- below that is one gauge; what it means is said in gauges.py.
+-- name: read_queue_gauges
+-- Reads the gauges of what waits. Lanes and projects with something due or awaited are found by skipping along an index.
 with recursive lane as (
   (select q.project, q.lane from relevo.due_chunks q order by q.project, q.lane limit 1)
   union all
@@ -25,23 +24,8 @@ with recursive lane as (
                           from (select q.due_at, q.ids from relevo.due_chunks q
                                  where q.project = l.project and q.lane = l.lane and q.due_at <= now()
                                  order by q.due_at, q.id limit %(most_chunks)s) y) x
-), project as materialized (
-  select * from relevo.projects p where not relevo.is_news_project(p.project) order by p.project limit %(most_labels)s
-), subscription as materialized ( -- with how its webhook fares
-  select s.name, s.head - greatest(c.position, s.tail) as waiting, s.dropped, s.webhook, p.breaker <> 'closed' as is_open, q.oldest_at
-    from (select * from relevo.news_subscriptions s order by s.name limit %(most_labels)s) s
-    join relevo.news_cursors c on c.subscription = s.name
-    left join relevo.projects p on p.project = relevo.sending_project('relevo.news', s.webhook)
-    cross join lateral (select min(x.created_at) as oldest_at
-                          from (select q.created_at from relevo.due_chunks q
-                                 where q.project = relevo.sending_project('relevo.news', s.webhook) and q.lane = 'urgent'
-                                 order by q.due_at limit %(most_chunks)s) x) q
 ), held as materialized (
   select c.cycle, c.leased_until > now() as live, cardinality(c.ids) as deliveries from relevo.claims c limit %(most)s
-), worker as materialized (
-  select w.*, w.last_seen_at + w.lease_ms * interval '1 millisecond' > now() as heard,
-         w.last_seen_at + w.lease_ms / 2 * interval '1 millisecond' < now() as late
-    from relevo.workers w where w.stopped_at is null and w.lost_at is null limit %(most)s
 )
 select 'queue_deliveries' as name, array[x.status] as labels, sum(x.deliveries)::float8 as value
   from (select t.status, t.deliveries from relevo.delivery_counts t
@@ -58,15 +42,6 @@ union all select 'queue_oldest_due_seconds', array[d.project, d.lane], coalesce(
 union all select 'claims', array[case when h.live then 'live' else 'expired' end], count(*) from held h group by h.live
 union all select 'claimed_deliveries', array[case when h.live then 'live' else 'expired' end, h.cycle], sum(h.deliveries)
             from held h group by h.live, h.cycle
-union all select 'workers', array[case when not w.heard then 'silent' when w.stopping_at is not null then 'stopping'
-                                       when w.late then 'late' else 'alive' end], count(*)
-            from worker w group by 2
-union all select 'workers', array['lost'], count(*)
-            from relevo.workers w
-           where w.role = 'run' and (w.stopped_at is not null or w.lost_at is not null)
-             and greatest(w.stopped_at, w.lost_at) > now() - interval '1 hour' and w.lost_at is not null
-union all select 'listeners_degraded', '{}', count(*) from worker w where w.heard and w.role = 'run' and w.wakeups = 'polling'
-union all select 'hung_calls', '{}', coalesce(sum(jsonb_array_length(w.hung)), 0) from worker w where w.heard
 union all select 'events_waiting', '{}', count(*)
             from (select from relevo.notification_events e
                    where e.state in ('waiting', 'fanning') and e.scheduled_at <= now() limit %(most)s) e
@@ -75,8 +50,23 @@ union all select 'events_held', '{}', count(*)
 union all select 'receipts_oldest_due_seconds', array[a.project], greatest(0, extract(epoch from now() - x.look_at))
             from (select * from awaiting limit %(most_labels)s) a
             cross join lateral (select r.look_at from relevo.awaited_receipts r
-                                 where r.project = a.project order by r.look_at, r.id limit 1) x
-union all select 'project_rate_share_ratio', array[p.project], p.rate_share from project p
+                                 where r.project = a.project order by r.look_at, r.id limit 1) x;
+
+-- name: read_project_gauges
+-- Reads the gauges of projects and of news subscriptions.
+with project as materialized (
+  select * from relevo.projects p where not relevo.is_news_project(p.project) order by p.project limit %(most_labels)s
+), subscription as materialized ( -- with how its webhook fares
+  select s.name, s.head - greatest(c.position, s.tail) as waiting, s.dropped, s.webhook, p.breaker <> 'closed' as is_open, q.oldest_at
+    from (select * from relevo.news_subscriptions s order by s.name limit %(most_labels)s) s
+    join relevo.news_cursors c on c.subscription = s.name
+    left join relevo.projects p on p.project = relevo.sending_project('relevo.news', s.webhook)
+    cross join lateral (select min(x.created_at) as oldest_at
+                          from (select q.created_at from relevo.due_chunks q
+                                 where q.project = relevo.sending_project('relevo.news', s.webhook) and q.lane = 'urgent'
+                                 order by q.due_at limit %(most_chunks)s) x) q
+)
+select 'project_rate_share_ratio', array[p.project], p.rate_share from project p
 union all select 'project_rate_tokens', array[p.project, l.lane], l.tokens
             from project p cross join lateral (values ('urgent', p.urgent_tokens), ('bulk', p.bulk_tokens)) as l(lane, tokens)
 union all select 'project_breaker_open', array[p.project], (p.breaker <> 'closed')::int from project p
@@ -85,7 +75,24 @@ union all select 'news_waiting', array[s.name], s.waiting from subscription s
 union all select 'news_dropped', array[s.name], s.dropped from subscription s
 union all select 'news_oldest_on_their_way_seconds', array[s.name, s.webhook], coalesce(extract(epoch from now() - s.oldest_at), 0)
             from subscription s where s.webhook is not null
-union all select 'news_breaker_open', array[s.name, s.webhook], coalesce(s.is_open, false)::int from subscription s where s.webhook is not null
+union all select 'news_breaker_open', array[s.name, s.webhook], coalesce(s.is_open, false)::int from subscription s where s.webhook is not null;
+
+-- name: read_fleet_gauges
+-- Reads the gauges of workers, cycles, sources, the archive and the database.
+with worker as materialized (
+  select w.*, relevo.is_alive(w) as heard,
+         w.last_seen_at + w.lease_ms / 2 * interval '1 millisecond' < now() as late
+    from relevo.workers w where w.stopped_at is null and w.lost_at is null limit %(most)s
+)
+select 'workers', array[case when not w.heard then 'silent' when w.stopping_at is not null then 'stopping'
+                             when w.late then 'late' else 'alive' end], count(*)
+  from worker w group by 2
+union all select 'workers', array['lost'], count(*)
+            from relevo.workers w
+           where w.role = 'run' and (w.stopped_at is not null or w.lost_at is not null)
+             and greatest(w.stopped_at, w.lost_at) > now() - interval '1 hour' and w.lost_at is not null
+union all select 'listeners_degraded', '{}', count(*) from worker w where w.heard and w.role = 'run' and w.wakeups = 'polling'
+union all select 'hung_calls', '{}', coalesce(sum(jsonb_array_length(w.hung)), 0) from worker w where w.heard
 union all select 'cycle_quiet_seconds', array[s.cycle, s.source], extract(epoch from now() - s.last_round_at)
             from relevo.cycle_state s where s.last_round_at is not null
 union all select 'cycle_failures', array[s.cycle, s.source], s.failures from relevo.cycle_state s where s.last_round_at is not null

@@ -7,8 +7,7 @@ select i.one is not null as recorded, i.system_identifier, i.database_oid, i.nam
   left join relevo.instance i on true
   left join lateral (select w.worker_id, w.last_seen_at
                        from relevo.workers w
-                      where w.rests_because is null and w.stopped_at is null and w.lost_at is null and w.stopping_at is null
-                        and w.last_seen_at > i.recorded_at and w.last_seen_at + w.lease_ms * interval '1 millisecond' > now()
+                      where w.rests_because is null and w.stopping_at is null and w.last_seen_at > i.recorded_at and relevo.is_alive(w)
                       order by w.last_seen_at desc, w.worker_id limit 1) w on true
  where d.datname = current_database();
 

@@ -82,8 +82,7 @@ select %(project)s, %(worker_id)s, s.share, relevo.now(%(now)s) + %(lease_ms)s *
   from (select least(
             greatest(1, %(most)s / greatest(1, (
               select count(*)::int from relevo.workers w
-               where 'dispatch' = any (w.cycles) and w.stopped_at is null and w.lost_at is null
-                 and w.last_seen_at + w.lease_ms * interval '1 millisecond' > now()))),
+               where 'dispatch' = any (w.cycles) and relevo.is_alive(w)))),
             %(most)s - coalesce((
               select sum(o.connections)::int from relevo.push_connections o
                where o.project = %(project)s and o.worker_id <> %(worker_id)s

@@ -30,7 +30,7 @@ returning s.cycle;
 update relevo.workers w
    set lost_at = relevo.now(%(now)s)
  where w.stopped_at is null and w.lost_at is null and w.worker_id <> %(worker_id)s
-   and w.last_seen_at + w.lease_ms * interval '1 millisecond' < relevo.now(%(now)s)
+   and not relevo.is_alive(w, %(now)s)
 returning w.worker_id, w.hostname, w.pid, w.last_seen_at;
 
 -- name: abandon_runs

@@ -257,7 +257,7 @@ def test_every_test_says_what_must_hold() -> None:
     assert not silent, "say in a docstring what must hold:\n" + "\n".join(silent)
 
 
-SCREEN, PARAGRAPH = 50, 3  # lines
+SCREEN, PARAGRAPH, LONGEST = 50, 3, 60  # lines
 
 
 def complaints_about_statements(text: str) -> Iterator[str]:
@@ -276,8 +276,15 @@ def complaints_about_statements(text: str) -> Iterator[str]:
             yield f"{name}: one sentence in comments must follow the name, from a capital to a full stop"
         if not strip_comments(block.partition("\n")[2]):
             yield f"{name}: there is no statement below it"
-        if strip_comments(block).count("\n") > SCREEN and (not sentence or sentence[1].count("\n") < PARAGRAPH):
+        if length_of(block) > LONGEST:
+            yield f"{name}: it has more than {LONGEST} lines; make it a function whose steps are statements"
+        elif length_of(block) > SCREEN and (not sentence or sentence[1].count("\n") < PARAGRAPH):
             yield f"{name}: it is longer than a screen, so a paragraph above it says how it goes"
+
+
+def length_of(statement: str) -> int:
+    """Return how many lines of SQL there are, comments and empty lines left out."""
+    return sum(1 for line in strip_comments(statement).splitlines() if line.strip())
 
 
 def strip_comments(text: str) -> str:
@@ -297,6 +304,19 @@ def test_every_statement_has_a_name_and_a_sentence() -> None:
     assert not complaints, "\n".join(complaints)
 
 
+def test_statements_of_functions_are_short() -> None:
+    """In sql/functions, too, no statement has more lines than a reader can hold."""
+    files = sorted((ROOT / "sql" / "functions").rglob("*.sql"))
+    assert files, "sql/functions holds no functions"
+    long = [
+        f"{path.name}: a statement of {length_of(each)} lines"
+        for path in files
+        for each in re.split(r";[ ]*(?:--.*)?$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        if length_of(each) > LONGEST
+    ]
+    assert not long, "make steps of them:\n" + "\n".join(long)
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -307,8 +327,9 @@ def test_every_statement_has_a_name_and_a_sentence() -> None:
         ("-- name: ask_one\n-- Asks for one.\n\n-- name: ask_two\n-- Asks.\nselect 2;\n", "no statement"),
         ("-- name: ask_one\n-- Asks.\nselect 1;\n-- name: ask_two\n\n-- Asks.\nselect 2;\n", "one sentence"),
         ("-- A word ahead.\n\n-- name: ask_one\n-- Asks,\n-- in two lines.\nselect 1; -- why\n", ""),
-        ("-- name: ask_much\n-- Asks.\n" + "select 1\n" * 60, "longer than a screen"),
-        ("-- name: ask_much\n-- Asks.\n-- First one.\n-- Then others.\n" + "select 1\n" * 60, ""),
+        ("-- name: ask_much\n-- Asks.\n" + "select 1\n" * 55, "longer than a screen"),
+        ("-- name: ask_much\n-- Asks.\n-- First one.\n-- Then others.\n" + "select 1\n" * 55, ""),
+        ("-- name: ask_much\n-- Asks.\n-- First one.\n-- Then others.\n" + "select 1\n" * 70, "more than 60 lines"),
     ],
 )
 def test_the_rule_for_statements_bites(text: str, complaint: str) -> None:

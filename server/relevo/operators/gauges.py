@@ -23,6 +23,7 @@ from relevo.core.logs import normalise_error
 from relevo.database.pool import Database
 
 _SQL = queries.load("gauges")
+_PARTS = ("read_queue_gauges", "read_project_gauges", "read_fleet_gauges")
 _log = structlog.get_logger("relevo.operators.gauges")
 _FRESH_S = 10.0
 _AGAIN_S = 1.0
@@ -141,7 +142,7 @@ class Gauges(Collector):
         asked = BOUNDS | {"watched": [f"relevo.{name}" for name in WATCHED], "instance": self._settings.relevo_instance}
         try:
             with self._database.transaction() as connection:
-                rows = connection.execute(_SQL["read_gauges"], asked).fetchall()
+                rows = [row for name in _PARTS for row in connection.execute(_SQL[name], asked).fetchall()]
         except (DatabaseUnavailableError, psycopg.Error) as error:
             if self._up:
                 _log.warning("gauges_not_read", error=normalise_error(error))

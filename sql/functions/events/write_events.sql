@@ -12,21 +12,7 @@ declare
 begin
   return query
   with given as materialized (
-    select g.ord, g.event, g.event ->> 'type' as event_type,
-           -- its own, and the one by which it is known if it was personal and is old or forgotten
-           array[g.event ->> 'key', relevo.hidden_key(g.event ->> 'type', g.event ->> 'key')] as keys,
-           case when g.event ->> 'audience' in ('installations', 'owners') and not g.event ? 'on_conflict' -- most are: as content_hash does it
-                then encode(sha256(convert_to(jsonb_strip_nulls(g.event)::text, 'UTF8')), 'hex')
-                else relevo.content_hash(g.event, g.at, g.until) end as hash,
-           g.event -> 'matching' as matching,
-           case when jsonb_typeof(g.event -> 'installations') is distinct from 'array' then '{}'
-                when jsonb_array_length(g.event -> 'installations') = 1 then array[(g.event -> 'installations' ->> 0)::uuid] -- most name one
-                else array(select i.installation::uuid from jsonb_array_elements_text(g.event -> 'installations') as i(installation)) end as installations,
-           g.at, g.until
-      from (select g.ord, g.event,
-                   coalesce(case when g.event ? 'scheduled_at' then relevo.event_time(g.event, 'scheduled_at', case when many then g.ord end) end, now()) as at,
-                   case when g.event ? 'deadline_at' then relevo.event_time(g.event, 'deadline_at', case when many then g.ord end) end as until
-              from jsonb_array_elements(events) with ordinality as g(event, ord) offset 0) g
+    select * from relevo.given_events(events)
   ), looked_up as (
     select g.*, coalesce(n.id, k.event_id) as known_id, strpos(nullif(coalesce(n.content_hash, k.content_hash), ''), g.hash) > 0 as same_hash
       from given g

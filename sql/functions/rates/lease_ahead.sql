@@ -25,7 +25,7 @@ begin
     into workers, others_compose
     from relevo.workers w
     left join lateral unnest(w.composers) as c(event_type) on true
-   where w.stopped_at is null and w.lost_at is null and w.last_seen_at + w.lease_ms * interval '1 millisecond' > now();
+   where relevo.is_alive(w);
   share := least(greatest(1, most / greatest(1, workers)),
                  most - coalesce((select sum(o.connections)::int from relevo.push_connections o
                                    where o.project = of_project and o.worker_id <> worker and o.leased_until > now()), 0));

@@ -18,8 +18,7 @@ begin
   end if;
   called := array(
     select w.worker_id from relevo.workers w
-     where cycle_name = any (w.asleep) and w.stopped_at is null and w.lost_at is null and w.stopping_at is null and w.wakeups = 'listening'
-       and w.last_seen_at + w.lease_ms * interval '1 millisecond' > now()
+     where cycle_name = any (w.asleep) and relevo.is_alive(w) and w.stopping_at is null and w.wakeups = 'listening'
      order by md5(w.worker_id || pg_current_xact_id()::text)
      limit 2);
   if called = '{}' then -- nobody is known to hear it: all are asked
