@@ -126,7 +126,9 @@ def test_a_silent_proxy_costs_no_more_than_the_limit(lead: Lead) -> None:
     proxy, _ = lead(hangs=True)
     for url in ("https://tenders.example/", "http://tenders.example/"):
         trouble = refusal(client(proxy.url(), http_timeout_ms=300), url)
-        assert (trouble.outcome, trouble.detail) == ("unavailable", "no whole answer within 300 ms")
+        assert trouble.outcome == "unavailable"
+        # The limit of the whole answer and that of a silence end in the same instant.
+        assert trouble.detail in ("no whole answer within 300 ms", "no answer in time")
 
 
 def test_what_no_proxy_names_is_reached_directly(lead: Lead) -> None:
