@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,12 @@ def claims_dsn(server: embedded.Embedded, admin: psycopg.Connection[Any], templa
 
 
 @pytest.fixture
-def dsn(claims_dsn: str) -> str:
-    """The DSN of a migrated database without a row or a connection left in it."""
-    with psycopg.connect(claims_dsn, autocommit=True) as connection:
-        connection.execute(EMPTY)
+def conn(claims_dsn: str, observe: Callable[[str, str], psycopg.Connection[Any]]) -> psycopg.Connection[Any]:
+    """An observer's connection to the emptied database, in autocommit."""
+    return observe(claims_dsn, EMPTY)
+
+
+@pytest.fixture
+def dsn(claims_dsn: str, conn: psycopg.Connection[Any]) -> str:
+    """The DSN of a migrated database without a row, or a connection but the observer's, left in it."""
     return claims_dsn

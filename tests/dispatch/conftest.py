@@ -43,10 +43,14 @@ def dispatch_dsn(server: embedded.Embedded, admin: psycopg.Connection[Any], temp
 
 
 @pytest.fixture
-def dsn(dispatch_dsn: str) -> str:
-    """The DSN of a migrated database without a row or a connection left in it."""
-    with psycopg.connect(dispatch_dsn, autocommit=True) as connection:
-        connection.execute(EMPTY)
+def conn(dispatch_dsn: str, observe: Callable[[str, str], psycopg.Connection[Any]]) -> psycopg.Connection[Any]:
+    """An observer's connection to the emptied database, in autocommit."""
+    return observe(dispatch_dsn, EMPTY)
+
+
+@pytest.fixture
+def dsn(dispatch_dsn: str, conn: psycopg.Connection[Any]) -> str:
+    """The DSN of a migrated database without a row or a connection left in it but the observer's."""
     return dispatch_dsn
 
 
