@@ -375,7 +375,7 @@ def test_a_phone_leads_to_a_test_push(served: Served, conn: psycopg.Connection[A
     conn.execute("update relevo.device_installations set owner = 'a/b c'")
     operator, viewer = inside(Person(served)), inside(Person(served, "viewer"))
     for path, filled in (
-        (f"/dashboard/installations/{one}", f">{one}<"),
+        (f"/dashboard/installations/{one}", f"{one}</textarea>"),
         ("/dashboard/owners/a%2Fb%20c", 'value="a/b c"'),
     ):
         [there] = re.findall(r'href="(/dashboard/compose[?][^"]+)"', operator.get(path).text)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from relevo.http.dashboard import (
+    action_pages,
     archive,
     audit,
     compose,
-    confirming,
     dead_letters,
     deliveries,
     events,
@@ -37,6 +37,6 @@ ROUTERS = (
     archive.router,
     audit.router,
     compose.router,
-    confirming.router,
+    action_pages.router,
     search.nowhere,  # the last
 )

@@ -181,13 +181,6 @@ def keep(request: Request, answer: Response, name: str, value: str, hours: int |
     answer.set_cookie(name, value, max_age=age, path="/", httponly=True, samesite="strict", secure=secure)
 
 
-def form(request: Request, action: str, *fields: Child, class_: str | None = None, role: str | None = None) -> Markup:
-    """Write a form of a session: it carries the mark without which it is refused."""
-    session: str = getattr(request.state, "session", "")
-    mark = el("input", type="hidden", name="form", value=sessions.form_mark(session)) if session else None
-    return el("form", mark, fields, method="post", action=action, class_=class_, role=role)
-
-
 async def fields_of(request: Request) -> dict[str, str]:
     """Read a form that was sent; 403 if it is not one of this session's own."""
     given = await read_form(request)

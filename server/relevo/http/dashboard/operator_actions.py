@@ -1,0 +1,249 @@
+"""What operators do: pause, resume and run cycles, release what is held, cancel events, try rejects again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request
+
+from relevo import service
+from relevo.access import app_verbs
+from relevo.http.dashboard import reasons
+from relevo.http.dashboard.actions import Action, FormInput, Question, Result, app_of, at_length
+from relevo.http.dashboard.formats import address
+from relevo.http.dashboard.i18n import gettext as _
+from relevo.http.dashboard.i18n import ngettext
+from relevo.http.dashboard.page import SYSTEM
+from relevo.http.database_threads import threads_of
+from relevo.http.problems import Problem
+from relevo.operators import actions, events, fleet
+
+_SOURCES = "/dashboard/sources"
+
+
+def _cycle(request: Request, form: FormInput) -> tuple[str, tuple[str, str]]:
+    """Return a cycle as it is written, and its name and source; one that is not there is not found."""
+    written = form.text("cycle", 200)
+    return written, app_of(request).switch_of(written)
+
+
+async def _ask_pause(request: Request, form: FormInput) -> Question:
+    cycle, _switch = _cycle(request, form)
+    told = _("It stops in the whole fleet until somebody switches it on again; a run under way comes to its end.")
+    hint = _("For whoever finds it at 3 a.m.")
+    return Question(_("Pause %(cycle)s?", cycle=cycle), _("Pause it"), [told], hint, {"cycle": cycle}, SYSTEM)
+
+
+async def _pause(request: Request, form: FormInput) -> Result:
+    cycle, (name, source) = _cycle(request, form)
+    before = await threads_of(request).run(actions.pause, name, form.text("reason"), source=source)
+    if before:
+        since = _("Since %(since)s, because: %(why)s", since=before["paused_since"], why=before["paused_because"])
+        return Result(_("%(cycle)s was paused already.", cycle=cycle), [since], SYSTEM)
+    again = _("Switch it on again on the page of the system.")
+    return Result(_("%(cycle)s is paused in the whole fleet.", cycle=cycle), [again], SYSTEM)
+
+
+async def _ask_resume(request: Request, form: FormInput) -> Question:
+    cycle, _switch = _cycle(request, form)
+    told = _("It runs again in the whole fleet, by its schedule.")
+    title = _("Switch %(cycle)s on again?", cycle=cycle)
+    return Question(title, _("Switch it on"), [told], hidden={"cycle": cycle}, back=SYSTEM)
+
+
+async def _resume(request: Request, form: FormInput) -> Result:
+    cycle, (name, source) = _cycle(request, form)
+    if await threads_of(request).run(actions.resume, name, source=source):
+        return Result(_("%(cycle)s is switched on again.", cycle=cycle), back=SYSTEM)
+    return Result(_("%(cycle)s was not paused; nothing was changed.", cycle=cycle), back=SYSTEM)
+
+
+async def _ask_run(request: Request, form: FormInput) -> Question:
+    cycle, _switch = _cycle(request, form)
+    told = _("It runs once here, by the same lock as its schedule, for as long as a tick may take at most.")
+    return Question(_("Run %(cycle)s now?", cycle=cycle), _("Run it"), [told], hidden={"cycle": cycle}, back=SYSTEM)
+
+
+async def _run(request: Request, form: FormInput) -> Result:
+    cycle, _switch = _cycle(request, form)
+    app = app_of(request)
+    reports = await at_length(request, lambda _database: service.run_beside(app, cycle))
+    good = all(report.outcome != "failed" for report in reports)
+    title = _("%(cycle)s has run.", cycle=cycle) if good else _("%(cycle)s has run and failed.", cycle=cycle)
+    back = address("/dashboard/runs", cycle=cycle)
+    return Result(title, back=back, good=good, template="run_result.html", context={"reports": reports})
+
+
+async def _ask_release_project(request: Request, form: FormInput) -> Question:
+    project = form.text("project", 250)
+    known = {row["project"]: row for row in await threads_of(request).run(fleet.projects)}
+    if project not in known:
+        raise Problem(404, _("There is no project %(project)s.", project=project))
+    told = [_("Its breaker is tried at once; its brake is off and judges anew. What is still wrong stops it again.")]
+    why = known[project]["breaker_reason"] if known[project]["breaker"] != "closed" else None
+    if why:
+        told.insert(0, _("Its breaker opened because: %(why)s", why=reasons.because(why)))
+    title = _("Let %(project)s send again?", project=project)
+    return Question(title, _("Release it"), told, hidden={"project": project})
+
+
+async def _release_project(request: Request, form: FormInput) -> Result:
+    project = form.text("project", 250)
+    held = await threads_of(request).run(actions.release_project, project)
+    if "breaker" in held:
+        return Result(_("A probe of %(project)s goes out now; once it is taken, the rest follows.", project=project))
+    if "brake" in held:
+        again = _("Sending had not stopped. What failed while it was on can be sent again as dead letters.")
+        return Result(_("The brake on disabling tokens of %(project)s is off.", project=project), [again])
+    if held:
+        return Result(_("%(project)s sends at its full rate again.", project=project))
+    return Result(_("Nothing held %(project)s up.", project=project))
+
+
+def _stream(form: FormInput) -> tuple[str, str | None]:
+    event_type = form.text("type", 100)
+    if not event_type:
+        raise Problem(400, _("Which type of events?"))
+    return event_type, form.text("origin", 200) or None
+
+
+async def _held(request: Request, form: FormInput) -> tuple[list[str], int, dict[str, Any]]:
+    """Return why events of a stream are held, how many are, and the fields that name the stream."""
+    event_type, origin = _stream(form)
+    rows = await threads_of(request).run(fleet.held)
+    fitting = [row for row in rows if row["event_type"] == event_type and origin in (None, row["origin"])]
+    whys, total = [row["reason"] for row in fitting], sum(row["events"] for row in fitting)
+    return whys, total, {"type": event_type, "origin": origin or ""}
+
+
+async def _ask_release_events(request: Request, form: FormInput) -> Question:
+    whys, total, stream = await _held(request, form)
+    told = _("Everything that the runaway brake holds of it is sent; it judges anew what comes then.")
+    return Question(
+        _("Send what is held of %(type)s?", type=stream["type"]),
+        _("Send %(events)s", events=_events(total)),
+        [*whys, told],
+        hidden=stream,
+        possible=total > 0,
+    )
+
+
+async def _release_events(request: Request, form: FormInput) -> Result:
+    event_type, origin = _stream(form)
+    done = await at_length(request, actions.release_events, event_type, origin)
+    return Result(_("%(events)s of %(type)s will be sent.", events=_events(done["events"]), type=event_type))
+
+
+async def _ask_drop_events(request: Request, form: FormInput) -> Question:
+    whys, total, stream = await _held(request, form)
+    return Question(
+        _("End what is held of %(type)s without sending it?", type=stream["type"]),
+        _("End %(events)s", events=_events(total)),
+        [*whys, _("Nothing of it is sent any more. This cannot be taken back.")],
+        hidden=stream,
+        grave=True,
+        possible=total > 0,
+    )
+
+
+async def _drop_events(request: Request, form: FormInput) -> Result:
+    event_type, origin = _stream(form)
+    done = await at_length(request, actions.release_events, event_type, origin, drop=True)
+    return Result(_("%(events)s of %(type)s were ended unsent.", events=_events(done["events"]), type=event_type))
+
+
+def _events(n: int) -> str:
+    return ngettext("%(n)s event", "%(n)s events", n)
+
+
+def _event(form: FormInput) -> int:
+    event = form.id("event")
+    if event is None:
+        raise Problem(400, _("Which event?"))
+    return event
+
+
+async def _ask_cancel(request: Request, form: FormInput) -> Question:
+    event, threads = _event(form), threads_of(request)
+    found = await threads.run_in_transaction(app_verbs.find, event, None)
+    late = await threads.run(events.too_late_to_stop, event)
+    left = sum(found.counts.get(name, 0) for name in ("pending", "retryable"))
+    told = [
+        _("%(n)s of it not sent yet will never be sent.", n=_pushes(left)) if left else "",
+        _("%(n)s of it sent before stay sent.", n=_pushes(late["sent"])) if late["sent"] else "",
+        _("Nothing of it is sent any more. This cannot be taken back."),
+    ]
+    return Question(
+        _("Cancel event %(event)s?", event=event),
+        _("Cancel it"),
+        list(filter(None, told)),
+        _("What was wrong with it"),
+        {"event": event},
+        f"/dashboard/events/{event}",
+        grave=True,
+        template="cancel_question.html",
+        context={"subject": found.event.get("title") or found.event["key"]},
+    )
+
+
+async def _cancel(request: Request, form: FormInput) -> Result:
+    event = _event(form)
+    done = await threads_of(request).run(app_verbs.cancel_as_operator, event, form.text("reason"), None)
+    late = await threads_of(request).run(events.too_late_to_stop, event)
+    sent, claimed = late["sent"], late["claimed"]
+    told = [
+        _("%(n)s of it sent before stay sent.", n=_pushes(sent)) if sent else "",
+        _("%(n)s of it being sent right now may still go out.", n=_pushes(claimed)) if claimed else "",
+    ]
+    return Result(_cancelled(done, event), list(filter(None, told)), f"/dashboard/events/{event}")
+
+
+def _pushes(n: int) -> str:
+    return ngettext("%(n)s push", "%(n)s pushes", n)
+
+
+def _cancelled(done: app_verbs.Cancelled, event: int) -> str:
+    if done.cancelled and not done.withdrawn:
+        return _("Event %(event)s is cancelled; nothing of it was left to send.", event=event)
+    if done.cancelled:
+        return _("Event %(event)s is cancelled.", event=event)
+    if done.found.event["state"] == "fanned":
+        return _("Event %(event)s was finished already: nothing of it was withdrawn.", event=event)
+    return _("Event %(event)s had ended before.", event=event)
+
+
+def _rejects(form: FormInput) -> tuple[int | None, str]:
+    """Return the number of a reject, or the source of several."""
+    reject, source = form.id("reject"), form.text("source", 100)
+    if reject is None and not source:
+        raise Problem(400, _("Which rejects?"))
+    return reject, source
+
+
+async def _ask_retry(_request: Request, form: FormInput) -> Question:
+    reject, source = _rejects(form)
+    title = _("Try all rejects of %(source)s again?", source=source)
+    if reject is not None:
+        title = _("Try reject %(id)s again?", id=reject)
+    told = _("The next pass of the source looks at what it offered once more.")
+    hidden = {"reject": reject or "", "source": source}
+    return Question(title, _("Try again"), [told], hidden=hidden, back=_SOURCES)
+
+
+async def _retry(request: Request, form: FormInput) -> Result:
+    reject, source = _rejects(form)
+    tried = await threads_of(request).run(actions.retry_rejects, source=source or None, reject_id=reject)
+    rejects = ngettext("%(n)s reject", "%(n)s rejects", tried)
+    return Result(_("%(rejects)s will be tried again by the next pass.", rejects=rejects), back=_SOURCES)
+
+
+ACTIONS = {
+    "pause": Action(_ask_pause, _pause),
+    "resume": Action(_ask_resume, _resume),
+    "run": Action(_ask_run, _run),
+    "release": Action(_ask_release_project, _release_project),
+    "send-held": Action(_ask_release_events, _release_events),
+    "drop-held": Action(_ask_drop_events, _drop_events),
+    "cancel": Action(_ask_cancel, _cancel),
+    "retry": Action(_ask_retry, _retry),
+}
