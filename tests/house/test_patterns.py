@@ -14,7 +14,7 @@ import pytest
 import relevo
 from relevo.core import logs
 from relevo.http import problems
-from relevo.http.dashboard import formats, page
+from relevo.http.dashboard import formats, templating
 from relevo.providers import expo
 
 _PIECES = (
@@ -63,7 +63,7 @@ _PIECES = (
 _LARGEST = 64_000
 _ENOUGH_S = 0.1
 """Below this a cost says nothing about how it grows."""
-_SEARCHED = (logs, problems, page, formats, expo)
+_SEARCHED = (logs, problems, templating, formats, expo)
 """Where patterns are looked for anywhere in a text of others; elsewhere they have to fit from its beginning."""
 
 

@@ -11,8 +11,8 @@ import pytest
 from relevo.client.progress import progress_of
 from relevo.client.values import EventStatus
 from relevo.core.phrases import Phrase
-from relevo.http.dashboard.formats import count, sentence
-from relevo.http.dashboard.i18n import translated, use_language
+from relevo.http.dashboard.formats import sentence
+from relevo.http.dashboard.i18n import ngettext, translated, use_language
 from relevo.http.dashboard.templating import ENVIRONMENT
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -116,7 +116,7 @@ def test_a_sentence_tells_times_as_the_page_does() -> None:
 def test_one_is_told_as_one_in_spanish() -> None:
     """The verb goes with the count, and a date with its article."""
     use_language("es")
-    one, many = "delivery failed for good", "deliveries failed for good"
-    assert count(1, one, many) == "1 entrega falló definitivamente"
-    assert count(2, one, many) == "2 entregas fallaron definitivamente"
+    one, many = "%(n)s delivery failed for good", "%(n)s deliveries failed for good"
+    assert ngettext(one, many, 1) == "1 entrega falló definitivamente"
+    assert ngettext(one, many, 2000) == "2.000 entregas fallaron definitivamente"
     assert translated(Phrase("the next at {at}", at="2026-11-16 07:32:41Z")) == "la próxima el 2026-11-16 07:32:41Z"

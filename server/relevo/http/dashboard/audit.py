@@ -6,8 +6,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from relevo.http.dashboard.labels import ACTIONS
-from relevo.http.dashboard.lists import Hours, Place, Text
 from relevo.http.dashboard.page import Page, render
+from relevo.http.dashboard.query_types import Hours, Place, Text
 from relevo.http.database_threads import threads_of
 from relevo.operators import audit
 

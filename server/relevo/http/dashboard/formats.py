@@ -12,7 +12,6 @@ from markupsafe import Markup, escape
 
 from relevo.http.dashboard.i18n import gettext as _
 from relevo.http.dashboard.i18n import language, with_signs
-from relevo.http.dashboard.language import t
 
 _CODE = re.compile(r"`([^`]{1,400})`")
 _INSTANT = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?)Z")
@@ -26,11 +25,6 @@ def number(value: float | None) -> str:
     if value is None:
         return "—"
     return with_signs(f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:,.1f}")  # noqa: PLR2004
-
-
-def count(value: int, one: str, many: str = "") -> str:
-    """Write a count with its noun."""
-    return f"{number(value)} {t(one) if value == 1 else t(many or one + 's')}"
 
 
 def percent(some: int, of_all: int) -> str:

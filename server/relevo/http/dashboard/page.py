@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 import secrets
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -21,7 +20,6 @@ from relevo.access import sessions
 from relevo.access.api_tokens import Token
 from relevo.core.errors import RelevoError
 from relevo.http.dashboard import menu, refusals
-from relevo.http.dashboard.html import Child, Markup, el, text
 from relevo.http.dashboard.i18n import N_, gettext, language, language_of, use_language
 from relevo.http.dashboard.templating import ENVIRONMENT
 from relevo.http.guard import COOKIE, Guarded
@@ -30,8 +28,6 @@ from relevo.http.rules import OPERATE_PAGE
 
 _log = structlog.get_logger("relevo.dashboard")
 _MOST_FIELDS = 50
-_TAG = re.compile(r"<[^<>]*>")
-_SHORT = 16
 _UNAUTHORISED = 401
 _FAILED = 500
 _NONCE = 43
@@ -139,11 +135,6 @@ def render(
     return HTMLResponse(page.encode("utf-8", "replace"), status, sent)
 
 
-def show(request: Request, title: str, *body: Child, status: int = 200, live: bool = True) -> Response:
-    """Answer with a page that is no template yet."""
-    return render(request, "plain.html", status, live=live, title=title, body=text(body))
-
-
 def is_operator(request: Request) -> bool:
     """Return whether who looks may do things; a viewer is shown no button."""
     caller = getattr(request.state, "caller", None)
@@ -207,22 +198,3 @@ def refuse(request: Request, why: str) -> NoReturn:
     _log.warning("form_refused", why=why, caller=caller.id if caller else None, path=request.url.path)
     told, hint = gettext("This form is not of your session."), gettext("Open the page again, and send it from there.")
     raise Problem(403, told, kind=refusals.FORM, hint=hint)
-
-
-def table(heads: list[str], rows: list[list[Child]], *, empty: Child, label: str) -> Markup:
-    """Write a table without its empty columns; where there is no room for any, each cell is told by its head."""
-    if not rows:
-        return el("p", empty, class_="faint")
-    told = [place for place in range(len(heads)) if any(text(row[place]) for row in rows)]
-    heads, rows = [heads[place] for place in told], [[row[place] for place in told] for row in rows]
-    head = el("thead", el("tr", [el("th", each, scope="col") for each in heads]))
-    body = [
-        el("tr", [el("td", _cell(cell), data_head=name) for name, cell in zip(heads, row, strict=True)]) for row in rows
-    ]
-    return el("table", head, el("tbody", body), aria_label=label)
-
-
-def _cell(cell: Child) -> Markup:
-    """Write a cell; what is short stays on one line, where there is room."""
-    written = text(cell)
-    return el("div", written, class_="whole" if len(_TAG.sub("", written)) <= _SHORT else None)

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from relevo.http.dashboard.i18n import gettext as _
-from relevo.http.dashboard.lists import Hours, Place, Text
 from relevo.http.dashboard.page import Page, render
+from relevo.http.dashboard.query_types import Hours, Place, Text
 from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem
 from relevo.operators import runs
