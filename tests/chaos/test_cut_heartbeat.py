@@ -1,6 +1,6 @@
 """The heartbeat's connection is cut during a request: nothing more is sent or settled, and what is known is kept.
 
-A worker whose heart does not beat must stop, must not complete what it holds, and leaves it to a reaper (RULE-020-012).
+A worker whose heart does not beat must stop, must not complete what it holds, and leaves it to a reaper.
 """
 
 from __future__ import annotations

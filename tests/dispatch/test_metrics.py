@@ -103,7 +103,7 @@ def test_a_worker_whose_heartbeat_is_late(relay) -> None:
 
 
 def test_the_reapers_three_and_lost_workers(relay) -> None:
-    """What RULE-020-023 and 020-052 name: reaper runs, what it took back, how long that was stuck, workers lost."""
+    """Reaper runs, what it took back, how long that was stuck, workers lost."""
     worker: Relay = relay()
     worker.tell("ana", "eva")
     dead: Relay = relay(worker_id="dead", register=True)

@@ -247,11 +247,7 @@ def end_lost_workers(connection: Connection, worker_id: str, now: datetime | Non
     lost = connection.execute(_SQL["mark_lost_workers"], {"worker_id": worker_id, "now": now}).fetchall()
     for lost_worker, hostname, pid, last_seen_at in lost:
         _log.error(
-            "worker_lost",
-            lost_worker=lost_worker,
-            hostname=hostname,
-            pid=pid,
-            last_seen_at=last_seen_at.isoformat(),
+            "worker_lost", lost_worker=lost_worker, hostname=hostname, pid=pid, last_seen_at=last_seen_at.isoformat()
         )
     abandoned = connection.execute(_SQL["abandon_runs"], {"now": now}).fetchall()
     for run_id, cycle_name, source, former, slot_at in abandoned:

@@ -15,12 +15,7 @@ import structlog
 from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import DatabaseUnavailableError
-from relevo.core.model import (
-    Awaiting,
-    Lane,
-    LossReason,
-    Shard,
-)
+from relevo.core.model import Awaiting, Lane, LossReason, Shard
 from relevo.database.arrays import array
 from relevo.database.outages import is_passing
 from relevo.database.pool import Connection, Database

@@ -92,8 +92,7 @@ class Journal:
             reason = None if verdicts else explain_loss(connection, claim)
         if reason in ("not_found", "already_completed") or (reason is not None and not rows):
             claim.lose(
-                reason,
-                "Too little of its lease is left." if reason == "error" else "The journal found it ended.",
+                reason, "Too little of its lease is left." if reason == "error" else "The journal found it ended."
             )
             claim.check()
         return verdicts

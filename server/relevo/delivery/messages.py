@@ -16,14 +16,7 @@ from relevo.core.ports import ChecksTokens, Composer
 from relevo.database.arrays import array
 from relevo.delivery import columns, rendering, webhook_messages
 from relevo.delivery.batch_context import BatchContext
-from relevo.delivery.outcomes import (
-    LEAST_PAUSE_MS,
-    MALFORMED,
-    answer,
-    not_attempted,
-    obstructed,
-    ticketed,
-)
+from relevo.delivery.outcomes import LEAST_PAUSE_MS, MALFORMED, answer, not_attempted, obstructed, ticketed
 from relevo.delivery.reply_checks import checked_ticket
 from relevo.delivery.services import Services
 from relevo.runtime import threads

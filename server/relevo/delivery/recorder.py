@@ -144,11 +144,7 @@ class Recorder:
         self._count(settlement)
 
     def _settle_apart(
-        self,
-        answers: Sequence[Answer],
-        outcomes: Mapping[UUID, str],
-        requests: Sequence[PushRequest],
-        error: Exception,
+        self, answers: Sequence[Answer], outcomes: Mapping[UUID, str], requests: Sequence[PushRequest], error: Exception
     ) -> None:
         """Settle in halves, down to single deliveries, what cannot be settled together.
 

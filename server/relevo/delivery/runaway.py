@@ -116,10 +116,7 @@ class Phones:
 
 def rules_of(settings: Settings) -> Rules:
     """Return the numbers behind the decisions that the settings ask for."""
-    return Rules(
-        min_events=settings.push_runaway_min_events,
-        first_events=settings.push_runaway_first_events,
-    )
+    return Rules(min_events=settings.push_runaway_min_events, first_events=settings.push_runaway_first_events)
 
 
 def judge(everyone: Count | None, phones: Sequence[Count], rules: Rules, *, has_past: bool) -> Stop | None:

@@ -257,7 +257,7 @@ class Runner:
         self._leaving.set()
 
     def _watched(self, cycle: Cycle, run: Run) -> Ending | None:
-        """Run the steps on a thread of their own; one that gets nowhere for too long is given up (RULE-020-051).
+        """Run the steps on a thread of their own; one that gets nowhere for too long is given up.
 
         Its lease is given back with its row, so that another replica may go on; what is left of it can write nothing.
         """

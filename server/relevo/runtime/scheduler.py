@@ -108,11 +108,7 @@ class Scheduler:
             self._follow_clock,
             timezone=UTC,
             executors={"default": ThreadPoolExecutor(max(1, len(cycles)))},
-            job_defaults={
-                "max_instances": 1,
-                "coalesce": True,
-                "misfire_grace_time": _MISFIRE_GRACE_S,
-            },
+            job_defaults={"max_instances": 1, "coalesce": True, "misfire_grace_time": _MISFIRE_GRACE_S},
         )
         self.hears: Callable[[], bool] = lambda: True
         """Whether calls reach this process; where none would come no run waits for them."""
