@@ -348,7 +348,7 @@ def test_a_hand_back_that_waited_looks_again(build, conn, other, meanwhile) -> N
     settled, rest = add(conn, 2)
     worker = build()
     claim = take(worker)
-    answer = worker.claims.outcomes(claim, answers(claim, "skipped", attempted=False)[:1], {}, NOW, finish=False)
+    answer = worker.claims.parameters(claim, answers(claim, "skipped", attempted=False)[:1], {}, NOW, finish=False)
     other.execute(SQL["settle_deliveries"], answer)
     releasing = meanwhile(lambda: worker.claims.release(claim, NOW))
     other.commit()

@@ -170,7 +170,7 @@ def test_in_a_race(relay, dsn) -> None:
     worker.tell_everyone(category="news")
     ids = {row["id"]: row["installation_id"] for row in worker.deliveries()}
     journalled: dict[UUID, float] = {}
-    write, write_plainly = worker.app.claims._write_journal, worker.app.claims._journal_plainly
+    write, write_plainly = worker.app.claims._journal_carefully, worker.app.claims._journal_plainly
 
     def note(claim: Any, wave: Any, now: Any) -> Any:
         verdicts = write(claim, wave, now)
@@ -184,7 +184,7 @@ def test_in_a_race(relay, dsn) -> None:
         journalled.update({ids[delivery.id]: written for delivery in wave.deliveries if went})
         return went
 
-    worker.app.claims._write_journal, worker.app.claims._journal_plainly = note, note_plainly
+    worker.app.claims._journal_carefully, worker.app.claims._journal_plainly = note, note_plainly
     chosen = random.Random(9)
     kinds = {name: chosen.choice(list(CHANGES)) for name in names}
     chosen.shuffle(names)

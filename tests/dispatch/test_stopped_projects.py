@@ -88,13 +88,13 @@ values (%s, 'bulk', now() + %s * interval '1 second', current_date, 0, 'notice',
 def asked_of(worker: Relay, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Note what each look of a worker asks PostgreSQL for."""
     lanes, asked = worker.app.services.projects.lanes, list[dict[str, Any]]()
-    ask = lanes._ask
+    ask = lanes._query
 
     def noted(now: Any, **how: Any) -> Any:
         asked.append(how)
         return ask(now, **how)
 
-    monkeypatch.setattr(lanes, "_ask", noted)
+    monkeypatch.setattr(lanes, "_query", noted)
     return asked
 
 
@@ -170,7 +170,7 @@ class TestLooks:
         assert due(worker) == []
         worker.conn.execute("update relevo.due_chunks set due_at = now() where project = 'later'")
         worker.conn.execute(RESTING.replace("now() + interval '1 hour'", "null").encode())
-        monkeypatch.setattr(worker.app.services.projects.lanes, "_full_look_at", 0.0)
+        monkeypatch.setattr(worker.app.services.projects.lanes, "_full_read_at", 0.0)
         assert sorted(due(worker)) == ["later", "stopped-1", "stopped-2"]
 
     def test_nothing_is_due_while_dispatch_is_paused_and_everything_once_it_is_not(self, relay) -> None:

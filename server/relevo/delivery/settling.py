@@ -95,18 +95,7 @@ class Settling:
         if not answers and not requests and not finish:
             return Settlement({})
         outcomes = requests if isinstance(requests, Mapping) else dict.fromkeys(requests, "answered")
-        parameters = (
-            self._retry_policy()
-            | columns.answered(claim, answers)
-            | {
-                "token": claim.token,
-                "request_ids": uuid_array(outcomes),
-                "request_outcomes": list(outcomes.values()),
-                "receipt_ms": self._settings.receipt_first_poll_ms,
-                "finish": finish,
-                "now": now,
-            }
-        )
+        parameters = self.parameters(claim, answers, outcomes, now, finish=finish)
         late = (0, 0)
         since = time.monotonic()  # before the transaction, whose beginning the lease is counted from
         with self._database.transaction("bound_by_key") as connection:
@@ -119,6 +108,26 @@ class Settling:
         if finish or written:
             self._keep_or_drop(claim, since, finish=finish)
         return Settlement(written, closed_late=late[0], kept_as_evidence=late[1], tokens_disabled=disabled)
+
+    def parameters(
+        self,
+        claim: Claim,
+        answers: Sequence[Answer],
+        requests: Mapping[UUID, str],
+        now: datetime | None,
+        *,
+        finish: bool,
+    ) -> dict[str, Any]:
+        """Return the parameters of `settle_deliveries`; `requests` are those that were answered, and how."""
+        settled = {
+            "token": claim.token,
+            "request_ids": uuid_array(requests),
+            "request_outcomes": list(requests.values()),
+            "receipt_ms": self._settings.receipt_first_poll_ms,
+            "finish": finish,
+            "now": now,
+        }
+        return self._retry_policy() | columns.answered(claim, answers) | settled
 
     def keep_tickets(self, claim: Claim, answers: Sequence[Answer], now: datetime | None = None) -> None:
         """Keep the tickets of answers that cannot be written for now, so that nothing of it is ever sent again."""

@@ -90,9 +90,16 @@ class Lanes:
         return (lane for lane in list(self.due) if lane.due_in_s <= 0 and self.not_before.get(lane.key, 0.0) <= now)
 
     def are_soon_open(self) -> bool:
-        """Return whether a lane is due and may be sent within a moment: worth waiting for."""
+        """Return whether a lane is due and may be sent within a moment: worth waiting for.
+
+        One that waits for its rate or for connections since before the last read was read as due once it may go on.
+        """
         horizon = time.monotonic() + _WORTH_WAITING_S
-        return any(lane.due_in_s <= 0 and self.not_before.get(lane.key, 0.0) < horizon for lane in self.due)
+        return any(self._is_due(lane) and self.not_before.get(lane.key, 0.0) < horizon for lane in self.due)
+
+    def _is_due(self, lane: DueLane) -> bool:
+        waits = self.not_before.get(lane.key, 0.0) > self.read_at
+        return lane.due_in_s <= 0 or (waits and lane.due_in_s < _WORTH_WAITING_S)
 
     def next_chance_s(self, claiming: Collection[Key]) -> float:
         """Return in how many seconds a lane may be claimed, of those that nobody claims just now."""
