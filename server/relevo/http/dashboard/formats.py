@@ -86,7 +86,7 @@ def instant(moment: datetime | None) -> Markup:
 def _time(moment: datetime, told: str, *, local: bool = False) -> Markup:
     exact = moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     marked = Markup(" data-local") if local else ""
-    return Markup('<time datetime="{0}" title="{0}"{1}>{2}</time>').format(exact, marked, told)
+    return Markup('<time datetime="%s" title="%s"%s>%s</time>') % (exact, exact, marked, told)
 
 
 def sentence(told: Any) -> Markup:

@@ -137,7 +137,7 @@ def state(word: str | None, kind: str | None = None) -> Markup:
 
 def badge(text: str, kind: str = "") -> Markup:
     """Write a small word in a colour: good, bad, warn or none."""
-    return Markup('<span class="{}">{}</span>').format(f"badge {kind}".strip(), text)
+    return Markup('<span class="%s">%s</span>') % (f"badge {kind}".strip(), text)
 
 
 def in_words(name: str) -> str:
@@ -152,4 +152,4 @@ def spaced(name: str) -> str:
 
 def named(name: str) -> Markup:
     """Write a name as words, with the name itself on hover."""
-    return Markup('<span title="{}">{}</span>').format(name, in_words(name))
+    return Markup('<span title="%s">%s</span>') % (name, in_words(name))

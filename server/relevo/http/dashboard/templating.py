@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from relevo import __version__
 from relevo.client.progress import progress_of
@@ -33,23 +33,19 @@ def table(heads: Sequence[str], rows: Sequence[Any], label: str, empty: str, cal
     Columns that are empty in every row are left out. Each cell knows its head, for windows without room for columns.
     """
     if not rows:
-        return Markup('<p class="faint">{}</p>').format(empty)
+        return Markup('<p class="faint">%s</p>') % empty
     cells = [[each.strip() for each in _CELL.findall(caller(row))] for row in rows]
-    shown = [place for place in range(len(heads)) if any(row[place] for row in cells)]
-    head = Markup("").join(Markup('<th scope="col">{}</th>').format(heads[place]) for place in shown)
-    body = Markup("").join(
-        Markup("<tr>{}</tr>").format(Markup("").join(_cell(heads[place], row[place]) for place in shown))
-        for row in cells
-    )
-    return Markup('<table aria-label="{}"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>').format(
-        label, head, body
-    )
+    shown = [(place, escape(head)) for place, head in enumerate(heads) if any(row[place] for row in cells)]
+    head = "".join(f'<th scope="col">{name}</th>' for _, name in shown)
+    body = "".join(f"<tr>{''.join(_cell(name, row[place]) for place, name in shown)}</tr>" for row in cells)
+    written = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return Markup(f'<table aria-label="{escape(label)}">{written}</table>')  # noqa: S704 cells are markup already
 
 
-def _cell(head: str, written: str) -> Markup:
+def _cell(head: Markup, written: str) -> str:
     """Write a cell; what is short stays on one line, where there is room."""
-    whole = Markup(' class="whole"') if len(" ".join(_TAG.sub("", written).split())) <= _SHORT else ""
-    return Markup('<td data-head="{}"><div{}>{}</div></td>').format(head, whole, Markup(written))  # noqa: S704
+    whole = ' class="whole"' if len(" ".join(_TAG.sub("", written).split())) <= _SHORT else ""
+    return f'<td data-head="{head}"><div{whole}>{written}</div></td>'
 
 
 def is_local_link(address: str) -> bool:
