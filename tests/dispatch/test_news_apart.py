@@ -140,7 +140,7 @@ def test_news_are_not_counted_among_pushes(worker: Any, consumer: Consumer) -> N
     assert fleet.queue(worker.app.database)["statuses"] == counted
     reap(worker.app)
     assert fleet.queue(worker.app.database)["statuses"] == counted
-    differ = worker.conn.execute(queries.load("doctor")["look_at_totals"]).fetchone()
+    differ = worker.conn.execute(queries.load("consistency")["look_at_totals"]).fetchone()
     assert differ == (False,), "doctor counts as they are counted"
     worker.conn.execute(
         "with gone as (delete from relevo.event_progress p using relevo.notification_events e"

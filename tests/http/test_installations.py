@@ -462,7 +462,7 @@ def test_the_history_reads_what_it_shows(conn: psycopg.Connection[Any]) -> None:
     )
     conn.execute("analyze relevo.notification_deliveries")
     asked = {"installation_id": phone, "before": 2**63 - 1, "own": True, "limit": 10}
-    read = rows_read_by_table(conn, queries.load("devices")["list_history"], asked)
+    read = rows_read_by_table(conn, queries.load("phone_access")["list_history"], asked)
     assert sum(read.values()) <= 40, read
 
 

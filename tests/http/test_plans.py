@@ -101,8 +101,8 @@ select 'default', now() - n * interval '1 minute', 1, 1, 0, 1, 0 from generate_s
 analyze;
 """
 PAGE = 50
-ACTIONS, DEVICES, DOOR = queries.load("actions"), queries.load("devices"), queries.load("door")
-TOKENS = queries.load("tokens")
+ACTIONS, DEVICES, DOOR = queries.load("actions"), queries.load("phone_access"), queries.load("door")
+TOKENS = queries.load("api_tokens")
 HASH = b"\x00" * 28 + (77).to_bytes(4, "big")
 DEAD: dict[str, Any] = {"ids": None, "error_code": None, "event_id": None, "project": None, "event_type": None}
 REDRIVE = {**DEAD, "after": 0, "limit": PAGE, "began": "infinity", "now": None}
@@ -163,10 +163,10 @@ STATEMENTS = [
     (PAGES, "find_tenders", {"code": "17-1-LE26", "limit": 20}, 20),
     (TOKENS, "read_token", {"id": "00000000000a"}, 5),
     (TOKENS, "note_use", {"id": "00000000000a"}, 10),
-    (queries.load("remote"), "look_at_events", {"ids": [7, 8, 9]}, 60),
-    (queries.load("remote"), "look_at_event", {"id": 7, "project": "x"}, 25),
-    (queries.load("remote"), "own_events", {"ids": [7], "project": "x"}, 10),
-    (queries.load("remote"), "find_foreign", {"ids": [7], "project": "x"}, 10),
+    (queries.load("app_verbs"), "look_at_events", {"ids": [7, 8, 9]}, 60),
+    (queries.load("app_verbs"), "look_at_event", {"id": 7, "project": "x"}, 25),
+    (queries.load("app_verbs"), "own_events", {"ids": [7], "project": "x"}, 10),
+    (queries.load("app_verbs"), "find_foreign", {"ids": [7], "project": "x"}, 10),
     (OPERATORS, "list_event_deliveries", {"event_id": 7, "after": None, "limit": PAGE}, 3 * PAGE),
     (OPERATORS, "list_deliveries", DELIVERIES, 60),
     (OPERATORS, "list_deliveries", {**DELIVERIES, "day": TODAY, "number": 30_000}, 60),

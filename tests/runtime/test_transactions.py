@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 
 import psycopg
 import pytest
@@ -82,22 +81,3 @@ def test_a_lost_connection_is_told_as_such(build, conn) -> None:
     with pytest.raises(DatabaseUnavailableError, match="connection to PostgreSQL was lost"):
         write(build().database, 1, then=lose)
     assert conn.execute("select n from kept").fetchall() == []
-
-
-def pid(connection: Connection) -> int:
-    """Return the number of the server process behind a connection."""
-    return connection.info.backend_pid
-
-
-def test_what_was_given_back_last_is_lent_next(build) -> None:
-    """Its server process has made its plans; those that nobody needs stay unused, and can be closed."""
-    database = build().database
-    with ExitStack() as first, ExitStack() as second:
-        a = pid(first.enter_context(database.connection()))
-        b = pid(second.enter_context(database.connection()))
-        first.close()
-    for _ in range(3):
-        with database.connection() as connection:
-            assert pid(connection) == b
-    with database.connection(), database.connection() as other:
-        assert pid(other) == a

@@ -16,7 +16,7 @@ from relevo.core.errors import NotFoundError, UsageError
 from relevo.database.pool import Database
 from relevo.operators import audit
 
-_SQL = queries.load("tokens")
+_SQL = queries.load("api_tokens")
 _WRITTEN = re.compile(r"relevo_(?P<id>[0-9a-f]{12})_[A-Za-z0-9_-]{43}")
 _NOBODY = hashlib.sha256(b"").digest()
 _MAX_NAME, _MAX_PROJECT, MAX_DAYS = 100, 200, 3_650

@@ -17,7 +17,7 @@ from relevo.core.errors import NotFoundError, RelevoError
 from relevo.database.pool import Connection, Database
 from relevo.operators import audit
 
-_SQL = queries.load("remote")
+_SQL = queries.load("app_verbs")
 T = TypeVar("T")
 Told = TypeVar("Told", Enqueued, Preview)
 _SENT = ("sent", "ok", "unconfirmed")

@@ -26,7 +26,7 @@ from relevo.core import queries
 from relevo.core.errors import ConfigError, InvalidInputError, NotFoundError, RelevoError
 from relevo.database.pool import Connection
 
-_SQL = queries.load("devices")
+_SQL = queries.load("phone_access")
 _WRITTEN = re.compile(r"device_(?P<id>[0-9a-f]{32})_[A-Za-z0-9_-]{43}")
 _NOTHING = hashlib.sha256(b"").digest()
 _DEFAULT_PROJECT = "default"

@@ -16,7 +16,7 @@ from relevo.core.errors import NotFoundError
 from relevo.database.pool import Database
 from relevo.operators import audit
 
-_SQL = queries.load("tokens")
+_SQL = queries.load("api_tokens")
 _WRITTEN = re.compile(r"[A-Za-z0-9_-]{43}")
 HOURS = 12
 """How long a session lasts, at most."""

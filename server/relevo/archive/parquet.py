@@ -46,7 +46,7 @@ def arrow_type(column: Column) -> pa.DataType:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
     raise ArchiveMonthError(
         f"The archive has no place for column {column.name} of type {column.type}.",
-        hint="Teach relevo/parquet.py the type before such a month is exported.",
+        hint="Teach relevo/archive/parquet.py the type before such a month is exported.",
     )
 
 

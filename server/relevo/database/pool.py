@@ -41,7 +41,7 @@ T = TypeVar("T")
 Manner = Literal["bound_transaction", "bound_unflushed", "bound_by_key", "bound_relaxed"]
 Bounds = Manner | Literal["bound_session"]
 
-_SQL = queries.load("db")
+_SQL = queries.load("pool")
 _MANNERS: dict[Bounds, tuple[str, ...]] = {
     "bound_transaction": ("bound_waits",),
     "bound_session": ("bound_session",),

@@ -13,7 +13,7 @@ from relevo.database.pool import Database
 from relevo.operators.reading import Row, fetch, of_this_version
 from relevo.operators.wording import in_numbers
 
-_SQL = queries.load("doctor")
+_SQL = queries.load("consistency")
 
 _DELIVERIES_AT_ONCE = 5_000
 _DEAD_AT_ONCE = 2_000

@@ -24,7 +24,7 @@ from relevo.operators import fleet
 from relevo.operators.consistency import Finding
 from relevo.operators.wording import in_numbers, in_words
 
-_SQL = queries.load("checkup")
+_SQL = queries.load("doctor")
 _OLDEST_VERSION = 15
 _MOST_SKEW_S = 2.0
 _MANY_DEAD = 10_000

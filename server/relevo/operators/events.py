@@ -35,7 +35,7 @@ _SQL = queries.load("events")
 
 _LOOKED_AT = 5_000
 _SAMPLE = 2_000
-_ERRORS_SAMPLE = 10_000
+_ERRORS_SAMPLE = 2_000
 _SPANS_SAMPLE = 1_000
 _REQUESTS = 20
 """So many requests of an event are told of at once."""
