@@ -95,7 +95,7 @@ select u.id from relevo.push_requests r cross join unnest(r.ids) as u(id)
 
 -- name: mark_unsent
 -- Notes that journalled requests were not even begun, so that whoever ends the claim does not take them for ambiguous; what was given up
--- as unknown or failed because of them, the claim being gone, is opened again, and named for the queue. Its dead letter is locked first.
+-- as unknown or failed because of them, by whoever ended the claim or a part of it, is opened again, and named for the queue. Its dead letter is locked first.
 with unsent as materialized (
   update relevo.push_requests r
      set answered_at = relevo.now(%(now)s), outcome = 'held_back'
@@ -103,7 +103,6 @@ with unsent as materialized (
   returning r.days, r.ids, r.journalled_at
 ), unsealed as materialized ( -- a month on its way to the archive is not written to any more
   select relevo.hold_open(array(select distinct n.event_day from unsent m cross join unnest(m.days) as n(event_day))) as days
-   where not exists (select from relevo.claims c where c.token = %(token)s)
 ), meant as materialized (
   select u.event_day, u.id, unsent.journalled_at
     from unsent cross join unnest(unsent.days, unsent.ids) as u(event_day, id)

@@ -67,6 +67,12 @@ def test_what_follows_an_answer_is_no_answer() -> None:
         assert (read(connection).body, connection.is_reusable) == (b"{}", False)
 
 
+def test_an_answer_that_ends_with_its_connection() -> None:
+    """It has no length: what was said to its end is read, and the connection is not used again, also where nothing else shows it."""
+    with asking(b"HTTP/1.1 200 OK\r\n\r\n{}") as connection:
+        assert (read(connection).body, connection.is_reusable) == (b"{}", False)
+
+
 def test_a_continue_is_no_answer() -> None:
     """What is said ahead of the answer is passed over."""
     with asking(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n") as connection:

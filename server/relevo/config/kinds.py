@@ -81,7 +81,8 @@ def _proxy(text: str) -> str:
     address = text if "://" in text else f"http://{text}"
     try:
         _web_address(address)
-        fits = urlsplit(address).scheme == "http" and urlsplit(address).path in ("", "/")
+        parts = urlsplit(address)
+        fits = parts.scheme == "http" and parts.path in ("", "/") and not parts.query and not parts.fragment
     except ValueError:
         fits = False
     if not fits:

@@ -139,7 +139,8 @@ def _wrong(values: dict[str, Any]) -> dict[str, str]:
 def _explain(name: str, reason: ValueError | None, value: str) -> str:
     field = fields_of(Settings)[name]
     wanted = str(reason) if isinstance(reason, ValueError) else f"must be {_wanted(field, value)}"
-    return wanted if _is_secret(field) else f"{wanted}, got {_quote(value)}"
+    is_told = not _is_secret(field) and not value.lstrip().startswith("{")  # what belongs into a file of secrets
+    return wanted if not is_told else f"{wanted}, got {_quote(value)}"
 
 
 def _wanted(field: FieldInfo, value: str) -> str:
@@ -157,7 +158,7 @@ def _is_secret(field: FieldInfo) -> bool:
 
 
 def _quote(value: str) -> str:
-    return value if _is_whole(value) else repr(scrub(value[:_MAX_QUOTED]))
+    return value if _is_whole(value) else repr(scrub(value)[:_MAX_QUOTED])
 
 
 def _is_whole(value: str) -> bool:

@@ -6,7 +6,7 @@ requests' `should_bypass_proxies` sets a variable of the whole process while it 
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 _PORTS = {"http": 80, "https": 443}
@@ -16,8 +16,8 @@ _PORTS = {"http": 80, "https": 443}
 class Proxies:
     """The proxies an operator named, by the scheme of what they lead to, and what is reached without one."""
 
-    http: str | None = None
-    https: str | None = None
+    http: str | None = field(default=None, repr=False)
+    https: str | None = field(default=None, repr=False)
     direct: tuple[str, ...] = ()
     """Names, which stand for their subdomains too, addresses and networks, each maybe with a port; or `*`."""
 

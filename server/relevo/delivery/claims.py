@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -245,7 +246,9 @@ def _end_in_halves(
     connection: Connection, parameters: Mapping[str, Any]
 ) -> tuple[Counter[str], dict[int, psycopg.Error]]:
     """End a claim in halves, down to the single deliveries that cannot be written."""
-    parts = deque([[row[0] for row in connection.execute(_SQL["list_claimed"], parameters)]])
+    claimed = [row[0] for row in connection.execute(_SQL["list_claimed"], parameters)]
+    random.shuffle(claimed)  # where many cannot be written, each time others can
+    parts = deque([claimed])
     ended: Counter[str] = Counter()
     left: dict[int, psycopg.Error] = {}
     while parts:

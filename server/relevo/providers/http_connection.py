@@ -68,6 +68,8 @@ class HttpConnection:
         """Whether any byte of the last request may have left."""
         self.is_reusable = True
         """Whether the last answer was read to its end, and another may follow."""
+        self._has_ended = False
+        """Whether the other side hung up, as it does to end an answer without a length."""
 
     def close(self) -> None:
         """Close it."""
@@ -125,7 +127,7 @@ class HttpConnection:
                 raise
             return Received(status, headers, b"")
         is_over = self._http.our_state is self._http.their_state is h11.DONE
-        if is_over and body is not None and not self._http.trailing_data[0]:
+        if is_over and body is not None and not self._has_ended and not self._http.trailing_data[0]:
             self._http.start_next_cycle()
             self.is_reusable = True
         return Received(status, headers, body)
@@ -148,7 +150,9 @@ class HttpConnection:
                 event = self._http.next_event()
                 if event is h11.NEED_DATA:
                     self._socket.settimeout(left(end_by))
-                    self._http.receive_data(self._socket.recv(_PIECE))
+                    piece = self._socket.recv(_PIECE)
+                    self._has_ended = not piece
+                    self._http.receive_data(piece)
                 elif isinstance(event, h11.Event):
                     yield event
                 else:
@@ -204,7 +208,11 @@ def dial(host: str, port: int, until: float) -> socket.socket:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     trouble: OSError = TimeoutError("the time is over")
     for tried, (family, kind, protocol, _, address) in enumerate(found):
-        dialled = socket.socket(family, kind, protocol)
+        try:
+            dialled = socket.socket(family, kind, protocol)
+        except OSError as error:  # the machine does not speak this family
+            trouble = error
+            continue
         try:
             dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # A share for each address: one that swallows everything must not hide the next.

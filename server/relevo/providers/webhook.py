@@ -18,11 +18,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+import h11
+
 from relevo import __version__
 from relevo.client.signatures import sign_webhook, webhook_secret
 from relevo.core.addresses import is_private
 from relevo.core.logs import normalise_error
-from relevo.core.model import Message, ReceiptReply, Reply, Ticket
+from relevo.core.model import Message, ReceiptReply, Reply, ReplyKind, Ticket
 from relevo.core.retry_after import retry_after_ms
 from relevo.providers.http_connection import HttpConnection, dial, left
 from relevo.providers.lookups import Lookups
@@ -124,9 +126,10 @@ class Webhook:
             headers = self._headers(name, body, address.secrets, parts.netloc)
             connection.send(path, headers, body, end_by=end_by)
             return _judge(*connection.read_head(end_by), name)
-        except OSError as error:
+        except (OSError, ValueError, h11.LocalProtocolError) as error:
             late = isinstance(error, TimeoutError)
-            return Reply("unclear", code="ReadTimeout" if late else "ConnectionBroken", message=type(error).__name__)
+            kind: ReplyKind = "unclear" if connection.is_sent else "not_sent"
+            return Reply(kind, code="ReadTimeout" if late else "ConnectionBroken", message=type(error).__name__)
         finally:
             connection.close()
 

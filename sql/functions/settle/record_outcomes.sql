@@ -45,7 +45,7 @@ begin
 
   -- What is open again goes into the queue.
   perform relevo.queue_deliveries(array_agg(w.event_day), array_agg(w.id), array_agg(w.due_at))
-     from unnest(written) w where w.due_at is not null having count(*) > 0;
+     from unnest(written) w where w.status in ('pending', 'retryable') having count(*) > 0;
 
   perform relevo.note_sent(array_agg(distinct w.event_id), at)
      from unnest(written) w where w.status in ('sent', 'ok') and w.former_status <> 'sent' having count(*) > 0;
