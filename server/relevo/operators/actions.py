@@ -26,7 +26,7 @@ from relevo.database.pool import Database
 from relevo.operators import audit, consistency
 from relevo.operators.wording import MOST_COUNTED
 
-_SQL = queries.load("actions", "doctor", "subscriptions")
+_SQL = queries.load("actions", "consistency", "subscriptions")
 _WAKE = queries.load("wakeups")
 _REDRIVE_BATCH = 500
 _MOST_EVENTS = 1_000
