@@ -1,0 +1,175 @@
+"""Inboxes: what an owner, or a phone without owner, was sent or would have been sent, and what they touched of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from relevo.client.checks import check_storable, quoted
+from relevo.client.connections import verb
+from relevo.client.connections.steps import Call, as_json, from_json, one
+from relevo.core.errors import InvalidInputError
+
+Status = Literal["current", "unread", "unseen", "read", "archived", "all"]
+STATUSES: tuple[Status, ...] = ("current", "unread", "unseen", "read", "archived", "all")
+Mark = Literal["read", "unread", "seen", "unseen", "archive", "unarchive"]
+MARKS: tuple[Mark, ...] = ("read", "unread", "seen", "unseen", "archive", "unarchive")
+Count = int | Literal["99+"]
+MOST_AT_ONCE = 200
+_MOST_IDS = 2**63
+_TIMES = ("at", "seen_at", "read_at", "archived_at")
+
+
+@dataclass(frozen=True)
+class InboxItem:
+    """An event in an inbox, and what was marked of it."""
+
+    event_id: int
+    type: str
+    category: str | None
+    title: str
+    body: str
+    data: Mapping[str, Any]
+    at: datetime
+    """When it came."""
+    seen_at: datetime | None
+    read_at: datetime | None
+    archived_at: datetime | None
+    cursor: str
+    """Its place: `before` goes on from here."""
+
+
+@dataclass(frozen=True)
+class InboxPage:
+    """Items, newest first."""
+
+    items: tuple[InboxItem, ...]
+    next: str | None
+    """What `before` is for the next page; None if this is the last. A page may be short and have a next one."""
+    raw: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class InboxCounts:
+    """How many items are unread, and unseen: exactly up to 99, then "99+"; what is archived counts in neither."""
+
+    unread: Count
+    unseen: Count
+
+
+@verb
+def inbox(
+    *,
+    owner: str | None = None,
+    installation_id: UUID | None = None,
+    project: str | None = None,
+    status: Status = "current",
+    category: str | None = None,
+    event_type: str | None = None,
+    before: str | None = None,
+    limit: int = 50,
+) -> Call[InboxPage]:
+    """Read a page of the inbox of an owner, or of an installation without owner, newest first.
+
+    The project is needed where the owner has phones in several. `current` is all that was not archived.
+    """
+    _one_of("status", status, STATUSES)
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_AT_ONCE:
+        raise InvalidInputError(f"limit must be between 1 and {MOST_AT_ONCE}.", hint="Leave it out for 50.")
+    more = {"category": category, "type": event_type, "before": before}
+    asked = _asked(owner, installation_id, project, more) | {"status": status, "limit": limit}
+    return Call("read_inbox", {"asked": as_json("inbox", asked)}, one(_page))
+
+
+@verb
+def inbox_counts(
+    *, owner: str | None = None, installation_id: UUID | None = None, project: str | None = None
+) -> Call[InboxCounts]:
+    """Count what is unread and unseen in an inbox: exactly up to 99, then "99+"."""
+    asked = as_json("inbox", _asked(owner, installation_id, project))
+    return Call("count_inbox", {"asked": asked}, one(lambda told: InboxCounts(**from_json(told))))
+
+
+@verb
+def mark_inbox(
+    event_id: int,
+    mark: Mark,
+    *,
+    owner: str | None = None,
+    installation_id: UUID | None = None,
+    project: str | None = None,
+) -> Call[bool]:
+    """Mark one item of an inbox, or take a mark back; False if the event is no item of it.
+
+    What is read was seen, and what is unseen was not read. The same mark again changes nothing.
+    """
+    if isinstance(event_id, bool) or not isinstance(event_id, int) or not 0 < event_id < _MOST_IDS:
+        raise InvalidInputError(
+            f"event_id must be a whole number above 0, got {quoted(event_id)}.", hint="inbox() returns it."
+        )
+    _one_of("mark", mark, MARKS)
+    asked = as_json("inbox", _asked(owner, installation_id, project))
+    return Call("mark_inbox", {"asked": asked, "event_id": event_id, "mark": mark}, one(bool))
+
+
+@verb
+def mark_inbox_before(
+    before: datetime | None = None,
+    mark: Literal["read", "seen"] = "read",
+    *,
+    owner: str | None = None,
+    installation_id: UUID | None = None,
+    project: str | None = None,
+) -> Call[bool]:
+    """Mark everything that came until an instant, or until now, as read or seen; False if there is no such inbox."""
+    if before is not None and (not isinstance(before, datetime) or before.tzinfo is None):
+        raise InvalidInputError(
+            f"before must be a datetime with its zone, got {quoted(before)}.", hint="Leave it out for now."
+        )
+    _one_of("mark", mark, ("read", "seen"))
+    asked = as_json("inbox", _asked(owner, installation_id, project))
+    until = None if before is None else before.isoformat()
+    return Call("mark_inbox_before", {"asked": asked, "before": until, "mark": mark}, one(bool))
+
+
+def _asked(
+    owner: str | None, installation_id: UUID | None, project: str | None, more: Mapping[str, str | None] | None = None
+) -> dict[str, Any]:
+    """Say whose inbox it is, and what of it, as the SQL door reads it."""
+    if (installation_id is None) == (owner is None):
+        raise InvalidInputError(
+            "An inbox is an owner's, or that of an installation without owner.", hint="inbox(conn, owner='user-7')"
+        )
+    if installation_id is not None and not isinstance(installation_id, UUID):
+        raise InvalidInputError(
+            f"installation_id must be the UUID of an installation, got {quoted(installation_id)}.",
+            hint="register() returns it.",
+        )
+    phone = None if installation_id is None else str(installation_id)
+    given = {"owner": owner, "installation_id": phone, "project": project, **(more or {})}
+    told = {name: value for name, value in given.items() if value is not None}
+    for name, value in told.items():
+        if not isinstance(value, str):
+            raise InvalidInputError(f"{name} must be text, got {quoted(value)}.", hint="Mend it and try again.")
+        check_storable(name, value)
+    return told
+
+
+def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InvalidInputError(
+            f"{name} must be {', '.join(known[:-1])} or {known[-1]}, got {quoted(value)}.", hint="Mend it."
+        )
+
+
+def _page(told: Any) -> InboxPage:
+    raw = from_json(told)
+    return InboxPage(tuple(_item(each) for each in raw["items"]), raw["next"], raw)
+
+
+def _item(raw: Mapping[str, Any]) -> InboxItem:
+    times = {name: raw[name] and datetime.fromisoformat(raw[name]) for name in _TIMES}
+    return InboxItem(**{each.name: raw[each.name] for each in fields(InboxItem)} | times)

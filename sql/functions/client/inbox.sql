@@ -1,0 +1,39 @@
+-- Returns a page of an inbox, newest first: what an owner, or an installation without owner, was sent or would have been sent. It is asked for as
+-- {"owner": "user-7", "project": …, "status": "unread", "category": …, "type": …, "before": "123", "limit": 50}; `next` goes on from there.
+create or replace function relevo.inbox(asked jsonb) returns jsonb
+  language plpgsql stable security definer
+  set search_path = pg_catalog, pg_temp set jit = off
+as $$
+declare
+  s relevo.inbox_subject := relevo.find_inbox(asked, array['status', 'category', 'type', 'before', 'limit']);
+  wanted text := coalesce(asked ->> 'status', 'current');
+  most int;
+  page record;
+begin
+  perform relevo.check_texts(asked, '{"status": 20, "category": 100, "type": 100, "before": 19}');
+  perform relevo.check_number(asked, 'limit', 1, 200, true);
+  if wanted <> all (array['current', 'unread', 'unseen', 'read', 'archived', 'all']) then
+    perform relevo.refuse('status must be current, unread, unseen, read, archived or all');
+  end if;
+  if asked ->> 'before' !~ '^[0-9]{1,19}$' or (asked ->> 'before')::numeric > 9223372036854775807 then
+    perform relevo.refuse('before must be the `next` of another page');
+  end if;
+  most := coalesce((asked ->> 'limit')::numeric::int, 50);
+  select jsonb_agg(i.item order by i.place desc) filter (where i.item is not null) as items, min(i.place) as last, max(i.place) filter (where i.item is not null) as newest,
+         count(i.item) = most or count(*) > count(i.item) as is_more
+    into page
+    from (select w.place, case when w.event_id is not null then jsonb_build_object(
+                   'event_id', w.event_id, 'type', c.event_type, 'category', c.category, 'title', c.title, 'body', c.body, 'data', c.data, 'at', w.at,
+                   'seen_at', w.seen_at, 'read_at', w.read_at, 'archived_at', w.archived_at, 'cursor', w.place::text) end as item
+            from relevo.walk_inbox(s, wanted, asked ->> 'category', asked ->> 'type', (asked ->> 'before')::bigint, most, 10000) w
+            left join lateral (
+              select e.event_type, e.category, e.title, e.body, e.data from relevo.notification_events e where e.id = w.event_id
+              union all
+              select k.event_type, k.category, k.title, k.body, k.data from relevo.kept_inbox_items k
+               where k.inbox_id = s.inbox_id and k.event_id = w.event_id
+              limit 1) c on true) i;
+  return jsonb_build_object('items', coalesce(page.items, '[]'), 'next', case when page.is_more then page.last::text end, 'newest', page.newest::text);
+end
+$$;
+
+revoke all on function relevo.inbox from public;

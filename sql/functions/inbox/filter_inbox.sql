@@ -1,0 +1,43 @@
+-- Returns those of what was gathered that are items and wanted, newest first, with their marks. An event that came to several phones stands where
+-- it came first. What was cancelled or deleted is no item, nor what shows nothing, nor news for the app, nor what its type keeps out or no longer.
+create or replace function relevo.filter_inbox(s relevo.inbox_subject, wanted text, of_category text, of_type text, places bigint[], events bigint[],
+                                               days date[], ats timestamptz[], reaches bigint, most int)
+  returns table (place bigint, event_id bigint, at timestamptz, seen_at timestamptz, read_at timestamptz, archived_at timestamptz)
+  language sql stable
+as $$
+  select c.place, c.event_id, c.at, w.seen_at, w.read_at, m.archived_at
+    from (select distinct on (u.place) u.* from unnest(places, events, days, ats) as u(place, event_id, day, at)
+           where u.place >= reaches order by u.place desc, u.day nulls last offset 0) c
+    left join lateral (select e.event_type, e.category, e.state, e.title <> '' or e.body <> '' as shows from relevo.notification_events e
+                        where e.id = c.event_id offset 0) e on true
+    left join lateral (select k.event_type, k.category, k.kept_until from relevo.kept_inbox_items k
+                        where k.inbox_id = s.inbox_id and k.event_id = c.event_id offset 0) k on true
+    left join lateral (select t.inbox, t.inbox_days from relevo.event_types t where t.event_type = coalesce(e.event_type, k.event_type) offset 0) t on true
+    left join lateral (select m.event_id, m.seen_at, m.read_at, m.archived_at from relevo.inbox_marks m
+                        where m.inbox_id = s.inbox_id and m.event_id = c.event_id offset 0) m on true
+    cross join lateral (select case when m.event_id is not null then m.seen_at when c.at <= s.seen_before then s.seen_before end as seen_at,
+                               case when m.event_id is not null then m.read_at when c.at <= s.read_before then s.read_before end as read_at) w
+   where case when e.state is not null
+              then e.state <> 'cancelled' and e.shows and e.event_type <> 'relevo.news' and c.at > now() - coalesce(t.inbox_days, 90) * interval '1 day'
+              else k.kept_until > now() end
+     and coalesce(t.inbox, true)
+     and (of_type is null or coalesce(e.event_type, k.event_type) = of_type)
+     and (of_category is null or case when e.state is not null then e.category else k.category end = of_category)
+     and case wanted when 'all' then true
+                     when 'archived' then m.archived_at is not null
+                     when 'current' then m.archived_at is null
+                     when 'read' then m.archived_at is null and w.read_at is not null
+                     when 'unread' then m.archived_at is null and w.read_at is null
+                     else m.archived_at is null and w.seen_at is null end
+     and (cardinality(s.phones) < 2 or c.day is null or not exists (
+           select from unnest(s.phones, s.since) as p(phone, since)
+             cross join lateral (select d.id, d.created_at from relevo.notification_deliveries d
+                                  where d.event_day = c.day -- compared as a pair: by the key of event and phone, never along all of a phone's deliveries
+                                    and (d.notification_event_id, d.installation_id) >= (c.event_id, p.phone)
+                                    and (d.notification_event_id, d.installation_id) <= (c.event_id, p.phone) offset 0) d
+            where d.id < c.place and d.created_at > p.since))
+   order by c.place desc
+   limit most
+$$;
+
+revoke all on function relevo.filter_inbox from public;

@@ -1,0 +1,16 @@
+-- Gives an event that was fanned out a place in the inboxes of those of its owners who got it on no phone.
+create or replace function relevo.note_missed_owners(of_event bigint, of_day date) returns void
+  language plpgsql volatile
+as $$
+begin
+  update relevo.event_owners o set inbox_place = nextval('relevo.delivery_ids')
+   where o.event_id = of_event and o.inbox_place is null
+     and not exists (select from relevo.device_installations i
+                       cross join lateral (select from relevo.notification_deliveries d
+                                            where d.event_day = of_day and (d.notification_event_id, d.installation_id) >= (of_event, i.installation_id)
+                                              and (d.notification_event_id, d.installation_id) <= (of_event, i.installation_id) offset 0) d
+                      where i.owner = o.owner);
+end
+$$;
+
+revoke all on function relevo.note_missed_owners from public;
