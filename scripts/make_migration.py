@@ -21,6 +21,13 @@ from relevo.database.migrate import Migration
 LINE = "-- Written by `make migration` from sql/functions; what stands above this line is yours."
 HEADER = "-- needs relevo {needs}\n-- Say here in a sentence what this migration is for.\n\n"
 FOLDER = queries.sql_root() / "migrations"
+OPEN = """-- Whoever could use the door may use what is new of it.
+select relevo.grant_door(r.rolname)
+  from pg_proc p
+  cross join aclexplode(p.proacl) a
+  join pg_roles r on r.oid = a.grantee
+ where p.oid = 'relevo.enqueue(jsonb)'::regprocedure and a.grantee <> p.proowner;
+"""
 _FUNCTION = re.compile(r"^create or replace function relevo\.(\w+)", re.MULTILINE)
 
 
@@ -48,11 +55,11 @@ def heading(differing: Sequence[Thing]) -> str:
 
 
 def functions(differing: Sequence[Thing], fresh: dict[Thing, str]) -> str:
-    """Return the texts of the functions that changed, each after those it needs, and drop those that went."""
+    """Return the changed functions, each after those it needs; drop those that went, and open the door."""
     changed = {_bare(thing) for thing in differing if thing.kind == "function" and thing in fresh}
     texts = [part for part in migrate.parts() if (named := _FUNCTION.search(part)) and named[1] in changed]
     gone = [f"drop function {thing.name};" for thing in differing if thing.kind == "function" and thing not in fresh]
-    return "\n\n".join(["set local check_function_bodies = off;", *texts, *gone]) + "\n"
+    return "\n\n".join(["set local check_function_bodies = off;", *texts, *gone, OPEN])
 
 
 def _bare(thing: Thing) -> str:

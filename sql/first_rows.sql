@@ -1,5 +1,5 @@
 -- What a new database holds: the push services that come with Relevo, and the partitions of this month and its neighbours.
 
-insert into relevo.providers values ('expo'), ('webhook');
+insert into relevo.providers values ('expo'), ('fcm'), ('apns'), ('webpush'), ('webhook');
 
 select relevo.ensure_partitions((now() at time zone 'UTC' - interval '1 month')::date, 4);

@@ -11,6 +11,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from relevo import aio
     from relevo.app import Parts
+    from relevo.client.inboxes import (
+        InboxCounts,
+        InboxItem,
+        InboxPage,
+        inbox,
+        inbox_counts,
+        mark_inbox,
+        mark_inbox_before,
+    )
     from relevo.client.news import Outcome, acknowledge_news, read_news, subscribe_news
     from relevo.client.signatures import sign_installation, verify_webhook
     from relevo.client.values import (
@@ -69,6 +78,9 @@ __all__ = [
     "Every",
     "Explanation",
     "Fetched",
+    "InboxCounts",
+    "InboxItem",
+    "InboxPage",
     "Installation",
     "InstallationStatus",
     "InvalidInputError",
@@ -100,7 +112,11 @@ __all__ = [
     "explain",
     "forget",
     "get",
+    "inbox",
+    "inbox_counts",
     "list_installations",
+    "mark_inbox",
+    "mark_inbox_before",
     "preview",
     "preview_json",
     "read_news",
@@ -130,6 +146,10 @@ _MODULES = {
     ),
     **dict.fromkeys(("Fetched", "Item", "News", "Reject", "Reply", "Step"), "relevo.core.model"),
     **dict.fromkeys(("Outcome", "acknowledge_news", "read_news", "subscribe_news"), "relevo.client.news"),
+    **dict.fromkeys(
+        ("InboxCounts", "InboxItem", "InboxPage", "inbox", "inbox_counts", "mark_inbox", "mark_inbox_before"),
+        "relevo.client.inboxes",
+    ),
     **dict.fromkeys(("Cycle", "Run"), "relevo.runtime.runs"),
     **dict.fromkeys(("Cron", "Every"), "relevo.runtime.timing"),
 }

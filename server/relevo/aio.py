@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relevo.client import news, verbs
+from relevo.client import inboxes, news, verbs
 from relevo.client.connections import awaited
 
 enqueue = awaited(verbs.enqueue)
@@ -26,3 +26,7 @@ set_preference = awaited(verbs.set_preference)
 subscribe_news = awaited(news.subscribe_news)
 read_news = awaited(news.read_news)
 acknowledge_news = awaited(news.acknowledge_news)
+inbox = awaited(inboxes.inbox)
+inbox_counts = awaited(inboxes.inbox_counts)
+mark_inbox = awaited(inboxes.mark_inbox)
+mark_inbox_before = awaited(inboxes.mark_inbox_before)

@@ -145,3 +145,25 @@ with old as materialized (
    limit %(limit)s
 )
 delete from relevo.used_signatures u using old where u.digest = old.digest;
+
+-- name: prune_kept_inbox_items
+-- Deletes a batch of inbox items that were kept for longer than their month, once their days are over.
+with old as materialized (
+  select k.inbox_id, k.event_id from relevo.kept_inbox_items k
+   where k.kept_until < relevo.now(%(now)s)
+   order by k.kept_until
+   limit %(limit)s
+     for update skip locked
+)
+delete from relevo.kept_inbox_items k using old where k.inbox_id = old.inbox_id and k.event_id = old.event_id;
+
+-- name: prune_inbox_marks
+-- Deletes a batch of marks of what is in no inbox any more, whatever its type.
+with old as materialized (
+  select m.inbox_id, m.event_id from relevo.inbox_marks m
+   where m.at < relevo.now(%(now)s) - (greatest(90, (select max(t.inbox_days) from relevo.event_types t where t.inbox_days is not null)) + 1) * interval '1 day'
+   order by m.at
+   limit %(limit)s
+     for update skip locked
+)
+delete from relevo.inbox_marks m using old where m.inbox_id = old.inbox_id and m.event_id = old.event_id;

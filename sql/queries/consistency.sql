@@ -165,10 +165,10 @@ select c.status, sum(c.n)
  group by c.status having sum(c.n) <> 0;
 
 -- name: list_old_workers
--- Lists the workers that live and are of a version that knows nothing of chunks.
+-- Lists the workers that live and are of a release before 0.3, none of which works on this schema.
 select w.worker_id, w.hostname, w.pid, w.version
   from relevo.workers w
- where relevo.is_alive(w, %(now)s) and w.version like '0.1.%%'
+ where relevo.is_alive(w, %(now)s) and w.version ~ '^0[.][0-2]([.]|$)'
  order by w.worker_id;
 
 -- name: lock_repairs

@@ -126,3 +126,19 @@ select count(*) filter (where relevo.complete_installation(i.installation_id, %(
 -- name: forget_owner_in_project
 -- Forgets an owner as far as one project goes: the installations there, and what was said to them alone.
 select relevo.forget_owner_in_project(%(owner)s::text, %(project)s::text);
+
+-- name: read_inbox
+-- Reads a page of an inbox.
+select relevo.inbox(%(asked)s::jsonb);
+
+-- name: count_inbox
+-- Counts what is unread and unseen in an inbox.
+select relevo.inbox_counts(%(asked)s::jsonb);
+
+-- name: mark_inbox
+-- Marks one item of an inbox, or takes a mark back.
+select relevo.mark_inbox(%(asked)s::jsonb, %(event_id)s::bigint, %(mark)s::text);
+
+-- name: mark_inbox_before
+-- Marks everything in an inbox until an instant.
+select relevo.mark_inbox_before(%(asked)s::jsonb, %(before)s::text::timestamptz, %(mark)s::text);

@@ -171,7 +171,7 @@ with known as materialized (
    order by d.installation_id
    limit %(most)s
 ), looked as materialized (
-  select r.id, r.journalled_at, r.answered_at, r.outcome, r.worker_id, r.days, r.ids
+  select r.id, r.project, r.journalled_at, r.answered_at, r.outcome, r.worker_id, r.days, r.ids
     from relevo.push_requests r
    where r.request_day between (%(since)s::timestamptz at time zone 'UTC')::date and (%(since)s::timestamptz at time zone 'UTC')::date + 1
      and (r.journalled_at, r.id) > (%(since)s::timestamptz, %(after)s::uuid) and r.journalled_at <= %(until)s
@@ -208,8 +208,8 @@ with known as materialized (
          count(*) filter (where x.became = 'refused')::int as refused
     from told x group by x.request_id
 )
-select l.id, l.journalled_at, l.answered_at, l.outcome, l.worker_id, cardinality(l.ids) as pushes, h.of_event, h.taken, h.refused, ends.looked_at, ends.found,
-       ends.last_at, ends.last_id, -- of a request that failed as a whole, what was said of one of them was said of all
+select l.id, l.project, l.journalled_at, l.answered_at, l.outcome, l.worker_id, cardinality(l.ids) as pushes, h.of_event, h.taken, h.refused,
+       ends.looked_at, ends.found, ends.last_at, ends.last_id, -- of a request that failed as a whole, what was said of one of them was said of all
        (select f.error_code from relevo.failed_attempts f
          where l.outcome <> 'answered' and f.event_day = %(event_day)s and f.delivery_id = h.first_id and f.request_id = l.id limit 1) as said_code
   from (select count(*)::int as looked_at, (select count(*)::int from held) as found, max(l.journalled_at) as last_at,

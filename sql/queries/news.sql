@@ -96,7 +96,7 @@ select 'news:' || gen_random_uuid(), 'relevo.news', %(webhook)s, true
 
 -- name: find_webhook
 -- Tells where a webhook is registered for news and among which deliveries its own wait; nothing if it may get none.
-select i.installation_id, relevo.sending_project(i.provider, i.project)
+select i.installation_id, relevo.sending_project(i.provider, i.project, i.part)
   from relevo.device_installations i
  where i.project = %(webhook)s and i.provider = 'relevo.news' and i.for_news and relevo.may_receive(i)
  order by i.seq

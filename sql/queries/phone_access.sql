@@ -1,12 +1,23 @@
 -- name: lock_device
--- Has those who register one installation, or hand in one token, take turns.
-select pg_advisory_xact_lock(hashtextextended('relevo.installation:' || %(installation_id)s::uuid::text, 0)),
-       (select pg_advisory_xact_lock(hashtextextended('relevo.token:' || %(token)s::text, 0)) where %(token)s::text is not null);
+-- Has those who register one installation take turns.
+select pg_advisory_xact_lock(hashtextextended('relevo.installation:' || %(installation_id)s::uuid::text, 0));
+
+-- name: lock_token
+-- Has those who hand in one token take turns, and returns the hash by which its installation is found.
+select relevo.token_hash(r.i ->> 'provider', r.i ->> 'part', r.i ->> 'token'),
+       pg_advisory_xact_lock(hashtextextended('relevo.token:' || (r.i ->> 'token'), 0))
+  from (select jsonb_strip_nulls(jsonb_build_object('installation_id', %(installation_id)s::uuid, 'provider', %(provider)s::text,
+                                                    'environment', %(environment)s::text, 'token', %(token)s::text)) as i) g
+  cross join lateral (select relevo.provider_of(g.i) as provider offset 0) p
+  cross join lateral jsonb_array_elements(relevo.resolved_installations(jsonb_build_array( -- with its provider: nothing is refused before the caller is judged
+    g.i || jsonb_build_object('provider', p.provider, 'token', relevo.normal_token(p.provider, g.i ->> 'token'))))) as r(i);
 
 -- name: lock_phones
--- Locks an installation and whoever has its token, in the order of all who write installations, so that both stay as they are read.
-select i.installation_id from relevo.device_installations i
- where i.installation_id = %(installation_id)s or i.token = %(token)s
+-- Locks an installation and whoever has its token, in the order of all who write installations, so that both stay as they are read; returns
+-- their projects and providers.
+select i.installation_id, i.project, i.provider from relevo.device_installations i
+ where i.installation_id = %(installation_id)s
+    or i.token is not null and relevo.token_hash(i.provider, i.part, i.token) = %(token_hash)s
  order by i.installation_id
    for update;
 
@@ -16,10 +27,6 @@ select i.project, i.provider, i.owner, s.secret_hash, i.for_news
   from relevo.device_installations i
   left join relevo.device_secrets s on s.installation_id = i.installation_id
  where i.installation_id = %(installation_id)s;
-
--- name: find_holder
--- Tells which project and provider another installation that holds a token has.
-select i.project, i.provider from relevo.device_installations i where i.token = %(token)s and i.installation_id <> %(installation_id)s;
 
 -- name: use_signature
 -- Notes that a signature was used; whoever brings it again, to any replica, finds no room for it.

@@ -1,7 +1,7 @@
 -- name: list_installations
 -- Lists installations, newest first, with what they asked for, those that stand for a webhook of news only by their id; a token shows its first letters and a mark by which two can be told apart.
 select i.installation_id, i.seq, i.owner,
-       coalesce(substring(i.token from '\[(.{1,4})'), left(i.token, 4)) || '…' || substr(md5(i.token), 1, 4) as token, i.token_version, i.project, i.platform, i.registered_at,
+       relevo.shown_token(i.provider, i.part, i.token) as token, i.token_version, i.project, i.platform, i.registered_at,
        relevo.may_receive(i) as receives,
        case when i.invalidated_at is not null then i.invalid_reason when not i.active then 'inactive'
             when i.permission <> 'granted' then 'permission ' || i.permission when i.token is null then 'no token'
@@ -19,7 +19,7 @@ select i.installation_id, i.seq, i.owner,
 -- Lists given installations, newest first; of a token its first letters and a mark by which two can be told apart.
 select i.installation_id, i.owner, i.provider, i.project, i.platform, i.locale, i.permission, i.push_capable, i.active, i.opt_outs, i.registered_at,
        i.updated_at, i.invalidated_at, i.handled_before, i.for_news, i.token_version,
-       coalesce(substring(i.token from '\[(.{1,4})'), left(i.token, 4)) || '…' || substr(md5(i.token), 1, 4) as token,
+       relevo.shown_token(i.provider, i.part, i.token) as token,
        relevo.may_receive(i) as receives, relevo.why_not_allowed(i) as why_not, now() as now
   from relevo.device_installations i
  where i.installation_id = any (%(installations)s::uuid[])

@@ -36,8 +36,8 @@ select least(coalesce(sum(x.deliveries), 0), %(limit)s)::int
 
 -- name: add_project
 -- Makes a project's row; one that is there stays as it is.
-insert into relevo.projects (project, filled_at, urgent_tokens, bulk_tokens)
-values (%(project)s, relevo.now(%(now)s), %(chunk)s, %(chunk)s)
+insert into relevo.projects (project, filled_at, urgent_tokens, bulk_tokens, rate_share)
+values (%(project)s, relevo.now(%(now)s), %(chunk)s, %(chunk)s, %(share)s)
 on conflict (project) do nothing;
 
 -- name: lock_project
@@ -141,8 +141,8 @@ update relevo.credential_answers c
 -- name: find_another_installation
 -- Tells whether a project has an installation that may receive beside the given ones.
 select exists (select from relevo.device_installations i
-                where i.project in (%(project)s, substr(%(project)s, strpos(%(project)s, '::') + 2)) -- with or without its provider
-                  and relevo.sending_project(i.provider, i.project) = %(project)s
+                where i.project in (%(project)s, split_part(%(project)s, '::', 2), substr(%(project)s, strpos(%(project)s, '::') + 2))
+                  and relevo.sending_project(i.provider, i.project, i.part) = %(project)s
                   and i.installation_id <> all (%(installations)s::uuid[]) and relevo.may_receive(i));
 
 -- name: note_refusal
@@ -195,7 +195,7 @@ update relevo.device_installations i
    set project = x.project, updated_at = relevo.now(%(now)s)
   from (select n.installation_id, m.project
           from unnest(%(tokens)s::text[], %(projects)s::text[]) as m(token, project)
-          join relevo.device_installations n on n.token = m.token and n.project <> m.project
+          join relevo.device_installations n on n.token = m.token and n.provider = 'expo' and n.project <> m.project
          order by n.installation_id
            for no key update of n) x
  where i.installation_id = x.installation_id;

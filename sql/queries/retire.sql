@@ -1,7 +1,8 @@
 -- name: find_retirable
--- Finds the months of deliveries and journal that are past their retention, oldest first, and how large they are.
-select p.entity, p.month, coalesce(x.state, 'open') as state, p.blocks, x.rows
-  from (select e.entity, pg_relation_size(c.oid) / current_setting('block_size')::bigint as blocks,
+-- Finds the months of deliveries and journal that are past their retention, oldest first, how large they are, and how much of them was copied for inboxes.
+select p.entity, p.month, coalesce(x.state, 'open') as state, p.blocks, x.rows, p.file,
+       case when x.kept_file = p.file then x.kept_blocks else 0 end as kept_blocks
+  from (select e.entity, pg_relation_filenode(c.oid) as file, pg_relation_size(c.oid) / current_setting('block_size')::bigint as blocks,
                case when c.relname ~ ('^' || e.entity || '_\d{4}_(0[1-9]|1[0-2])$') then to_date(right(c.relname, 7), 'YYYY_MM') end as month
           from unnest(array['notification_deliveries', 'push_requests']) as e(entity)
           join pg_inherits i on i.inhparent = format('relevo.%%I', e.entity)::regclass
@@ -54,6 +55,20 @@ select relevo.count_rows(%(entity)s, %(month)s, %(from_block)s, %(blocks)s);
 -- name: record_rows
 -- Notes how many rows a sealed month has: its count is final.
 update relevo.archive_exports set rows = %(rows)s, updated_at = now() where entity = %(entity)s and month = %(month)s and state = 'sealed';
+
+-- name: keeps_inbox_items
+-- Tells whether some type keeps events in inboxes for longer than a month's deliveries stay.
+select (%(month)s::date + interval '1 month') at time zone 'UTC'
+       > relevo.now(%(now)s) - greatest(90, (select max(t.inbox_days) from relevo.event_types t where t.inbox_days is not null)) * interval '1 day';
+
+-- name: keep_inbox_items
+-- Copies what stays in inboxes for longer from a range of a sealed month's blocks, and tells how many items.
+select relevo.keep_inbox_items(%(month)s, %(from_block)s, %(blocks)s, %(now)s);
+
+-- name: record_kept_blocks
+-- Notes how many of a sealed month's blocks were copied from, and of which file they are.
+update relevo.archive_exports set kept_blocks = %(kept_blocks)s, kept_file = %(file)s::oid, updated_at = now()
+ where entity = %(entity)s and month = %(month)s and state = 'sealed';
 
 -- name: retire_month
 -- Detaches a sealed month and moves it to the cold schema, without touching a row.

@@ -110,9 +110,9 @@ select %(run_id)s, %(cycle)s, %(source)s, %(slot_at)s, %(trigger)s, %(worker_id)
 
 -- name: set_asleep
 -- Says whether a cycle sleeps in this process, and so whether there is one to be woken; without waiting for the disk, for after a crash of
--- the server every process says it again.
+-- the server every process says it again, and for a lock on the cycle's line no longer than any transaction does.
 with unflushed as materialized (
-  select set_config('synchronous_commit', 'off', true)
+  select set_config('synchronous_commit', 'off', true), set_config('lock_timeout', %(lock_ms)s::text, true)
 ), changed as materialized ( -- whoever holds the worker's row locked is not waited for: the next round says it again
   select w.worker_id from relevo.workers w
    where w.worker_id = %(worker_id)s and (%(cycle)s::text = any (w.asleep)) <> %(asleep)s

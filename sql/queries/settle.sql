@@ -73,3 +73,37 @@ on conflict do nothing;
 -- Keeps tickets that arrived after their claim was lost, or closes their deliveries with them; returns how many were closed, and how many kept.
 select k.closed, k.kept
   from relevo.keep_late_tickets(%(token)s, %(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[], %(versions)s::int[], %(receipt_ms)s, %(now)s) k;
+
+-- name: split_unsent
+-- Moves deliveries that were definitely not sent, though others of their request were, to a request of their own in the journal.
+with unsent as (
+  select u.request_id, array_agg(u.id) as ids from unnest(%(in_requests)s::uuid[], %(ids)s::bigint[]) as u(request_id, id) group by u.request_id
+), request as materialized (
+  select r.*, x.ids as unsent_ids
+    from relevo.push_requests r join unsent x on x.request_id = r.id
+   where r.claim_token = %(token)s and r.answered_at is null and not r.ids <@ x.ids
+     for no key update of r
+), apart as (
+  insert into relevo.push_requests (request_day, id, claim_token, worker_id, project, journalled_at, answered_at, outcome, days, ids)
+  select q.request_day, gen_random_uuid(), q.claim_token, q.worker_id, q.project, q.journalled_at, relevo.now(%(now)s), 'not_taken', p.days, p.ids
+    from request q
+    cross join lateral (select array_agg(u.event_day) as days, array_agg(u.id) as ids
+                          from unnest(q.days, q.ids) as u(event_day, id) where u.id = any (q.unsent_ids)) p
+   where p.ids is not null
+)
+update relevo.push_requests r
+   set days = p.days, ids = p.ids
+  from request q
+  cross join lateral (select array_agg(u.event_day) as days, array_agg(u.id) as ids
+                        from unnest(q.days, q.ids) as u(event_day, id) where u.id <> all (q.unsent_ids)) p
+ where r.request_day = q.request_day and r.id = q.id;
+
+-- name: list_returned
+-- Lists the phones that have another token than the one that is gone, and those that confirmed it after the push service last knew it as gone.
+select i.installation_id, i.has_moved
+  from unnest(%(installations)s::uuid[], %(versions)s::int[], %(gone_at)s::timestamptz[]) as u(installation_id, token_version, gone_at)
+  cross join lateral (select i.installation_id, i.token_version <> u.token_version as has_moved from relevo.device_installations i
+                       where i.installation_id = u.installation_id
+                         and (i.token_version <> u.token_version and relevo.may_receive(i)
+                              or coalesce(i.token_confirmed_at, i.registered_at) > u.gone_at)
+                      offset 0) i;

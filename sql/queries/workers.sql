@@ -14,10 +14,11 @@ on conflict (worker_id) do update
 insert into relevo.providers (provider) select unnest(%(providers)s::text[]) on conflict do nothing;
 
 -- name: beat_worker
--- Says that a worker lives, what hangs in it, where it serves HTTP and why it rests, and tells whether somebody had given it up in between.
+-- Says that a worker lives, what hangs in it, where it serves HTTP, why it rests, which credentials it cannot use, and tells whether somebody had given it up in between.
 with before as (select lost_at from relevo.workers where worker_id = %(worker_id)s)
 update relevo.workers w
    set last_seen_at = relevo.now(%(now)s), lost_at = null, stopped_at = null, http = %(http)s, rests_because = %(rests_because)s,
+       unusable = %(unusable)s::text[],
        hung = coalesce((select jsonb_agg(jsonb_build_object('what', h.what, 'project', h.project, 'calls', h.calls,
                                  'since', relevo.now(%(now)s) - h.seconds * interval '1 second'))
                           from jsonb_to_recordset(%(hung)s) as h(what text, project text, calls int, seconds float8)), '[]')

@@ -32,6 +32,8 @@ create table relevo.archive_exports (
   mismatches       integer not null default 0, -- how often a file read back differed
   last_error       text check (length(last_error) between 1 and 500),
   updated_at       timestamptz not null default now(),
+  kept_blocks      bigint not null default 0,
+  kept_file        oid,
   primary key (entity, month),
   constraint archive_exports_check check ((state = 'moving') = (sealed_at is null)),
   constraint archive_exports_check1 check ((state in ('retired', 'exported', 'verified', 'dropped')) = (retired_at is not null)),
@@ -45,6 +47,8 @@ create table relevo.archive_exports (
 comment on table relevo.archive_exports is
   'One row per entity and month that left the hot tables: moving or sealed, retired, exported, verified, dropped.';
 comment on column relevo.archive_exports.relation_oid is 'No longer written: a load from a dump changes it.';
+comment on column relevo.archive_exports.kept_blocks is 'How many of its blocks were looked through for items that stay in inboxes for longer.';
+comment on column relevo.archive_exports.kept_file is 'The file of those blocks: in another one, after a load from a dump or VACUUM FULL, rows lie elsewhere.';
 
 create table relevo.archive_parts (
   entity         text not null,

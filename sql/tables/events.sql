@@ -11,10 +11,15 @@ create table relevo.event_types (
   at_most_once    boolean,
   lane            text check (lane in ('urgent', 'bulk')),
   ttl_s           integer check (ttl_s between 1 and 2419200), -- the deadline of an event that has none
+  inbox           boolean,
+  inbox_days      integer check (inbox_days between 1 and 3650),
   constraint event_types_check check (retry_base_ms is null or retry_max_ms is null or retry_base_ms <= retry_max_ms)
 );
 comment on table relevo.event_types is
   'What differs per event type; null means the setting. Read at every claim and settle, so a change needs no restart.';
+comment on column relevo.event_types.inbox is 'Whether its events are in inboxes; null means that they are.';
+comment on column relevo.event_types.inbox_days is 'For how many days they are; null means 90.';
+create index event_types_inbox_days on relevo.event_types (inbox_days) where inbox_days is not null;
 create index event_types_urgent on relevo.event_types (event_type) where lane = 'urgent';
 
 create table relevo.notification_events (
@@ -117,11 +122,15 @@ create index event_audience_phone on relevo.event_audience (installation_id);
 
 -- An event for owners is personal as one for given installations is, and is kept as such: its audience says installations.
 create table relevo.event_owners (
-  event_id bigint not null references relevo.notification_events(id) on delete cascade,
-  owner    text not null check (length(owner) between 1 and 200),
+  event_id    bigint not null references relevo.notification_events(id) on delete cascade,
+  owner       text not null check (length(owner) between 1 and 200),
+  inbox_place bigint,
   primary key (event_id, owner)
 );
 comment on table relevo.event_owners is 'The owners a personal event is for: it goes to the phones that are theirs when it fans out.';
+comment on column relevo.event_owners.inbox_place is
+  'Its place in the owner''s inbox, among the ids of deliveries, if its fan-out found no phone of the owner''s.';
+create index event_owners_inbox on relevo.event_owners (owner, inbox_place) where inbox_place is not null;
 create index event_owners_owner on relevo.event_owners (owner);
 
 create table relevo.event_followers (

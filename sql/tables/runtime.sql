@@ -22,6 +22,7 @@ create table relevo.workers (
   asleep        text[] not null default '{}',
   http          jsonb,
   rests_because text check (length(rests_because) between 1 and 500),
+  unusable      text[] not null default '{}',
   constraint workers_check check (stopped_at is null or lost_at is null)
 ) with (fillfactor = 50);
 comment on table relevo.workers is 'One row per process start that may run cycles; lost_at is set by whoever notices its silence.';
@@ -30,6 +31,7 @@ comment on column relevo.workers.hung is 'Calls of code of others, and runs, tha
 comment on column relevo.workers.asleep is 'The cycles that sleep there and may be called.';
 comment on column relevo.workers.http is 'Where it serves HTTP (address), or why it cannot (problem).';
 comment on column relevo.workers.rests_because is 'In what the database differs, to this worker, from where it belongs; null while it is at work.';
+comment on column relevo.workers.unusable is 'What of PUSH_PROJECTS_FILE it cannot use as it is now: where each stands, and why.';
 create index workers_alive on relevo.workers (worker_id) where stopped_at is null and lost_at is null;
 create index workers_ended on relevo.workers (role, greatest(stopped_at, lost_at)) where stopped_at is not null or lost_at is not null;
 

@@ -280,7 +280,7 @@ class TestWhichOneIsRefused:
         """The first bad one among good ones, usual or not."""
         good, rare = {"token": "ExponentPushToken[a]"}, {"token": "ExponentPushToken[b]", "opt_outs": ["tips"]}
         bad = {"token": "ExponentPushToken[c]", "platform": "toaster"}
-        complaint = "platform must be ios, android or unknown"
+        complaint = "platform must be ios, android, web or unknown"
         assert _refusal(conn, "register_many", [bad]) == complaint
         assert _refusal(conn, "register_many", [good, rare, bad, {}, 7]) == f"installations.2: {complaint}"
         assert conn.execute("select count(*) from relevo.device_installations").fetchone() == (0,)

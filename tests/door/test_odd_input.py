@@ -60,7 +60,7 @@ class TestNothingToShow:
     def test_silent(self, blank: str) -> None:
         """With data and no visible character it is a push for the app alone, which shows nothing."""
         content = Content(1, blank, blank, {"a": 1}, {})
-        assert "title" not in draft(content, "bulk", ios=True).fields
+        assert "title" not in draft(content, "bulk", ios=True, default_ttl_s=60).fields
 
     def test_the_same_characters_on_both_sides(self, conn) -> None:
         """PostgreSQL and Python agree on each character; what Python calls white space is blank."""
@@ -205,7 +205,7 @@ class TestLongNames:
 def test_a_silent_push_says_content_available() -> None:
     """Expo calls it contentAvailable; the name with a dash below ahead of it is of before."""
     content = Content(1, "", "", {"a": 1}, {})
-    fields = draft(content, "bulk", ios=True).fields
+    fields = draft(content, "bulk", ios=True, default_ttl_s=60).fields
     assert fields["contentAvailable"] is True
     assert "_contentAvailable" not in fields
 

@@ -17,6 +17,7 @@ from phones import add_phones, event_row, fan_out, fan_out_to_the_end, prefer, r
 from plans import explain, rows_read_by_table
 from relevo import Event, Matching, Owners, Preference
 from relevo.core.errors import InvalidInputError
+from tokens import subscription
 
 SOON = datetime.now(UTC) + timedelta(hours=1)
 
@@ -108,6 +109,28 @@ class TestPreview:
         assert sorted(reached(conn, made.event_id)) == sorted(expected)
         assert relevo.preview(conn, event).count == len(expected), "known or not"
         assert relevo.preview(conn, event, sample=0).sample == ()
+
+    def test_it_warns_of_what_some_phones_lose(self, conn) -> None:
+        """It names the kinds of phones, and what of the event would not reach some of them as it is."""
+        add_phones(conn, 1, platform="android")
+        add_phones(conn, 1, platform="ios")
+        event = Event("t", "1", "t", audience="everyone", push={"subtitle": "today", "badge": 3})
+        seen = relevo.preview(conn, event)
+        assert sorted(each["platform"] for each in seen.raw["kinds"]) == ["android", "ios"]
+        assert seen.warnings == (
+            "push.subtitle does not reach Expo, Android.",
+            "push.badge does not reach Expo, Android.",
+        )
+        assert relevo.preview(conn, Event("t", "1", "t", audience="everyone")).warnings == ()
+
+    def test_it_warns_of_what_is_too_large_for_some_phones(self, conn) -> None:
+        """A push that Expo takes may be too large for a browser."""
+        add_phones(conn, 1)
+        event = Event("t", "1", "t", audience="everyone", data={"text": "x" * 3_590})
+        assert relevo.preview(conn, event).warnings == ()
+        relevo.register(conn, relevo.Installation(subscription(), provider="webpush", platform="web"))
+        [told] = relevo.preview(conn, event).warnings
+        assert told.startswith("It may be too large for Web Push: it has about 4,0")
 
     def test_many_are_estimated(self, conn) -> None:
         """Beyond 10,000 that were looked at it says that it estimates, and how many are about right."""

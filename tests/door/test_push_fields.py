@@ -56,9 +56,9 @@ def test_an_event_without_a_word_is_silent(conn) -> None:
     row = conn.execute("select title, body, data, push from relevo.notification_events").fetchone()
     assert row == ("", "", {"box": 7}, {})
     content = Content(made.event_id, "", "", {"box": 7}, {"badge": 3})
-    assert rendering.draft(content, "bulk", ios=True).fields == {
+    assert rendering.draft(content, "bulk", ios=True, default_ttl_s=60).fields == {
         "contentAvailable": True, "priority": "normal", "badge": 3,
     }  # fmt: skip
-    assert rendering.draft(content, "urgent", ios=False).fields == {"priority": "high", "badge": 3}
-    body = rendering.draft(Content(1, "", "Hi", {}, {}), "bulk", ios=False).fields
+    assert rendering.draft(content, "urgent", ios=False, default_ttl_s=60).fields == {"priority": "high", "badge": 3}
+    body = rendering.draft(Content(1, "", "Hi", {}, {}), "bulk", ios=False, default_ttl_s=60).fields
     assert (body["body"], body["sound"]) == ("Hi", "default")

@@ -18,6 +18,7 @@ import relevo
 from relevo import Event, Installation, Matching, Preference
 from relevo.client import checks
 from relevo.core.errors import InvalidInputError
+from tokens import BAD_TOKENS
 
 GOOD = {"type": "t", "key": "k", "title": "Hello", "audience": "everyone"}
 PERSONAL = GOOD | {"audience": "installations"}
@@ -283,7 +284,7 @@ BAD_INSTALLATIONS = [
     (None, "an installation must be a JSON object"),
     ([], "an installation must be a JSON object"),
     ({"token": "ExpoPushToken[a]", "tokn": 1}, "an installation has no field tokn"),
-    ({"token": "ExpoPushToken[a\x1fb]"}, "token must be text of 1 to 200 characters"),
+    ({"token": "ExpoPushToken[a\x1fb]"}, "token must be text of 1 to 4096 bytes without control characters"),
     *(
         ({"token": token}, "token must look like ExponentPushToken[...], ExpoPushToken[...] or a UUID")
         for token in (
@@ -291,9 +292,18 @@ BAD_INSTALLATIONS = [
             "ExpoPushToken[a]\n", "ExponentPushToken[" + "x" * 151 + "]", "0" * 36, "exponentpushtoken[a]", 7, ["ExpoPushToken[a]"],
         )
     ),
+    *(({"provider": provider, "token": token}, complaint) for provider, complaint, *tokens in BAD_TOKENS for token in tokens),
+    ({"token": "ab", "provider": "apns", "environment": "test"}, "environment must be production or sandbox"),
+    ({"token": "ab", "provider": "apns", "environment": 7}, "environment must be production or sandbox"),
+    ({"token": "ab", "provider": "fcm", "environment": "sandbox"}, "environment goes with provider apns alone"),
+    *(
+        ({"token": "ab", "provider": provider, "project": project},
+         f"project must be text of 1 to 100 characters without a colon, with provider {provider}")
+        for provider in ("fcm", "apns") for project in ("a:b", "x" * 101)
+    ),
     ({"installation_id": "me"}, "installation_id must be a UUID"),
     ({"installation_id": 7}, "installation_id must be text of 1 to 36 characters"),
-    ({"platform": "symbian"}, "platform must be ios, android or unknown"),
+    ({"platform": "symbian"}, "platform must be ios, android, web or unknown"),
     ({"permission": "maybe"}, "permission must be granted, denied or undetermined"),
     ({"push_capable": "maybe"}, "push_capable must be true or false"),
     ({"provider": ""}, "provider must be text of 1 to 40 characters"),
@@ -405,7 +415,7 @@ NOT_SENT: list[tuple[str, Callable[[Any], object]]] = [
     ("an installation must be a relevo.Inst", lambda conn: relevo.register(conn, "ExpoPushToken[a]")),  # type: ignore[arg-type]
     ("scheduled_at must lie between", lambda conn: relevo.enqueue(conn, scheduled(datetime(9999, 1, 1, tzinfo=UTC)))),
     ("installation_id must be a UUID", lambda conn: relevo.register(conn, Installation(None, "me"))),  # type: ignore[arg-type]
-    ("token must be text of 1 to 200", lambda conn: relevo.register(conn, Installation("x" * 201))),
+    ("token must be text of 1 to 4096", lambda conn: relevo.register(conn, Installation("x" * 4097))),
     ("token must look like", lambda conn: relevo.register(conn, Installation("ExponentPushToken[a b]"))),
     ("token must look like", lambda conn: relevo.register(conn, Installation("ExpoPushToken", uuid4()))),
     ("token must look like", lambda conn: relevo.register(conn, Installation("a", provider="expo"))),

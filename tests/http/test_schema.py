@@ -20,6 +20,7 @@ from relevo.access import api_tokens, sessions
 from relevo.http.guard import COOKIE
 from relevo.http.rules import RULES
 from serving import Served
+from tokens import subscription
 
 EXAMPLES = 8
 CHECKS = [
@@ -147,6 +148,13 @@ def _generate(operation: Any, do: Callable[[Any], object]) -> None:
     call()
 
 
+TOKENS = {
+    "expo": "ExponentPushToken[a]",
+    "apns": "00ff",
+    "webpush": subscription("https://updates.push.services.mozilla.com/wpush/v2/a"),
+}
+
+
 def test_a_phone_s_push_services_are_those_that_are_taken(serve: Callable[..., Served], tmp_path: Path) -> None:
     """The document names the push services that a phone may be registered with, and not the one that is for news alone."""
     hooks = tmp_path / "webhooks.json"
@@ -160,6 +168,6 @@ def test_a_phone_s_push_services_are_those_that_are_taken(serve: Callable[..., S
     app = served.client("app")
     taken = {
         name: app.call("PUT", f"/v1/installations/{uuid4()}", json={"provider": name, "token": token}).status_code
-        for name, token in ((each, "ExponentPushToken[a]" if each == "expo" else "billing") for each in named)
+        for name, token in ((each, TOKENS.get(each, "billing")) for each in named)
     }
     assert set(taken.values()) == {201}, taken

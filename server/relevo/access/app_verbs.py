@@ -110,8 +110,9 @@ def preview(connection: Connection, event: Mapping[str, Any], project: str | Non
 def _preview_in_project(event: Mapping[str, Any], project: str, sample: int) -> Call[Preview]:
     for name, value in event.items():
         check_storable(name, value)
+    read = one(lambda told: verbs.as_preview(told, event))
     told = as_json("event", dict(event))
-    return Call("preview_in_project", {"event": told, "sample": sample, "project": project}, one(verbs.as_preview))
+    return Call("preview_in_project", {"event": told, "sample": sample, "project": project}, read)
 
 
 def look(connection: Connection, ids: Sequence[int]) -> dict[int, EventLook]:

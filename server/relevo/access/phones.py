@@ -18,12 +18,13 @@ from uuid import UUID
 from psycopg.rows import dict_row
 
 from relevo.access.api_tokens import Token
-from relevo.client import verbs
+from relevo.client import tokens, verbs
 from relevo.client.signatures import FORM, Claim, Signed, SigningKey, check_signature, is_of_old_form, read_keys
 from relevo.client.values import Installation, Preference
 from relevo.config import Settings
-from relevo.core import queries
+from relevo.core import push_hosts, queries
 from relevo.core.errors import ConfigError, InvalidInputError, NotFoundError, RelevoError
+from relevo.core.push_hosts import Hosts
 from relevo.database.pool import Connection
 
 _SQL = queries.load("phone_access")
@@ -31,6 +32,9 @@ _WRITTEN = re.compile(r"device_(?P<id>[0-9a-f]{32})_[A-Za-z0-9_-]{43}")
 _NOTHING = hashlib.sha256(b"").digest()
 _DEFAULT_PROJECT = "default"
 _WEBHOOK = "webhook"
+_EXPO, _WEB_PUSH = "expo", "webpush"
+OF_PHONES = (_EXPO, "fcm", "apns", _WEB_PUSH)
+"""Providers whose tokens lead to a phone or a browser and nowhere else: a phone may name them by itself."""
 MOST_PREFERENCES = 50
 MOST_IDS = 2**63 - 1
 
@@ -101,24 +105,46 @@ class Registered:
 
 @dataclass(frozen=True)
 class Rules:
-    """What an operator has set: the keys that signatures are made with, and where strangers may register."""
+    """What an operator has set: the keys of signatures, where strangers may register, and where Web Push may go."""
 
     keys: Mapping[str, SigningKey] = field(default_factory=dict)
     open_project: str | None = None
+    push_hosts: Hosts = field(default_factory=Hosts)
+    near_hosts: bool = False
 
     @classmethod
     def of(cls, settings: Settings) -> Rules:
         """Read them from the settings and the keys' file."""
+        return cls(
+            cls._keys(settings),
+            settings.http_open_registration,
+            Hosts(settings.webpush_hosts or ()),
+            settings.http_allow_private,
+        )
+
+    @staticmethod
+    def _keys(settings: Settings) -> Mapping[str, SigningKey]:
         if settings.http_signing_keys_file is None:
-            return cls(open_project=settings.http_open_registration)
+            return {}
         try:
-            keys = read_keys(settings.http_signing_keys_file.read_text(encoding="utf-8"))
+            return read_keys(settings.http_signing_keys_file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ConfigError(
                 f"HTTP_SIGNING_KEYS_FILE cannot be used: {error}.",
                 hint='As in {"2026-11": {"secret": "…"}}; `openssl rand -base64 32` makes a secret.',
             ) from None
-        return cls(keys, settings.http_open_registration)
+
+    def check_endpoint(self, token: str) -> None:
+        """Refuse a Web Push subscription whose address, which a phone chose, is none of a push service."""
+        given = tokens.subscription(token)
+        if given is None or not given.host:  # what is no subscription is refused by the door
+            return
+        place = push_hosts.place_of(given.host, given.port)
+        if not (self.push_hosts.allows(place) or (self.near_hosts and push_hosts.is_near(given.host))):
+            raise InvalidInputError(
+                f"token.endpoint must be at a known push service, not at {place[:100]}.",
+                hint="WEBPUSH_HOSTS names further ones; the app's own server may register it in SQL or Python.",
+            )
 
 
 def judge(
@@ -185,9 +211,10 @@ def _judge_new(asked: Installation, proven: Proven, open_project: str | None) ->
         return
     if open_project is None or proven.by_secret:
         raise _no_proof()
-    if asked.owner is not None or asked.provider is not None or asked.project != open_project:
+    if asked.owner is not None or asked.provider not in (None, *OF_PHONES) or asked.project != open_project:
         raise NotAllowedError(
-            "Without a token or a signature a phone registers without owner and provider, in the open project.",
+            "Without a token or a signature a phone registers without owner, at expo, fcm, apns or webpush, in the "
+            "open project.",
             hint="Have the app's server sign for it.",
         )
 
@@ -203,11 +230,17 @@ def _judge_known(asked: Installation, known: Known, proven: Proven) -> None:
         raise NotAllowedError("This installation has an owner, and the signature names none.", hint="Sign with it.")
     if proven.is_vouched_for:
         return
-    if asked.owner not in (None, known.owner) or asked.provider not in (None, known.provider):
+    if asked.owner not in (None, known.owner) or not _may_move(asked.provider, known.provider):
         raise NotAllowedError(
-            "Owner and provider are changed only with a token or a signature of the app's server.",
+            "The owner, and a provider that is not expo, fcm, apns or webpush, are changed only with a token or a "
+            "signature of the app's server.",
             hint="Have the app's server sign for it.",
         )
+
+
+def _may_move(asked: str | None, known: str) -> bool:
+    """Return whether a phone may change its provider by itself, as when its app moves to tokens of its own."""
+    return asked in (None, known) or (asked in OF_PHONES and known in OF_PHONES)
 
 
 def _no_proof() -> NoProofError:
@@ -222,14 +255,13 @@ def register(
 ) -> Registered:
     """Register or refresh an installation, for whoever may; all in the caller's transaction, or nothing."""
     assert asked.installation_id is not None
-    names = {"installation_id": asked.installation_id, "token": asked.token}
-    connection.execute(_SQL["lock_device"], names)
-    connection.execute(_SQL["lock_phones"], names)
+    holder = _lock(connection, asked)
     known = _known(connection, asked.installation_id)
     asked = replace(asked, project=asked.project or _usual_project(known, proof, rules))
     proven = prove(rules, asked, known, proof, now)
-    holder = _holder(connection, names)
     judge(asked, known, holder, proven, rules.open_project)
+    if (asked.provider or (known.provider if known else _EXPO)) == _WEB_PUSH and asked.token is not None:
+        rules.check_endpoint(asked.token)
     gives_secret = judge_secret(asked, known, holder, proven, renew=renew)
     if proven.signed is not None:
         _use_up(connection, proven.signed)
@@ -379,11 +411,15 @@ def _known(connection: Connection, installation_id: UUID) -> Known | None:
     return Known(*columns)
 
 
-def _holder(connection: Connection, names: Mapping[str, Any]) -> Holder | None:
-    if names["token"] is None:
-        return None
-    row = connection.execute(_SQL["find_holder"], names).fetchone()
-    return Holder(*row) if row else None
+def _lock(connection: Connection, asked: Installation) -> Holder | None:
+    """Lock an installation and whoever else has its token, so that both stay as they are read; return the other."""
+    names = {"installation_id": asked.installation_id, "token": asked.token, "token_hash": None}
+    names |= {"provider": asked.provider, "environment": asked.environment}
+    connection.execute(_SQL["lock_device"], names)
+    if asked.token is not None:
+        names["token_hash"], _ = connection.execute(_SQL["lock_token"], names).fetchone() or (None, None)
+    locked = connection.execute(_SQL["lock_phones"], names).fetchall()
+    return next((Holder(*row) for found, *row in locked if found != asked.installation_id), None)
 
 
 def _is_secret(installation_id: UUID, known: Known | None, secret: str | None) -> bool:

@@ -19,6 +19,7 @@ from relevo.runtime.runs import Run
 
 _SQL = queries.load("retire")
 _BLOCKS = 20_000  # 160 MB a statement
+_KEPT_BLOCKS = 2_000
 _BATCH = 2_000
 _MOVING_S = 5.0
 _LOCK_MS = 200
@@ -38,6 +39,9 @@ class RetiringMonth:
     blocks: int
     rows: int | None
     """How many rows it has, once it was sealed and counted."""
+    file: int
+    kept_blocks: int
+    """How many of its blocks were copied from already, as long as it is the same file."""
 
     @property
     def relation(self) -> str:
@@ -94,6 +98,8 @@ def _find_month(run: Run) -> RetiringMonth | None:
 def _retire_month(run: Run, month: RetiringMonth) -> Step:
     """Close and seal a month, or count one that was sealed, or detach one that was counted; a crash goes on there."""
     if month.rows is not None:
+        if not _keep_inbox_items(run, month):
+            return Step(more=True)
         return _detach(run, month, month.rows)
     if month.state == "sealed":
         return _count(run, month)
@@ -142,6 +148,24 @@ def _count(run: Run, month: RetiringMonth) -> Step:
     with run.transaction() as connection:
         connection.execute(_SQL["record_rows"], month.key | {"rows": rows})
     return Step(items=1, more=True)
+
+
+def _keep_inbox_items(run: Run, month: RetiringMonth) -> bool:
+    """Copy what its type keeps in inboxes for longer, from where it was left off; return whether all is copied."""
+    if month.entity != "notification_deliveries":
+        return True
+    asked = month.key | {"now": run.now}
+    with run.transaction() as connection:
+        if connection.execute(_SQL["keeps_inbox_items"], asked).fetchone() != (True,):
+            return True
+    for from_block in range(month.kept_blocks, month.blocks + 1, _KEPT_BLOCKS):
+        kept = month.key | {"kept_blocks": from_block + _KEPT_BLOCKS, "file": month.file}
+        with run.transaction() as connection:
+            connection.execute(_SQL["keep_inbox_items"], asked | {"from_block": from_block, "blocks": _KEPT_BLOCKS})
+            connection.execute(_SQL["record_kept_blocks"], kept)
+        if not run.may_go_on():
+            return False
+    return True
 
 
 def _detach(run: Run, month: RetiringMonth, rows: int) -> Step:

@@ -13,6 +13,7 @@ from types import NoneType
 from typing import Any
 from uuid import UUID
 
+from relevo.client import tokens
 from relevo.core.errors import InvalidInputError
 
 _MAX_DEPTH = 100
@@ -29,13 +30,11 @@ _HEAVIEST_CHAR = 6  # a control character, as JSON writes it
 _MOST_NAMED = 100_000
 _MOST_TTL_S = 2_419_200
 _LANES = ("urgent", "bulk")
-_PLATFORMS = ("ios", "android", "unknown")
+_PLATFORMS = ("ios", "android", "web", "unknown")
 _PERMISSIONS = ("granted", "denied", "undetermined")
 _RESERVED = "relevo."
 _UUID = re.compile("[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _NOBODY = str(UUID(int=0))
-_EXPO_WORD = re.compile(r"Expo(nent)?PushToken")
-_EXPO_TOKEN = re.compile(rf"{_EXPO_WORD.pattern}\[[^\[\] \t\n\r\f\v]{{1,150}}\]|{_UUID.pattern}")
 _MOST_MONTO = 999_999_999_999_999_999
 _MOST_TYPE, _MOST_KEY, _MOST_TITLE, _MOST_BODY = 100, 300, 500, 2000
 _TEXTS = {
@@ -263,28 +262,17 @@ def _matching(matching: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _installation_complaints(given: Mapping[str, Any]) -> Iterator[str]:
-    sizes = {"token": (1, 200), "provider": (1, 40), "project": (1, 200), "locale": (1, 35), "owner": (1, 200)}
-    yield from texts(given, sizes)
+    yield from texts(given, {"provider": (1, 40), "project": (1, 200), "locale": (1, 35), "owner": (1, 200)})
     if not _UUID.fullmatch(given.get("installation_id", _NOBODY)):
         yield "installation_id must be a UUID"
     if not isinstance(given.get("push_capable", True), bool):
         yield "push_capable must be true or false"
-    if not _may_be_a_token(given.get("token"), given.get("provider")):
-        yield "token must look like ExponentPushToken[...], ExpoPushToken[...] or a UUID"
+    yield from tokens.complaints(given)
     yield from texts_in_list(given, "opt_outs", 100, 100)
     if given.get("platform", "unknown") not in _PLATFORMS:
-        yield "platform must be ios, android or unknown"
+        yield "platform must be ios, android, web or unknown"
     if given.get("permission", "granted") not in _PERMISSIONS:
         yield "permission must be granted, denied or undetermined"
-
-
-def _may_be_a_token(token: str | None, provider: str | None) -> bool:
-    """Return whether a token may be right; where no provider is said it is that of before, which the database knows.
-
-    A token that begins as Expo's do is no other provider's, though.
-    """
-    is_expos = provider == "expo" or (provider is None and _EXPO_WORD.match(token or ""))
-    return token is None or not is_expos or _EXPO_TOKEN.fullmatch(token) is not None
 
 
 def _preference_complaints(given: Mapping[str, Any]) -> Iterator[str]:

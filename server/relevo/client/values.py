@@ -123,6 +123,8 @@ class Preview:
     at_least: int
     at_most: int
     """Of an estimate the bounds that hold nineteen times of twenty: few who registered together are easily missed."""
+    warnings: tuple[str, ...] = ()
+    """What of the event would not reach some of these phones as it is, in sentences."""
 
 
 @dataclass(frozen=True)
@@ -144,13 +146,16 @@ class Installation:
     installation_id: UUID | None = None
     project: str | None = None
     provider: str | None = None
-    """The push service it is reached by: expo unless something else is said; webhook, or one of your own."""
-    platform: Literal["ios", "android", "unknown"] | None = None
+    """The push service it is reached by: expo unless something else is said; fcm, apns, webpush, webhook, or one of
+    your own."""
+    platform: Literal["ios", "android", "web", "unknown"] | None = None
     locale: str | None = None
     owner: str | None = None
     push_capable: bool = True
     permission: Literal["granted", "denied", "undetermined"] = "granted"
     opt_outs: Sequence[str] | None = None
+    environment: Literal["production", "sandbox"] | None = None
+    """With apns: which of Apple's services knows the token; production unless something else is said."""
 
 
 @dataclass(frozen=True)

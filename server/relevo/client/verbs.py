@@ -17,6 +17,7 @@ from relevo.client.checks import (
     check_storable,
     is_plain_event,
     quoted,
+    weight,
 )
 from relevo.client.connections import verb
 from relevo.client.connections.steps import (
@@ -45,6 +46,7 @@ from relevo.client.values import (
     Preference,
     Preview,
 )
+from relevo.core import push_fields
 from relevo.core.errors import InvalidInputError
 
 T = TypeVar("T")
@@ -167,7 +169,7 @@ def preview(event: Event, *, sample: int = 10) -> Call[Preview]:
     """Tell how many installations an event would reach, and some of them; nothing is enqueued."""
     if isinstance(sample, bool) or not isinstance(sample, int) or not 0 <= sample <= _MOST_SAMPLED:
         raise InvalidInputError(f"sample must be between 0 and {_MOST_SAMPLED}.", hint="Leave it out for 10.")
-    return Call("preview_event", {"event": as_json("event", _event(event)), "sample": sample}, one(as_preview))
+    return _preview(_event(event), sample)
 
 
 @verb
@@ -175,7 +177,12 @@ def preview_json(event: Mapping[str, Any], *, sample: int = 10) -> Call[Preview]
     """Preview an event that is given as the JSON object the SQL door takes."""
     for name, value in event.items():
         check_storable(name, value)
-    return Call("preview_event", {"event": as_json("event", dict(event)), "sample": sample}, one(as_preview))
+    return _preview(dict(event), sample)
+
+
+def _preview(event: Mapping[str, Any], sample: int) -> Call[Preview]:
+    read = one(lambda told: as_preview(told, event))
+    return Call("preview_event", {"event": as_json("event", event), "sample": sample}, read)
 
 
 @verb
@@ -193,14 +200,14 @@ def register(installation: Installation) -> Call[UUID]:
 
     The same token and owner without an installation_id is the same installation.
     """
-    given = as_json("installation", _registration(installation))
+    given = as_json("installation", registration(installation))
     return Call("register_installation", {"installation": given}, one(as_uuid))
 
 
 @verb
 def register_many(installations: Sequence[Installation]) -> Call[list[UUID]]:
     """Register many installations in one statement, each as if it came alone; return their ids in order."""
-    given = as_json("installations", _numbered("installations", _registration, installations))
+    given = as_json("installations", _numbered("installations", registration, installations))
     return Call("register_many", {"installations": given}, each(as_uuid))
 
 
@@ -270,12 +277,14 @@ def _installations(told: Any) -> list[InstallationStatus]:
     ]
 
 
-def as_preview(told: Any) -> Preview:
-    """Read a preview as the SQL door tells it."""
+def as_preview(told: Any, event: Mapping[str, Any]) -> Preview:
+    """Read a preview of an event as the SQL door tells it."""
     raw = from_json(told)
+    kinds = [(kind["provider"], kind["platform"]) for kind in raw.get("kinds", ())]
+    warnings = push_fields.warnings(event, kinds) + push_fields.size_warnings(event, kinds, weight)
     sample = tuple(UUID(one["installation_id"]) for one in raw["sample"])
     unknown = tuple(UUID(one) for one in raw["unknown_installations"])
-    return Preview(raw["count"], raw["exact"], sample, unknown, raw, raw["at_least"], raw["at_most"])
+    return Preview(raw["count"], raw["exact"], sample, unknown, raw, raw["at_least"], raw["at_most"], tuple(warnings))
 
 
 def _explanation(told: Any) -> Explanation:
@@ -283,7 +292,8 @@ def _explanation(told: Any) -> Explanation:
     return Explanation(raw["gets_it"], raw["rule"], raw["reason"], raw)
 
 
-def _registration(installation: Installation) -> dict[str, Any]:
+def registration(installation: Installation) -> dict[str, Any]:
+    """Return an installation as the SQL door takes it; refuse one with which anything is wrong."""
     if not isinstance(installation, Installation):
         raise InvalidInputError(
             f"an installation must be a relevo.Installation, got {type(installation).__name__}.",

@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.middleware.cors import CORSMiddleware
 
 from relevo import __version__
-from relevo.access.phones import Rules
+from relevo.access.phones import OF_PHONES, Rules
 from relevo.app import App
 from relevo.core.model import NEWS
 from relevo.http import dashboard, events, health, installations, metrics, news, ops, owners, pages, problems, tenders
@@ -123,10 +123,10 @@ def _exact(written: Any) -> Any:
 
 
 def _name_providers(document: dict[str, Any], relevo: App | None) -> None:
-    """Tell of a phone's push service which there are: those of this process, your own among them."""
+    """Tell of a phone's push service which there are: those of phones, and of this process, your own among them."""
     if relevo is not None:
         body = document["components"]["schemas"]["InstallationBody"]
-        body["properties"]["provider"]["enum"] = sorted(relevo.services.providers.keys() - {NEWS})
+        body["properties"]["provider"]["enum"] = sorted({*OF_PHONES, *relevo.services.providers} - {NEWS})
 
 
 def _leave_tenders_out(schemas: dict[str, Any]) -> None:

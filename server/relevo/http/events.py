@@ -128,6 +128,7 @@ class PreviewOut(BaseModel):
     at_most: int = Field(description="Of an estimate the upper bound: few who registered together are easily missed.")
     sample: list[UUID]
     unknown_installations: list[UUID]
+    warnings: list[str] = Field(description="What of the event would not reach some of these phones as it is.")
 
 
 class EventOut(BaseModel):

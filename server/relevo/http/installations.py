@@ -51,14 +51,23 @@ MISSING: dict[int | str, dict[str, Any]] = {
 class InstallationBody(Body):
     """An app on a phone. What is left out stays as it is, but for push_capable and permission; null is refused."""
 
-    token: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(None, description="The push token.")
+    token: Annotated[Text, Field(min_length=1, max_length=4096)] | None = Field(
+        None,
+        description="The push token: Expo's, FCM's registration token, the device token of APNs in hexadecimal digits, "
+        "or the JSON of a browser's push subscription, as text.",
+    )
     project: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(
         None, description="It stays in its project."
     )
     provider: Annotated[Text, Field(min_length=1, max_length=40)] | None = Field(
-        None, description="The push service; with a token or a signature of the app's, `webhook` with a token alone."
+        None,
+        description="The push service: `expo` (the usual one), `fcm`, `apns` or `webpush`; another with a token or a "
+        "signature of the app's, `webhook` with a token alone.",
     )
-    platform: Literal["ios", "android", "unknown"] | None = Field(None)
+    environment: Literal["production", "sandbox"] | None = Field(
+        None, description="With `apns`: which of Apple's services knows the token; production unless it is said."
+    )
+    platform: Literal["ios", "android", "web", "unknown"] | None = Field(None)
     locale: Annotated[Text, Field(min_length=1, max_length=35)] | None = Field(None)
     owner: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(
         None, description="Whose phone it is; with a token or a signature of the app's alone."

@@ -5,7 +5,7 @@ create or replace function relevo.retire_events(of_month date, rows_per_part int
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  place text := relevo.open_cold_table('notification_events', of_month, rows_per_part);
+  place text;
   impersonal text[] := array['id', 'event_type', 'licitacion_id', 'audience', 'category', 'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'state',
     'event_day', 'fanout_started_at', 'fanout_finished_at', 'first_sent_at', 'targets_selected', 'deliveries_created', 'ended_at', 'created_at', 'updated_at'];
   columns text;
@@ -13,6 +13,9 @@ declare
   ids bigint[];
   moved int;
 begin
+  -- before the events, as who forgets somebody does: whoever is being forgotten meanwhile is gone first, and no deadlock
+  perform pg_advisory_xact_lock(hashtextextended('relevo.keep_inbox_items', 0));
+  place := relevo.open_cold_table('notification_events', of_month, rows_per_part);
   perform relevo.carry_columns('notification_events', of_month);
   select string_agg(format('%I', a.attname), ', ' order by a.attnum),
          string_agg(case when h.attname is null then $sql$coalesce(t.deliveries, '{}')$sql$
@@ -25,6 +28,7 @@ begin
      and (h.attname is not null or a.attname = 'deliveries');
   ids := array(select e.id from relevo.notification_events e
                 where relevo.event_is_over(e) and relevo.event_month(e) = of_month order by e.id limit most for update);
+  perform relevo.keep_missed_items(ids);
   -- the changes first: a reaper that is folding them is waited for
   with folded as (
     delete from relevo.event_progress_deltas d where d.event_id = any (ids) returning d.event_id, d.status, d.deliveries

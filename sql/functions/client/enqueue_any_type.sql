@@ -27,6 +27,9 @@ begin
   if false = any (sames) then
     sames := relevo.refuse_conflicts(events, ids, sames);
   end if;
+  if true = any (news) then
+    perform relevo.refuse_unshown(events, news);
+  end if;
   if true = any (news) and relevo.any_urgent(events) then
     perform relevo.wake_now('fanout');
   elsif true = any (news) then

@@ -8,6 +8,7 @@ declare
   known boolean;
   alone bigint[];
 begin
+  perform pg_advisory_xact_lock_shared(hashtextextended('relevo.keep_inbox_items', 0)); -- what is being kept is found below
   perform relevo.lock_personal_events(array[installation], null);
   delete from relevo.device_installations where installation_id = installation;
   known := found;
@@ -16,6 +17,7 @@ begin
                     and not exists (select from relevo.event_audience o where o.event_id = a.event_id and o.installation_id <> installation));
   perform relevo.blank_events(alone, 'the installation was forgotten');
   delete from relevo.event_audience where installation_id = installation;
+  delete from relevo.kept_inbox_items where installation_id = installation;
   return known or cardinality(alone) > 0;
 end
 $$;

@@ -7,6 +7,7 @@ declare
   many int;
 begin
   perform relevo.check_owner(of_owner);
+  perform pg_advisory_xact_lock_shared(hashtextextended('relevo.keep_inbox_items', 0)); -- what is being kept is found below
   perform relevo.lock_personal_events(array(select i.installation_id from relevo.device_installations i where i.owner = of_owner), of_owner);
   select count(*) filter (where relevo.forget_installation(i.installation_id)) into many
     from (select i.installation_id from relevo.device_installations i where i.owner = of_owner order by i.installation_id for update) i;
@@ -16,6 +17,7 @@ begin
     'its owner was forgotten');
   delete from relevo.event_owners where owner = of_owner;
   delete from relevo.event_completions where owner = of_owner;
+  delete from relevo.inboxes where owner = of_owner;
   return many;
 end
 $$;

@@ -7,6 +7,7 @@ declare
   many int;
 begin
   perform relevo.check_owner(of_owner);
+  perform pg_advisory_xact_lock_shared(hashtextextended('relevo.keep_inbox_items', 0)); -- what is being kept is found below
   phones := array(select i.installation_id from relevo.device_installations i where i.owner = of_owner and i.project = of_project);
   perform relevo.lock_personal_events(phones, of_owner);
   select count(*) filter (where relevo.forget_installation(i.installation_id)) into many
@@ -21,6 +22,7 @@ begin
    where o.owner = of_owner and e.id = o.event_id and e.project = of_project;
   delete from relevo.event_completions c using relevo.notification_events e
    where c.owner = of_owner and e.id = c.event_id and e.project = of_project;
+  delete from relevo.inboxes where owner = of_owner and project = of_project;
   return many;
 end
 $$;

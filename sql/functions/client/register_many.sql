@@ -13,7 +13,7 @@ begin
   if jsonb_typeof(installations) is distinct from 'array' or jsonb_array_length(installations) > 100000 then
     perform relevo.refuse('installations must be a list of at most 100000 installations');
   end if;
-  perform relevo.check_installations(installations);
+  installations := relevo.checked_installations(installations);
   select coalesce(array_agg(n.ord order by n.ord) filter (where n.first), '{}'), coalesce(array_agg(n.ord order by n.ord) filter (where not n.first), '{}')
     into firsts, others
     from (select g.ord::int, (g.i ->> 'installation_id' is null or row_number() over (partition by lower(g.i ->> 'installation_id') order by g.ord) = 1)
@@ -25,7 +25,7 @@ begin
         else (select jsonb_agg(installations -> (f.ord - 1) order by f.ord) from unnest(firsts) as f(ord)) end);
       exit;
     exception when unique_violation then
-      -- somebody else took one of the tokens meanwhile; the next look sees that
+      -- somebody else took one of the tokens meanwhile, or changed a provider; the next look sees that
       if tries = 10 then
         raise;
       end if;

@@ -10,7 +10,7 @@ begin
     select count(*) < most, max(t.seq), array_agg(t.installation_id) filter (where t.is_in), array_agg(t.provider) filter (where t.is_in),
            array_agg(t.project) filter (where t.is_in)
       into is_last, last_seq, phones, providers, projects
-      from (select i.seq, i.installation_id, i.provider, relevo.sending_project(i.provider, i.project) as project,
+      from (select i.seq, i.installation_id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project,
                    e.category is null or e.category <> all (i.opt_outs) as is_in
               from relevo.device_installations i
              where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and not i.for_news and relevo.may_receive(i)
@@ -19,7 +19,7 @@ begin
     select count(*) < most, max(t.seq), array_agg(t.installation_id) filter (where t.is_in), array_agg(t.provider) filter (where t.is_in),
            array_agg(t.project) filter (where t.is_in)
       into is_last, last_seq, phones, providers, projects
-      from (select i.seq, i.installation_id, i.provider, relevo.sending_project(i.provider, i.project) as project,
+      from (select i.seq, i.installation_id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project,
                    e.category is null or e.category <> all (i.opt_outs) as is_in
               from relevo.device_installations i
              where i.project = e.project and i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and not i.for_news and relevo.may_receive(i)

@@ -15,11 +15,12 @@ begin
   end if;
   return query
   with targets as materialized ( -- an event that reaches nobody stands here once, without a phone
-    select g.place, e.id as event_id, e.event_type, e.lane, e.at_most_once, e.deadline_at, t.installation_id, t.provider, t.project
+    select g.place, e.id as event_id, e.event_type, e.lane, e.at_most_once, e.deadline_at, t.installation_id, t.provider, t.project, t.owner
       from unnest(of_events) with ordinality as g(id, place)
       cross join lateral (select * from relevo.notification_events e where e.id = g.id offset 0) e
       left join lateral (
-        select (n.phone).installation_id, (n.phone).provider, relevo.sending_project((n.phone).provider, (n.phone).project) as project
+        select (n.phone).installation_id, (n.phone).provider, relevo.sending_project((n.phone).provider, (n.phone).project, (n.phone).part) as project,
+               (n.phone).owner
           from (select p.phone from relevo.event_audience a
                   cross join lateral (select i as phone from relevo.device_installations i where i.installation_id = a.installation_id offset 0) p
                  where a.event_id = e.id
@@ -57,6 +58,10 @@ begin
       from counted c
       cross join (select coalesce(max(i.seq), 0) as seq from relevo.device_installations i) u
      where e.id = c.event_id
+  ), missed as ( -- owners without a phone find it in their inbox
+    update relevo.event_owners o set inbox_place = nextval('relevo.delivery_ids')
+     where o.event_id = any (of_events)
+       and not exists (select from targets t where t.event_id = o.event_id and t.owner = o.owner and t.installation_id is not null)
   ), progress as (
     insert into relevo.event_progress_deltas (event_id, status, deliveries)
     select c.event_id, 'pending', c.deliveries from counted c where c.deliveries > 0

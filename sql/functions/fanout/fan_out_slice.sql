@@ -68,6 +68,9 @@ begin
          turn_at = at + interval '10 seconds', -- whoever falls due meanwhile goes first
          fanout_failures = null, fanout_retry_at = null, fanout_error = null
    where n.id = e.id;
+  if is_last and e.audience = 'installations' then
+    perform relevo.note_missed_owners(e.id, e.event_day);
+  end if;
   if created > 0 then
     perform relevo.wake('dispatch');
     if watched then

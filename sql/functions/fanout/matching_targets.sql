@@ -37,7 +37,7 @@ begin
   is_last := candidates < most and window_end >= e.fanout_upto;
   select array_agg(t.installation_id), array_agg(t.provider), array_agg(t.project)
     into phones, providers, projects
-    from (select i.installation_id, i.provider, relevo.sending_project(i.provider, i.project) as project
+    from (select i.installation_id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project
             from relevo.device_installations i
            where i.seq = any (seqs) and relevo.may_receive(i)
              and (e.category is null or e.category <> all (i.opt_outs)) and (e.project is null or i.project = e.project)) t;

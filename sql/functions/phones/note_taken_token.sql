@@ -5,7 +5,7 @@ create or replace function relevo.note_taken_token() returns trigger
   set search_path to pg_catalog, pg_temp
 as $$
 begin
-  if exists (select from relevo.moved_tokens m where m.token_key = hashtextextended(new.token, 0)) then
+  if exists (select from relevo.moved_tokens m where m.token_key = hashtextextended(relevo.token_name(new.provider, new.part, new.token), 0)) then
     new.token_taken_at := now();
   end if;
   return new;

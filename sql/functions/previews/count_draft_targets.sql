@@ -19,6 +19,7 @@ declare
   margin numeric;
   share numeric;
   sample uuid[];
+  kinds jsonb; -- of phones, by provider and platform, among the first of them
 begin
   if e.audience = 'matching' then
     buckets := array(select b.bucket from unnest(relevo.event_buckets(e)) as b(bucket)
@@ -43,13 +44,19 @@ begin
      where e.project is null or s.project = e.project
   )
   select coalesce(sum(h.phones), 0), coalesce(sum(h.phones ^ 2), 0), coalesce(max(h.phones), 0),
-         (select array_agg(m.installation_id order by m.n) from met m where m.n <= most)
-    into reached, squares, unit, sample
+         (select array_agg(m.installation_id order by m.n) from met m where m.n <= most),
+         (select coalesce(jsonb_agg(k.kind order by k.kind), '[]')
+            from (select distinct jsonb_build_object('provider', i.provider, 'platform', i.platform) as kind
+                    from met m
+                    cross join lateral (select i.provider, i.platform from relevo.device_installations i
+                                         where i.installation_id = m.installation_id offset 0) i
+                   where m.n <= looks) k)
+    into reached, squares, unit, sample, kinds
     from (select count(*) as phones from met m group by m.after) h;
   share := part / greatest(wide, 1);
   unit := greatest(unit, ceil(looks::numeric / places), 1);
   margin := case when places = 1 then 0 else 2 * sqrt(squares - reached ^ 2 / places + unit ^ 2) end;
-  return jsonb_build_object('count', round(reached * share), 'exact', places = 1,
+  return jsonb_build_object('count', round(reached * share), 'exact', places = 1, 'kinds', kinds,
     'at_least', round(greatest(reached, (reached - margin) * share)),
     'at_most', round(case when places = 1 then reached else least((reached + margin + 2 * unit) * share, last_seq - first_seq) end),
     'sample', coalesce((select jsonb_agg(jsonb_build_object('installation_id', i.installation_id, 'owner', i.owner, 'project', i.project,

@@ -79,7 +79,7 @@ begin
   return jsonb_build_object('gets_it', coalesce(d.status in ('pending', 'retryable', 'sent', 'ok', 'unconfirmed', 'unknown'), gets), 'rule', rule, 'reason', why,
     'values', about, 'preference', fitting, 'differing_preferences', misses,
     'delivery', case when d.id is not null then jsonb_build_object('id', d.id, 'status', d.status, 'attempts', d.attempt_count,
-                       'error_code', d.last_error_code, 'updated_at', d.updated_at) end);
+                       'error_code', d.last_error_code, 'provider', d.provider, 'updated_at', d.updated_at) end);
 end
 $$;
 

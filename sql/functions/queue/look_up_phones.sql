@@ -24,13 +24,16 @@ as $$
                       select from relevo.notification_preferences p
                        where p.installation_id = u.installation_id and relevo.preference_matches(p, e)) then 'preference_changed'
                     when (i.token_taken_at >= e.fanout_started_at) is true -- unknown would not keep the next from being asked
-                         and relevo.was_sent_to_token(c.event_day, c.event_id, u.installation_id, i.token, e.fanout_started_at) then 'told_already'
+                         and relevo.was_sent_to_token(c.event_day, c.event_id, u.installation_id, i.token_name, e.fanout_started_at) then 'told_already'
+                    -- it waits where its phone was before; settled, it goes to the new place. One of Expo's is sent from there, for 0.3.0 would not move it
+                    when c.project <> i.sending_project and (i.provider <> 'expo' or c.project like '%::%') then 'token_changed'
                     when c.lane = 'bulk' and (select exists (select from relevo.event_repeats r where r.held_at is not null)) and exists (
                       select from relevo.event_repeats r where r.event_id = c.event_id and r.held_at is not null) then 'repeats_held'
                end)) as obstacles
         from unnest(c.installations) as u(installation_id)
         -- looked up one by one: the arrays are in the order of the chunk, whatever the plan
-        left join lateral (select x.installation_id, x.token, x.token_version, x.platform, x.locale, x.owner, x.handled_before, x.opt_outs, x.token_taken_at,
+        left join lateral (select x.installation_id, x.provider, x.token, x.token_version, x.platform, x.locale, x.owner, x.handled_before, x.opt_outs, x.token_taken_at,
+                                  relevo.token_name(x.provider, x.part, x.token) as token_name, relevo.sending_project(x.provider, x.project, x.part) as sending_project,
                                   relevo.may_receive(x) as may_receive, x.ctid
                              from relevo.device_installations x where x.installation_id = u.installation_id offset 0) i on true) l
 $$;

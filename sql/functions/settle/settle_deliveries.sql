@@ -62,14 +62,19 @@ begin
   ), done as (
     update relevo.notification_deliveries d
        set status = v.final_status,
-           project = case when v.outcome = 'retryable' and v.project is not null then v.project else d.project end,
+           project = case when v.outcome <> 'retryable' then d.project
+                          when v.code = 'token_changed' then coalesce((select relevo.sending_project(i.provider, i.project, i.part)
+                            from relevo.device_installations i where i.installation_id = d.installation_id), d.project)
+                          else coalesce(v.project, d.project) end,
+           provider = case when v.outcome = 'retryable' and v.code = 'token_changed' then coalesce((select i.provider
+                        from relevo.device_installations i where i.installation_id = d.installation_id), d.provider) else d.provider end,
            attempt_count = d.attempt_count + v.spent,
            lapse_count = 0,
            last_attempt_at = case when v.spent > 0 then at else d.last_attempt_at end,
            completed_at = case when v.final_status not in ('pending', 'retryable', 'sent') then at end,
            updated_at = at,
-           last_error_code = case when v.final_status <> 'sent' then coalesce(v.code, d.last_error_code) end,
-           last_error_message = case when v.final_status = 'sent' then null when v.code is not null then v.message
+           last_error_code = case when v.final_status not in ('sent', 'ok') then coalesce(v.code, d.last_error_code) end,
+           last_error_message = case when v.final_status in ('sent', 'ok') then null when v.code is not null then v.message
                                      else coalesce(v.message, d.last_error_message) end,
            provider_ticket_id = case when v.outcome = 'retryable' then d.provider_ticket_id else coalesce(v.ticket_id, d.provider_ticket_id) end,
            token_version = coalesce(v.token_version, d.token_version)

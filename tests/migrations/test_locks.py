@@ -1,0 +1,32 @@
+"""A migration never deadlocks with an app: it waits for a strong lock only while it holds none that others wait for."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+import released
+from processes import eventually
+from relevo.database import migrate
+
+WAITS = "select count(*) from pg_locks where locktype = 'relation' and not granted"
+TABLES = "select string_agg(oid::regclass::text, ', ') from pg_class where relnamespace = 'relevo'::regnamespace and relkind = 'r'"
+
+
+@pytest.mark.parametrize("table", ["device_installations", "event_owners", "event_types", "workers"])
+def test_who_has_read_a_table_may_write_any(database, empty_database, look, table) -> None:
+    """A transaction that read a table before a migration's file came to it writes whatever it likes, and both come to their end."""
+    released.make(empty_database, released.versions()[-1])
+    known = migrate.available()
+    look.execute(f"alter database {look.info.dbname} set deadlock_timeout = '100ms'")
+    [tables] = look.execute(TABLES).fetchone()
+    with ThreadPoolExecutor(1) as threads, psycopg.connect(empty_database) as app:
+        for count in range(1, len(known) + 1):
+            app.execute(f"select from relevo.{table}")
+            migrating = threads.submit(migrate.migrate, database, known[:count])
+            eventually(lambda m=migrating: m.done() or look.execute(WAITS).fetchone() != (0,), "it waits, or is done")
+            app.execute(f"lock table {tables} in row exclusive mode")
+            app.commit()
+            assert migrating.result(60) == known[count - 1 : count]
