@@ -324,3 +324,18 @@ def test_a_reaper_cannot_end_a_claim_while_it_is_journalled(build, conn, dsn) ->
         conn.execute("select from relevo.claims where token = %s for key share", [claim.token])
         assert reap(worker, NOW + LEASE) == {}
     assert reap(worker, NOW + LEASE)["claims_reaped"] == 1
+
+
+@pytest.mark.parametrize(
+    ("move", "obstacle"),
+    [
+        ("project = 'other'", None),
+        ("provider = 'fcm', part = 'android', token = 'abc', token_version = token_version + 1", "token_changed"),
+    ],
+)
+def test_a_phone_that_moved_before_the_claim(build, conn, move, obstacle) -> None:
+    """To another provider, its deliveries follow; to another project of Expo's, they are sent where they wait, as 0.3.0 does."""
+    add(conn, 1)
+    conn.execute(f"update relevo.device_installations set {move}")
+    [delivery] = take(build()).deliveries
+    assert delivery.obstacle == obstacle

@@ -35,7 +35,7 @@ def test_settling_writes_a_state_with_its_timestamps(build, conn, status) -> Non
         assert MINUTE <= row["next_attempt_at"] - later <= MINUTE + SECOND / 2
     else:
         assert row["next_attempt_at"] is None
-    fault = (None, None) if status == "sent" else ("Fault", "A fault.")
+    fault = (None, None) if status in ("sent", "ok") else ("Fault", "A fault.")
     assert (row["last_error_code"], row["last_error_message"]) == fault
 
 
@@ -161,6 +161,7 @@ IMPOSSIBLE = {
     "event_types_retry_max_ms_check": TYPE + "retry_max_ms = 0",
     "event_types_retry_jitter_ms_check": TYPE + "retry_jitter_ms = -1",
     "event_types_ttl_s_check": TYPE + "ttl_s = -1",
+    "event_types_inbox_days_check": TYPE + "inbox_days = 0",
     "event_types_lane_check": TYPE + "lane = 'slow'",
     "event_types_check": TYPE + "retry_base_ms = 2, retry_max_ms = 1",
 }

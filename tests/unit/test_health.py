@@ -117,6 +117,10 @@ def trouble(kind: str, name: str) -> dict[str, Any]:
 ILL: list[tuple[dict[str, Any], str]] = [
     ({"copied": "this database looks like a copy"}, "this database looks like a copy"),
     (
+        {"workers": [worker("alive", unusable=["PUSH_PROJECTS_FILE, shop, apns: its key is broken"])]},
+        "PUSH_PROJECTS_FILE, shop, apns: its key is broken; what was read before stays in force, if anything was, and",
+    ),
+    (
         {"copied": "any", "misnamed": {"here": None, "home": "production", "worker": "v"}},
         "RELEVO_INSTANCE is unset here, and production for worker v, which is at work; nothing is sent from here until",
     ),

@@ -102,6 +102,23 @@ class TestScrub:
             ("push_token='ExponentPushToken[abcdhunter2]'", "push_token='ExponentPushToken[abcd…]'"),
             ('{"token": "ExponentPushToken[abcdhunter2]"}', '{"token": "ExponentPushToken[abcd…]"}'),
             ("?token=ExponentPushToken%5Babcdhunter2%5D&x=1", "?token=ExponentPushToken[abcd…]&x=1"),
+            (
+                'gone: {"endpoint":"https://a.b:8/hunter2?hunter2","keys":{"p256dh":"Bhunter2_-","auth":"hunter2-_A"}}',
+                'gone: {"endpoint":"https://a.b:8/…","keys":{"p256dh":"***","auth":"***"}}',
+            ),
+            (
+                r'"{\"endpoint\": \"https://a.b/hunter2\", \"keys\": {\"auth\": \"hunter2\"}}"',
+                r'"{\"endpoint\": \"https://a.b/…\", \"keys\": {\"auth\": \"***\"}}"',
+            ),
+            ("at {'endpoint': 'https://a.b/hunter2'}", "at {'endpoint': 'https://a.b/…'}"),
+            (
+                "POST https://fcm.googleapis.com/fcm/send/hunter2 failed",
+                "POST https://fcm.googleapis.com/fcm/send/… failed",
+            ),
+            ("to https://web.push.apple.com/hunter2: 403", "to https://web.push.apple.com/… 403"),
+            ("GET https://fcm.googleapis.com/v1/projects/a", "GET https://fcm.googleapis.com/v1/projects/a"),
+            ("to cX3-xx_Y:APA91b-hunter2_x now", "to cX3-… now"),
+            ("/3/device/abcd0123456789abcdef refused", "/3/device/abcd… refused"),
             ("tokens_disabled=3 token_version=2 tokens=1.5", "tokens_disabled=3 token_version=2 tokens=1.5"),
             ('{"tokens_disabled": 3, "token_version": 2}', '{"tokens_disabled": 3, "token_version": 2}'),
             ("event key=order-17 was enqueued", "event key=order-17 was enqueued"),

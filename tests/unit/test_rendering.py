@@ -12,6 +12,7 @@ import pytest
 
 from relevo.core.model import Content, Delivery, Item
 from relevo.delivery import rendering
+from relevo.providers import expo_message
 
 
 def item(nombre: str = "Aseo", **reported: object) -> Item:
@@ -112,13 +113,13 @@ def delivery(**more: Any) -> Delivery:
 def test_a_written_push_says_what_its_draft_says(data, push, ios, to, seconds_left) -> None:
     """What is sent by a template is, as JSON and for whoever looks into it, what the draft makes of the delivery."""
     content = Content(5, 'A "title" — ñ', "%s {body}\n", data, push)
-    draft = rendering.draft(content, "bulk", ios=ios)
+    draft = rendering.draft(content, "bulk", ios=ios, default_ttl_s=3600)
     phone = delivery(token=to, seconds_left=seconds_left, platform="ios" if ios else "android")
-    template = rendering.template(draft, "expo", 3600)
-    assert template is not None
-    written = rendering.Push(template, phone)
-    assert json.loads(written.json()) == draft.message(phone, 3600) == dict(written)
-    assert json.loads(written.json(), object_pairs_hook=len_of_pairs) == len(draft.message(phone, 3600))
+    write = expo_message.writer(draft, "expo")
+    assert write is not None
+    written = write(phone)
+    assert json.loads(written.json()) == draft.message(phone) == dict(written)
+    assert json.loads(written.json(), object_pairs_hook=len_of_pairs) == len(draft.message(phone))
 
 
 def len_of_pairs(pairs: list[tuple[str, Any]]) -> int:
@@ -130,5 +131,5 @@ def len_of_pairs(pairs: list[tuple[str, Any]]) -> int:
 @pytest.mark.parametrize("odd", [1 << 70, "\ud800"])
 def test_what_has_no_template_is_written_one_by_one(odd) -> None:
     """A number too long for the fast writer, and half a character, are left to the other one."""
-    draft = rendering.draft(Content(5, "A", "b", {"odd": odd}, {}), "bulk", ios=False)
-    assert rendering.template(draft, "expo", 3600) is None
+    draft = rendering.draft(Content(5, "A", "b", {"odd": odd}, {}), "bulk", ios=False, default_ttl_s=3600)
+    assert expo_message.writer(draft, "expo") is None

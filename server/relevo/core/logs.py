@@ -51,6 +51,16 @@ _WEBHOOK_SECRET = re.compile(r"\bwhsec_[\w+/=-]+")
 _API_TOKEN = re.compile(r"\brelevo_[0-9a-f]{12}_[\w-]+")
 _BEARER = re.compile(r"\b(bearer\s+)\S+", re.IGNORECASE)
 _PUSH_TOKEN = re.compile(r"(Expo(?:nent)?PushToken)(?:\[|%5B)([^\]\s%…]{0,4})[^\]\s%]*(?:\]|%5D)?", re.IGNORECASE)
+_FCM_TOKEN = re.compile(r"(?<![\w-])([\w-]{4})[\w-]*:APA91b[\w-]*")
+_APNS_PATH = re.compile(r"(/3/device/[0-9a-f]{4})[0-9a-f]+", re.IGNORECASE)
+# Who knows the address and the keys of a browser's subscription can push to it: of the address the host is told.
+_SUBSCRIPTION = re.compile(r"(endpoint\\*[\"']?\s*[:=]\s*\\*[\"']?https?://[^\s/\"'\\]+)/[^\s\"'\\]*", re.IGNORECASE)
+_SUBSCRIPTION_KEY = re.compile(r"((?:p256dh|auth)\\*[\"']\s*:\s*\\*[\"']?)[\w+/=-]+", re.IGNORECASE)
+_PUSH_ADDRESS = re.compile(
+    r"(https://(?:[\w.-]+\.)?(?:fcm\.googleapis\.com/(?:fcm/send|wp)|push\.services\.mozilla\.com|push\.apple\.com|"
+    r"notify\.windows\.com))/[^\s\"'\\]*",
+    re.IGNORECASE,
+)
 
 _SECRET_KEY = re.compile(r"password|passwd|secret|access_?token|authorization|signature|api[_-]?key", re.IGNORECASE)
 # A token may be a credential, a count, or a phone's, which is shortened.
@@ -73,7 +83,18 @@ def scrub(text: str) -> str:
     text = _BEARER.sub(r"\1***", text)
     text = _WEBHOOK_SECRET.sub("whsec_***", text)
     text = _API_TOKEN.sub(lambda token: f"{token[0][:19]}_***", text)
-    return _PUSH_TOKEN.sub(r"\1[\2…]", text)
+    return _shorten_push_tokens(text)
+
+
+def _shorten_push_tokens(text: str) -> str:
+    """Leave of a phone's token a few letters, and of a browser's the host."""
+    text = _PUSH_TOKEN.sub(r"\1[\2…]", text)
+    text = _FCM_TOKEN.sub(r"\1…", text)
+    text = _APNS_PATH.sub(r"\1…", text)
+    if "://" in text:
+        text = _SUBSCRIPTION.sub(r"\1/…", text)
+        text = _PUSH_ADDRESS.sub(r"\1/…", text)
+    return _SUBSCRIPTION_KEY.sub(r"\1***", text)
 
 
 def _hide_password(word: re.Match[str]) -> str:

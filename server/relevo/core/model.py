@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -191,6 +190,8 @@ class Answer(NamedTuple):
     not_before: datetime | None = None
     request: UUID | None = None
     """The request it failed in: what failed together is tried again together."""
+    not_sent: bool = False
+    """Whether others of its request were sent, and it is known that this one was not."""
 
 
 class Awaiting(NamedTuple):
@@ -221,8 +222,14 @@ class ReceiptAnswer:
     retry_after_ms: int = 0
 
 
-Fate = Literal["sent", "ok", "retryable", "invalid", "failed", "credential", "unclear"]
-"""What an answer means for one push: `credential` is the project's fault, `unclear` says neither yes nor no."""
+Fate = Literal["sent", "ok", "retryable", "invalid", "failed", "credential", "unclear", "not_sent"]
+"""What an answer means for one push.
+
+sent: taken, to be confirmed by a receipt. ok: taken, and there is no receipt. credential: refused, by the project's
+fault. unclear: nobody knows whether it was taken. not_sent: definitely not taken, and not for its own sake: it spends
+no attempt.
+"""
+Pauses = Literal["message", "phone", "project"]
 
 
 class Ticket(NamedTuple):
@@ -235,6 +242,15 @@ class Ticket(NamedTuple):
     """The provider's words, trimmed; for an unknown code the raw answer."""
     alert: bool = False
     """Whether an operator has to do something about it."""
+    retry_after_ms: int = 0
+    """With retryable, not_sent and unclear: it is not tried again before."""
+    pauses: Pauses = "message"
+    """Whose pause that is: of this message, of all that goes to its phone, or of its whole project.
+
+    What has to wait because its project sent too much spends no attempt.
+    """
+    gone_at: datetime | None = None
+    """With invalid: since when the service knows that the token is gone. One that was registered later is not."""
 
 
 class Accepted(Sequence[Ticket]):
@@ -328,20 +344,6 @@ class ReceiptReply:
     code: str | None = None
     message: str | None = None
     retry_after_ms: int = 0
-
-
-Message = Mapping[str, Any]
-"""One push as the provider's API takes it: `to`, `title`, `body`, `data`, `ttl` and so on."""
-
-
-class WrittenMessage(Mapping[str, Any]):
-    """A message that is JSON already; whoever looks into it finds the same as in any other."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def json(self) -> str:
-        """Return it as it is sent."""
 
 
 @dataclass(frozen=True)

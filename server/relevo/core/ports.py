@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from relevo.core.model import Delivery, Fetched, Item, Message, ReceiptReply, Reject, Reply, StoredObject, Ticket
+from relevo.core.messages import Draft, Message, WrittenMessage
+from relevo.core.model import Delivery, Fetched, Item, ReceiptReply, Reject, Reply, StoredObject, Ticket
 
 
 class NoRequestsLeft(Exception):  # noqa: N818 a state of affairs: today's requests are spent, or we are stopping
@@ -89,8 +91,31 @@ class Composer(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class ProviderFacts:
+    """What a push service bears and offers; settings of a project may override rate, connections and chunk size."""
+
+    label: str
+    """Its name for people."""
+    rate_per_s: int = 0
+    """How many pushes one project may send; 0: there is no limit."""
+    ramp_s: int = 0
+    """Over how many seconds the rate grows to its fullness after a rest."""
+    connections: int = 6
+    """How many requests of one project may be under way at once, in the whole fleet."""
+    least_retry_ms: int = 0
+    """What was tried is never tried again sooner."""
+    max_payload_bytes: int = 4_096
+    platforms: tuple[str, ...] = ("ios", "android", "unknown")
+    takes_silent: bool = True
+    """Whether it takes pushes that show nothing."""
+
+
 class PushProvider(Protocol):
-    """A push service; callable from several threads at once. Whatever a server does is a value, never an exception."""
+    """A push service; callable from several threads at once. Whatever a server does is a value, never an exception.
+
+    It may have `facts`, a ProviderFacts; without them it is treated as Expo is, by the settings.
+    """
 
     @property
     def name(self) -> str:
@@ -134,6 +159,18 @@ class ChecksTokens(Protocol):
 
     def refuses_any(self, tokens: Sequence[object]) -> bool:
         """Return whether `refuse_token` refuses one of these."""
+        ...
+
+
+@runtime_checkable
+class WritesMessages(Protocol):
+    """A push service that writes an event's message once per kind of phone, and for each phone only what differs."""
+
+    def writer(self, draft: Draft, platform: str | None) -> Callable[[Delivery], WrittenMessage] | None:
+        """Return what writes the message of each delivery of an event to phones of one platform.
+
+        Its messages are not handed to `refuse`: None if each has to be checked by itself, such as for its size.
+        """
         ...
 
 

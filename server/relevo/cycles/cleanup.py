@@ -37,6 +37,8 @@ _PRUNED = {
     "dead_phones_pruned": "prune_dead_phones",
     "token_moves_pruned": "prune_moved_tokens",
     "signatures_pruned": "prune_signatures",
+    "inbox_items_pruned": "prune_kept_inbox_items",
+    "inbox_marks_pruned": "prune_inbox_marks",
     "connections_pruned": "prune_connections",
     "troubles_pruned": "prune_troubles",
 }

@@ -424,6 +424,8 @@ def _said(awaiting: Awaiting, receipt: Ticket, *, blocked: bool) -> ReceiptAnswe
             return ReceiptAnswer(awaiting, "retryable", -1, paced=False, error_code=code, error_message=message)
         case "credential":
             return ReceiptAnswer(awaiting, "retryable", error_code=code, error_message=message)
+        case "not_sent":
+            return ReceiptAnswer(awaiting, "retryable", -1, error_code=code, error_message=message)
         case "unclear":
             return ReceiptAnswer(awaiting, "waiting", paced=False)
         case "invalid" | "failed" | "retryable":

@@ -62,7 +62,7 @@ class Batch:
 
     def __post_init__(self, troubled: bool, watched: bool) -> None:
         """Begin with nothing known of its messages, and a place for its requests."""
-        most = min(self.context.services.settings.push_chunk_size, self.context.provider.max_messages)
+        most = min(self.context.rules.chunk, self.context.provider.max_messages)
         self.recorder = Recorder(self.context)
         self.bad_messages = BadMessageSearch(most)
         self.builder = MessageBuilder(self.context)
@@ -160,7 +160,7 @@ class Batch:
         outcomes: dict[UUID, str] = {}
         for request, reply in ((each.request, each.reply) for each in results if each.reply is not None):
             outcomes[request.id] = reply.kind
-            self._count_request(request, seen=reply.kind not in ("held_back", "not_sent"))
+            self._count_request(0 if reply.kind in ("held_back", "not_sent") else _seen(request, reply.tickets))
             self._measure(reply.kind, reply.tickets)
             handled = self.replies.handle(request, reply)
             again += handled.again
@@ -192,7 +192,7 @@ class Batch:
         again: list[Sequence[Delivery]] = []
         for each in sent:
             deliveries, tickets = each.request.deliveries, Accepted(each.tickets)
-            self._count_request(each.request)
+            self._count_request(len(each.request.deliveries))
             self._measure("answered", tickets)
             with self.context.report.in_passing(self.context.project):
                 self.replies.report_tickets(deliveries, tickets)
@@ -271,11 +271,10 @@ class Batch:
                 journalled.requests.append(PushRequest(request.id, tuple(going)))
         return journalled
 
-    def _count_request(self, request: PushRequest, *, seen: bool = True) -> None:
-        """Count a request; one that the push service never saw does not count for its rate."""
+    def _count_request(self, seen: int) -> None:
+        """Count a request, and so many messages for its rate: those that the push service never saw do not count."""
         self.context.report.counts["push_requests"] += 1
-        if seen:
-            self.tokens = max(0, self.tokens - len(request.deliveries))
+        self.tokens = max(0, self.tokens - seen)
 
     def _measure(self, outcome: str, tickets: Sequence[Ticket]) -> None:
         metrics, name = self.context.services.metrics, self.context.provider.name
@@ -292,3 +291,10 @@ class Batch:
 
 def _chunks(deliveries: Sequence[Delivery], size: int) -> Iterator[Sequence[Delivery]]:
     return (deliveries[start : start + size] for start in range(0, len(deliveries), size))
+
+
+def _seen(request: PushRequest, tickets: Sequence[Ticket]) -> int:
+    """Return how many messages of a request its push service saw."""
+    if isinstance(tickets, Accepted):
+        return len(request.deliveries)
+    return len(request.deliveries) - sum(ticket.fate == "not_sent" for ticket in tickets)

@@ -10,6 +10,7 @@ from relevo.core.ports import PushProvider
 from relevo.delivery.claim import Claim
 from relevo.delivery.due_lanes import Key
 from relevo.delivery.projects import Projects
+from relevo.delivery.rate_and_breaker import Rules
 from relevo.delivery.report import Report
 from relevo.delivery.sending import RequestPool
 from relevo.delivery.services import Services
@@ -37,6 +38,7 @@ class BatchContext:
     projects: Projects = field(init=False)
     provider: PushProvider = field(init=False)
     """The push service its deliveries go to."""
+    rules: Rules = field(init=False)
     patience_s: float = field(init=False)
     """How long the others of a batch wait for one whose composer or middleware takes its time."""
 
@@ -44,6 +46,7 @@ class BatchContext:
         """Find what follows from the claim."""
         self.project, self.key = self.claim.project, (self.claim.project, self.lane)
         self.projects, self.provider = self.services.projects, self.services.provider_of(self.project)
+        self.rules = self.projects.rules.of(self.project)
         self.patience_s = min(_PATIENCE_S, self.claim.lease_ms / 4000)
 
     @property

@@ -23,6 +23,7 @@ from relevo.core.model import (
     ReceiptAnswer,
     SentRequest,
 )
+from relevo.core.sending_project import SendingProject
 from relevo.database.arrays import array, array_of_few, ascii_array, storable, text_array, uuid_array
 from relevo.delivery.claim import Claim
 
@@ -62,8 +63,7 @@ class Chunk(NamedTuple):
 
 def deliveries_of(project: str, lane: Lane, chunks: Iterable[Chunk]) -> tuple[Delivery, ...]:
     """Return the deliveries of claimed chunks, in the claim's order."""
-    provider, colons, _ = project.partition("::")
-    where = provider if colons else "expo", project, lane
+    where = SendingProject.parse(project).provider, project, lane
     return tuple([each for chunk in chunks for each in _deliveries_of(where, chunk)])
 
 
@@ -193,6 +193,16 @@ def answered(claim: Claim, answers: Sequence[Answer]) -> dict[str, Any]:
         "in_requests": [each.request for each in rows],
         "types": [kind.event_type for kind in kinds],
         "formers": [kind.former_status for kind in kinds],
+    }
+
+
+def unsent(claim: Claim, answers: Sequence[Answer]) -> dict[str, Any]:
+    """Return which deliveries were not sent in which requests, though others were."""
+    told = [(answer.request, answer.id) for answer in answers if answer.request is not None]
+    return {
+        "token": claim.token,
+        "in_requests": uuid_array([request for request, _ in told]),
+        "ids": array([key for _, key in told]),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
@@ -63,7 +63,15 @@ class ConnectionLease:
 class ConnectionLeases:
     """This worker's leases, which its heartbeat keeps while a cycle uses them."""
 
-    def __init__(self, database: Database, settings: Settings, worker_id: str, heartbeat: Heartbeat) -> None:
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        worker_id: str,
+        heartbeat: Heartbeat,
+        most: Callable[[str], int],
+    ) -> None:
+        self._most = most
         self._database = database
         self._settings = settings
         self._worker_id = worker_id
@@ -113,7 +121,7 @@ class ConnectionLeases:
         return {
             "project": project,
             "worker_id": self._worker_id,
-            "most": settings.outbox_concurrency,
+            "most": self._most(project),
             "lease_ms": settings.outbox_lease_duration_ms,
         }
 
@@ -123,6 +131,9 @@ class ConnectionLeases:
         if not connections or leased_at is None:
             return
         lease = self._leased.get(project)
+        if lease is not None and not lease.lasts(0):  # a beat under way may still find that one lost
+            self._heartbeat.drop(lease.key)
+            lease = None
         if lease is None:
             lease_ms = self._settings.outbox_lease_duration_ms
             lease = self._leased[project] = ConnectionLease(project, lease_ms, connections, leased_at, leased_at)

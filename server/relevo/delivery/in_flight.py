@@ -13,7 +13,8 @@ import structlog
 
 from relevo.core.errors import OwnershipLostError
 from relevo.core.logs import normalise_error
-from relevo.core.model import Message, PushRequest, Reply
+from relevo.core.messages import Message
+from relevo.core.model import PushRequest, Reply
 from relevo.delivery.batch_context import BatchContext
 from relevo.delivery.sending import PoolCall, PushContext, Sending, send
 from relevo.runtime.hung_calls import HungCall, HungCalls

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
+from relevo.client.checks import is_blank
 from relevo.core import queries
 from relevo.core.errors import Reschedule
 from relevo.core.logs import normalise_error
-from relevo.core.model import NEWS, Answer, Content, Delivery, Message, Reply
-from relevo.core.ports import ChecksTokens, Composer
+from relevo.core.messages import Draft, Message, WrittenMessage
+from relevo.core.model import NEWS, Answer, Content, Delivery, Reply
+from relevo.core.ports import ChecksTokens, Composer, ProviderFacts, WritesMessages
 from relevo.database.arrays import array
 from relevo.delivery import columns, rendering, webhook_messages
 from relevo.delivery.batch_context import BatchContext
@@ -23,6 +26,8 @@ from relevo.runtime import threads
 from relevo.runtime.hung_calls import MOST_CALLS, HungCall
 
 _SQL = queries.load("dispatch")
+Writer = Callable[[Delivery], WrittenMessage]
+SHOWS_NOTHING = "shows_nothing"
 _LIGHT_BYTES = 3_000  # of the 4096 that every push service bears; what a delivery adds is far below the rest
 _MOST_HUNG_HERE = 4
 
@@ -68,7 +73,7 @@ class MessageBuilder:
     messages: dict[int, Message] = field(default_factory=dict)
     """What is to be sent, by the delivery's id."""
     hanging: list[_Hanging] = field(default_factory=list)
-    _drafts: dict[tuple[int, bool], tuple[rendering.Draft, bool]] = field(default_factory=dict)
+    _drafts: dict[tuple[int, bool], tuple[Draft, bool]] = field(default_factory=dict)
     _names: webhook_messages.Names = field(default_factory=webhook_messages.Names)
 
     @property
@@ -85,6 +90,7 @@ class MessageBuilder:
         def compose(delivery: Delivery) -> Answer | None:
             return (
                 obstructed(delivery, delivery.obstacle)
+                or self._services.phone_pauses.obstacle(delivery)
                 or self._held_up(delivery)
                 or self._compose_one(delivery, contents)
             )
@@ -100,34 +106,38 @@ class MessageBuilder:
         The adapter checks tokens at once, without waiting for anything.
         """
         provider = self.context.provider
+        if self._services.phone_pauses.any_of(deliveries):
+            return False
         if not isinstance(provider, ChecksTokens) or provider.refuses_any([delivery.token for delivery in deliveries]):
             return False
-        templates: dict[tuple[int, str | None], rendering.Template] = {}
+        writers: dict[tuple[int, str | None], Writer] = {}
         messages: dict[int, Message] = {}
         for delivery in deliveries:
             kind = delivery.notification_event_id, delivery.platform
-            template = templates.get(kind)
-            if template is None:
-                template = self._template(delivery, contents)
-                if template is None:
+            write = writers.get(kind)
+            if write is None:
+                write = self._writer(delivery, contents)
+                if write is None:
                     return False
-                templates[kind] = template
+                writers[kind] = write
             if delivery.obstacle is not None:
                 return False
-            messages[delivery.id] = rendering.Push(template, delivery)
+            messages[delivery.id] = write(delivery)
         self.messages.update(messages)
         return True
 
-    def _template(self, delivery: Delivery, contents: Mapping[int, Content]) -> rendering.Template | None:
-        """Return what the pushes of a delivery's event to such phones are written by, unless each has to be checked."""
-        content = contents.get(delivery.notification_event_id)
+    def _writer(self, delivery: Delivery, contents: Mapping[int, Content]) -> Writer | None:
+        """Return what writes the pushes of a delivery's event to such phones, unless each has to be checked."""
+        content, provider = contents.get(delivery.notification_event_id), self.context.provider
         if content is None or delivery.event_type in self._services.composers:
             return None
         try:
-            draft, light = self._draft(content, ios=delivery.platform == "ios")
+            draft, light = self._draft(content, ios=_is_ios(delivery))
         except (ArithmeticError, TypeError, ValueError, RecursionError):
             return None
-        return rendering.template(draft, delivery.provider, self._services.settings.push_ttl_s) if light else None
+        if not light or not isinstance(provider, WritesMessages) or (draft.is_silent and not self._takes_silent):
+            return None
+        return provider.writer(draft, delivery.platform)
 
     def returned(self, timeout_s: float) -> Built:
         """Wait a moment for what hangs, and return what its composer brought after all."""
@@ -184,10 +194,10 @@ class MessageBuilder:
         if delivery.event_type == NEWS:
             return self._accept(delivery, webhook_messages.message(delivery, content, self._names))
         try:
-            draft, light = self._draft(content, ios=delivery.platform == "ios")
+            draft, light = self._draft(content, ios=_is_ios(delivery))
         except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
             return answer(delivery, "failed", code=MALFORMED, message=normalise_error(error))
-        message: Message = draft.message(delivery, services.settings.push_ttl_s)
+        message: Message = draft.message(delivery)
         composer = services.composers.get(delivery.event_type)
         if composer is not None:
             light = False
@@ -200,22 +210,41 @@ class MessageBuilder:
                 return answer(delivery, "retryable", code="composer_failed", message=normalise_error(error))
         return self._accept(delivery, message, light=light)
 
+    @cached_property
+    def _takes_silent(self) -> bool:
+        facts = getattr(self.context.provider, "facts", None)
+        return not isinstance(facts, ProviderFacts) or facts.takes_silent
+
     def _accept(self, delivery: Delivery, message: Message, *, light: bool = False) -> Answer | None:
         """Keep what is to be sent, unless the push service refuses it."""
+        if not self._takes_silent and _shows_nothing(message):
+            return answer(delivery, "skipped", code=SHOWS_NOTHING)
         refused = self.context.provider.refuse_token(delivery.token) if light else self.context.provider.refuse(message)
         if refused is not None:
             return ticketed(delivery, checked_ticket(refused), attempted=False)
         self.messages[delivery.id] = message
         return None
 
-    def _draft(self, content: Content, *, ios: bool) -> tuple[rendering.Draft, bool]:
+    def _draft(self, content: Content, *, ios: bool) -> tuple[Draft, bool]:
         """Return an event's draft, and whether it is so light that its messages need not be weighed one by one."""
         known = self._drafts.get((content.id, ios))
         if known is None:
-            draft = rendering.draft(content, self.context.lane, ios=ios)
+            ttl_s = self._services.settings.push_ttl_s
+            draft = rendering.draft(content, self.context.lane, ios=ios, default_ttl_s=ttl_s)
             weight = len(json.dumps([draft.fields, draft.data], ensure_ascii=False, allow_nan=False).encode())
             known = self._drafts[content.id, ios] = draft, weight < _LIGHT_BYTES
         return known
+
+
+def _is_ios(delivery: Delivery) -> bool:
+    """Return whether a phone gets what iOS reads: all of APNs do, whatever is known of their platform."""
+    return delivery.platform == "ios" or delivery.provider == "apns"
+
+
+def _shows_nothing(message: Message) -> bool:
+    """Return whether a message is for the app alone."""
+    texts = (message.get("title"), message.get("body"))
+    return all(is_blank(text) if isinstance(text, str) else not text for text in texts)
 
 
 def _composed(compose: Composer, message: Message, delivery: Delivery) -> Message:

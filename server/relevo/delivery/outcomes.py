@@ -61,23 +61,37 @@ def reason(said: Reply | Ticket) -> str:
 
 
 def ticketed(
-    delivery: Delivery, ticket: Ticket, floor_ms: int = 0, *, attempted: bool = True, blocked: bool = False
+    delivery: Delivery,
+    ticket: Ticket,
+    floor_ms: int = 0,
+    *,
+    least_ms: int = 0,
+    attempted: bool = True,
+    blocked: bool = False,
 ) -> Answer:
-    """Return what a ticket means for its delivery; a credential fault of the project costs it nothing."""
-    fate, ticket_id, code, message, _ = ticket
+    """Return what a ticket means for its delivery; what is the project's fault, or pauses it, costs it nothing.
+
+    What nobody knows of waits `floor_ms` at least; what was tried, `least_ms`.
+    """
+    fate, ticket_id, code, message = ticket[:4]
     accepted = fate in ("sent", "ok")
     if fate == "unclear" or (accepted and not _is_usable(ticket_id)):
-        return ambiguous(delivery, Reply("unclear", code=code, message=message), floor_ms)
-    blocked = blocked and fate == "credential"
+        reply = Reply("unclear", code=code, message=message)
+        return ambiguous(delivery, reply, max(floor_ms, least_ms, ticket.retry_after_ms))
+    if fate == "not_sent":
+        reply = Reply("not_sent", code=code, message=message)
+        return not_attempted(delivery, reply, max(LEAST_PAUSE_MS, ticket.retry_after_ms))._replace(not_sent=True)
+    free = blocked if fate == "credential" else fate == "retryable" and ticket.pauses == "project"
+    pause_ms = LEAST_PAUSE_MS if free else least_ms  # behind those that wait already
     return Answer(
         delivery.event_day,
         delivery.id,
         "retryable" if fate == "credential" else fate,
-        attempted and not blocked,
+        attempted and not free,
         ticket_id if accepted else None,
         code,
         message,
-        LEAST_PAUSE_MS if blocked else 0,  # behind those that wait already
+        max(pause_ms, ticket.retry_after_ms) if fate in ("retryable", "credential") else 0,
         delivery.installation_id,
         delivery.token_version,
     )

@@ -22,7 +22,8 @@ from relevo.database.pool import Connection, Database
 from relevo.delivery import rate_and_breaker
 from relevo.delivery.connection_leases import ConnectionLeases, Share, User
 from relevo.delivery.due_lanes import DueLane, DueLanes
-from relevo.delivery.rate_and_breaker import AnswerSource, Grant, Heard, Judgement, Project, Refusal, Rules
+from relevo.delivery.provider_rules import ProviderRules
+from relevo.delivery.rate_and_breaker import AnswerSource, Grant, Heard, Judgement, Project, Refusal
 from relevo.runtime.heartbeat import Heartbeat
 
 _SQL = queries.load("projects")
@@ -44,18 +45,6 @@ class Allowance:
     """Whether the project failed lately, so that a success is news."""
     watched: bool = False
     """Whether credential faults were met lately, so that it is news who did not meet one."""
-
-
-def rules_of(settings: Settings) -> Rules:
-    """Return the numbers behind the decisions that the settings ask for."""
-    return Rules(
-        rate_per_s=settings.push_rate_per_second,
-        urgent_share=settings.push_urgent_share_percent / 100,
-        chunk=settings.push_chunk_size,
-        breaker_failures=settings.push_breaker_failures,
-        probe_ms=settings.outbox_lease_duration_ms,
-        receipt_probe_ms=settings.outbox_lease_duration_ms + 2 * settings.receipt_first_poll_ms,
-    )
 
 
 class DueReceipts(NamedTuple):
@@ -99,14 +88,18 @@ class Projects:
         settings: Settings,
         worker_id: str,
         heartbeat: Heartbeat,
+        *,
         serves: Callable[[str], bool] = lambda _project: True,
+        rules: ProviderRules | None = None,
     ) -> None:
         self._database = database
         self._serves = serves
         self.lanes = DueLanes(database, serves)
         self._settings = settings
-        self.connections = ConnectionLeases(database, settings, worker_id, heartbeat)
-        self.rules = rules_of(settings)
+        self.rules = rules or ProviderRules(settings)
+        self.connections = ConnectionLeases(
+            database, settings, worker_id, heartbeat, lambda project: self.rules.of(project).connections
+        )
         self._seen: dict[str, tuple[float, Allowance]] = {}
         self._checked: dict[str, float] = {}
         self._ahead: dict[str, tuple[float, _Seen | None]] = {}
@@ -146,14 +139,14 @@ class Projects:
         """
         self.connections.use(project, "dispatch")
         seen_at, seen = self._seen.get(project, (0.0, Allowance(Grant(0))))
-        if now is None and time.monotonic() - seen_at < _GOOD_FOR_S:
+        if now is None and time.monotonic() - seen_at < _GOOD_FOR_S and self.connections.may_connect(project):
             return replace(seen, grant=Grant(most))
         allowance = self._reserve_unlocked(project, lane, most, now) or self._reserve_locked(
             project, lane, most, now, in_flight=in_flight, since=since
         )
         if allowance.connections:
             self._served = project, allowance.connections
-        if not self.rules.rate_per_s and allowance.grant.count == most and not allowance.troubled:
+        if not self.rules.of(project).rate_per_s and allowance.grant.count == most and not allowance.troubled:
             self._seen[project] = time.monotonic(), allowance
         return allowance
 
@@ -161,14 +154,15 @@ class Projects:
         """Take tokens of a project that is well and that nobody else is at just now; None if that is not so."""
         if not (connections := self.connections.leased_lately(project, now)):
             return None
+        rules = self.rules.of(project)
         with self._database.connection() as connection:
             seen = self._read(connection, project, now)
             if seen is None:
                 return None
-            decided, grant = rate_and_breaker.reserve(seen.state, self.rules, seen.at, lane, most)
+            decided, grant = rate_and_breaker.reserve(seen.state, rules, seen.at, lane, most)
             if not grant.count or grant.probe:
                 return None
-            if self.rules.rate_per_s:
+            if rules.rate_per_s:
                 taking = asdict(decided) | {"version": seen.version}
                 if connection.execute(_SQL["take_tokens"], taking).rowcount != 1:
                     return None
@@ -185,16 +179,14 @@ class Projects:
     def _reserve_locked(
         self, project: str, lane: Lane, most: int, now: datetime | None, *, in_flight: int, since: datetime | None
     ) -> Allowance:
-        began = time.monotonic()
+        began, rules = time.monotonic(), self.rules.of(project)
         with self._locked(project, now) as locked:
-            decided, grant = rate_and_breaker.reserve(locked.state, self.rules, locked.at, lane, most)
+            decided, grant = rate_and_breaker.reserve(locked.state, rules, locked.at, lane, most)
             if grant.why == "rate":  # a bucket that is nearly empty is worth waiting for, if there is enough to send
                 key = {"project": project, "lane": lane, "since": since, "now": now}
-                row = locked.connection.execute(
-                    _SQL["count_due"], key | {"limit": min(most, self.rules.chunk)}
-                ).fetchone()
+                row = locked.connection.execute(_SQL["count_due"], key | {"limit": min(most, rules.chunk)}).fetchone()
                 decided, grant = (
-                    rate_and_breaker.reserve(locked.state, self.rules, locked.at, lane, row[0])
+                    rate_and_breaker.reserve(locked.state, rules, locked.at, lane, row[0])
                     if row and row[0]
                     else (locked.state, grant)
                 )
@@ -203,7 +195,7 @@ class Projects:
             share = self.connections.take(locked.connection, project, now, in_flight, began)
             if not share.connections:
                 return Allowance(Grant(0, "connections", 0.5))
-            if self.rules.rate_per_s or grant.probe:
+            if rules.rate_per_s or grant.probe:
                 locked.save(decided)
         self.connections.keep(project, share)
         return _allowance(locked.state, grant, share.connections)
@@ -263,10 +255,11 @@ class Projects:
 
     def give_back(self, project: str, lane: Lane, count: int, now: datetime | None = None) -> None:
         """Put back tokens that were reserved and not used."""
-        if not self.rules.rate_per_s or count <= 0:
+        rules = self.rules.of(project)
+        if not rules.rate_per_s or count <= 0:
             return
         with self._locked(project, now) as locked:
-            locked.save(rate_and_breaker.give_back(locked.state, self.rules, lane, count))
+            locked.save(rate_and_breaker.give_back(locked.state, rules, lane, count))
 
     def _forget_seen(self, project: str) -> None:
         """Read the project again before the next claim."""
@@ -297,7 +290,9 @@ class Projects:
         self._forget_seen(project)
         reason = storable(reason, 300) or "no reason was given"
         with self._locked(project, now) as locked:
-            decided = rate_and_breaker.fail(locked.state, self.rules, locked.at, reason, credential=credential, by=by)
+            decided = rate_and_breaker.fail(
+                locked.state, self.rules.of(project), locked.at, reason, credential=credential, by=by
+            )
             self._save_failure(locked, decided, now)
         return decided.breaker == "open"
 
@@ -330,7 +325,9 @@ class Projects:
             decided = locked.state
             if fault is not None and self._is_projects_fault(locked.connection, locked.state, heard, sent_at):
                 reason = storable(fault, 300) or "no reason was given"
-                decided = rate_and_breaker.fail(locked.state, self.rules, locked.at, reason, credential=True, by=by)
+                decided = rate_and_breaker.fail(
+                    locked.state, self.rules.of(project), locked.at, reason, credential=True, by=by
+                )
                 self._save_failure(locked, decided, now)
         return fault is not None and decided.breaker != "closed"
 
@@ -339,7 +336,7 @@ class Projects:
     ) -> Heard | None:
         row = connection.execute(_SQL["read_credential_answers"], key).fetchone()
         before = Heard(row[0], dict(zip(row[1], row[2], strict=True))) if row else None
-        heard = rate_and_breaker.hear(before, self.rules, at, answers)
+        heard = rate_and_breaker.hear(before, self.rules.of(key["project"]), at, answers)
         if heard is not None:
             lists = {"installations": list(heard.faulty), "faulty": list(heard.faulty.values())}
             connection.execute(_SQL["save_credential_answers"], key | lists | {"since": heard.since})
@@ -353,7 +350,7 @@ class Projects:
         if state.breaker == "probing":
             return sent_at is None or state.breaker_since is None or sent_at > state.breaker_since
         return heard is not None and rate_and_breaker.is_projects_fault(
-            heard, self.rules, lambda faulty: not self._has_another(connection, state.project, faulty)
+            heard, self.rules.of(state.project), lambda faulty: not self._has_another(connection, state.project, faulty)
         )
 
     def _has_another(self, connection: Connection, project: str, installations: Sequence[UUID]) -> bool:
@@ -371,7 +368,7 @@ class Projects:
             if known is None or known.taken_since or locked.state.breaker == "probing":
                 reason = storable(reason, 300) or "no reason was given"
                 decided = rate_and_breaker.fail(
-                    locked.state, self.rules, locked.at, reason, credential=False, by="request"
+                    locked.state, self.rules.of(project), locked.at, reason, credential=False, by="request"
                 )
                 self._save_failure(locked, decided, now)
         return rate_and_breaker.judge(known, decided, locked.at)
@@ -433,11 +430,12 @@ class Projects:
                 )
 
     def _is_abnormal(self, connection: Connection, project: str, now: datetime | None) -> tuple[bool, str]:
-        window = {"project": project, "window_ms": self.rules.brake_window_ms, "now": now}
+        rules = self.rules.of(project)
+        window = {"project": project, "window_ms": rules.brake_window_ms, "now": now}
         row = connection.execute(_SQL["sum_tallies"], window).fetchone()
         _sent, answers, unregistered = row or (0, 0, 0)
         detail = f"{unregistered} of {answers} answers said that the phone is gone"
-        return rate_and_breaker.is_abnormal(answers, unregistered, self.rules), detail
+        return rate_and_breaker.is_abnormal(answers, unregistered, rules), detail
 
     def move_tokens(self, project: str, projects: Mapping[str, str], now: datetime | None = None) -> None:
         """Remember which project each token belongs to, as the push service said."""
@@ -455,10 +453,12 @@ class Projects:
             yield self._lock(connection, project, now)
 
     def _lock(self, connection: Connection, project: str, now: datetime | None) -> _Locked:
-        key = {"project": project, "now": now, "chunk": min(self.rules.chunk, self.rules.rate_per_s)}
+        key: dict[str, Any] = {"project": project, "now": now}
         row = connection.execute(_SQL["lock_project"], key).fetchone()
         if row is None:
-            connection.execute(_SQL["add_project"], key)
+            rules = self.rules.of(project)
+            first = {"chunk": min(rules.chunk, rules.rate_per_s), "share": rate_and_breaker.first_share(rules)}
+            connection.execute(_SQL["add_project"], key | first)
             row = connection.execute(_SQL["lock_project"], key).fetchone()
         assert row is not None
         seen = _Seen.of(row)

@@ -15,6 +15,7 @@ Why = Literal["granted", "rate", "rest", "breaker", "connections"]
 _LEAST_SHARE = 0.01
 _CLOCK_SLACK = timedelta(minutes=1)  # a clock that was set back further must not dry the bucket up until it catches up
 _RAMP_SHARE = 0.25  # after an outage everybody comes back at once, and the service is barely on its feet
+_START_SHARE = 0.05  # of the rate, where it has to ramp up after a rest
 _MOST_HEARD = 100  # a request's worth: when credentials break, the next full request tells nothing else
 _FEW_REFUSED_EVENTS = 2  # more than that without a message taken in between look like an outage
 
@@ -45,6 +46,14 @@ class Rules:
     """No token is disabled while more than this share of the answers, and at least `brake_min`, call a phone gone."""
     brake_min: int = 50
     brake_window_ms: int = 600_000
+    connections: int = 6
+    """How many requests may be under way at once, in the whole fleet."""
+    least_retry_ms: int = 0
+    """What was tried is never tried again sooner."""
+    ramp_s: float = 0
+    """How long the rate takes to its fullness after nothing was sent for as long; 0: it needs no ramp."""
+    burst: int = 0
+    """How many pushes a lane may save up, if that is more than a request's."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +155,9 @@ def refill(state: Project, rules: Rules, now: datetime) -> Project:
     """Let time pass: each lane gets its share, what overflows one runs into the other, the rate grows back."""
     elapsed = max(0.0, (now - state.filled_at).total_seconds())
     full = _capacity(rules)
+    share = min(1.0, state.rate_share + elapsed / rules.recovery_s)
+    if rules.ramp_s and elapsed >= rules.ramp_s:
+        share = min(share, _START_SHARE)
     income = rules.rate_per_s * state.rate_share * elapsed
     urgent = state.urgent_tokens + income * rules.urgent_share
     bulk = state.bulk_tokens + income * (1 - rules.urgent_share)
@@ -155,7 +167,7 @@ def refill(state: Project, rules: Rules, now: datetime) -> Project:
         urgent_tokens=min(urgent, full),
         bulk_tokens=min(bulk, full),
         filled_at=max(now, min(state.filled_at, now + _CLOCK_SLACK)),
-        rate_share=min(1.0, state.rate_share + elapsed / rules.recovery_s),
+        rate_share=share,
     )
 
 
@@ -294,7 +306,17 @@ def _draw(state: Project, lane: Lane, count: float) -> Project:
 
 def _capacity(rules: Rules) -> float:
     """Each lane may save up one request: more would let a second hold more than the push service bears."""
-    return float(max(1, min(rules.chunk, rules.rate_per_s)))
+    return float(max(1, min(rules.chunk, rules.rate_per_s), rules.burst))
+
+
+def first_share(rules: Rules) -> float:
+    """Return the share of its rate that a new project begins with."""
+    return _START_SHARE if rules.ramp_s else 1.0
+
+
+def recovery_s(ramp_s: float) -> float:
+    """Return how long a rate takes to grow from nothing, if it takes so long from where a ramp begins."""
+    return ramp_s / (1 - _START_SHARE)
 
 
 def _rate_of(state: Project, rules: Rules) -> float:

@@ -22,6 +22,7 @@ from relevo.delivery.outcomes import (
 from relevo.delivery.rate_and_breaker import Judgement
 
 _NOT_SENT_PAUSE_MS = 5_000
+_WAITING = ("retryable", "not_sent", "unclear")
 
 
 class Handled(NamedTuple):
@@ -52,12 +53,10 @@ class ReplyHandler:
             blocked = self._note_on_project(deliveries, reply)
         match reply.kind:
             case "answered":
-                pairs = zip(deliveries, reply.tickets, strict=True)
-                self.context.report.add(*alerts(reply.tickets))
-                again = self.bad_messages.took(deliveries)
-                return Handled([ticketed(d, t, floor_ms, blocked=blocked) for d, t in pairs], again)
+                return self._ticketed(deliveries, reply.tickets, floor_ms, blocked=blocked)
             case "unclear":
-                return Handled([ambiguous(d, reply, max(floor_ms, reply.retry_after_ms)) for d in deliveries])
+                floor_ms = max(floor_ms, self.context.rules.least_retry_ms, reply.retry_after_ms)
+                return Handled([ambiguous(d, reply, floor_ms) for d in deliveries])
             case "mixed_projects" if moved := self._moved(deliveries, reply):
                 return Handled([not_attempted(d, reply)._replace(project=moved.get(d.id)) for d in deliveries])
             case "too_many" | "rejected" | "mixed_projects" if len(deliveries) > 1:
@@ -66,6 +65,32 @@ class ReplyHandler:
                 return Handled(self._refused(deliveries[0], reply))
             case _:
                 return Handled([not_attempted(d, reply, self._pause_ms(reply)) for d in deliveries])
+
+    def _ticketed(
+        self, deliveries: Sequence[Delivery], tickets: Sequence[Ticket], floor_ms: int, *, blocked: bool
+    ) -> Handled:
+        """Return what tickets mean, each for its delivery."""
+        self.context.report.add(*alerts(tickets))
+        again = () if _failure(tickets) else self.bad_messages.took(deliveries)
+        tickets = self._not_gone(deliveries, tickets)
+        for delivery, ticket in zip(deliveries, tickets, strict=True):
+            if ticket.pauses == "phone" and ticket.retry_after_ms:
+                self.context.services.phone_pauses.pause(delivery.installation_id, ticket.retry_after_ms)
+        pairs, least_ms = zip(deliveries, tickets, strict=True), self.context.rules.least_retry_ms
+        return Handled([ticketed(d, t, floor_ms, least_ms=least_ms, blocked=blocked) for d, t in pairs], again)
+
+    def _not_gone(self, deliveries: Sequence[Delivery], tickets: Sequence[Ticket]) -> Sequence[Ticket]:
+        """Return tickets in which a phone that has another token by now, or confirmed its own since, is tried again."""
+        if isinstance(tickets, Accepted):
+            return tickets
+        pairs = list(zip(deliveries, tickets, strict=True))
+        gone = [(d.installation_id, d.token_version, t.gone_at) for d, t in pairs if t.fate == "invalid"]
+        if not gone:
+            return tickets
+        back = {phone: False for phone, _, gone_at in gone if gone_at}  # unless the database knows better
+        with self.context.report.in_passing(self.context.project):
+            back = self.context.services.claims.returned(gone)
+        return [_returned(t, has_moved=back.get(d.installation_id)) if t.fate == "invalid" else t for d, t in pairs]
 
     def _refused(self, delivery: Delivery, reply: Reply) -> list[Answer]:
         """Return the answer for a message that was refused alone, if it is to blame; if not, that is decided later."""
@@ -130,7 +155,7 @@ class ReplyHandler:
         projects, project, now = self.context.projects, self.context.project, self.context.now
         match reply.kind:
             case "answered":
-                return self.report_tickets(deliveries, reply.tickets)
+                return self._note_tickets(deliveries, reply.tickets)
             case "unauthorised":
                 self.context.pool.halted |= projects.failed(project, reason(reply), credential=True, now=now)
             case "unclear" | "not_sent":
@@ -146,6 +171,23 @@ class ReplyHandler:
             case _:
                 pass  # refused: neither well nor ill, until it is known which of its messages is
         return False
+
+    def _note_tickets(self, deliveries: Sequence[Delivery], tickets: Sequence[Ticket]) -> bool:
+        """Note what tickets say of the project: that it failed, or that it is well, and that it is to go slower.
+
+        Returns whether a credential fault in them is the project's.
+        """
+        projects, project, now = self.context.projects, self.context.project, self.context.now
+        blocked = False
+        if failure := _failure(tickets):
+            self.troubled = True
+            self.context.pool.halted |= projects.failed(project, reason(failure), credential=False, now=now)
+        else:
+            blocked = self.report_tickets(deliveries, tickets)
+        if pause_ms := _project_pause_ms(tickets):
+            self.context.pool.halted = True
+            projects.throttled(project, pause_ms, now)
+        return blocked
 
     def report_tickets(self, deliveries: Sequence[Delivery], tickets: Sequence[Ticket]) -> bool:
         """Note tickets on the project; return whether a credential fault in them is the project's, which halts it."""
@@ -177,3 +219,24 @@ class ReplyHandler:
         }
         why = reason(fault) if fault else None
         return self.context.projects.heard(self.context.project, heard, why, now=self.context.now)
+
+
+def _returned(ticket: Ticket, *, has_moved: bool | None) -> Ticket:
+    """Return the ticket of a gone token as it is for a phone that moved to another, or came back; None: it is gone."""
+    if has_moved is None:
+        return ticket
+    return ticket._replace(fate="retryable", code="token_changed" if has_moved else ticket.code)
+
+
+def _failure(tickets: Sequence[Ticket]) -> Ticket | None:
+    """Return the first of tickets none of which is an answer: nobody knows of any message, or it was not sent."""
+    if not tickets or isinstance(tickets, Accepted) or any(t.fate not in ("unclear", "not_sent") for t in tickets):
+        return None
+    return next((ticket for ticket in tickets if ticket.fate == "unclear"), tickets[0])
+
+
+def _project_pause_ms(tickets: Sequence[Ticket]) -> int:
+    """Return how long the project has to rest; 0 if nothing says so."""
+    if isinstance(tickets, Accepted):
+        return 0
+    return max((max(1, t.retry_after_ms) for t in tickets if t.pauses == "project" and t.fate in _WAITING), default=0)

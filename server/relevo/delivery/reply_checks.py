@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, get_args
 
-from relevo.core.model import Accepted, Fate, ReceiptReply, Reply, ReplyKind, Ticket
+from relevo.core.model import Accepted, Fate, Pauses, ReceiptReply, Reply, ReplyKind, Ticket
 
-_FATES, _KINDS = frozenset(get_args(Fate)), frozenset(get_args(ReplyKind))
+_FATES, _KINDS, _PAUSES = frozenset(get_args(Fate)), frozenset(get_args(ReplyKind)), frozenset(get_args(Pauses))
 _LONGEST_TEXT = 2_000
 _LONGEST_PAUSE_MS = 7 * 86_400_000
 
@@ -18,10 +18,12 @@ def checked_reply(said: object) -> Reply | None:
     if not isinstance(said, Reply) or said.kind not in _KINDS:
         return None
     projects = said.projects if isinstance(said.projects, Mapping) else {}
-    at = said.not_before
+    at, tickets = said.not_before, _tickets(said.tickets)
+    if said.kind == "answered" and tickets and not isinstance(tickets, Accepted):
+        return _unsent(tickets) or Reply("answered", tickets)
     return Reply(
         said.kind,
-        _tickets(said.tickets),
+        tickets,
         _text(said.code),
         _text(said.message),
         _pause_ms(said.retry_after_ms),
@@ -33,6 +35,15 @@ def checked_reply(said: object) -> Reply | None:
 def _tickets(said: Sequence[Ticket]) -> Sequence[Ticket]:
     accepted = Accepted.of(said.ids) if isinstance(said, Accepted) else None
     return tuple([checked_ticket(each) for each in said]) if accepted is None else accepted
+
+
+def _unsent(tickets: Sequence[Ticket]) -> Reply | None:
+    """Return the reply to a request of which no message was sent, as that is said of a whole request."""
+    if any(ticket.fate != "not_sent" for ticket in tickets):
+        return None
+    pause_ms, first = max(ticket.retry_after_ms for ticket in tickets), tickets[0]
+    paused = any(ticket.pauses == "project" for ticket in tickets)
+    return Reply("throttled" if paused else "not_sent", (), first.code, first.message, pause_ms)
 
 
 def checked_receipts(said: object) -> ReceiptReply | None:
@@ -50,10 +61,19 @@ def checked_ticket(said: object) -> Ticket:
         return Ticket(
             "unclear", code="provider_failed", message=f"The push service's adapter said {what!r} of it."[:300]
         )
-    fate, ticket_id, code, message, alert = said
-    if _is_text(ticket_id) and _is_text(code) and _is_text(message):
+    fate, ticket_id, code, message, alert, pause_ms, pauses, gone_at = said
+    if _is_text(ticket_id) and _is_text(code) and _is_text(message) and (pause_ms, gone_at) == (0, None):
         return said
-    return Ticket(fate, _text(ticket_id), _text(code), _text(message), bool(alert))
+    return Ticket(
+        fate,
+        _text(ticket_id),
+        _text(code),
+        _text(message),
+        bool(alert),
+        _pause_ms(pause_ms),
+        pauses if isinstance(pauses, str) and pauses in _PAUSES else "message",
+        gone_at if isinstance(gone_at, datetime) and gone_at.tzinfo is not None else None,
+    )
 
 
 def _is_text(value: Any) -> bool:

@@ -16,7 +16,8 @@ import structlog
 
 from relevo.core.errors import OwnershipLostError, Reschedule
 from relevo.core.logs import normalise_error
-from relevo.core.model import Lane, Message, Reply
+from relevo.core.messages import Message
+from relevo.core.model import Lane, Reply
 from relevo.core.ports import PushProvider
 from relevo.delivery.reply_checks import checked_reply
 

@@ -11,13 +11,13 @@ from relevo.config import Settings
 from relevo.core.metrics import Metrics
 from relevo.core.model import NEWS
 from relevo.core.ports import Composer, PushProvider
+from relevo.core.sending_project import SendingProject
 from relevo.database.pool import Database
 from relevo.delivery.claims import Claims
+from relevo.delivery.phone_pauses import PhonePauses
 from relevo.delivery.projects import Projects
 from relevo.delivery.sending import PushMiddleware, RequestPools
 from relevo.runtime.hung_calls import HungCalls
-
-EXPO = "expo"
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Services:
     middlewares: Sequence[PushMiddleware] = ()
     composers: Mapping[str, Composer] = field(default_factory=dict)
     pools: RequestPools = field(default_factory=RequestPools)
+    phone_pauses: PhonePauses = field(default_factory=PhonePauses)
     hung: HungCalls = field(default_factory=HungCalls)
     metrics: Metrics = field(default_factory=Metrics)
     hanging: dict[Future[None], Any] = field(default_factory=dict)
@@ -41,15 +42,9 @@ class Services:
 
     def provider_of(self, project: str) -> PushProvider:
         """Return the push service of a project, as deliveries name it."""
-        return self.providers[provider_name(project)]
+        return self.providers[SendingProject.parse(project).provider]
 
 
 def is_news_project(project: str) -> bool:
     """Return whether what is sent in a project is news; relevo.is_news_project says the same in SQL."""
     return project.startswith((f"{NEWS}::", "webhook::news."))
-
-
-def provider_name(project: str) -> str:
-    """Return the provider of a project as deliveries name it: Expo's projects have their own name alone."""
-    name, colons, _ = project.partition("::")
-    return name if colons else EXPO

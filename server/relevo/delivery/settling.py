@@ -100,6 +100,8 @@ class Settling:
         since = time.monotonic()  # before the transaction, whose beginning the lease is counted from
         with self._database.transaction("bound_by_key") as connection:
             written: dict[str, int] = {}
+            if unsent := [answer for answer in answers if answer.not_sent]:
+                connection.execute(_SQL["split_unsent"], columns.unsent(claim, unsent) | {"now": now})
             if claim.loss is None:  # a claim known to be lost is a reaper's to end, even while its row still stands
                 written = dict(connection.execute(_SQL["settle_deliveries"], parameters).fetchall())
             if sum(written.values()) < len(answers):
@@ -136,6 +138,19 @@ class Settling:
             kept = {"token": claim.token, "tickets": text_array([a.ticket_id for a in sent]), "now": now}
             with self._database.transaction("bound_by_key") as connection:
                 connection.execute(_SQL["keep_tickets"], columns.keys(sent) | kept)
+
+    def returned(self, gone: Sequence[tuple[UUID, int | None, datetime | None]]) -> dict[UUID, bool]:
+        """Return which of some phones are not gone, given with their token's version and since when it is gone.
+
+        True says that the phone has another token now, False that it confirmed this one since.
+        """
+        asked = {
+            "installations": uuid_array([phone for phone, _, _ in gone]),
+            "versions": array([version for _, version, _ in gone]),
+            "gone_at": [gone_at for _, _, gone_at in gone],
+        }
+        with self._database.connection() as connection:
+            return dict(connection.execute(_SQL["list_returned"], asked).fetchall())
 
     def settle_receipts(
         self,

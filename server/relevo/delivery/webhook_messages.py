@@ -9,7 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from relevo.core import queries
-from relevo.core.model import NEWS, Content, Delivery, Message
+from relevo.core.messages import Message
+from relevo.core.model import NEWS, Content, Delivery
 from relevo.database.pool import Database
 
 _SQL = queries.load("dispatch")

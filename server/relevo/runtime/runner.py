@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -29,7 +30,7 @@ from relevo.database.pool import Connection, Database
 from relevo.runtime import threads
 from relevo.runtime.hung_calls import HungCalls
 from relevo.runtime.idle_wait import IdleWait
-from relevo.runtime.runs import Cycle, Ending, Middleware, Run, RunContext, run_row
+from relevo.runtime.runs import Cycle, Ending, Middleware, Run, RunContext, run_row, set_asleep
 from relevo.runtime.singleton import NotHeld, Singletons
 from relevo.runtime.troubles import Troubles
 
@@ -393,7 +394,7 @@ class Runner:
             context, _ = self._open(cycle, trigger, None)
         by_hand = trigger == "manual"
         written = False
-        with self._database.connection() as connection:
+        with suppress(*BUSY), self._database.transaction("bound_unflushed") as connection:  # not worth a long wait
             if trigger == "wake-up":
                 connection.execute(_SQL["count_skipped_wakeup"], {"cycle": cycle.name, "source": cycle.source})
             elif by_hand or trigger == "tick" or self._untold_slot(cycle, context):
@@ -411,9 +412,7 @@ class Runner:
 
     def set_asleep(self, cycle: Cycle, *, asleep: bool) -> bool:
         """Say in table state whether this cycle's workers sleep, so that `enqueue` wakes them; return if it is new."""
-        with self._database.connection() as connection:
-            said = {"cycle": cycle.name, "worker_id": self._worker_id, "asleep": asleep}
-            return connection.execute(_SQL["set_asleep"], said).rowcount > 0
+        return set_asleep(self._database, cycle.name, self._worker_id, asleep=asleep)
 
     def _untold_slot(self, cycle: Cycle, context: RunContext) -> bool:
         """Report each slot that went by once, however often this process saw it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
@@ -205,13 +205,12 @@ class Run:
 
     def ask_to_be_woken(self) -> None:
         """Say in table state that this cycle rests, though its run goes on, so that it is called when there is work."""
-        self.say_asleep(True)
+        with suppress(*BUSY):  # nobody calls then: it looks now and then all the same
+            self.say_asleep(True)
 
     def say_asleep(self, asleep: bool) -> None:
         """Say in table state whether this cycle is to be called when there is work."""
-        with self.database.connection() as connection:
-            said = {"cycle": self.context.cycle, "worker_id": self.context.worker_id, "asleep": asleep}
-            connection.execute(_SQL["set_asleep"], said)
+        set_asleep(self.database, self.context.cycle, self.context.worker_id, asleep=asleep)
 
     def wait_for_work(self, *, worked: bool, took_s: float, rest_s: float, due_in_s: float | None = None) -> bool:
         """Wait for more to do; return whether to look again, see `IdleWait.for_more`."""
@@ -260,6 +259,13 @@ class Run:
         if trouble := self.trouble():
             raise CopiedDatabaseError(trouble)
         return not self.stopping.is_set() and self.items_left > 0 and self.ms_left > 0
+
+
+def set_asleep(database: Database, cycle: str, worker_id: str, *, asleep: bool) -> bool:
+    """Say in table state whether a cycle sleeps in this process; return if it is new. Raises one of BUSY."""
+    said = {"cycle": cycle, "worker_id": worker_id, "asleep": asleep, "lock_ms": database.lock_ms}
+    with database.connection() as connection:
+        return connection.execute(_SQL["set_asleep"], said).rowcount > 0
 
 
 def run_row(context: RunContext) -> dict[str, Any]:

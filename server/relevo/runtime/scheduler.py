@@ -19,6 +19,7 @@ from apscheduler.triggers.base import BaseTrigger
 from relevo.config import Settings
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.model import Outcome, Report
+from relevo.database.outages import BUSY
 from relevo.runtime.runner import IdleMode, Runner
 from relevo.runtime.runs import Cycle
 from relevo.runtime.timing import Pauses, Timing, doubled, pause_ms
@@ -256,7 +257,7 @@ class Scheduler:
         slept = clock.asleep and not (report.asleep and report.was_awake)
         clock.asleep = False  # should the fleet not be told
         look_again_s: float | None = None
-        with suppress(DatabaseUnavailableError):
+        with suppress(DatabaseUnavailableError, *BUSY):
             was_wrong = self._runner.set_asleep(clock.cycle, asleep=sleeps)
             clock.asleep = sleeps
             if sleeps and (was_wrong or not slept):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Literal
 from uuid import uuid4
 
@@ -23,6 +24,7 @@ Role = Literal["run", "tick", "run-cycle"]
 _SQL = queries.load("workers")
 _log = structlog.get_logger("relevo.workers")
 _MOST_TOLD = 50
+_LONGEST = 300
 
 
 def make_worker_id(settings: Settings, role: Role) -> str:
@@ -45,7 +47,9 @@ class Worker:
         *,
         guard: Guard,
         composers: Sequence[str] = (),
+        unusable: Callable[[], Iterable[str]] = tuple,
     ) -> None:
+        self._unusable = unusable
         self._composers = list(composers)
         self._database = database
         self._settings = settings
@@ -84,13 +88,14 @@ class Worker:
             connection.execute(_SQL["add_providers"], {"providers": list(providers)})
 
     def beat(self, connection: Connection) -> None:
-        """Say, inside the heartbeat's transaction, that this process lives, what hangs in it, and why it rests."""
+        """Say, inside the heartbeat's transaction, that this process lives, what hangs in it and why it rests."""
         hung = Jsonb([each._asdict() for each in self._hung.given_up()[:_MOST_TOLD]])
         said = {
             "worker_id": self.worker_id,
             "hung": hung,
             "http": Jsonb(self.http) if self.http else None,
             "rests_because": self._guard.differs or None,
+            "unusable": [each[:_LONGEST] for each in islice(self._unusable(), _MOST_TOLD)],
             "now": None,
         }
         row = connection.execute(_SQL["beat_worker"], said).fetchone()

@@ -169,7 +169,7 @@ class _Dispatch:
             return False
         self.batches.claimed += claimed.count
         self.batches.under_way[claimed.delivering] = claimed.batch
-        if claimed.unused and self.services.projects.rules.rate_per_s:
+        if claimed.unused and self.services.projects.rules.of(lane.project).rate_per_s:
             self.claiming.unused.append((lane, claimed.unused))
         return claimed.is_full and not claimed.batch.context.probe
 

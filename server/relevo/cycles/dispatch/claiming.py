@@ -86,10 +86,11 @@ class Claiming:
     def most_for(self, lane: DueLane, items_left: int) -> int:
         """Return how many deliveries of a lane may be claimed at once, of those that the run may still claim."""
         settings, pool = self.services.settings, self.services.pools.of(lane.project)
+        rules = self.services.projects.rules.of(lane.project)
         limit = rate_and_breaker.batch_limit(
             most=settings.outbox_batch_size,
-            chunk=settings.push_chunk_size,
-            connections=settings.outbox_concurrency if pool.capacity == 1 else pool.capacity,
+            chunk=rules.chunk,
+            connections=rules.connections if pool.capacity == 1 else pool.capacity,
             under_way=pool.under_way(),
             latency_ms=pool.latency_ms,
             lease_ms=settings.outbox_lease_duration_ms,

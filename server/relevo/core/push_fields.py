@@ -1,0 +1,170 @@
+"""Which field of an event reaches which phones, and how: one table, for the docs page and the warnings of previews."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from relevo.core.phrases import Phrase
+
+How = Literal["kept", "changed", "dropped"]
+
+
+class Route(NamedTuple):
+    """Phones that fields reach alike: a provider, and where that matters their platform."""
+
+    provider: str
+    platform: str
+    label: str
+
+
+class Cell(NamedTuple):
+    """How a field reaches the phones of a route."""
+
+    how: How
+    where: str = ""
+    """What it is there, as the push service names it; of what is changed also how."""
+
+
+ROUTES = (
+    Route("expo", "ios", "Expo, iOS"),
+    Route("expo", "android", "Expo, Android"),
+    Route("fcm", "android", "FCM, Android"),
+    Route("fcm", "ios", "FCM, iOS"),
+    Route("fcm", "web", "FCM, web"),
+    Route("apns", "ios", "APNs"),
+    Route("webpush", "web", "Web Push"),
+)
+"""The columns of the table. A phone of an unknown platform counts as an Android one where there is a difference."""
+
+_WRITTEN: Mapping[str, tuple[str, ...]] = {
+    "title": ("=", "=", "notification.title", "aps.alert.title", "notification.title", "aps.alert.title", "="),
+    "body": ("=", "=", "notification.body", "aps.alert.body", "notification.body", "aps.alert.body", "="),
+    "data": ("=", "=", *["~data, every value as text"] * 3, "beside aps", "="),
+    "no title and no body": ("contentAvailable", *["data alone"] * 2, "background", "data alone", "background", ""),
+    "ttl_s, deadline": ("ttl", "ttl", "ttl", "apns-expiration", "TTL", "apns-expiration", "TTL"),
+    "push.priority, lane": (*["priority"] * 3, "apns-priority", "Urgency", "apns-priority", "Urgency"),
+    "push.subtitle": ("=", "", "", "aps.alert.subtitle", "", "aps.alert.subtitle", ""),
+    "push.sound": ("=", "=", "notification.sound", "aps.sound", "", "aps.sound", ""),
+    "push.badge": ("=", "", "notification.notification_count", "aps.badge", "", "aps.badge", "="),
+    "push.expiration": ("=", "=", "", "", "", "", ""),
+    "push.interruptionLevel": ("=", "", "", "aps.interruption-level", "", "aps.interruption-level", ""),
+    "push.relevanceScore": ("=", "", "", "aps.relevance-score", "", "aps.relevance-score", ""),
+    "push.channelId": ("", "=", "notification.channel_id", "", "", "", ""),
+    "push.categoryId": ("=", "=", "notification.click_action", "aps.category", "", "aps.category", ""),
+    "push.collapseId": ("=", "", "", "apns-collapse-id", "", "apns-collapse-id", "~Topic, as a hash"),
+    "push.threadId": ("=", "", "", "aps.thread-id", "", "aps.thread-id", ""),
+    "push.targetContentId": ("=", "", "", "aps.target-content-id", "", "aps.target-content-id", ""),
+    "push.filterCriteria": ("=", "", "", "aps.filter-criteria", "", "aps.filter-criteria", ""),
+    "push.tag": ("", "=", "notification.tag", "", "notification.tag", "", "="),
+    "push.icon": ("", "=", "notification.icon", "", "notification.icon", "", "="),
+    "push.richContent": (
+        *("=", "=", "notification.image", "fcm_options.image", "notification.image"),
+        *("~beside aps, for the app's extension", "image"),
+    ),
+    "push.mutableContent": ("=", "", "", "aps.mutable-content", "", "aps.mutable-content", ""),
+    "push.contentAvailable": ("=", "", "", "aps.content-available", "", "aps.content-available", ""),
+    "push._contentAvailable": ("=", "", "", "aps.content-available", "", "aps.content-available", ""),
+    "push._displayInForeground": ("=", "=", "", "", "", "", ""),
+}
+"""By field, what it is on each of ROUTES: "" nothing, "=" the same, "~…" changed, else its name there."""
+
+
+def _cell(written: str) -> Cell:
+    if written.startswith("~"):
+        return Cell("changed", written[1:])
+    return Cell("kept" if written else "dropped", "same" if written == "=" else written)
+
+
+TABLE: Mapping[str, tuple[Cell, ...]] = {field: tuple(map(_cell, row)) for field, row in _WRITTEN.items()}
+"""By field, how it reaches each of ROUTES, in their order."""
+
+TAKEN_FOR: Mapping[str, str] = {"push.ttl": "ttl_s, deadline", "push.priority": "push.priority, lane"}
+"""The row of a field that has none of its own name."""
+
+MOST_BYTES: Mapping[str, int] = {"expo": 4_096, "fcm": 4_096, "apns": 4_096, "webpush": 3_993}
+"""How many bytes a push may have, by provider."""
+
+
+def route_of(provider: str, platform: str | None) -> Route | None:
+    """Return the column of a phone; None for providers that get everything as it is, such as webhooks."""
+    own = [route for route in ROUTES if route.provider == provider]
+    fitting = [route for route in own if route.platform == platform or len(own) == 1]
+    usual = [route for route in own if route.platform == "android"]
+    return next(iter(fitting or usual), None)
+
+
+def cell(field: str, route: Route) -> Cell:
+    """Return how a field reaches the phones of a route; of one that is not in the table: as it is."""
+    row = TABLE.get(TAKEN_FOR.get(field, field))
+    return row[ROUTES.index(route)] if row else Cell("kept", "same")
+
+
+def warnings(event: Mapping[str, Any], kinds: Iterable[tuple[str, str | None]]) -> list[Phrase]:
+    """Return what of an event would not reach phones of these kinds (provider and platform) as it is, in sentences."""
+    routes = _routes(kinds)
+    lost: dict[str, list[Route]] = {}
+    for field in _given(event):
+        if unreached := [route for route in routes if cell(field, route).how == "dropped"]:
+            lost[field] = unreached
+    told = [_sentence(field, unreached) for field, unreached in lost.items()]
+    as_text = [route for route in routes if cell("data", route).how == "changed"]
+    if as_text and any(not isinstance(value, str) for value in _mapping(event.get("data")).values()):
+        told.append(Phrase("{phones} get every value of data as text.", phones=_named(as_text)))
+    return told
+
+
+def size_warnings(
+    event: Mapping[str, Any], kinds: Iterable[tuple[str, str | None]], weigh: Callable[[Mapping[str, Any]], int]
+) -> list[Phrase]:
+    """Return for which phones of these kinds an event's push may be too large, as `weigh` estimates its bytes."""
+    too_large: dict[tuple[int, int], list[Route]] = {}
+    for route in _routes(kinds):
+        size, most = (
+            weigh(_as_texts(event) if cell("data", route).how == "changed" else event),
+            MOST_BYTES[route.provider],
+        )
+        if size > most:
+            too_large.setdefault((size, most), []).append(route)
+    return [
+        Phrase(
+            "It may be too large for {phones}: it has about {size} bytes, and {most} are taken there.",
+            phones=_named(routes),
+            size=size,
+            most=most,
+        )
+        for (size, most), routes in too_large.items()
+    ]
+
+
+def _as_texts(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an event whose data holds texts alone."""
+    data = _mapping(event.get("data"))
+    texts = {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in data.items()}
+    return {**event, "data": texts}
+
+
+def _routes(kinds: Iterable[tuple[str, str | None]]) -> list[Route]:
+    return sorted({route for kind in kinds if (route := route_of(*kind))}, key=ROUTES.index)
+
+
+def _given(event: Mapping[str, Any]) -> list[str]:
+    """Return the rows of the table that an event has something in."""
+    texts = [name for name in ("title", "body") if event.get(name)]
+    fields = [f"push.{name}" for name, value in _mapping(event.get("push")).items() if value is not None]
+    return [*(texts or ["no title and no body"]), *fields]
+
+
+def _sentence(field: str, routes: list[Route]) -> Phrase:
+    if field == "no title and no body":
+        return Phrase("{phones} take no push without a title and a body: it is skipped there.", phones=_named(routes))
+    return Phrase("{field} does not reach {phones}.", field=field, phones=_named(routes))
+
+
+def _named(routes: list[Route]) -> str:
+    return "; ".join(route.label for route in routes)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

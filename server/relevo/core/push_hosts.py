@@ -1,0 +1,42 @@
+"""Where Web Push goes: the hosts of the known browsers, for the address of a subscription is chosen by a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+KNOWN = ("fcm.googleapis.com", "updates.push.services.mozilla.com", ".push.apple.com", ".notify.windows.com")
+"""Of Chrome, Firefox, Safari and Edge; one that begins with a dot stands for all names below it."""
+
+HTTPS_PORT = 443
+_NEAR = ("localhost", "127.0.0.1", "[::1]")
+
+
+class Hosts:
+    """The push services that pushes may go to: the known ones, and those an operator named.
+
+    A place is a host in small letters, with its port if that is not 443.
+    """
+
+    def __init__(self, *named: Iterable[str]) -> None:
+        further = [host.lower() for each in named for host in each]
+        self._named = frozenset(host for host in further if not host.startswith("."))
+        self._known = frozenset(host for host in KNOWN if not host.startswith("."))
+        self._below = tuple(host for host in (*KNOWN, *further) if host.startswith("."))
+
+    def allows(self, place: str) -> bool:
+        """Return whether pushes may go to a place."""
+        return place in self._known or place in self._named or place.endswith(self._below)
+
+    def trusts(self, place: str) -> bool:
+        """Return whether an operator named just this one: then it may be in a network of their own."""
+        return place in self._named
+
+
+def place_of(host: str, port: int | None) -> str:
+    """Return a host with its port, which is left out where it is the usual one."""
+    return host if port in (None, HTTPS_PORT) else f"{host}:{port}"
+
+
+def is_near(host: str) -> bool:
+    """Return whether a host is this machine itself."""
+    return host in _NEAR

@@ -1,0 +1,80 @@
+"""The rules of each project: the settings' for Expo, for other providers their facts, and what a project overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from relevo.config import Settings
+from relevo.core.ports import ProviderFacts, PushProvider
+from relevo.core.sending_project import SendingProject
+from relevo.delivery import rate_and_breaker
+from relevo.delivery.rate_and_breaker import Rules
+
+Overrides = Callable[[SendingProject], Mapping[str, int]]
+"""Returns what a project has other than its provider: `rate_per_second`, `connections`, `chunk_size`."""
+_BURST_S = 0.05  # how much of a second a lane may save up where a minute is limited, not a second
+
+
+def rules_of(settings: Settings) -> Rules:
+    """Return the numbers behind the decisions that the settings ask for: Expo's, and those of who has no facts."""
+    return Rules(
+        rate_per_s=settings.push_rate_per_second,
+        urgent_share=settings.push_urgent_share_percent / 100,
+        chunk=settings.push_chunk_size,
+        breaker_failures=settings.push_breaker_failures,
+        probe_ms=settings.outbox_lease_duration_ms,
+        receipt_probe_ms=settings.outbox_lease_duration_ms + 2 * settings.receipt_first_poll_ms,
+        connections=settings.outbox_concurrency,
+    )
+
+
+class ProviderRules:
+    """The rules of every project that this worker serves."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        providers: Mapping[str, PushProvider] | None = None,
+        overrides: Overrides = lambda _project: {},
+    ) -> None:
+        self._usual = rules_of(settings)
+        self._providers = providers or {}
+        self._overrides = overrides
+        self._known: dict[str, tuple[Mapping[str, int], Rules]] = {}
+
+    def of(self, project: str) -> Rules:
+        """Return the rules of a project, as its overrides are now."""
+        parsed = SendingProject.parse(project)
+        given = self._overrides(parsed)
+        known = self._known.get(project)
+        if known is None or known[0] != given:
+            known = self._known[project] = given, self._made(self._providers.get(parsed.provider), given)
+        return known[1]
+
+    def _made(self, provider: PushProvider | None, given: Mapping[str, int]) -> Rules:
+        facts = getattr(provider, "facts", None)
+        rules = self._usual
+        if provider is not None and isinstance(facts, ProviderFacts):
+            rules = _with_facts(rules, facts, provider.max_messages)
+        rate = given.get("rate_per_second", rules.rate_per_s)
+        return replace(
+            rules,
+            rate_per_s=rate,
+            connections=given.get("connections", rules.connections),
+            chunk=given.get("chunk_size", rules.chunk),
+            burst=int(rate * _BURST_S) if rules.ramp_s else 0,
+        )
+
+
+def _with_facts(rules: Rules, facts: ProviderFacts, max_messages: int) -> Rules:
+    """Return the rules of a provider that has facts of its own."""
+    return replace(
+        rules,
+        rate_per_s=facts.rate_per_s,
+        chunk=max_messages,
+        connections=facts.connections,
+        least_retry_ms=facts.least_retry_ms,
+        ramp_s=facts.ramp_s,
+        recovery_s=rate_and_breaker.recovery_s(facts.ramp_s) if facts.ramp_s else rules.recovery_s,
+    )

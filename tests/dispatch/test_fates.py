@@ -1,0 +1,193 @@
+"""Each message of a request has its own fate: what it costs, when it is tried again, and what it says of its project."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from relaying import Relay, seconds_from, token
+
+from relevo.client import verbs
+from relevo.core.model import Accepted, Reply, Ticket
+from relevo.core.ports import ProviderFacts
+from relevo.providers.expo import Expo
+
+SENT = Ticket("sent", id="a-ticket")
+GOAWAY = Ticket("not_sent", code="GoAway", message="the connection was being closed")
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[str]]]:
+    """Let a push service answer each phone so: `answering(ana=ticket)`, others `sent`; returns who was in each request."""
+
+    def answer(**tickets: Ticket) -> list[list[str]]:
+        asked: list[list[str]] = []
+        by_token = {token(name): ticket for name, ticket in tickets.items()}
+
+        def send(_self: Expo, messages: Any, *_: Any) -> Reply:
+            asked.append([each["to"] for each in messages])
+            return Reply("answered", tuple(by_token.get(each["to"], SENT) for each in messages))
+
+        monkeypatch.setattr(Expo, "send", send)
+        return asked
+
+    return answer
+
+
+def requests(worker: Relay) -> dict[str, int]:
+    """Return how many deliveries the journal has in requests that ended so."""
+    rows = worker.rows("select outcome, sum(cardinality(ids))::int as n from relevo.push_requests group by outcome")
+    return {row["outcome"]: row["n"] for row in rows}
+
+
+def test_what_was_not_sent_spends_no_attempt(relay, answering) -> None:
+    """Of one request two are sent and one is not: that one has its attempt left, soon, and the journal says so."""
+    answering(eva=GOAWAY)
+    worker = relay(outbox_max_attempts=1)
+    worker.tell("ana", "eva", "ida", at_most_once=True)
+    worker.dispatch(at_most=3)
+    found = worker.delivery("eva")
+    assert (found["status"], found["attempt_count"], found["last_error_code"]) == ("pending", 0, "GoAway")
+    assert worker.states() == {"sent": 2, "pending": 1}
+    assert requests(worker) == {"answered": 2, "not_taken": 1}
+    assert worker.rows("select from relevo.failed_attempts") == []
+    answering()
+    worker.travel(seconds=10)
+    worker.dispatch()
+    assert worker.states() == {"sent": 3}
+
+
+def test_a_request_of_which_nothing_was_sent_is_one_that_failed(relay, answering) -> None:
+    """Tickets that are all not sent are as a connection that could not be made: no attempts, and it counts."""
+    answering(ana=GOAWAY, eva=GOAWAY)
+    worker = relay(push_breaker_failures=1)
+    worker.tell("ana", "eva")
+    worker.dispatch()
+    assert [row["attempt_count"] for row in worker.deliveries()] == [0, 0]
+    assert requests(worker) == {"not_sent": 2}
+    assert (worker.project()["breaker"], worker.project()["breaker_reason"]) == (
+        "open",
+        "GoAway: the connection was being closed",
+    )
+
+
+@pytest.mark.parametrize(
+    ("others", "breaker"),
+    [(Ticket("unclear", code="HTTP_500"), "open"), (GOAWAY, "open"), (SENT, "closed"), (Ticket("failed"), "closed")],
+)
+def test_a_mixed_reply_failed_if_nothing_in_it_is_an_answer(relay, answering, others, breaker) -> None:
+    """One ticket of which somebody knows shows that the service works; none at all counts as a request that failed."""
+    answering(ana=Ticket("unclear", code="ReadTimeout"), eva=others)
+    worker = relay(push_breaker_failures=1)
+    worker.tell("ana", "eva")
+    worker.dispatch(at_most=2)
+    assert worker.project()["breaker"] == breaker
+
+
+@pytest.mark.parametrize("fate", ["retryable", "unclear", "not_sent"])
+def test_a_pause_of_a_message_is_its_own(relay, answering, clock, fate) -> None:
+    """It is not tried again before the time it was given; the others go on, and the project does not rest."""
+    answering(ana=Ticket(fate, code="Later", retry_after_ms=600_000))
+    worker = relay()
+    worker.tell("ana", "eva")
+    clock.stop()
+    worker.dispatch(at_most=2)
+    wait_s = seconds_from(clock.now(), worker.delivery("ana")["next_attempt_at"])
+    assert wait_s == pytest.approx(600, abs=1)
+    assert worker.delivery("ana")["attempt_count"] == (0 if fate == "not_sent" else 1)
+    assert (worker.project()["rest_until"], worker.project()["rate_share"]) == (None, 1.0)
+
+
+@pytest.mark.parametrize("fate", ["retryable", "not_sent"])
+def test_a_pause_of_the_project_rests_it(relay, answering, fate) -> None:
+    """Its rate is halved and it rests, as after a 429; what was told so spends no attempt."""
+    answering(ana=Ticket(fate, code="QUOTA_EXCEEDED", retry_after_ms=60_000, pauses="project"))
+    worker = relay(push_rate_per_second=600)
+    worker.tell("ana", "eva")
+    worker.dispatch(at_most=2)
+    assert worker.delivery("ana")["attempt_count"] == 0
+    assert worker.delivery("eva")["status"] == "sent"
+    assert worker.project()["rate_share"] < 0.6
+    assert worker.project()["rest_until"] is not None
+    assert worker.incidents() == ["rate_halved"]
+
+
+def test_a_pause_of_a_phone_holds_all_that_goes_to_it(relay, answering) -> None:
+    """What else is due for the phone waits as long, untried; other phones get theirs."""
+    asked = answering(ana=Ticket("retryable", code="TooManyRequests", retry_after_ms=60_000, pauses="phone"))
+    worker = relay()
+    worker.tell("ana", "eva")
+    worker.dispatch(at_most=2)
+    worker.tell("ana", "eva")
+    worker.dispatch(at_most=2)
+    assert asked[1:] == [[token("eva")]]
+    held = worker.delivery("ana")
+    assert (held["status"], held["attempt_count"], held["last_error_code"]) == ("pending", 0, "phone_paused")
+
+
+@pytest.mark.parametrize(("ago", "status", "disabled"), [(-1, "invalid", True), (1, "retryable", False)])
+def test_a_token_confirmed_since_is_not_gone(relay, answering, ago, status, disabled) -> None:
+    """A token is given up if the service knew it as gone after its phone confirmed it; else the phone came back."""
+    worker = relay()
+    worker.register("ana")
+    answering(ana=Ticket("invalid", code="Unregistered", gone_at=datetime.now(UTC) - timedelta(hours=ago)))
+    worker.tell("ana", "eva")
+    worker.dispatch(at_most=2)
+    assert (worker.delivery("ana")["status"], worker.is_disabled("ana")) == (status, disabled)
+
+
+def test_taken_is_the_end_without_receipts(relay, answering) -> None:
+    """A push that is `ok` waits for no receipt."""
+    answering(ana=Ticket("ok", id="projects/shop/messages/1"))
+    worker = relay()
+    worker.tell("ana")
+    worker.dispatch()
+    found = worker.delivery("ana")
+    assert (found["status"], found["attempt_count"]) == ("ok", 1)
+    assert worker.rows("select from relevo.awaited_receipts") == []
+
+
+def test_nothing_is_tried_again_sooner_than_its_provider_bears(relay, answering, monkeypatch, clock) -> None:
+    """A provider's shortest retry holds for what it refused for now, and for what nobody knows of."""
+    monkeypatch.setattr(Expo, "facts", ProviderFacts("Slow", least_retry_ms=900_000), raising=False)
+    answering(ana=Ticket("retryable", code="Busy"), eva=Ticket("unclear", code="HTTP_500"))
+    worker = relay()
+    worker.tell("ana", "eva", "ida")
+    clock.stop()
+    worker.dispatch(at_most=3)
+    for name in ("ana", "eva"):
+        wait_s = seconds_from(clock.now(), worker.delivery(name)["next_attempt_at"])
+        assert wait_s == pytest.approx(900, abs=1)
+
+
+def test_accepted_tickets_beside_others_are_kept(relay, monkeypatch) -> None:
+    """A wave in which one request was taken whole and another in part loses no ticket."""
+
+    def send(_self: Expo, messages: Any, *_: Any) -> Reply:
+        names = [each["to"] for each in messages]
+        if token("eva") in names:
+            return Reply("answered", tuple(GOAWAY if name == token("eva") else SENT for name in names))
+        return Reply("answered", Accepted([f"ticket-{place}" for place in range(len(names))]))
+
+    monkeypatch.setattr(Expo, "send", send)
+    worker = relay(push_chunk_size=2)
+    worker.tell("ana", "ida", "eva", "uma")
+    worker.dispatch(at_most=4)
+    assert worker.states() == {"sent": 3, "pending": 1}
+
+
+def test_a_push_that_shows_nothing_is_skipped_where_it_must_not_be(relay, answering, monkeypatch) -> None:
+    """A provider that takes no silent pushes gets none; the delivery says why, and so does who asks why not."""
+    monkeypatch.setattr(Expo, "facts", ProviderFacts("Shown", takes_silent=False), raising=False)
+    asked = answering()
+    worker = relay()
+    silent = worker.tell("ana", title="", body="", data={"sync": 1})
+    worker.tell("ana")
+    worker.dispatch(at_most=2)
+    found = worker.rows("select * from relevo.deliveries where notification_event_id = %s", silent)[0]
+    assert (found["status"], found["attempt_count"], found["last_error_code"]) == ("skipped", 0, "shows_nothing")
+    assert asked == [[token("ana")]]
+    told = verbs.explain(worker.conn, silent, worker.phones["ana"])
+    assert (told.gets_it, told.raw["delivery"]["error_code"]) == (False, "shows_nothing")

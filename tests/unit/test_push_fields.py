@@ -1,0 +1,104 @@
+"""Which field reaches which phones: the table is whole, and what a preview warns of is what it says."""
+
+from __future__ import annotations
+
+import pytest
+
+from relevo.client.checks import PUSH_FIELDS, weight
+from relevo.core.push_fields import MOST_BYTES, ROUTES, TABLE, TAKEN_FOR, cell, route_of, size_warnings, warnings
+from relevo.core.sending_project import SendingProject, project_in_words
+from relevo.providers.apns import Apns
+from relevo.providers.expo import MAX_PAYLOAD_BYTES
+from relevo.providers.fcm import Fcm
+from relevo.providers.webpush import WebPush
+
+
+def test_every_field_has_a_row_and_every_row_every_route() -> None:
+    """No field that an event may carry is missing, and no route."""
+    rows = {TAKEN_FOR.get(f"push.{name}", f"push.{name}") for name in PUSH_FIELDS}
+    assert rows <= TABLE.keys()
+    assert {len(row) for row in TABLE.values()} == {len(ROUTES)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "label"),
+    [
+        (("expo", "ios"), "Expo, iOS"),
+        (("expo", "unknown"), "Expo, Android"),
+        (("fcm", None), "FCM, Android"),
+        (("apns", "unknown"), "APNs"),
+        (("webpush", "android"), "Web Push"),
+        (("webhook", "unknown"), None),
+    ],
+)
+def test_a_phone_has_one_column(kind: tuple[str, str | None], label: str | None) -> None:
+    """Each phone is of one route, whatever is known of its platform; a webhook gets everything."""
+    route = route_of(*kind)
+    assert (route.label if route else None) == label
+
+
+def test_what_is_lost_is_said_with_whom() -> None:
+    """A field that reaches some phones alone is named once, with those that it does not reach."""
+    event = {"title": "A", "push": {"subtitle": "B", "badge": None, "ttl": 5}, "data": {"order": 17}}
+    kinds = [("expo", "ios"), ("fcm", "android"), ("webpush", "web"), ("webhook", None)]
+    assert warnings(event, kinds) == [
+        "push.subtitle does not reach FCM, Android; Web Push.",
+        "FCM, Android get every value of data as text.",
+    ]
+    assert warnings({"data": {"a": "b"}}, kinds) == [
+        "Web Push take no push without a title and a body: it is skipped there."
+    ]
+    assert warnings(event, [("expo", "ios")]) == []
+
+
+def test_what_may_be_too_large_is_said_with_whom() -> None:
+    """Web Push takes fewer bytes than the others; data as text has more of them than it had."""
+    kinds = [("expo", "ios"), ("fcm", "android"), ("apns", None), ("webpush", "web")]
+    event = {"title": "A", "data": {"text": "x" * 3_400}}
+    assert size_warnings(event, kinds, weight) == []
+    event = {"title": "A", "data": {"text": "x" * (3_400 + 4_050 - weight(event))}}
+    assert size_warnings(event, kinds, weight) == [
+        "It may be too large for Web Push: it has about 4,050 bytes, and 3,993 are taken there."
+    ]
+    quotes = {"title": "A", "data": {"list": [""] * 700}}
+    [told] = size_warnings(quotes, kinds, weight)
+    assert told.startswith("It may be too large for FCM, Android: it has about ")
+
+
+def test_the_sizes_are_those_of_the_providers() -> None:
+    """What previews warn of is what providers refuse."""
+    facts = {"fcm": Fcm.facts, "apns": Apns.facts, "webpush": WebPush.facts}
+    assert {name: each.max_payload_bytes for name, each in facts.items()} | {"expo": MAX_PAYLOAD_BYTES} == MOST_BYTES
+
+
+def test_what_is_changed_has_its_own_word() -> None:
+    """FCM takes texts alone in data; Web Push makes a topic of a collapse id."""
+    [fcm] = [route for route in ROUTES if route.label == "FCM, Android"]
+    assert (cell("data", fcm).how, cell("push.tag", fcm).how, cell("push.threadId", fcm).how) == (
+        "changed",
+        "kept",
+        "dropped",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed", "words"),
+    [
+        ("@org/app", SendingProject("expo", "@org/app"), "@org/app"),
+        ("fcm::shop::ios", SendingProject("fcm", "shop", "ios"), "FCM, shop, iOS"),
+        ("fcm::@org/app::unknown", SendingProject("fcm", "@org/app", "unknown"), "FCM, @org/app, unknown"),
+        ("apns::shop::sandbox", SendingProject("apns", "shop", "sandbox"), "APNs, shop, sandbox"),
+        (
+            "webpush::shop::fcm.googleapis.com",
+            SendingProject("webpush", "shop", "fcm.googleapis.com"),
+            "Web Push, shop, fcm.googleapis.com",
+        ),
+        ("fcm::a::b::ios", SendingProject("fcm", "a::b", "ios"), "FCM, a::b, iOS"),
+        ("webhook::a::b", SendingProject("webhook", "a::b"), "webhook::a::b"),
+    ],
+)
+def test_a_sending_project_is_read_and_written(text: str, parsed: SendingProject, words: str) -> None:
+    """Its text and its parts are the same thing, and people read it in words."""
+    assert SendingProject.parse(text) == parsed
+    assert str(parsed) == text
+    assert project_in_words(text) == words
