@@ -1,25 +1,24 @@
-"""Assembly: the only place that knows which parts make up a running Relevo."""
+"""Assembly: which parts make up a running Relevo; the push services are put together in push_services."""
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from urllib.parse import urlsplit
 
+from relevo import push_services
 from relevo.config import Settings
 from relevo.core import logs
-from relevo.core.addresses import is_loopback
 from relevo.core.errors import ConfigError, NotFoundError
 from relevo.core.metrics import Metrics
-from relevo.core.model import NEWS
 from relevo.core.ports import ArchiveStore, Composer, PushProvider, Renderer, Source
+from relevo.core.sending_project import SendingProject
 from relevo.cycles import cleanup, dispatch, export, fanout, ingest, reaper, receipt
 from relevo.database.instance import Guard
 from relevo.database.opening import database
@@ -27,19 +26,16 @@ from relevo.database.pool import Database
 from relevo.delivery import rendering
 from relevo.delivery.claims import Claims
 from relevo.delivery.projects import Projects
+from relevo.delivery.provider_rules import ProviderRules
 from relevo.delivery.sending import PushMiddleware
-from relevo.delivery.services import Services, provider_name
+from relevo.delivery.services import Services
 from relevo.operators.gauges import Gauges
-from relevo.providers.expo import Expo
-from relevo.providers.secret_file import SecretFile
-from relevo.providers.webhook import Webhook, read_addresses
 from relevo.runtime.heartbeat import Heartbeat
 from relevo.runtime.hung_calls import HungCalls
 from relevo.runtime.runner import Runner
 from relevo.runtime.runs import Cycle, Middleware
 from relevo.runtime.singleton import Singletons
 from relevo.runtime.workers import Role, Worker, make_worker_id
-from relevo.sandbox import embedded as embedded_sandbox
 from relevo.sources.chilecompra import ChileCompra
 from relevo.sources.chilecompra_web import ChileCompraWeb
 from relevo.sources.folder import Folder
@@ -173,136 +169,6 @@ def _registry(cycles: Sequence[Cycle]) -> dict[str, Cycle]:
     return registry
 
 
-EXPO = "https://exp.host"
-_NO_RECEIPT = "00000000-0000-0000-0000-000000000000"
-
-
-@contextmanager
-def push_providers(settings: Settings, more: Sequence[PushProvider] = ()) -> Iterator[dict[str, PushProvider]]:
-    """Open the push services by name: Expo, webhooks if any are written down, and those of a team's own."""
-    with ExitStack() as stack:
-        found: list[PushProvider] = [_expo(settings, stack)]
-        if settings.webhooks_file is not None:
-            found += _webhooks(settings, "webhook", NEWS)
-        providers = {provider.name: provider for provider in [*found, *more]}
-        for provider in providers.values():
-            stack.callback(provider.close)
-        yield providers
-
-
-def _expo(settings: Settings, stack: ExitStack) -> Expo:
-    """Make Expo at the configured address, its own, or while nothing at all is configured in a sandbox."""
-    address, token = settings.expo_base_url or EXPO, settings.expo_access_token
-    if token is not None and not _is_header(token.get_secret_value()):
-        raise ConfigError("EXPO_ACCESS_TOKEN must be one word of ASCII.", hint="Copy it anew from Expo's dashboard.")
-    if settings.database_url is None and settings.expo_base_url is None and token is None:
-        address = stack.enter_context(embedded_sandbox.acquire(settings.relevo_data_dir))
-    return Expo(
-        base_url=address,
-        access_token=token.get_secret_value() if token else None,
-        access_tokens=_access_tokens(settings),
-        timeout_ms=settings.push_request_timeout_ms,
-        connect_timeout_ms=settings.push_connect_timeout_ms,
-        max_messages=settings.push_chunk_size,
-        max_receipts=settings.receipt_chunk_size,
-        proxies=settings.proxies,
-    )
-
-
-def refused_tokens(settings: Settings) -> Iterator[str]:
-    """Ask Expo for a receipt that nobody has, with each access token; yield where those stand that it refuses."""
-    if expo_address(settings) is None:
-        return
-    own = "EXPO_ACCESS_TOKENS_FILE" if settings.expo_access_tokens_file else "EXPO_ACCESS_TOKENS"
-    places = {"": "EXPO_ACCESS_TOKEN"} if settings.expo_access_token else {}
-    places |= {project: f"{own}, {project}" for project in _access_tokens(settings)()}
-    with ExitStack() as stack:
-        expo = _expo(settings, stack)
-        stack.callback(expo.close)
-        for project, place in places.items():
-            if expo.fetch_receipts([_NO_RECEIPT], project).kind == "unauthorised":
-                yield place
-
-
-def expo_address(settings: Settings) -> str | None:
-    """Return where pushes to Expo go; None while they go to the embedded sandbox, which comes and goes with a run."""
-    if settings.database_url is None and settings.expo_base_url is None and settings.expo_access_token is None:
-        return None
-    return settings.expo_base_url or EXPO
-
-
-def sandbox_address(settings: Settings) -> str | None:
-    """Return where a sandbox on this machine shows what phones got, if that is where pushes to Expo go."""
-    address = expo_address(settings)
-    if address is None:
-        return embedded_sandbox.noted_address(settings.relevo_data_dir)
-    host = urlsplit(address).hostname or ""
-    return address.rstrip("/") if host == "localhost" or is_loopback(host) else None
-
-
-def _access_tokens(settings: Settings) -> Callable[[], Mapping[str, str]]:
-    """Return what tells the access tokens of single projects: the file, read again when it changed, or the setting."""
-    file, given = settings.expo_access_tokens_file, settings.expo_access_tokens
-    name = "EXPO_ACCESS_TOKENS_FILE" if file else "EXPO_ACCESS_TOKENS"
-    try:
-        if file is not None:
-            return SecretFile(file, _tokens_by_project)
-        read = _tokens_by_project(given.get_secret_value()) if given else {}
-    except PermissionError:
-        raise ConfigError(
-            f"{name} may not be read by this user.", hint="Run this as the user that the service runs as."
-        ) from None
-    except (OSError, ValueError, RecursionError):
-        raise ConfigError(
-            f"{name} must be a JSON object of access tokens by project.", hint='As in {"@acme/app": "…"}.'
-        ) from None
-    return lambda: read
-
-
-def _tokens_by_project(text: str) -> dict[str, str]:
-    read = json.loads(text)
-    if not isinstance(read, dict) or not all(isinstance(token, str) and _is_header(token) for token in read.values()):
-        raise ValueError("not a JSON object of access tokens by project")
-    return read
-
-
-def _is_header(token: str) -> bool:
-    """Tell whether a token is one word of ASCII, as a header can hold it."""
-    return token.isascii() and token.isprintable() and token != "" and " " not in token
-
-
-def webhook_trouble(settings: Settings, webhook: str) -> str:
-    """Say why nothing could be sent to a webhook by the settings here; nothing if it can."""
-    if settings.webhooks_file is None:
-        return f"WEBHOOKS_FILE, where the webhook {webhook} must stand, is not set here"
-    try:
-        return _webhooks(settings, NEWS)[0].trouble(webhook)
-    except ConfigError as error:
-        return error.message.removesuffix(".")
-
-
-def _webhooks(settings: Settings, *names: str) -> list[Webhook]:
-    """Make the push services that post to the addresses of WEBHOOKS_FILE: for the app's pushes, and for news."""
-    assert settings.webhooks_file is not None
-    try:
-        addresses = SecretFile(settings.webhooks_file, read_addresses)
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"WEBHOOKS_FILE cannot be used: {error}.",
-            hint='As in {"billing": {"url": "https://example.com/hook", "secret": "whsec_…"}}.',
-        ) from None
-    return [
-        Webhook(
-            addresses,
-            name=name,
-            timeout_ms=settings.push_request_timeout_ms,
-            connect_timeout_ms=settings.push_connect_timeout_ms,
-            allow_private=settings.http_allow_private,
-        )
-        for name in names
-    ]
-
-
 def archive_store(settings: Settings) -> ArchiveStore | None:
     """Return the store that exported months are kept in, or None if none is set."""
     if settings.archive_bucket is not None:
@@ -336,7 +202,13 @@ def build(
     if not logs.is_configured():
         logs.configure(settings.log_level, settings.log_format)
     worker_id = make_worker_id(settings, role)
-    with database(settings, f"relevo {worker_id}") as opened, push_providers(settings, providers) as serving:
+    with (
+        database(settings, f"relevo {worker_id}") as opened,
+        push_services.sandboxed(settings) as sending,
+        push_services.push_providers(
+            sending, providers, credentials := push_services.push_projects(sending)
+        ) as serving,
+    ):
         heartbeat = Heartbeat(opened, settings.outbox_lease_heartbeat_ms)
         claims = Claims(opened, settings, worker_id, heartbeat)
         claims.composed = frozenset(composers or {})
@@ -356,13 +228,23 @@ def build(
             stop_s=math.inf if role == "run" else settings.worker_shutdown_timeout_ms / 1000,
             clock=clock,
         )
-        projects = Projects(opened, settings, worker_id, heartbeat, lambda project: provider_name(project) in serving)
+        projects = Projects(
+            opened,
+            settings,
+            worker_id,
+            heartbeat,
+            serves=lambda key: SendingProject.parse(key).provider in serving,
+            rules=ProviderRules(settings, serving, partial(push_services.overrides, credentials)),
+        )
         pushing = serving, push_middlewares, composers or {}
         services = Services(settings, opened, worker_id, claims, projects, *pushing, hung=hung, metrics=metrics)
         ingesting = _ingesting(settings, sources, renderers or {})
         own = _own_cycles(services, ingesting, store or archive_store(settings))
         registry = _registry([*own, *(each if isinstance(each, Cycle) else each(settings, claims) for each in cycles)])
-        worker = Worker(opened, settings, worker_id, hung, guard=guard, composers=sorted(composers or {}))
+        unusable = partial(push_services.unusable, credentials)
+        worker = Worker(
+            opened, settings, worker_id, hung, guard=guard, composers=sorted(composers or {}), unusable=unusable
+        )
         heartbeat.announce(guard.check)  # first: the beat tells what it found
         heartbeat.announce(worker.beat)
         try:

@@ -193,6 +193,7 @@ def _prepare(app: App, cycles: Sequence[Cycle], role: Role) -> None:
     if demo.wanted(app.settings):
         demo.lay_out(app.settings)
         demo.open_shop(app.database)
+        demo.hand_out_phones(app)
     app.worker.record_start(role, [cycle.key for cycle in cycles])
     app.worker.serve([name for name in app.services.providers if name != NEWS])
 

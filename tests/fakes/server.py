@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
@@ -40,7 +42,10 @@ class FakeServer:
     """Serves what `answer` says; used as a context manager."""
 
     def __init__(
-        self, answer: Callable[[Asked], Answer] | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        answer: Callable[[Asked], Answer] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        tls: Path | None = None,
     ) -> None:
         self._decide = answer
         self._clock = clock
@@ -49,6 +54,11 @@ class FakeServer:
         self.asked: list[Asked] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
+        self._scheme = "https" if tls else "http"
+        if tls is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tls)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
 
     def answer(self, asked: Asked) -> Answer:
@@ -59,7 +69,7 @@ class FakeServer:
     @property
     def url(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -11,7 +11,7 @@ import pytest
 from fakes.expo import SEND, Answer, FakeExpo, regular
 from fakes.proxy import CERTIFICATE, FakeProxy
 from providers.conftest import Make, message
-from relevo import app, config
+from relevo import config, push_services
 from relevo.core.proxies import Proxies
 
 Through = Callable[..., FakeProxy]
@@ -125,6 +125,6 @@ def test_the_settings_lead_there(fake: FakeExpo, through: Through) -> None:
     """HTTPS_PROXY of the environment is the proxy of the relay's own push service."""
     proxy = through()
     environ = {"DATABASE_URL": "postgresql://db/x", "EXPO_BASE_URL": SECURE, "HTTPS_PROXY": proxy.url()}
-    with app.push_providers(config.load(environ, None)) as providers:
+    with push_services.push_providers(config.load(environ, None)) as providers:
         assert providers["expo"].send([message()]).kind == "answered"
     assert proxy.targets == ["CONNECT push.example:443"]

@@ -129,11 +129,17 @@ def _existing_folder(path: Path) -> Path:
         return path
 
 
-def _secret_file(path: Path) -> Path:
+def _existing_file(path: Path) -> Path:
     with _unreachable("must be a file that exists"):
         path = path.expanduser()
         if not path.is_file():
             raise ValueError("must be a file that exists")
+    return path
+
+
+def _secret_file(path: Path) -> Path:
+    path = _existing_file(path)
+    with _unreachable("must be a file that exists"):
         if path.stat().st_mode & 0o077:
             raise ValueError("must be a file that nobody but its owner may read: chmod 600")
     return path
@@ -155,6 +161,7 @@ Bucket = Annotated[
     text_like(r"[A-Za-z0-9][A-Za-z0-9._-]{1,62}", "the name of a bucket, 2 to 63 characters out of A-Z a-z 0-9 . _ -"),
 ]
 Cron = Annotated[str, AfterValidator(check_cron)]
+ExistingFile = Annotated[Path, AfterValidator(_existing_file)]
 ExistingFolder = Annotated[Path, AfterValidator(_existing_folder)]
 Folder = Annotated[Path, AfterValidator(_folder)]
 FunctionName = Annotated[str, text_like(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "module:function, as in mine:parts")]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from pydantic import SecretStr
 
-from relevo.config.kinds import SecretFile, WebAddress
+from relevo.config.kinds import ExistingFile, Names, SecretFile, WebAddress
 from relevo.config.setting import (
     DAY,
     HOUR,
@@ -52,6 +52,11 @@ class Push(Theme):
         "A file with such a JSON object instead, which nobody but its owner may read (mode 600). It is read again when "
         'it changed, so that a token is rotated without a restart; "*" stands for every project that it does not name.'
     )
+    push_projects_file: SecretFile | None = everyday(
+        "A file of mode 600 with each project's credentials by push service as JSON: expo, fcm, apns, webpush. It is "
+        "read again when it, or a file that it names, has changed; the page on native push has an example."
+    )
+    push_projects: SecretStr | None = tuning("The same JSON as a value, for where secrets come by the environment.")
     webhooks_file: SecretFile | None = everyday(
         "A file of mode 600 with the addresses of webhooks as JSON: url and secret (whsec_…) by name, or two secrets "
         "while one takes over; it is read again when it has changed."
@@ -90,6 +95,19 @@ class Push(Theme):
         1_000,
         1,
         1_000_000,
+    )
+    webpush_hosts: Names | None = tuning(
+        "Further hosts of Web Push that phones may name, beside those of the known browsers: names separated by "
+        "commas, each maybe with a port; one that begins with a dot stands for all names below it. A host that is "
+        "named without a dot may be in a private network."
+    )
+    fcm_base_url: WebAddress | None = expert("The address of FCM, for a sandbox; without it Google's own.")
+    apns_base_url: WebAddress | None = expert("The address of APNs, for a sandbox; without it Apple's own.")
+    apns_sandbox_base_url: WebAddress | None = expert(
+        "The same for phones of the environment sandbox; without it Apple's own."
+    )
+    push_ca_file: ExistingFile | None = expert(
+        "A file of certificates that are trusted by FCM, APNs and Web Push, beside the known ones: a sandbox's."
     )
     receipt_first_poll_ms: int = expert(
         "How long after sending its receipt is first fetched, in milliseconds.",

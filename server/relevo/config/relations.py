@@ -53,6 +53,7 @@ def complaints(settings: Settings, cycles: Sequence[str]) -> Complaints:
         **_of_shards(settings),
         **_of_sources(settings),
         **_of_archive(settings),
+        **_of_push(settings),
         **_of_cycles(settings, cycles),
     }
 
@@ -99,6 +100,12 @@ def _of_archive(settings: Settings) -> Complaints:
     if settings.archive_sse_kms_key_id and settings.archive_sse != "aws:kms":
         found["archive_sse", "archive_sse_kms_key_id"] = "must be aws:kms along with ARCHIVE_SSE_KMS_KEY_ID"
     return found
+
+
+def _of_push(settings: Settings) -> Complaints:
+    if settings.push_projects_file and settings.push_projects:
+        return {("push_projects", "push_projects_file"): "must not be set along with PUSH_PROJECTS_FILE"}
+    return {}
 
 
 def _of_cycles(settings: Settings, known: Sequence[str]) -> Complaints:

@@ -15,9 +15,11 @@ from urllib.parse import urlsplit
 from exponent_server_sdk import PushClient, PushServerError, PushTicket
 
 from relevo.core.logs import scrub
-from relevo.core.model import Accepted, Fate, Message, ReceiptReply, Reply, ReplyKind, Ticket, WrittenMessage
+from relevo.core.messages import Draft, Message, WrittenMessage
+from relevo.core.model import Accepted, Delivery, Fate, ReceiptReply, Reply, ReplyKind, Ticket
 from relevo.core.proxies import Proxies
 from relevo.core.retry_after import retry_after_ms
+from relevo.providers import expo_message
 from relevo.providers.expo_wire import ENCODE, MAX_SCANNED, Answer, Session, Stage, encode
 from relevo.providers.http_connection import ProxyRefusedError, is_success
 
@@ -111,6 +113,10 @@ class Expo:
         if refused is not None or _at_most(message) <= MAX_PAYLOAD_BYTES:
             return refused
         return _weighed(message)
+
+    def writer(self, draft: Draft, platform: str | None) -> Callable[[Delivery], WrittenMessage] | None:  # noqa: ARG002
+        """Return what writes the messages of one event; they are alike for all platforms but for their draft."""
+        return expo_message.writer(draft, self.name)
 
     def send(self, messages: Sequence[Message], project: str = "") -> Reply:
         """Send one request of a project, on a connection that the calling thread keeps alive for its next one."""

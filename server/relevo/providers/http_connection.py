@@ -14,7 +14,7 @@ import ssl
 import time
 import zlib
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -78,11 +78,21 @@ class HttpConnection:
     def __del__(self) -> None:
         self.close()  # a thread may end and leave it behind
 
+    def detach(self) -> socket.socket:
+        """Return the socket, for another to speak over it; nothing may be sent from here any more."""
+        kept, self._socket = self._socket, socket.socket()
+        return kept
+
     def start_tls(self, context: ssl.SSLContext, host: str, until: float) -> None:
         """Encrypt what follows, once the other side has proved to be this host."""
         self._socket.settimeout(left(until))
         self._socket = context.wrap_socket(self._socket, server_hostname=host)
         self._http = _http()  # after a proxy's own answer
+
+    @property
+    def protocol(self) -> str | None:
+        """What TLS agreed to speak by ALPN, if it agreed on anything."""
+        return self._socket.selected_alpn_protocol() if isinstance(self._socket, ssl.SSLSocket) else None
 
     def is_quiet(self) -> bool:
         """Return whether nothing came that belongs to no answer; the other side's hanging up would be seen, too."""
@@ -184,15 +194,22 @@ def _unpacked(body: bytes, headers: Mapping[str, str], most: int) -> bytes | Non
     return plain if len(plain) <= most else None
 
 
-def connect(url: str, proxy: str | None, until: float) -> HttpConnection:
+def connect(
+    url: str,
+    proxy: str | None,
+    until: float,
+    *,
+    tls: ssl.SSLContext | None = None,
+    dialler: Callable[[str, int, float], socket.socket] | None = None,
+) -> HttpConnection:
     """Open a connection to where a URL leads, through a proxy if there is one, by a moment of the monotonic clock."""
     parts, through = urlsplit(url), urlsplit(proxy) if proxy else None
-    connection = HttpConnection(dial(*_place(through or parts), until))
+    connection = HttpConnection((dialler or dial)(*_place(through or parts), until))
     try:
         if parts.scheme == "https":
             if through is not None:
                 _tunnel(connection, parts, through, until)
-            connection.start_tls(_tls(certifi.where()), parts.hostname or "", until)
+            connection.start_tls(tls or _tls(certifi.where()), parts.hostname or "", until)
     except BaseException:
         connection.close()
         raise

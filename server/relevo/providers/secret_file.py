@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -14,18 +14,36 @@ _log = structlog.get_logger("relevo.providers")
 LOOK_EVERY_S = 1.0
 
 T = TypeVar("T")
-_Stamp = tuple[int, int, int]
+Stamp = tuple[int, int, int] | None
+"""What changes when a file does; None while there is none."""
+
+
+class UnusableFileError(ValueError):
+    """Why a file cannot be used, in words that hold no secret."""
+
+
+def _no_others(_value: object) -> Mapping[Path, Stamp]:
+    return {}
 
 
 class SecretFile(Generic[T]):
-    """What a file says now; one that can no longer be used is told once, and what it said before stays in force."""
+    """What a file says now; one that can no longer be used is told once, and what it said before stays in force.
 
-    def __init__(self, path: Path, parse: Callable[[str], T]) -> None:
-        self._path, self._parse = path, parse
+    `others` returns the further files that a value was read from, with their stamps before they were read: when one of
+    them changes, all is read again.
+    """
+
+    def __init__(
+        self, path: Path, parse: Callable[[str], T], others: Callable[[T], Mapping[Path, Stamp]] = _no_others
+    ) -> None:
+        self._path, self._parse, self._others = path, parse, others
         self._lock = threading.Lock()
-        self._stamp = _stamp(path)
+        stamp = stamp_of(path)
         self._value = parse(path.read_text(encoding="utf-8"))
+        self._tried = stamp, dict(others(self._value))
         self._look_at = time.monotonic() + LOOK_EVERY_S
+        self.trouble = ""
+        """Why the file as it is now cannot be used; nothing if it can."""
 
     def __call__(self) -> T:
         """Return what the file says, looked at again if that is a second ago."""
@@ -36,18 +54,25 @@ class SecretFile(Generic[T]):
 
     def _look(self) -> None:
         self._look_at = time.monotonic() + LOOK_EVERY_S
+        seen = stamp_of(self._path), {path: stamp_of(path) for path in self._others(self._value)}
+        if seen == self._tried:
+            return
+        self._tried = seen
         try:
-            stamp = _stamp(self._path)
-            if stamp == self._stamp:
-                return
-            self._stamp = stamp
             self._value = self._parse(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
-            _log.error("secret_file_not_used", file=self._path.name, error=type(error).__name__)
+            self.trouble = str(error) if isinstance(error, UnusableFileError) else type(error).__name__
+            _log.error("secret_file_not_used", file=self._path.name, error=self.trouble)
         else:
+            self._tried = seen[0], dict(self._others(self._value))
+            self.trouble = ""
             _log.info("secret_file_read_again", file=self._path.name)
 
 
-def _stamp(path: Path) -> _Stamp:
-    seen = path.stat()
+def stamp_of(path: Path) -> Stamp:
+    """Return a file's stamp as it is now."""
+    try:
+        seen = path.stat()
+    except OSError:
+        return None
     return seen.st_ino, seen.st_size, seen.st_mtime_ns

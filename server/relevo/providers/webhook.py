@@ -24,7 +24,8 @@ from relevo import __version__
 from relevo.client.signatures import sign_webhook, webhook_secret
 from relevo.core.addresses import is_private
 from relevo.core.logs import normalise_error
-from relevo.core.model import Message, ReceiptReply, Reply, ReplyKind, Ticket
+from relevo.core.messages import Message
+from relevo.core.model import ReceiptReply, Reply, ReplyKind, Ticket
 from relevo.core.retry_after import retry_after_ms
 from relevo.providers.http_connection import HttpConnection, dial, left
 from relevo.providers.lookups import Lookups

@@ -1,0 +1,288 @@
+"""APNs: one message a request, a hundred at once on one HTTP/2 connection, and what its answers mean."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from relevo.core.messages import Draft, Message, WrittenMessage
+from relevo.core.model import Delivery, Fate, ReceiptReply, Reply, Ticket
+from relevo.core.ports import ProviderFacts
+from relevo.core.proxies import Proxies
+from relevo.core.retry_after import retry_after_ms
+from relevo.core.sending_project import SendingProject
+from relevo.providers import apns_message
+from relevo.providers.apns_message import ApnsMessage
+from relevo.providers.apns_tokens import ApnsTokens
+from relevo.providers.http2 import Answered, Http2Client, NotSent, Outcome, Request, tls_context
+from relevo.providers.http2_clients import MAX_CODE, Http2Clients, clean, clock_trouble, unanswered, whole
+from relevo.providers.message_parts import UNWRITABLE, data_of
+from relevo.providers.push_projects import ApnsEntry, PushProject, PushProjects, Unusable
+
+APPLE = {"production": "https://api.push.apple.com", "sandbox": "https://api.sandbox.push.apple.com"}
+MAX_RETRY_AFTER_S = 3_600
+_STREAMS = 100
+_PHONE_RESTS_MS, _PROJECT_RESTS_MS, _TROUBLE_RESTS_MS = 60_000, 1_200_000, 900_000
+_OK, _BAD_REQUEST, _FORBIDDEN, _GONE, _TOO_MANY, _SERVER_ERROR = 200, 400, 403, 410, 429, 500
+_ENOUGH_TO_BLAME = 5
+_WRONG_PLACE = frozenset({"BadDeviceToken", "DeviceTokenNotForTopic"})
+"""What a phone's token is told for its own sake, or all of them if the project's environment or topic is wrong."""
+_TOKEN = re.compile(r"[0-9a-f]{2,4096}")
+_MAX_ID = 200
+
+_MALFORMED_TOKEN = Ticket("invalid", code="MalformedToken", message="a device token of APNs is hexadecimal")
+_MALFORMED = Ticket("failed", code="MalformedMessage", message="the message cannot be written as JSON")
+
+_TOPICS = ("BadTopic", "MissingTopic", "TopicDisallowed")
+_LOOK = {"to": "relevo-doctor", "title": "relevo doctor"}
+"""A message that Apple refuses for its device token, once everything else about it is right."""
+_NOT_BEGUN = NotSent("NotBegun", "its turn did not come")
+
+Own = tuple[tuple[tuple[str, str], ...], bytes]
+"""A message's headers and payload, without what the whole request has in common."""
+
+
+class Apns:
+    """APNs as a PushProvider; each calling thread has a connection of its own for each key and environment."""
+
+    name = "apns"
+    max_messages = _STREAMS
+    max_receipts = 0
+    facts = ProviderFacts("APNs", platforms=("ios", "unknown"))
+
+    def __init__(
+        self,
+        projects: PushProjects,
+        *,
+        base_url: str | None = None,
+        sandbox_base_url: str | None = None,
+        timeout_ms: int,
+        connect_timeout_ms: int,
+        ca_file: str | None = None,
+        proxies: Proxies = Proxies(),  # noqa: B008 frozen
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._projects = projects
+        given = {"production": base_url, "sandbox": sandbox_base_url}
+        self._origins = {name: (given[name] or address).rstrip("/") for name, address in APPLE.items()}
+        self._total_s = timeout_ms / 1_000
+        self._connect_s = min(connect_timeout_ms, timeout_ms) / 1_000
+        self._tls = tls_context(ca_file)
+        self._proxies = proxies
+        self._clock = clock
+        self._tokens = ApnsTokens()
+        self._clients = Http2Clients()
+        self._proven: set[Any] = set()
+        """Keys that Apple has taken at an origin."""
+
+    def refuse_token(self, token: object) -> Ticket | None:
+        """Return the final ticket of a push to a malformed token."""
+        return None if isinstance(token, str) and _TOKEN.fullmatch(token) else _MALFORMED_TOKEN
+
+    def refuses_any(self, tokens: Sequence[Any]) -> bool:
+        """Return whether one of these tokens is malformed."""
+        try:
+            return not all(map(_TOKEN.fullmatch, tokens))
+        except TypeError:
+            return True
+
+    def refuse(self, message: Message) -> Ticket | None:
+        """Return the final ticket of a message with a malformed token, a reserved key, or of too many bytes."""
+        if (refused := self.refuse_token(message.get("to"))) is not None:
+            return refused
+        if key := apns_message.reserved_key(data_of(message)):
+            return Ticket("failed", code="ReservedDataKey", message=f"APNs keeps the key {key!r} of data for itself")
+        try:
+            weight = len(apns_message.plain(message)[1])
+        except UNWRITABLE:
+            return _MALFORMED
+        most = self.facts.max_payload_bytes
+        if weight <= most:
+            return None
+        return Ticket("failed", code="PayloadTooLarge", message=f"it has {weight} bytes, and APNs takes {most}")
+
+    def writer(self, draft: Draft, platform: str | None) -> Callable[[Delivery], WrittenMessage] | None:  # noqa: ARG002
+        """Return what writes the message of each delivery of an event."""
+        return apns_message.writer(draft, self.facts.max_payload_bytes)
+
+    def send(self, messages: Sequence[Message], project: str = "") -> Reply:
+        """Send messages of a project, each in a stream of its own on the calling thread's connection."""
+        if len(messages) > self.max_messages:
+            raise ValueError(f"one request holds at most {self.max_messages} messages, got {len(messages)}")
+        if not messages:
+            return Reply("answered")
+        sending = SendingProject.parse(project)
+        found = self._projects.find(ApnsEntry, sending.name)
+        if isinstance(found, Unusable):
+            return Reply("unauthorised", code=found.code, message=found.message)
+        try:
+            own = [_own(message) for message in messages]
+        except UNWRITABLE:
+            return Reply("rejected", code=_MALFORMED.code, message=_MALFORMED.message)
+        outcomes = self._post_authorised(found, sending.part or "production", own)
+        return whole(outcomes) or _reply([_ticket(*each) for each in zip(outcomes, own, strict=True)])
+
+    def trouble(self, project: str) -> str:
+        """Say why nothing could be sent in a project, after asking Apple about a device token that cannot be one."""
+        sending = SendingProject.parse(project)
+        found = self._projects.find(ApnsEntry, sending.name)
+        if isinstance(found, Unusable):
+            return found.message
+        own = _own(_LOOK)
+        [outcome] = self._post_authorised(found, sending.part or "production", [own])
+        ticket = _ticket(outcome, own)
+        date = outcome.headers.get("date") if isinstance(outcome, Answered) else None
+        if ticket.fate in ("not_sent", "unclear"):
+            return f"APNs cannot be asked: {ticket.code} {ticket.message or ''}".strip()
+        if ticket.fate == "credential" or ticket.code in _TOPICS:
+            return (
+                clock_trouble(date, self._clock()) or f"Apple refuses it: {ticket.code} {ticket.message or ''}".strip()
+            )
+        return clock_trouble(date, self._clock())
+
+    def fetch_receipts(self, ticket_ids: Sequence[str], project: str = "") -> ReceiptReply:  # noqa: ARG002
+        """Return nothing: APNs has no receipts."""
+        return ReceiptReply("answered")
+
+    def close(self) -> None:
+        """Close all connections; a request under way ends by itself, within its time."""
+        self._clients.close()
+
+    def _post_authorised(self, project: PushProject[ApnsEntry], environment: str, own: Sequence[Own]) -> list[Outcome]:
+        """Post messages; those whose provider token has expired once more, if a younger one may be made."""
+        until = time.monotonic() + self._total_s
+        token = self._tokens.get(project, self._clock())
+        outcomes = self._post(project, environment, token, own, until)
+        expired = [place for place, each in enumerate(outcomes) if _reason(each) == "ExpiredProviderToken"]
+        younger = self._tokens.younger(project, self._clock()) if expired else token
+        if younger != token and time.monotonic() < until:
+            again = self._post(project, environment, younger, [own[place] for place in expired], until)
+            for place, outcome in zip(expired, again, strict=True):
+                outcomes[place] = outcome
+        return outcomes
+
+    def _post(
+        self, project: PushProject[ApnsEntry], environment: str, token: str, own: Sequence[Own], until: float
+    ) -> list[Outcome]:
+        entry = project.entry
+        origin = self._origins.get(environment, self._origins["production"])
+        common = (("authorization", f"bearer {token}"), ("apns-topic", entry.topic))
+        requests = [Request((*headers[:2], *common, *headers[2:]), body) for headers, body in own]
+        # One connection is for one team's keys: another key id on it would be refused.
+        key = origin, environment, entry.team_id, entry.key_id
+        client = self._clients.get(key, lambda: self._client(origin))
+        if (key, project.secret) in self._proven:
+            outcomes = client.exchange(requests, timeout_s=until - time.monotonic())
+        else:  # a bad key is refused once, not a hundred times
+            outcomes = client.exchange(requests[:1], timeout_s=until - time.monotonic())
+            rest = requests[1:]
+            if isinstance(outcomes[0], Answered) and outcomes[0].status != _FORBIDDEN:
+                self._proven.add((key, project.secret))
+                outcomes += client.exchange(rest, timeout_s=until - time.monotonic()) if rest else []
+            else:
+                outcomes += [_NOT_BEGUN] * len(rest)
+        if any(isinstance(each, Answered) and each.status == _FORBIDDEN for each in outcomes):
+            self._proven.discard((key, project.secret))
+        return outcomes
+
+    def _client(self, origin: str) -> Http2Client:
+        return Http2Client(
+            origin,
+            tls=self._tls,
+            connect_s=self._connect_s,
+            proxies=self._proxies,
+            one_stream_first=True,
+            most_streams=_STREAMS,
+            not_indexed=(":path", "authorization", "apns-id"),
+        )
+
+
+def _own(message: Message) -> Own:
+    if isinstance(message, ApnsMessage):
+        headers, body = message.headers(), message.body()
+        token = message.delivery.token
+    else:
+        headers, body = apns_message.plain(message)
+        token = message.get("to")
+    return ((":method", "POST"), (":path", f"/3/device/{token}"), *headers), body
+
+
+def _reply(tickets: list[Ticket]) -> Reply:
+    """Return one ticket for each message; or what befell them all, if that is the project's."""
+    first = tickets[0]
+    if first.fate == "credential" and all(each.fate == "credential" or each.code == "NotBegun" for each in tickets):
+        return Reply("unauthorised", code=first.code, message=first.message)
+    misplaced = sum(each.code in _WRONG_PLACE for each in tickets)
+    if misplaced >= _ENOUGH_TO_BLAME and 2 * misplaced >= len(tickets):
+        why = f"{misplaced} of {len(tickets)} phones at once: check the project's environment and topic"
+        tickets = [
+            Ticket("credential", code=each.code, message=why, alert=True) if each.code in _WRONG_PLACE else each
+            for each in tickets
+        ]
+    return Reply("answered", tickets)
+
+
+def _ticket(outcome: Outcome, own: Own) -> Ticket:
+    """Say what became of a message."""
+    if not isinstance(outcome, Answered):
+        return unanswered(outcome)
+    if outcome.status == _OK:
+        name = outcome.headers.get("apns-id", "")
+        fits = 0 < len(name) <= _MAX_ID and name.isascii() and name.isprintable()
+        return Ticket("ok", id=name if fits else dict(own[0])["apns-id"])
+    return _judge(outcome)
+
+
+def _judge(answer: Answered) -> Ticket:
+    """Say what an answer that is no 200 means."""
+    status, said = answer.status, _said(answer)
+    code = _reason(answer) or f"HTTP_{status}"
+    pause_ms = retry_after_ms(answer.headers, most_s=MAX_RETRY_AFTER_S)
+    if status >= _SERVER_ERROR:
+        return Ticket("unclear", code=code, retry_after_ms=max(pause_ms, _TROUBLE_RESTS_MS))
+    if not said or status < _BAD_REQUEST or code == "IdleTimeout":  # whoever answered in front of APNs: it has no word
+        return Ticket("not_sent", code=code, message="nothing was taken", retry_after_ms=pause_ms)
+    if status == _GONE:
+        return Ticket("invalid", code=code, gone_at=_instant(said.get("timestamp")))
+    if status == _TOO_MANY:
+        return _throttled(code, pause_ms)
+    if status == _FORBIDDEN:
+        words = "is this machine's clock right?" if code == "ExpiredProviderToken" else None
+        return Ticket("credential", code=code, message=words, alert=True)
+    fate: Fate = "invalid" if code == "BadDeviceToken" else "failed"
+    return Ticket(fate, code=code, alert=code not in ("BadDeviceToken", "PayloadTooLarge"))
+
+
+def _throttled(code: str, pause_ms: int) -> Ticket:
+    """Tell what is asked of a phone from what is asked of the project, which costs no attempt."""
+    if code == "TooManyProviderTokenUpdates":
+        return Ticket("not_sent", code=code, retry_after_ms=max(pause_ms, _PROJECT_RESTS_MS), pauses="project")
+    return Ticket("retryable", code=code, retry_after_ms=max(pause_ms, _PHONE_RESTS_MS), pauses="phone")
+
+
+def _said(answer: Answered) -> Mapping[str, Any]:
+    """Return what APNs says in the body of an answer; nothing if it is none of Apple's."""
+    try:
+        said = orjson.loads(answer.body)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) and isinstance(said.get("reason"), str) else {}
+
+
+def _reason(outcome: Outcome) -> str | None:
+    return clean(_said(outcome).get("reason"), MAX_CODE) if isinstance(outcome, Answered) else None
+
+
+def _instant(timestamp_ms: object) -> datetime | None:
+    """Return since when a token is gone, told in milliseconds."""
+    if not isinstance(timestamp_ms, int | float) or isinstance(timestamp_ms, bool):
+        return None
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1_000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -1,0 +1,83 @@
+"""APNs' provider tokens: signed so that every replica makes the same one, and none makes them too often."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from typing import Any
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+
+from relevo.providers.push_projects import ApnsEntry, PushProject
+
+LIVES_S = 2_400
+"""How long a token is used: Apple takes one for an hour, and wants no new one within 20 minutes."""
+SHORTEST_S = 1_200
+_MOST_KEPT = 1_000
+_NUMBER_BYTES = 32
+
+
+def check(project: PushProject[ApnsEntry]) -> None:
+    """Raise ValueError if a project's key cannot sign."""
+    load_key(project)
+
+
+def load_key(project: PushProject[ApnsEntry]) -> ec.EllipticCurvePrivateKey:
+    """Return a project's key; raises ValueError."""
+    try:
+        key = serialization.load_pem_private_key(project.secret.encode(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ValueError("its key is no private key in PEM, as Apple's .p8 file is") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise ValueError("its key is none of the curve P-256, as Apple's are")  # noqa: TRY004 the caller's complaint
+    return key
+
+
+class ApnsTokens:
+    """The tokens of this process. A key, its names and the time make one token, wherever it is made."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[str, str, str, int], tuple[str, float]] = {}
+
+    def get(self, project: PushProject[ApnsEntry], now: float) -> str:
+        """Return a project's token at a time: the same for everybody within 40 minutes."""
+        return self._token(project, now, LIVES_S)[0]
+
+    def younger(self, project: PushProject[ApnsEntry], now: float) -> str:
+        """Return a token for when that one is said to have expired: itself, unless it has been used for 20 minutes."""
+        token, since = self._token(project, now, LIVES_S)
+        return self._token(project, now, SHORTEST_S)[0] if now - since >= SHORTEST_S else token
+
+    def _token(self, project: PushProject[ApnsEntry], now: float, step_s: int) -> tuple[str, float]:
+        """Return a token, and since when this process uses it."""
+        issued_at = int(now) // step_s * step_s
+        entry = project.entry
+        named = project.secret, entry.key_id, entry.team_id, issued_at
+        with self._lock:
+            found = self._kept.get(named)
+            if found is None:
+                if len(self._kept) >= _MOST_KEPT:
+                    self._kept.clear()
+                found = self._kept[named] = sign(load_key(project), entry.key_id, entry.team_id, issued_at), now
+        return found
+
+
+def sign(key: ec.EllipticCurvePrivateKey, key_id: str, team_id: str, issued_at: int) -> str:
+    """Return a JSON Web Token; by RFC 6979 the same input has the same signature."""
+    text = f"{_part({'alg': 'ES256', 'kid': key_id})}.{_part({'iss': team_id, 'iat': issued_at})}"
+    signed = key.sign(text.encode(), ec.ECDSA(hashes.SHA256(), deterministic_signing=True))
+    numbers = b"".join(number.to_bytes(_NUMBER_BYTES, "big") for number in decode_dss_signature(signed))
+    return f"{text}.{_base64(numbers)}"
+
+
+def _part(value: dict[str, Any]) -> str:
+    return _base64(json.dumps(value, separators=(",", ":")).encode())
+
+
+def _base64(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()

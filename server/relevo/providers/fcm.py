@@ -1,0 +1,299 @@
+"""FCM's HTTP v1 API: one message a request, a hundred at once on one HTTP/2 connection, and what its answers mean."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from relevo.core.messages import Draft, Message, WrittenMessage
+from relevo.core.model import Delivery, ReceiptReply, Reply, Ticket
+from relevo.core.ports import ProviderFacts
+from relevo.core.proxies import Proxies
+from relevo.core.retry_after import retry_after_ms
+from relevo.core.sending_project import SendingProject
+from relevo.providers import fcm_message
+from relevo.providers.fcm_tokens import FcmTokens, NoTokenError, project_id
+from relevo.providers.http2 import Answered, Http2Client, Outcome, Request, tls_context
+from relevo.providers.http2_clients import MAX_CODE, Http2Clients, clean, clock_trouble, unanswered, whole
+from relevo.providers.message_parts import UNWRITABLE, data_of
+from relevo.providers.push_projects import FcmEntry, PushProject, PushProjects, Unusable
+
+GOOGLE = "https://fcm.googleapis.com"
+MAX_RETRY_AFTER_S = 3_600
+_STREAMS = 100
+_MAX_ID = 200
+_LEAST_MS, _THROTTLED_MS = 10_000, 60_000
+_OK, _REDIRECT, _BAD_REQUEST, _UNAUTHENTICATED, _FORBIDDEN, _NOT_FOUND = 200, 300, 400, 401, 403, 404
+_TOO_MANY, _SERVER_ERROR = 429, 500
+_PARTS_CREDENTIAL = ("THIRD_PARTY_AUTH_ERROR", "APNS_AUTH_ERROR")
+_EVERYBODYS = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND"})
+"""Credential faults that say nothing of a phone: all of a request has them, or none."""
+_TOKEN = re.compile(r"[!-~]{1,4096}")
+_TYPES = "type.googleapis.com/"
+_LOOK = b'{"validate_only":true,"message":{"token":"relevo-doctor","data":{}}}'
+"""A message that FCM checks and never sends."""
+
+_MALFORMED_TOKEN = Ticket("invalid", code="MalformedToken", message="this is no registration token of FCM")
+_MALFORMED = Ticket("failed", code="MalformedMessage", message="the message cannot be written as JSON")
+
+
+class Fcm:
+    """FCM as a PushProvider; each calling thread has a connection of its own."""
+
+    name = "fcm"
+    max_messages = _STREAMS
+    max_receipts = 0
+    facts = ProviderFacts(
+        "FCM",
+        rate_per_s=5_000,  # of each platform: Google takes 10,000 a second of a project, and most have two
+        ramp_s=60,
+        least_retry_ms=_LEAST_MS,
+        platforms=("android", "ios", "web", "unknown"),
+    )
+
+    def __init__(
+        self,
+        projects: PushProjects,
+        *,
+        base_url: str | None = None,
+        timeout_ms: int,
+        connect_timeout_ms: int,
+        ca_file: str | None = None,
+        proxies: Proxies = Proxies(),  # noqa: B008 frozen
+    ) -> None:
+        self._projects = projects
+        self._origin = (base_url or GOOGLE).rstrip("/")
+        self._total_s = timeout_ms / 1_000
+        self._connect_s = min(connect_timeout_ms, timeout_ms) / 1_000
+        self._tls = tls_context(ca_file)
+        self._proxies = proxies
+        self.tokens = FcmTokens(ca_file=ca_file, proxies=proxies, timeout_s=self._total_s)
+        self._clients = Http2Clients()
+
+    def refuse_token(self, token: object) -> Ticket | None:
+        """Return the final ticket of a push to a malformed token."""
+        return None if isinstance(token, str) and _TOKEN.fullmatch(token) else _MALFORMED_TOKEN
+
+    def refuses_any(self, tokens: Sequence[Any]) -> bool:
+        """Return whether one of these tokens is malformed."""
+        try:
+            return not all(map(_TOKEN.fullmatch, tokens))
+        except TypeError:
+            return True
+
+    def refuse(self, message: Message) -> Ticket | None:
+        """Return the final ticket of a message with a malformed token, a reserved key, or of too many bytes."""
+        if (refused := self.refuse_token(message.get("to"))) is not None:
+            return refused
+        if key := fcm_message.reserved_key(data_of(message)):
+            return Ticket(
+                "failed", code="ReservedDataKey", message=f"FCM keeps the key {key[:50]!r} of data for itself"
+            )
+        try:
+            weight = max(
+                len(fcm_message.plain({**message, "to": ""}, platform).encode()) for platform in ("android", "ios")
+            )
+        except UNWRITABLE:
+            return _MALFORMED
+        most = self.facts.max_payload_bytes
+        if weight <= most:
+            return None
+        return Ticket("failed", code="MessageTooBig", message=f"it has {weight} bytes, and FCM takes {most}")
+
+    def writer(self, draft: Draft, platform: str | None) -> Callable[[Delivery], WrittenMessage] | None:
+        """Return what writes the message of each delivery of an event to phones of one platform."""
+        return fcm_message.writer(draft, platform, self.facts.max_payload_bytes)
+
+    def send(self, messages: Sequence[Message], project: str = "") -> Reply:
+        """Send messages of a project, each in a stream of its own on the calling thread's connection."""
+        if len(messages) > self.max_messages:
+            raise ValueError(f"one request holds at most {self.max_messages} messages, got {len(messages)}")
+        if not messages:
+            return Reply("answered")
+        sending = SendingProject.parse(project)
+        found = self._projects.find(FcmEntry, sending.name)
+        if isinstance(found, Unusable):
+            return Reply("unauthorised", code=found.code, message=found.message)
+        try:
+            bodies = [_body(message, sending.part) for message in messages]
+        except UNWRITABLE:
+            return Reply("rejected", code=_MALFORMED.code, message=_MALFORMED.message)
+        try:
+            outcomes = self._post_authorised(found, bodies)
+        except NoTokenError as error:
+            kind, code = ("unauthorised", "TokenRefused") if error.refused else ("not_sent", "NoToken")
+            return Reply(kind, code=code, message=clean(str(error)))  # type: ignore[arg-type]
+        return whole(outcomes) or _reply([_ticket(each) for each in outcomes])
+
+    def trouble(self, project: str) -> str:
+        """Say why nothing could be sent in a project, after asking FCM about a message that it only looks at."""
+        found = self._projects.find(FcmEntry, SendingProject.parse(project).name)
+        if isinstance(found, Unusable):
+            return found.message
+        try:
+            [outcome] = self._post_authorised(found, [_LOOK])
+        except NoTokenError as error:
+            why = "Google refuses its account" if error.refused else "no access token can be had"
+            return clock_trouble(self.tokens.date, time.time()) or f"{why}: {error}"
+        ticket = _ticket(outcome)
+        if ticket.fate == "credential":
+            return f"FCM refuses it: {ticket.code} {ticket.message or ''}".strip()
+        if ticket.fate in ("not_sent", "unclear"):
+            return f"FCM cannot be asked: {ticket.code} {ticket.message or ''}".strip()
+        return clock_trouble(self.tokens.date, time.time())
+
+    def fetch_receipts(self, ticket_ids: Sequence[str], project: str = "") -> ReceiptReply:  # noqa: ARG002
+        """Return nothing: FCM has no receipts."""
+        return ReceiptReply("answered")
+
+    def close(self) -> None:
+        """Close all connections; a request under way ends by itself, within its time."""
+        self._clients.close()
+        self.tokens.close()
+
+    def _post_authorised(self, project: PushProject[FcmEntry], bodies: Sequence[bytes]) -> list[Outcome]:
+        """Post messages; those that are refused for the access token once more, with a new one."""
+        until = time.monotonic() + self._total_s
+        token = self.tokens.get(project)
+        outcomes = self._post(project, token, bodies, until)
+        refused = [place for place, each in enumerate(outcomes) if _is_unauthenticated(each)]
+        if not refused:
+            return outcomes
+        self.tokens.drop(project, token)
+        try:
+            renewed = self.tokens.get(project)
+        except NoTokenError:  # what others were told stands; these were refused for their credential
+            return outcomes
+        if (left_s := until - time.monotonic()) > 0 and renewed != token:
+            again = self._post(project, renewed, [bodies[place] for place in refused], time.monotonic() + left_s)
+            for place, outcome in zip(refused, again, strict=True):
+                outcomes[place] = outcome
+        return outcomes
+
+    def _post(self, project: PushProject[FcmEntry], token: str, bodies: Sequence[bytes], until: float) -> list[Outcome]:
+        headers = (
+            (":method", "POST"),
+            (":path", f"/v1/projects/{project_id(project)}/messages:send"),
+            ("authorization", f"Bearer {token}"),
+            ("content-type", "application/json"),
+        )
+        client = self._clients.get(self._origin, self._client)
+        return client.exchange([Request(headers, body) for body in bodies], timeout_s=until - time.monotonic())
+
+    def _client(self) -> Http2Client:
+        return Http2Client(
+            self._origin,
+            tls=self._tls,
+            connect_s=self._connect_s,
+            proxies=self._proxies,
+            most_streams=_STREAMS,
+            not_indexed=(),  # path and token are the same in all requests
+        )
+
+
+def _body(message: Message, platform: str) -> bytes:
+    written = message.json() if isinstance(message, WrittenMessage) else fcm_message.plain(message, platform)
+    return written.encode()
+
+
+def _reply(tickets: Sequence[Ticket]) -> Reply:
+    """Return one ticket for each message; or what befell them all, if that is the project's."""
+    first = tickets[0]
+    if first.code in _EVERYBODYS and all(each.fate == "credential" and each.code in _EVERYBODYS for each in tickets):
+        return Reply("unauthorised", code=first.code, message=first.message)
+    return Reply("answered", tickets)
+
+
+def _is_unauthenticated(outcome: Outcome) -> bool:
+    if not isinstance(outcome, Answered) or outcome.status != _UNAUTHENTICATED:
+        return False
+    return _code(_error(outcome)) not in _PARTS_CREDENTIAL
+
+
+def _ticket(outcome: Outcome) -> Ticket:
+    """Say what became of a message."""
+    if not isinstance(outcome, Answered):
+        return unanswered(outcome, _LEAST_MS)
+    if outcome.status != _OK:
+        return _judge(outcome)
+    try:
+        name = orjson.loads(outcome.body)["name"].rpartition("/")[2]
+        taken = 0 < len(name) <= _MAX_ID and name.isascii() and name.isprintable()
+    except (ValueError, TypeError, KeyError, AttributeError):
+        taken = False
+    if taken:
+        return Ticket("ok", id=name)
+    return Ticket("unclear", code="UnreadableAnswer", message="a 200 without a name", retry_after_ms=_LEAST_MS)
+
+
+def _judge(answer: Answered) -> Ticket:
+    """Say what an answer that is no 200 means."""
+    status, error = answer.status, _error(answer)
+    code, words = _code(error) or f"HTTP_{status}", clean(error.get("message"))
+    pause_ms = retry_after_ms(answer.headers, most_s=MAX_RETRY_AFTER_S)
+    if status >= _SERVER_ERROR:
+        return Ticket("unclear", code=code, message=words, retry_after_ms=max(pause_ms, _LEAST_MS))
+    if not error or status < _BAD_REQUEST:  # whoever answered in front of FCM, nothing was accepted
+        return Ticket("not_sent", code=code, message="the answer is not FCM's", retry_after_ms=max(pause_ms, _LEAST_MS))
+    if status == _TOO_MANY:
+        return _throttled(error, code, words, pause_ms or _THROTTLED_MS)
+    if code == "UNREGISTERED" or (code == "INVALID_ARGUMENT" and _blames_token(error)):
+        return Ticket("invalid", code=code, message=words)
+    if status in (_UNAUTHENTICATED, _FORBIDDEN, _NOT_FOUND):
+        return Ticket("credential", code=code, message=words, alert=True)
+    return Ticket("failed", code=code, message=_violations(error) or words, alert=True)
+
+
+def _throttled(error: Mapping[str, Any], code: str, words: str | None, pause_ms: int) -> Ticket:
+    """Tell a phone's own quota from the project's; what is over the project's costs no attempt."""
+    found = [each for detail in _details(error, "google.rpc.QuotaFailure") for each in _list(detail, "violations")]
+    if any("device" in f"{each.get('subject')} {each.get('description')}".lower() for each in found):
+        return Ticket("retryable", code=code, message=words, retry_after_ms=pause_ms, pauses="phone")
+    return Ticket("not_sent", code=code, message=words, retry_after_ms=pause_ms, pauses="project")
+
+
+def _blames_token(error: Mapping[str, Any]) -> bool:
+    """Return whether an INVALID_ARGUMENT is about the token: by the fields it names, else as FCM's own error."""
+    fields = [str(each.get("field")) for each in _field_violations(error)]
+    if fields:
+        return all(field == "message.token" for field in fields)
+    is_about_message = any(True for _ in _details(error, "google.rpc.BadRequest"))
+    return not is_about_message and any(True for _ in _details(error, "google.firebase.fcm.v1.FcmError"))
+
+
+def _violations(error: Mapping[str, Any]) -> str | None:
+    said = "; ".join(f"{each.get('field')}: {each.get('description')}" for each in _field_violations(error))
+    return clean(said)
+
+
+def _field_violations(error: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [each for detail in _details(error, "google.rpc.BadRequest") for each in _list(detail, "fieldViolations")]
+
+
+def _error(answer: Answered) -> Mapping[str, Any]:
+    """Return the error of an answer; nothing if it is none of Google's."""
+    try:
+        error = orjson.loads(answer.body)["error"]
+    except (ValueError, TypeError, KeyError, IndexError):
+        return {}
+    return error if isinstance(error, dict) else {}
+
+
+def _code(error: Mapping[str, Any]) -> str | None:
+    """Return FCM's own code, or else Google's general one."""
+    own = (detail.get("errorCode") for detail in _details(error, "google.firebase.fcm.v1.FcmError"))
+    found = next((each for each in own if isinstance(each, str)), error.get("status"))
+    return clean(found, MAX_CODE)
+
+
+def _details(error: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
+    return [each for each in _list(error, "details") if each.get("@type") == f"{_TYPES}{kind}"]
+
+
+def _list(holder: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    found = holder.get(key)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []

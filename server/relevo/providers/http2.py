@@ -1,0 +1,422 @@
+"""An HTTP/2 client that knows of each request whether it was answered, definitely not sent, or nobody knows.
+
+It never sends anything twice. Streams above a GOAWAY's last stream, and those refused with REFUSED_STREAM, were not
+processed; a stream that was begun and has no whole answer is unknown. The connection is kept from call to call.
+An endpoint that negotiates no HTTP/2 is spoken to by HTTP/1.1 where that is allowed, with the same meanings.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import certifi
+import h11
+
+from relevo.core.proxies import Proxies
+from relevo.providers.http2_connection import (
+    Event,
+    Goaway,
+    HeaderTuple,
+    Http2Connection,
+    NeverIndexedHeaderTuple,
+    events,
+)
+from relevo.providers.http_connection import BrokenAnswerError, HttpConnection, ProxyRefusedError, connect, dial, left
+from relevo.providers.lookups import Lookups
+
+MAX_ANSWER_BYTES = 65_536
+PROBE_AFTER_S = 10.0
+PROBE_S = 5.0
+_OK, _REDIRECT, _SERVER_ERROR = 200, 300, 500
+_NO_VALID_TOKEN = (401, 403)
+_REFUSED_STREAM = 7
+_LOOKUPS = Lookups()
+
+Resolve = Callable[[str, int, float], Sequence[str]]
+"""Returns a host's addresses, found within so many seconds; raises RefusedAddressError if one may not be used."""
+
+
+class RefusedAddressError(OSError):
+    """A name leads where nothing may be sent."""
+
+
+class Request(NamedTuple):
+    """What is posted: `headers` begin with :method and :path; :scheme and :authority are the client's."""
+
+    headers: Sequence[tuple[str, str]]
+    body: bytes
+
+
+class Answered(NamedTuple):
+    """The answer; names of headers are in small letters."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class NotSent(NamedTuple):
+    """The request was definitely not processed."""
+
+    code: str
+    message: str
+
+
+class Unknown(NamedTuple):
+    """The request may have been processed, and nobody knows."""
+
+    code: str
+    message: str
+
+
+Outcome = Answered | NotSent | Unknown
+
+
+def tls_context(ca_file: str | None = None, *, http1: bool = False) -> ssl.SSLContext:
+    """Return what connections are encrypted with: TLS 1.2 or newer, HTTP/2 by ALPN, and HTTP/1.1 if allowed.
+
+    The authorities of `ca_file` are trusted beside the known ones.
+    """
+    context = ssl.create_default_context(cafile=certifi.where())
+    if ca_file is not None:
+        context.load_verify_locations(ca_file)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["h2", "http/1.1"] if http1 else ["h2"])
+    return context
+
+
+class Http2Client:
+    """One connection to one origin, opened when it is needed; owned by one thread."""
+
+    def __init__(
+        self,
+        origin: str,
+        *,
+        tls: ssl.SSLContext,
+        connect_s: float,
+        proxies: Proxies | None = None,
+        resolve: Resolve | None = None,
+        one_stream_first: bool = False,
+        most_streams: int = 100,
+        http1: bool = False,
+        not_indexed: Sequence[str] = (":path", "authorization"),
+    ) -> None:
+        parts = urlsplit(origin)
+        if parts.scheme != "https" or not parts.hostname or parts.path not in ("", "/"):
+            raise ValueError(f"an origin looks like https://host:port, and this is {origin[:200]}")
+        self._origin, self._authority = f"https://{parts.netloc}", parts.netloc
+        self._tls = tls
+        self._connect_s = connect_s
+        self._proxies = proxies or Proxies()
+        self._resolve = resolve or _LOOKUPS.addresses
+        self._one_stream_first = one_stream_first
+        self._most_streams = most_streams
+        self._http1 = http1
+        self._not_indexed = frozenset(not_indexed)
+        self._kept: Http2Connection | HttpConnection | None = None
+        self._is_proven = not one_stream_first
+
+    def close(self) -> None:
+        """Close the connection; the next exchange opens another."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+        self._is_proven = not self._one_stream_first
+
+    def exchange(
+        self, requests: Sequence[Request], *, timeout_s: float, stream_s: float | None = None
+    ) -> list[Outcome]:
+        """Post requests and return what became of each, in their order; what the network does is never raised.
+
+        A request without an answer after `stream_s` is given up and makes room for the next. Raises ValueError,
+        before anything is sent, for a header that cannot be written.
+        """
+        until = time.monotonic() + timeout_s
+        encoded = [self._encoded(each) for each in requests]
+        outcomes: list[Outcome] = []
+        while len(outcomes) < len(requests):
+            begun = len(outcomes)
+            try:
+                kept = self._ready(until)
+            except (OSError, ValueError) as error:  # ValueError: a name that cannot be one
+                return outcomes + [_unconnected(error)] * (len(requests) - begun)
+            if isinstance(kept, Http2Connection):
+                outcomes += self._multiplexed(kept, _Exchange(kept, encoded[begun:], until, stream_s))
+            else:
+                by = until if stream_s is None else min(until, time.monotonic() + stream_s)
+                outcomes.append(self._alone(kept, requests[begun], by))
+        return outcomes
+
+    def _ready(self, until: float) -> Http2Connection | HttpConnection:
+        """Return the kept connection if it is alive, or a new one."""
+        left(until)
+        if self._kept is not None and not _is_alive(self._kept, min(until, time.monotonic() + PROBE_S)):
+            self.close()
+        if self._kept is None:
+            self._kept = self._open(min(until, time.monotonic() + self._connect_s))
+        return self._kept
+
+    def _open(self, by: float) -> Http2Connection | HttpConnection:
+        proxy = self._proxies.for_url(self._origin)
+        opened = connect(self._origin, proxy, by, tls=self._tls, dialler=None if proxy else self._dial)
+        if opened.protocol != "h2":
+            if self._http1:
+                return opened
+            opened.close()
+            raise BrokenAnswerError("the other side speaks no HTTP/2")
+        made = Http2Connection(opened.detach())
+        try:
+            made.start(by)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _dial(self, host: str, port: int, by: float) -> socket.socket:
+        """Connect to the first of a host's addresses that answers, looked up now."""
+        found = self._resolve(host, port, left(by))
+        trouble: OSError = OSError("its name leads nowhere")
+        for tried, address in enumerate(found):
+            try:
+                return dial(address, port, time.monotonic() + left(by) / (len(found) - tried))
+            except OSError as error:
+                trouble = error
+        raise trouble
+
+    def _multiplexed(self, kept: Http2Connection, exchange: _Exchange) -> list[Outcome]:
+        try:
+            while not exchange.is_over:
+                exchange.begin(self._most_streams if self._is_proven else 1)
+                exchange.take_turn()
+                self._is_proven |= exchange.has_valid_answer
+        except OSError as error:
+            exchange.end(error)
+            self.close()
+        if kept.is_going_away:
+            self.close()
+        return exchange.outcomes
+
+    def _alone(self, kept: HttpConnection, request: Request, by: float) -> Outcome:
+        """Post one request by HTTP/1.1."""
+        outcome = _post(kept, self._authority, request, by)
+        if not kept.is_reusable:
+            self.close()
+        return outcome
+
+    def _encoded(self, request: Request) -> _Encoded:
+        headers = [HeaderTuple(b":scheme", b"https"), HeaderTuple(b":authority", self._authority.encode())]
+        for name, value in request.headers:
+            if not (value.isascii() and value.isprintable()):
+                raise ValueError(f"the header {name} must be printable ASCII, and is {value[:50]!a}")
+            kind = NeverIndexedHeaderTuple if name in self._not_indexed else HeaderTuple
+            headers.append(kind(name.encode(), value.encode()))
+        return headers, request.body
+
+
+_Encoded = tuple[list[HeaderTuple], bytes]
+
+
+class _Stream:
+    """One request under way."""
+
+    __slots__ = ("before", "body", "by", "headers", "index", "rest", "size", "status")
+
+    def __init__(self, index: int, before: int, body: bytes, by: float) -> None:
+        self.index = index
+        self.before = before
+        """How many bytes were to be written before its own."""
+        self.rest = memoryview(body)
+        self.by = by
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.body: list[bytes] = []
+        self.size = 0
+
+    def broken(self, code: str, message: str) -> Outcome:
+        """Return what an answer means that is not whole: of a refusal the status is enough."""
+        if self.status and not _OK <= self.status < _REDIRECT:
+            return Answered(self.status, self.headers, b"".join(self.body))
+        return Unknown(code, message)
+
+
+class _Exchange:
+    """One call's requests on a connection."""
+
+    def __init__(
+        self, kept: Http2Connection, requests: Sequence[_Encoded], until: float, stream_s: float | None
+    ) -> None:
+        self._kept = kept
+        self._waiting = deque(enumerate(requests))
+        self._until = until
+        self._stream_s = stream_s
+        self._open: dict[int, _Stream] = {}
+        self._by_index: list[Outcome | None] = [None] * len(requests)
+        self.has_valid_answer = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every request has its outcome."""
+        return not self._open and not self._waiting
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """What became of each, in order."""
+        return [each or NotSent("NotBegun", "its turn did not come") for each in self._by_index]
+
+    def begin(self, most: int) -> None:
+        """Begin as many as are allowed now; none while a body waits for the other side's window."""
+        if self._kept.is_going_away:
+            self._refuse_waiting("GoAway", "the other side ends the connection")
+        most = min(most, self._kept.most_streams)
+        is_blocked = any(stream.rest for stream in self._open.values())
+        while self._waiting and len(self._open) < most and not is_blocked:
+            index, (headers, body) = self._waiting.popleft()
+            by = self._until if self._stream_s is None else min(self._until, time.monotonic() + self._stream_s)
+            stream_id, before = self._kept.begin(headers, end_stream=not body)
+            stream = self._open[stream_id] = _Stream(index, before, body, by)
+            stream.rest = self._kept.send(stream_id, stream.rest)
+            is_blocked = bool(stream.rest)
+
+    def take_turn(self) -> None:
+        """Write, wait and read once; streams whose time is over are given up."""
+        if self.is_over:
+            return
+        by = min((stream.by for stream in self._open.values()), default=self._until)
+        try:
+            for event in self._kept.transfer(by):
+                self._take(event)
+        except TimeoutError:
+            self._expire()
+        for stream_id, stream in self._open.items():
+            if stream.rest:
+                stream.rest = self._kept.send(stream_id, stream.rest)
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        if now >= self._until:
+            raise TimeoutError("the time is over")
+        for stream_id in [each for each, stream in self._open.items() if stream.by <= now]:
+            self._kept.reset(stream_id)
+            stream = self._open.pop(stream_id)
+            self._by_index[stream.index] = stream.broken("ReadTimeout", "no answer in time")
+
+    def end(self, error: OSError) -> None:
+        """Say what became of all that is left when the connection or the time ended."""
+        code = "ReadTimeout" if isinstance(error, TimeoutError) else "ConnectionBroken"
+        for stream in self._open.values():
+            is_written = stream.before < self._kept.offered
+            self._by_index[stream.index] = (
+                stream.broken(code, _words(error)) if is_written else NotSent(code, _words(error))
+            )
+        self._open.clear()
+        self._refuse_waiting(code, _words(error))
+
+    def _refuse_waiting(self, code: str, message: str) -> None:
+        for index, _ in self._waiting:
+            self._by_index[index] = NotSent(code, message)
+        self._waiting.clear()
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case Goaway():
+                self._turned_away(event)
+            case events.ResponseReceived():
+                self._headed(event)
+            case events.DataReceived():
+                self._kept.acknowledge(event)
+                self._filled(event)
+            case events.StreamEnded():
+                self._ended(event.stream_id)
+            case events.StreamReset():
+                self._reset(event)
+            case _:
+                pass
+
+    def _turned_away(self, goaway: Goaway) -> None:
+        words = f"the other side ends the connection {goaway.text}".strip()
+        for stream_id in [each for each in self._open if each > goaway.last_stream_id]:
+            self._by_index[self._open.pop(stream_id).index] = NotSent("GoAway", words)
+
+    def _headed(self, event: events.ResponseReceived) -> None:
+        stream = self._open.get(event.stream_id or 0)
+        if stream is None:
+            return
+        for raw_name, raw_value in event.headers or ():
+            name, value = bytes(raw_name).decode("latin-1"), bytes(raw_value).decode("latin-1")
+            if name == ":status":
+                stream.status = int(value) if value.isdecimal() else 0
+            else:
+                stream.headers[name] = f"{stream.headers[name]}, {value}" if name in stream.headers else value
+
+    def _filled(self, event: events.DataReceived) -> None:
+        stream = self._open.get(event.stream_id or 0)
+        if stream is None:
+            return
+        stream.body.append(event.data or b"")
+        stream.size += len(event.data or b"")
+        if stream.size > MAX_ANSWER_BYTES:
+            self._kept.reset(event.stream_id)
+            del self._open[event.stream_id]
+            self._by_index[stream.index] = stream.broken("AnswerTooLong", f"more than {MAX_ANSWER_BYTES} bytes")
+
+    def _ended(self, stream_id: int) -> None:
+        stream = self._open.pop(stream_id, None)
+        if stream is None:
+            return
+        if stream.rest:
+            self._kept.reset(stream_id)  # it was answered before all of it was sent
+        if not stream.status:
+            self._by_index[stream.index] = Unknown("BrokenAnswer", "an answer without a status")
+            return
+        self._by_index[stream.index] = Answered(stream.status, stream.headers, b"".join(stream.body))
+        self.has_valid_answer |= stream.status not in _NO_VALID_TOKEN and stream.status < _SERVER_ERROR
+
+    def _reset(self, event: events.StreamReset) -> None:
+        stream = self._open.pop(event.stream_id or 0, None)
+        if stream is None:
+            return
+        if event.error_code == _REFUSED_STREAM:
+            self._by_index[stream.index] = NotSent("RefusedStream", "the other side refused the stream")
+        else:
+            self._by_index[stream.index] = stream.broken("StreamReset", f"HTTP/2 error {event.error_code}")
+
+
+def _is_alive(kept: Http2Connection | HttpConnection, by: float) -> bool:
+    """Return whether a kept connection may be used again; one that was idle for long has to prove it."""
+    if isinstance(kept, HttpConnection):
+        return kept.is_quiet()
+    return kept.is_alive(by, probe=time.monotonic() - kept.used_at > PROBE_AFTER_S)
+
+
+def _unconnected(error: Exception) -> NotSent:
+    if isinstance(error, RefusedAddressError):
+        return NotSent("RefusedAddress", str(error))
+    return NotSent("ConnectTimeout" if isinstance(error, TimeoutError) else "NoConnection", _words(error))
+
+
+def _post(kept: HttpConnection, authority: str, request: Request, by: float) -> Outcome:
+    """Post one request by HTTP/1.1."""
+    given = dict(request.headers)
+    target, method = given.pop(":path"), given.pop(":method", "POST")
+    headers = {"Host": authority, **given, "Content-Length": str(len(request.body))}
+    try:
+        kept.send(target, headers, request.body, end_by=by, method=method)
+        status, answer_headers, body = kept.read(by, MAX_ANSWER_BYTES)
+    except (OSError, h11.LocalProtocolError) as error:
+        late = isinstance(error, TimeoutError)
+        kind = Unknown if kept.is_sent else NotSent
+        return kind("ReadTimeout" if late else "ConnectionBroken", _words(error))
+    if body is None and _OK <= status < _REDIRECT:
+        return Unknown("AnswerTooLong", f"more than {MAX_ANSWER_BYTES} bytes")
+    return Answered(status, answer_headers, body or b"")
+
+
+def _words(error: Exception) -> str:
+    """Return an error for people: the text only of our own, for a system's may hold addresses or secrets."""
+    return str(error) if isinstance(error, (BrokenAnswerError, ProxyRefusedError)) else type(error).__name__

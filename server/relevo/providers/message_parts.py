@@ -1,0 +1,44 @@
+"""What the messages of FCM, APNs and Web Push are made of alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from relevo.core.messages import Message
+
+OWN_NAMES = ("notificationDeliveryId", "installationId", "pushProvider")
+"""The keys of `data` that are written for each delivery."""
+ROOM_FOR_NAMES = 160
+"""How many bytes the names of a delivery take at most."""
+UNWRITABLE = (ArithmeticError, TypeError, ValueError, RecursionError)
+"""What writing a message raises that cannot be written."""
+
+
+def data_of(message: Message) -> Mapping[str, Any]:
+    """Return what a message carries for the app."""
+    data = message.get("data")
+    return data if isinstance(data, Mapping) else {}
+
+
+def dumps(value: Mapping[str, Any]) -> bytes:
+    """Write JSON; raises one of UNWRITABLE."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # such as a number that is too long for it
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def image_of(fields: Mapping[str, Any]) -> str | None:
+    """Return the address of the picture that a push shows."""
+    rich = fields.get("richContent")
+    found = rich.get("image") if isinstance(rich, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def sound_name(sound: object) -> object:
+    """Return the name of a sound that may be told with its volume."""
+    return sound.get("name", "default") if isinstance(sound, Mapping) else sound

@@ -1,0 +1,275 @@
+"""PUSH_PROJECTS_FILE: the credentials of each project by push service, and where a project differs from its service.
+
+What does not fit in the file itself is refused as a whole. A key that cannot be used is the trouble of its project and
+push service alone: its last good one stays in force, or nothing is sent there until it is mended.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from relevo.core.logs import normalise_error
+from relevo.providers.secret_file import SecretFile, Stamp, UnusableFileError, stamp_of
+
+EVERY_OTHER = "*"
+"""The name that stands for every project which the file does not name."""
+_MAX_SECRET_BYTES = 65_536
+_MAX_PROJECTS = 10_000
+
+Word = Annotated[str, StringConstraints(pattern=r"^[!-~]{1,4096}$")]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=_MAX_SECRET_BYTES)]
+
+
+class Entry(BaseModel):
+    """What the file says of one project and push service."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+    provider: ClassVar[str]
+    one_of: ClassVar[tuple[str, ...]] = ()
+    """The keys of which exactly one must be given."""
+
+    rate_per_second: int | None = Field(None, ge=0, le=1_000_000)
+    connections: int | None = Field(None, ge=1, le=50)
+    chunk_size: int | None = Field(None, ge=1, le=100)
+
+    @model_validator(mode="after")
+    def _has_one_secret(self) -> Self:
+        if self.one_of and sum(bool(getattr(self, name)) for name in self.one_of) != 1:
+            raise ValueError(f"needs one of {', '.join(self.one_of)}")
+        return self
+
+    def secret_file(self) -> str | None:
+        """Return the file that the secret is in, if it is not written here."""
+        return None
+
+    def secret(self) -> str:
+        """Return the secret as it is written here."""
+        return ""
+
+
+class ExpoEntry(Entry):
+    """Expo: the access token of enhanced push security."""
+
+    provider = "expo"
+    access_token: Word | None = Field(None, repr=False)
+
+    def secret(self) -> str:
+        """Return the access token."""
+        return self.access_token or ""
+
+
+class FcmEntry(Entry):
+    """FCM: a service account, or the machine's own credentials."""
+
+    provider = "fcm"
+    one_of = ("service_account_file", "service_account", "default_credentials")
+    service_account_file: Text | None = None
+    service_account: dict[str, Any] | None = Field(None, repr=False)
+    default_credentials: bool = False
+    project_id: Annotated[str, StringConstraints(pattern=r"^[a-z0-9:.-]{1,100}$")] | None = None
+
+    def secret_file(self) -> str | None:
+        """Return the service account's file."""
+        return self.service_account_file
+
+    def secret(self) -> str:
+        """Return the service account as JSON; nothing stands for the machine's own credentials."""
+        return json.dumps(self.service_account) if self.service_account else ""
+
+
+class ApnsEntry(Entry):
+    """APNs: a signing key (.p8), its names, and the app's bundle id."""
+
+    provider = "apns"
+    one_of = ("key_file", "key")
+    key_file: Text | None = None
+    key: Text | None = Field(None, repr=False)
+    key_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]{1,20}$")]
+    team_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]{1,20}$")]
+    topic: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]{1,255}$")]
+
+    def secret_file(self) -> str | None:
+        """Return the key's file."""
+        return self.key_file
+
+    def secret(self) -> str:
+        """Return the key in PEM."""
+        return self.key or ""
+
+
+class WebPushEntry(Entry):
+    """Web Push: the private key of the VAPID pair, whom push services may write to, and further push hosts."""
+
+    provider = "webpush"
+    one_of = ("private_key_file", "private_key")
+    private_key_file: Text | None = None
+    private_key: Text | None = Field(None, repr=False)
+    subject: Annotated[str, StringConstraints(pattern=r"^(mailto:[!-~]+@[!-~]+|https://[!-~]+)$", max_length=500)]
+    hosts: tuple[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.:-]{1,255}$")], ...] = Field((), strict=False)
+
+    def secret_file(self) -> str | None:
+        """Return the private key's file."""
+        return self.private_key_file
+
+    def secret(self) -> str:
+        """Return the private key as it is written here."""
+        return self.private_key or ""
+
+
+KINDS: Mapping[str, type[Entry]] = {kind.provider: kind for kind in (ExpoEntry, FcmEntry, ApnsEntry, WebPushEntry)}
+E = TypeVar("E", bound=Entry)
+
+
+@dataclass(frozen=True)
+class PushProject(Generic[E]):
+    """A project's entry for one push service, with its secret; equal ones have the same credentials."""
+
+    name: str
+    entry: E
+    secret: str = field(repr=False)
+
+
+class Unusable(NamedTuple):
+    """Why nothing of a project can be sent by a push service."""
+
+    code: str
+    message: str
+
+
+Key = tuple[str, str]
+"""A push service and a project."""
+Check = Callable[[PushProject[Any]], object]
+"""Raises ValueError, with words that hold no secret, for a secret that cannot be used."""
+
+
+class _Read(NamedTuple):
+    """What the file and the files that it names say."""
+
+    usable: Mapping[Key, PushProject[Any]]
+    troubles: Mapping[Key, str]
+    """Of those whose secret cannot be used as it is now."""
+    files: Mapping[Path, Stamp]
+
+
+class PushProjects:
+    """What PUSH_PROJECTS_FILE says now; `checks` look at each push service's secrets when they are read."""
+
+    def __init__(self, file: Path | None, text: str = "{}", checks: Mapping[str, Check] | None = None) -> None:
+        self._folder = file.parent if file else Path()
+        self._checks = checks or {}
+        self._last: Mapping[Key, PushProject[Any]] = {}
+        self._file = SecretFile(file, self._parse, lambda read: read.files) if file else None
+        self._fixed = self._parse(text) if file is None else None
+
+    def _now(self) -> _Read:
+        read = self._file() if self._file else self._fixed
+        assert read is not None
+        return read
+
+    def find(self, kind: type[E], project: str) -> PushProject[E] | Unusable:
+        """Return a project's credentials for a push service, or why there are none."""
+        read = self._now()
+        for name in (project, EVERY_OTHER):
+            if (kind.provider, name) in read.usable:
+                return read.usable[kind.provider, name]
+            if trouble := read.troubles.get((kind.provider, name)):
+                return Unusable("CredentialUnusable", f"PUSH_PROJECTS_FILE, {name}, {kind.provider}: {trouble}")
+        return Unusable("NoCredential", f"PUSH_PROJECTS_FILE has no {kind.provider} for project {project}")
+
+    def all(self, kind: type[E]) -> Mapping[str, PushProject[E]]:
+        """Return the projects that have usable credentials for a push service, by name."""
+        return {name: found for (provider, name), found in self._now().usable.items() if provider == kind.provider}
+
+    def entry(self, provider: str, project: str) -> Entry | None:
+        """Return what the file says of a project and push service, for where it differs from its facts."""
+        found = self.find(KINDS[provider], project) if provider in KINDS else None
+        return found.entry if isinstance(found, PushProject) else None
+
+    def names(self, provider: str) -> list[str]:
+        """Return the projects that the file has for a push service, usable or not."""
+        read = self._now()
+        return sorted({name for service, name in (*read.usable, *read.troubles) if service == provider})
+
+    def open_files(self) -> list[Path]:
+        """Return the files named there that others than their owner may read."""
+        return [path for path in self._now().files if path.exists() and path.stat().st_mode & 0o077]
+
+    def troubles(self) -> Iterator[tuple[str, str]]:
+        """Yield what cannot be used as it is now: where it stands, and why."""
+        read = self._now()
+        if self._file and self._file.trouble:
+            yield "PUSH_PROJECTS_FILE", self._file.trouble
+        for (provider, name), trouble in read.troubles.items():
+            yield f"PUSH_PROJECTS_FILE, {name}, {provider}", trouble
+
+    def _parse(self, text: str) -> _Read:
+        usable: dict[Key, PushProject[Any]] = {}
+        troubles: dict[Key, str] = {}
+        files: dict[Path, Stamp] = {}
+        for name, entry in _entries(text):
+            key = entry.provider, name
+            try:
+                project = PushProject(name, entry, self._secret(entry, files))
+                if check := self._checks.get(entry.provider):
+                    check(project)
+            except ValueError as error:
+                troubles[key] = str(error)
+                if key in self._last:
+                    usable[key] = self._last[key]
+            else:
+                usable[key] = project
+        self._last = usable
+        return _Read(usable, troubles, files)
+
+    def _secret(self, entry: Entry, files: dict[Path, Stamp]) -> str:
+        named = entry.secret_file()
+        if named is None:
+            return entry.secret()
+        path = self._folder / Path(named).expanduser()
+        files[path] = stamp_of(path)
+        try:
+            with path.open(encoding="utf-8") as file:
+                read = file.read(_MAX_SECRET_BYTES + 1)
+        except (OSError, UnicodeDecodeError, RuntimeError) as error:
+            raise ValueError(f"its file {path.name} cannot be read ({type(error).__name__})") from None
+        if len(read) > _MAX_SECRET_BYTES:
+            raise ValueError(f"its file {path.name} has more than {_MAX_SECRET_BYTES} characters")
+        return read
+
+
+def _entries(text: str) -> Iterator[tuple[str, Entry]]:
+    """Yield what the file says, project by project and push service by push service."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UnusableFileError(f"it is no JSON ({normalise_error(error, 100)})") from None
+    if not isinstance(document, dict) or len(document) > _MAX_PROJECTS:
+        raise UnusableFileError(f"it must be a JSON object of at most {_MAX_PROJECTS} projects")
+    for name, services in document.items():
+        if not 0 < len(name) <= 200:  # noqa: PLR2004 as long as a project's name may be
+            raise UnusableFileError("a project's name must have 1 to 200 characters")
+        if not isinstance(services, dict):
+            raise UnusableFileError(f"{name} must be an object of push services: {', '.join(KINDS)}")
+        for provider, given in services.items():
+            yield name, _entry(name, provider, given)
+
+
+def _entry(name: str, provider: str, given: object) -> Entry:
+    if provider not in KINDS:
+        raise UnusableFileError(f"{name} has an unknown push service {provider[:50]!r}; known: {', '.join(KINDS)}")
+    kind = KINDS[provider]
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        key = ".".join(map(str, first["loc"]))[:80]
+        place = ", ".join(part for part in (name, provider, key) if part)
+        if first["type"] == "extra_forbidden":
+            raise UnusableFileError(f"{place} is no key; known: {', '.join(kind.model_fields)}") from None
+        raise UnusableFileError(f"{place}: {first['msg'].removeprefix('Value error, ')}") from None

@@ -1,0 +1,328 @@
+"""Web Push: browsers, and phones of UnifiedPush; one message a request, and what the push services' answers mean.
+
+Each subscription names its own push service. Messages of one call are sorted by service, each over a connection of the
+calling thread. A service's address is looked up, checked and pinned for every connection; redirects are followed only
+within the service that gave them, and once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+from urllib.parse import urljoin
+
+import orjson
+
+from relevo import __version__
+from relevo.core.messages import Draft, Message, WrittenMessage
+from relevo.core.model import Delivery, ReceiptReply, Reply, Ticket
+from relevo.core.ports import ProviderFacts
+from relevo.core.proxies import Proxies
+from relevo.core.push_hosts import Hosts
+from relevo.core.retry_after import retry_after_ms
+from relevo.core.sending_project import SendingProject
+from relevo.providers import webpush_message, webpush_subscriptions
+from relevo.providers.http2 import Answered, Http2Client, NotSent, Outcome, Request, tls_context
+from relevo.providers.http2_clients import Http2Clients, clean, unanswered, whole
+from relevo.providers.lookups import Lookups
+from relevo.providers.message_parts import UNWRITABLE
+from relevo.providers.push_projects import PushProject, PushProjects, Unusable, WebPushEntry
+from relevo.providers.webpush_encryption import MAX_PLAIN_BYTES, encrypt
+from relevo.providers.webpush_message import Posted
+from relevo.providers.webpush_tokens import VapidTokens
+
+MAX_RETRY_AFTER_S = 3_600
+_STREAMS = 100
+_THROTTLED_MS = 60_000
+_MAX_ID = 200
+_OK, _REDIRECT, _CLIENT_ERROR, _SERVER_ERROR = 200, 300, 400, 500
+_MOVED = (301, 308)
+_GONE = (404, 410)
+_CREDENTIAL = (400, 401, 403)
+_THROTTLED = (406, 429)
+_TOO_BIG = 413
+_SEVERAL = 5  # browsers: fewer that are throttled at once are throttled each by itself
+_HEADERS = (
+    ("content-encoding", "aes128gcm"),
+    ("content-type", "application/octet-stream"),
+    ("user-agent", f"relevo/{__version__}"),
+)
+_WORD = re.compile(r"[A-Za-z]{1,50}")
+
+_MALFORMED = Ticket("failed", code="MalformedMessage", message="the message cannot be written as JSON")
+_SILENT = Ticket("failed", code="NothingToShow", message="browsers take no push without a title and a body")
+
+
+class _Encrypted(NamedTuple):
+    """A message that only its browser can read."""
+
+    number: int
+    """Of the call's messages."""
+    path: str
+    headers: webpush_message.Headers
+    body: bytes
+
+
+class WebPush:
+    """Web Push as a PushProvider; each calling thread has connections of its own."""
+
+    name = "webpush"
+    max_messages = _STREAMS
+    max_receipts = 0
+    facts = ProviderFacts(
+        "Web Push",
+        max_payload_bytes=MAX_PLAIN_BYTES,
+        platforms=("web", "android", "unknown"),
+        takes_silent=False,
+    )
+
+    def __init__(
+        self,
+        projects: PushProjects,
+        *,
+        hosts: Iterable[str] = (),
+        timeout_ms: int,
+        connect_timeout_ms: int,
+        ca_file: str | None = None,
+        allow_private: bool = False,
+        proxies: Proxies = Proxies(),  # noqa: B008 frozen
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._projects = projects
+        self._hosts = tuple(hosts)
+        self._total_s = timeout_ms / 1_000
+        self._connect_s = min(connect_timeout_ms, timeout_ms) / 1_000
+        self._allow_private = allow_private
+        self._tls = tls_context(ca_file, http1=True)
+        self._proxies = proxies
+        self._clock = clock
+        self._tokens = VapidTokens()
+        self._clients = Http2Clients()
+        self._lookups = Lookups()
+
+    def refuse_token(self, token: object) -> Ticket | None:
+        """Return the final ticket of a push to a malformed subscription."""
+        try:
+            webpush_subscriptions.read(token)
+        except ValueError as error:
+            return _malformed_token(error)
+        return None
+
+    def refuses_any(self, tokens: Sequence[Any]) -> bool:
+        """Return whether one of these subscriptions is malformed."""
+        return any(self.refuse_token(token) is not None for token in tokens)
+
+    def refuse(self, message: Message) -> Ticket | None:
+        """Return the final ticket of a message to no subscription, with nothing to show, or of too many bytes."""
+        if (refused := self.refuse_token(message.get("to"))) is not None:
+            return refused
+        if webpush_message.is_silent(message):
+            return _SILENT
+        try:
+            json.dumps(dict(message), allow_nan=False)
+            weight = len(webpush_message.posted(message).body)
+        except UNWRITABLE:
+            return _MALFORMED
+        if weight <= MAX_PLAIN_BYTES:
+            return None
+        return Ticket(
+            "failed", code="MessageTooBig", message=f"it has {weight} bytes, and Web Push takes {MAX_PLAIN_BYTES}"
+        )
+
+    def writer(self, draft: Draft, platform: str | None) -> Callable[[Delivery], WrittenMessage] | None:  # noqa: ARG002
+        """Return what writes the message of each delivery of an event; browsers are all alike."""
+        return webpush_message.writer(draft, MAX_PLAIN_BYTES)
+
+    def send(self, messages: Sequence[Message], project: str = "") -> Reply:
+        """Send messages of a project, each in a stream of its own, over a connection to each push service."""
+        if len(messages) > self.max_messages:
+            raise ValueError(f"one request holds at most {self.max_messages} messages, got {len(messages)}")
+        if not messages:
+            return Reply("answered")
+        found = self._projects.find(WebPushEntry, SendingProject.parse(project).name)
+        if isinstance(found, Unusable):
+            return Reply("unauthorised", code=found.code, message=found.message)
+        try:
+            ready = [webpush_message.posted(message) for message in messages]
+        except UNWRITABLE:
+            return Reply("rejected", code=_MALFORMED.code, message=_MALFORMED.message)
+        return self._send(ready, found)
+
+    def fetch_receipts(self, ticket_ids: Sequence[str], project: str = "") -> ReceiptReply:  # noqa: ARG002
+        """Return nothing: push services give no receipts."""
+        return ReceiptReply("answered")
+
+    def close(self) -> None:
+        """Close all connections; a request under way ends by itself, within its time."""
+        self._clients.close()
+
+    def _send(self, messages: Sequence[Posted], project: PushProject[WebPushEntry]) -> Reply:
+        until = time.monotonic() + self._total_s
+        hosts = Hosts(self._hosts, project.entry.hosts)
+        tickets, by_place = _sort(messages, hosts)
+        outcomes: list[Outcome] = []
+        for place, encrypted in by_place.items():
+            got = self._post(project, place, encrypted, until, is_trusted=hosts.trusts(place))
+            outcomes += got
+            is_slowing = _is_slowing(encrypted, got)
+            for each, outcome in zip(encrypted, got, strict=True):
+                tickets[each.number] = _ticket(outcome, is_slowing=is_slowing)
+        if len(outcomes) == len(messages) and not any(each.fate == "failed" for each in tickets.values()):
+            reply = whole(outcomes)
+            if reply is not None:
+                return reply
+        return Reply("answered", tuple(tickets[index] for index in range(len(messages))))
+
+    def _post(
+        self,
+        project: PushProject[WebPushEntry],
+        place: str,
+        encrypted: Sequence[_Encrypted],
+        until: float,
+        *,
+        is_trusted: bool,
+    ) -> list[Outcome]:
+        """Post messages to one push service; those whose subscription moved within it once more, to the new path."""
+        token = ("authorization", self._tokens.header(project, f"https://{place}", self._clock()))
+        client = self._clients.get((place, is_trusted), partial(self._client, place, is_trusted=is_trusted))
+
+        def exchange(some: Iterable[_Encrypted]) -> list[Outcome]:
+            requests = [
+                Request(((":method", "POST"), (":path", each.path), token, *each.headers), each.body) for each in some
+            ]
+            return client.exchange(requests, timeout_s=max(0.0, until - time.monotonic()))
+
+        outcomes = exchange(encrypted)
+        moved = {index: path for index, each in enumerate(outcomes) if (path := _moved_to(each, place))}
+        again = exchange([encrypted[index]._replace(path=path) for index, path in moved.items()]) if moved else []
+        for index, outcome in zip(moved, again, strict=True):
+            outcomes[index] = outcome
+        return outcomes
+
+    def _client(self, place: str, *, is_trusted: bool) -> Http2Client:
+        may_be_private = self._allow_private or is_trusted
+        return Http2Client(
+            f"https://{place}",
+            tls=self._tls,
+            connect_s=self._connect_s,
+            proxies=self._proxies,
+            resolve=webpush_subscriptions.resolver(self._lookups, allow_private=may_be_private),
+            most_streams=_STREAMS,
+            http1=True,
+            not_indexed=(":path", "topic", "ttl"),
+        )
+
+
+def _sort(messages: Sequence[Posted], hosts: Hosts) -> tuple[dict[int, Ticket], defaultdict[str, list[_Encrypted]]]:
+    """Encrypt messages and sort them by push service; those that cannot be sent have their ticket."""
+    tickets: dict[int, Ticket] = {}
+    by_place: defaultdict[str, list[_Encrypted]] = defaultdict(list)
+    for index, message in enumerate(messages):
+        try:
+            to = webpush_subscriptions.read(message.token)
+            if not hosts.allows(to.place):
+                tickets[index] = _foreign(to.place)
+                continue
+            body = encrypt(message.body, to.point, to.secret)
+        except ValueError as error:
+            tickets[index] = _malformed_token(error)
+        else:
+            by_place[to.place].append(_Encrypted(index, to.path, (*_HEADERS, *message.headers), body))
+    return tickets, by_place
+
+
+def _malformed_token(error: ValueError) -> Ticket:
+    return Ticket("invalid", code="MalformedToken", message=f"this is no subscription: {error}"[:500])
+
+
+def _foreign(place: str) -> Ticket:
+    words = f"pushes do not go to {place[:200]}; if it is a push service, name it in `hosts` or WEBPUSH_HOSTS"
+    return Ticket("failed", code="HostNotAllowed", message=words, alert=True)
+
+
+def _moved_to(outcome: Outcome, place: str) -> str | None:
+    """Return the new path of a subscription that moved for good within its push service."""
+    if not isinstance(outcome, Answered) or outcome.status not in _MOVED:
+        return None
+    try:
+        there, path = webpush_subscriptions.split(urljoin(f"https://{place}", outcome.headers.get("location", "")))
+    except ValueError:
+        return None
+    return path if there == place and "location" in outcome.headers else None
+
+
+def _ticket(outcome: Outcome, *, is_slowing: bool) -> Ticket:
+    """Say what became of a message; `is_slowing`: whether its push service asks the sender to go slower."""
+    if isinstance(outcome, Answered):
+        return _judge(outcome, is_slowing=is_slowing)
+    if isinstance(outcome, NotSent) and outcome.code == "RefusedAddress":
+        return Ticket("failed", code=outcome.code, message=outcome.message, alert=True)
+    return unanswered(outcome)
+
+
+def _judge(answer: Answered, *, is_slowing: bool) -> Ticket:
+    """Say what an answer means."""
+    status = answer.status
+    code, words = _said(answer)
+    pause_ms = retry_after_ms(answer.headers, most_s=MAX_RETRY_AFTER_S)
+    if _OK <= status < _REDIRECT:
+        return Ticket("ok", id=_id(answer.headers))
+    if status in _GONE:
+        return Ticket("invalid", code="SubscriptionGone", message=words)
+    if status in _THROTTLED:
+        return _throttled(code, words, pause_ms or _THROTTLED_MS, is_slowing=is_slowing)
+    if status in _CREDENTIAL:
+        return Ticket("credential", code=code, message=words, alert=True)
+    if status >= _SERVER_ERROR:
+        return Ticket("unclear", code=code, message=words, retry_after_ms=pause_ms)
+    if status < _CLIENT_ERROR:
+        words = "the push service sends elsewhere, which is not followed; the browser has to subscribe anew"
+    return Ticket("failed", code=code, message=words, alert=status != _TOO_BIG)
+
+
+def _is_slowing(posted: Sequence[_Encrypted], outcomes: Sequence[Outcome]) -> bool:
+    """Return whether it is the sender who is too fast, not one browser: several are throttled, and none is taken."""
+    answers = [
+        (each.path, outcome.status)
+        for each, outcome in zip(posted, outcomes, strict=True)
+        if isinstance(outcome, Answered)
+    ]
+    if any(_OK <= status < _REDIRECT for _, status in answers):
+        return False
+    return len({path for path, status in answers if status in _THROTTLED}) >= _SEVERAL
+
+
+def _throttled(code: str, words: str | None, pause_ms: int, *, is_slowing: bool) -> Ticket:
+    """Tell the sender's limit, for which everybody rests, from one browser's own."""
+    if is_slowing:
+        return Ticket("not_sent", code=code, message=words, retry_after_ms=pause_ms, pauses="project")
+    return Ticket("retryable", code=code, message=words, retry_after_ms=pause_ms, pauses="phone")
+
+
+def _said(answer: Answered) -> tuple[str, str | None]:
+    """Return code and words of an answer: Apple's reason, Mozilla's number and message, or the status alone."""
+    code = f"HTTP_{answer.status}"
+    try:
+        document = orjson.loads(answer.body)
+    except ValueError:
+        return code, clean(answer.body.decode("utf-8", "replace"))
+    if not isinstance(document, dict):
+        return code, None
+    reason = document.get("reason")
+    if isinstance(reason, str) and _WORD.fullmatch(reason):
+        return reason, None
+    number = f" ({document['errno']})" if isinstance(document.get("errno"), int) else ""
+    words = clean(document.get("message") or document.get("error"))
+    return code, words and words + number
+
+
+def _id(headers: Mapping[str, str]) -> str:
+    """Return the name of a taken message: the end of its address, or one of our own."""
+    name = headers.get("location", "").rpartition("/")[2]
+    return name if 0 < len(name) <= _MAX_ID and name.isascii() and name.isprintable() else str(uuid.uuid4())

@@ -1,0 +1,113 @@
+"""Web Push messages: what a page's service worker gets, written once per event up to what differs per browser."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from relevo.core.messages import Draft, Message, WrittenMessage
+from relevo.core.model import Delivery
+from relevo.providers.message_parts import OWN_NAMES, ROOM_FOR_NAMES, UNWRITABLE, data_of, dumps, image_of
+from relevo.providers.webpush_tokens import base64url
+
+_SHOWN = ("title", "body", "tag", "badge", "icon")
+_TOPIC_BYTES = 24
+_LONGEST_TTL_S = 2_419_200
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class Written(NamedTuple):
+    """What the messages of one event have in common."""
+
+    headers: Headers
+    head: bytes
+    """The payload without its end, which is within `data`: what names a delivery follows."""
+
+
+class WebPushMessage(WrittenMessage):
+    """The push of one delivery."""
+
+    __slots__ = ("written",)
+
+    def __init__(self, written: Written, draft: Draft, delivery: Delivery) -> None:
+        self.written = written
+        self.draft = draft
+        self.delivery = delivery
+
+    def body(self) -> bytes:
+        """Return what is encrypted."""
+        delivery = self.delivery
+        names = f',"notificationDeliveryId":{delivery.id},"installationId":"{delivery.installation_id}"}}}}'
+        return self.written.head + names.encode()
+
+    def json(self) -> str:
+        """Return what is encrypted as text."""
+        return self.body().decode()
+
+
+class Posted(NamedTuple):
+    """A message as it goes to a push service, before it is encrypted."""
+
+    token: str
+    headers: Headers
+    body: bytes
+
+
+def writer(draft: Draft, max_bytes: int) -> Callable[[Delivery], WebPushMessage] | None:
+    """Write a draft, but for what names a delivery; None if each message has to be checked by itself."""
+    if is_silent(draft.fields):
+        return None
+    try:
+        written = _write(draft.fields, draft.data, "webpush")
+    except UNWRITABLE:
+        return None
+    return partial(WebPushMessage, written, draft) if len(written.head) + ROOM_FOR_NAMES <= max_bytes else None
+
+
+def posted(message: Message) -> Posted:
+    """Return a message as it goes out, whoever wrote it; raises one of UNWRITABLE."""
+    if isinstance(message, WebPushMessage):
+        seconds = message.draft.ttl(message.delivery)
+        return Posted(str(message.delivery.token), (_ttl(seconds), *message.written.headers), message.body())
+    data = data_of(message)
+    written = _write(message, data, str(data.get("pushProvider", "webpush")))
+    own = {key: data[key] for key in OWN_NAMES[:2] if key in data}
+    body = written.head + (b"," + dumps(own)[1:] + b"}" if own else b"}}")
+    wished = message.get("ttl")
+    life = _ttl(int(wished) if isinstance(wished, int | float) else 0)
+    return Posted(str(message.get("to")), (life, *written.headers), body)
+
+
+def is_silent(fields: Mapping[str, Any]) -> bool:
+    """Return whether a push has nothing to show."""
+    return not any(str(fields.get(key) or "").strip() for key in ("title", "body"))
+
+
+def topic(text: str) -> str:
+    """Return the topic of a text: 32 letters that are the same for the same text."""
+    return base64url(hashlib.sha256(text.encode("utf-8", "replace")).digest()[:_TOPIC_BYTES])
+
+
+def _ttl(seconds: int) -> tuple[str, str]:
+    return "ttl", str(min(max(seconds, 0), _LONGEST_TTL_S))
+
+
+def _write(fields: Mapping[str, Any], data: Mapping[str, Any], provider: str) -> Written:
+    """Write all but what names a delivery.
+
+    What replaces each other on the screen does so at the push service too, while the browser is away.
+    """
+    payload = {key: fields[key] for key in _SHOWN if fields.get(key) not in (None, "")}
+    replaces = fields.get("collapseId") or fields.get("tag")
+    if replaces:
+        payload.setdefault("tag", replaces)
+    if image := image_of(fields):
+        payload["image"] = image
+    kept = {key: value for key, value in data.items() if key not in OWN_NAMES}
+    payload["data"] = {**kept, "pushProvider": provider}
+    urgency = ("urgency", "high" if fields.get("priority") == "high" else "normal")
+    headers = (urgency, ("topic", topic(str(replaces)))) if replaces else (urgency,)
+    return Written(headers, dumps(payload)[:-2])

@@ -1,0 +1,115 @@
+"""VAPID (RFC 8292): how push services know who sends, by a token signed for each of them with the project's key."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from functools import lru_cache
+from typing import NamedTuple
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from relevo.providers.push_projects import PushProject, WebPushEntry
+
+KEPT_S = 12 * 3_600
+"""How long a token is used."""
+_LIVES_S = 18 * 3_600
+"""How long it is valid: at most 24 hours are allowed, and clocks differ."""
+_MOST_KEPT = 1_000
+_NUMBER_BYTES = 32
+
+
+class KeyPair(NamedTuple):
+    """A new pair: the private key for the server, the public one for the web page that subscribes."""
+
+    private_pem: str
+    public: str
+
+
+def make_pair() -> KeyPair:
+    """Make a pair of keys."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = key.private_bytes(Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return KeyPair(pem.decode(), public_key(key))
+
+
+def check(project: PushProject[WebPushEntry]) -> None:
+    """Raise ValueError if a project's key cannot sign, or nobody could be reached by its subject."""
+    load_key(project.secret)
+    host = project.entry.subject.rpartition("@" if project.entry.subject.startswith("mailto:") else "//")[2]
+    if host.partition("/")[0].partition(":")[0] in ("", "localhost"):
+        raise ValueError("its subject must be an address where somebody can be reached: Apple refuses localhost")
+
+
+@lru_cache(maxsize=1_000)
+def load_key(secret: str) -> ec.EllipticCurvePrivateKey:
+    """Return a private key, in PEM or as other tools write it (32 bytes in base64url); raises ValueError."""
+    text = secret.strip()
+    try:
+        if text.startswith("-----"):
+            key = serialization.load_pem_private_key(text.encode(), None)
+        else:
+            key = _from_number(unpadded(text))
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ValueError(
+            "its private key is neither PEM nor 32 bytes in base64url; relevo webpush keys makes one"
+        ) from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise ValueError("its private key is none of the curve P-256; relevo webpush keys makes one")  # noqa: TRY004
+    return key
+
+
+def _from_number(number: bytes) -> ec.EllipticCurvePrivateKey:
+    if len(number) != _NUMBER_BYTES:
+        raise ValueError("not 32 bytes")
+    return ec.derive_private_key(int.from_bytes(number, "big"), ec.SECP256R1())
+
+
+def public_key(key: ec.EllipticCurvePrivateKey) -> str:
+    """Return the public half as browsers take it (`applicationServerKey`)."""
+    return base64url(key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint))
+
+
+def base64url(data: bytes) -> str:
+    """Write base64url without padding."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def unpadded(text: str) -> bytes:
+    """Read base64url with or without padding; raises ValueError."""
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+
+
+class VapidTokens:
+    """The Authorization headers of this process: one for each project's key and push service, kept for 12 hours."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[str, str, str], tuple[str, float]] = {}
+
+    def header(self, project: PushProject[WebPushEntry], origin: str, now: float) -> str:
+        """Return what a project says of itself to a push service at a time."""
+        named = project.secret, project.entry.subject, origin
+        with self._lock:
+            header, made_at = self._kept.get(named, ("", 0.0))
+            if header and 0 <= now - made_at < KEPT_S:
+                return header
+            header = _header(load_key(project.secret), origin, project.entry.subject, int(now))
+            self._kept.pop(named, None)
+            while len(self._kept) >= _MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[named] = header, now
+        return header
+
+
+def _header(key: ec.EllipticCurvePrivateKey, origin: str, subject: str, now: int) -> str:
+    parts = {"typ": "JWT", "alg": "ES256"}, {"aud": origin, "exp": now + _LIVES_S, "sub": subject}
+    text = ".".join(base64url(json.dumps(part, separators=(",", ":")).encode()) for part in parts)
+    numbers = decode_dss_signature(key.sign(text.encode(), ec.ECDSA(hashes.SHA256())))
+    signature = base64url(b"".join(number.to_bytes(_NUMBER_BYTES, "big") for number in numbers))
+    return f"vapid t={text}.{signature}, k={public_key(key)}"

@@ -1,0 +1,574 @@
+"""The HTTP/2 client: what became of each request, whatever the other side does; with h2 and with jh2."""
+
+from __future__ import annotations
+
+import importlib
+import select
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from fakes.http2 import CANCEL, REFUSED_STREAM, Peer, Script, ScriptedHttp2, Settings, answer_all
+from fakes.proxy import CERTIFICATE
+from processes import eventually
+from relevo.core.proxies import Proxies
+from relevo.providers.http2 import tls_context
+
+ENHANCE_YOUR_CALM = 11
+Client = Callable[..., Any]
+
+
+@pytest.fixture(params=["h2", "jh2"])
+def http2(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The client as it is with each of the two libraries."""
+    if request.param == "h2":
+        monkeypatch.setitem(sys.modules, "jh2", None)
+    for name in ("relevo.providers.http2_connection", "relevo.providers.http2"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return importlib.import_module("relevo.providers.http2")
+
+
+@pytest.fixture
+def served() -> Iterator[Callable[..., ScriptedHttp2]]:
+    """Start scripted servers."""
+    started: list[ScriptedHttp2] = []
+
+    def start(*scripts: Script, **how: Any) -> ScriptedHttp2:
+        started.append(ScriptedHttp2(*scripts, **how).__enter__())
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.__exit__(None, None, None)
+
+
+@pytest.fixture
+def client(http2: ModuleType) -> Iterator[Client]:
+    """Make clients that find push.example on this machine."""
+    made: list[Any] = []
+
+    def start(server: ScriptedHttp2 | str, **how: Any) -> Any:
+        origin = server if isinstance(server, str) else server.origin
+        usual = {"tls": trusting(), "connect_s": 10, "resolve": loopback}
+        made.append(http2.Http2Client(origin, **usual | how))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()
+
+
+@cache
+def trusting() -> ssl.SSLContext:
+    """Trust the scripted server; made once, for it takes as long as many a test."""
+    return tls_context(str(CERTIFICATE))
+
+
+def loopback(host: str, port: int, patience_s: float) -> list[str]:
+    """Find every host here."""
+    return ["127.0.0.1"]
+
+
+def post(number: int, body: bytes = b"{}", **headers: str) -> tuple[list[tuple[str, str]], bytes]:
+    """Return the request of one message."""
+    return [(":method", "POST"), (":path", f"/{number}"), *headers.items()], body
+
+
+def exchange(client: Any, count: int, *, timeout_s: float = 20, body: bytes = b"{}", **how: Any) -> list[Any]:
+    """Send so many requests."""
+    made = sys.modules[type(client).__module__]
+    requests = [made.Request(*post(number, body)) for number in range(count)]
+    return list(client.exchange(requests, timeout_s=timeout_s, **how))
+
+
+def kinds(outcomes: list[Any]) -> list[str]:
+    """Name what became of each: its status, or the kind and code."""
+    return [f"{each.status}" if hasattr(each, "status") else f"{type(each).__name__} {each.code}" for each in outcomes]
+
+
+def wait_until_heard(client: Any) -> None:
+    """Wait until what the server said on the idle connection has arrived here."""
+    if client._kept is not None:
+        assert select.select([client._kept._socket], [], [], 20)[0]
+
+
+def test_answers_come_back_in_the_order_of_the_requests(served: Any, client: Client) -> None:
+    """Each request gets its own answer, however the server orders them, over one connection for many calls."""
+
+    def backwards(peer: Peer) -> None:
+        for asked in reversed(peer.wait_for(30)):
+            peer.answer(asked, body=asked.path.encode(), apns_id="x")
+        answer_all(peer)
+
+    server = served(backwards)
+    ours = client(server)
+    outcomes = exchange(ours, 30)
+    assert [each.body.decode() for each in outcomes] == [f"/{number}" for number in range(30)]
+    assert outcomes[0].headers["apns-id"] == "x"
+    assert kinds(exchange(ours, 30)) == ["200"] * 30
+    assert len(server.peers) == 1
+    assert server.peers[0].asked[1].headers[":authority"] == server.origin.removeprefix("https://")
+
+
+def test_path_and_token_are_never_indexed(served: Any, client: Client, http2: ModuleType) -> None:
+    """Unless the caller names others, :path and the authorization are literals that no table keeps."""
+    server = served()
+    headers = post(1, authorization="bearer x", **{"apns-id": "1", "apns-topic": "shop"})[0]
+    for number, named in enumerate(((":path", "authorization"), (":path", "apns-id"), ())):
+        ours = client(server, not_indexed=named) if number else client(server)
+        assert kinds(ours.exchange([http2.Request(headers, b"")], timeout_s=20)) == ["200"]
+        assert server.peers[number].asked[1].never_indexed == set(named)
+
+
+@pytest.mark.parametrize("value", ["a\r\nb", "ñ", "\x00"])
+def test_a_header_that_cannot_be_written_is_refused(served: Any, client: Client, http2: ModuleType, value: str) -> None:
+    """The caller's mistake is raised by the header's name before anything is sent."""
+    server = served()
+    with pytest.raises(ValueError, match="apns-id"):
+        client(server).exchange([http2.Request(post(1, **{"apns-id": value})[0], b"")], timeout_s=20)
+    assert server.peers == []
+
+
+def test_goaway_above_its_last_stream_is_not_sent(served: Any, client: Client) -> None:
+    """Streams above were not processed; those at or below are answered even after the GOAWAY; what waits is not sent."""
+
+    def leaving(peer: Peer) -> None:
+        asked = peer.wait_for(10)
+        peer.goaway(asked[4].stream_id, text=b'{"reason":"Shutdown"}')
+        for each in asked[:5]:
+            peer.answer(each)
+        peer.wait_for_end()
+
+    server = served(leaving, answer_all)
+    ours = client(server, most_streams=10)
+    outcomes = exchange(ours, 15)
+    assert kinds(outcomes) == ["200"] * 5 + ["NotSent GoAway"] * 10
+    assert "Shutdown" in outcomes[5].message
+    assert kinds(exchange(ours, 2)) == ["200"] * 2
+    assert len(server.peers) == 2
+
+
+def test_goaway_without_an_answer_below_is_unknown(served: Any, client: Client) -> None:
+    """A stream at or below the last one of a GOAWAY, unanswered when the connection ends, may have been processed."""
+
+    def vanishing(peer: Peer) -> None:
+        asked = peer.wait_for(4)
+        peer.answer(asked[0])
+        peer.goaway(asked[2].stream_id, ENHANCE_YOUR_CALM)
+
+    outcomes = exchange(client(served(vanishing)), 4)
+    assert kinds(outcomes) == ["200", "Unknown ConnectionBroken", "Unknown ConnectionBroken", "NotSent GoAway"]
+
+
+def test_a_graceful_shutdown_says_goaway_twice(served: Any, client: Client) -> None:
+    """The first GOAWAY of a graceful shutdown names no stream; the second one counts."""
+
+    def graceful(peer: Peer) -> None:
+        asked = peer.wait_for(3)
+        peer.goaway(2**31 - 1)
+        peer.answer(asked[0])
+        peer.goaway(asked[0].stream_id)
+        peer.wait_for_end()
+
+    assert kinds(exchange(client(served(graceful)), 3)) == ["200", "NotSent GoAway", "NotSent GoAway"]
+
+
+def test_a_goaway_in_pieces(served: Any, client: Client) -> None:
+    """A GOAWAY that comes byte by byte, between two answers, is read like any other."""
+
+    def piecemeal(peer: Peer) -> None:
+        asked = peer.wait_for(2)
+        for byte in bytes([0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, asked[0].stream_id, 0, 0, 0, 0]):
+            peer.say(bytes([byte]))
+        peer.answer(asked[0], body=b"late")
+        peer.wait_for_end()
+
+    outcomes = exchange(client(served(piecemeal)), 2)
+    assert kinds(outcomes) == ["200", "NotSent GoAway"]
+    assert outcomes[0].body == b"late"
+
+
+def test_a_goaway_while_idle_is_seen_before_anything_is_written(served: Any, client: Client) -> None:
+    """A kept connection that was ended meanwhile is replaced: nothing is unknown, nothing is refused."""
+
+    def ending(peer: Peer) -> None:
+        peer.answer(peer.wait_for(1)[0])
+        peer.goaway(1)
+        peer.wait_for_end()
+
+    server = served(ending, answer_all)
+    ours = client(server)
+    assert kinds(exchange(ours, 1)) == ["200"]
+    wait_until_heard(ours)
+    assert kinds(exchange(ours, 3)) == ["200"] * 3
+    assert [len(peer.asked) for peer in server.peers] == [1, 3]
+
+
+def test_a_connection_closed_while_idle_is_replaced(served: Any, client: Client) -> None:
+    """A kept connection that was closed meanwhile, without a word, is replaced before anything is written."""
+    server = served(lambda peer: (peer.answer(peer.wait_for(1)[0]), peer.hang_up()), answer_all)
+    ours = client(server)
+    assert kinds(exchange(ours, 1)) == ["200"]
+    wait_until_heard(ours)
+    assert kinds(exchange(ours, 1)) == ["200"]
+
+
+def test_refused_streams_are_not_sent_and_others_go_on(served: Any, client: Client) -> None:
+    """REFUSED_STREAM means not processed; any other reset may come after processing; the connection stays."""
+
+    def picky(peer: Peer) -> None:
+        asked = peer.wait_for(3)
+        peer.reset(asked[0], REFUSED_STREAM)
+        peer.reset(asked[1], CANCEL)
+        peer.answer(asked[2])
+        peer.wait_for_end()
+
+    server = served(picky)
+    assert kinds(exchange(client(server), 3)) == ["NotSent RefusedStream", "Unknown StreamReset", "200"]
+
+
+def test_a_connection_that_breaks_leaves_what_was_written_unknown(served: Any, client: Client) -> None:
+    """What was written may have been processed; what waited for its turn was not."""
+    server = served(lambda peer: (peer.answer(peer.wait_for(4)[0]), peer.hang_up()))
+    outcomes = exchange(client(server, most_streams=4), 10)
+    assert outcomes[0].status == 200
+    assert kinds(outcomes[1:4]) == ["Unknown ConnectionBroken"] * 3
+    assert {type(each).__name__ for each in outcomes[5:]} == {"NotSent"}
+
+
+def test_what_was_never_handed_over_is_not_sent(served: Any, client: Client) -> None:
+    """Of requests that are more than a socket holds, to a server that stops reading, the last ones never left."""
+
+    def deaf(peer: Peer) -> None:
+        while not peer.asked:
+            peer.read()
+
+    server = served(deaf, settings={Settings.INITIAL_WINDOW_SIZE: 2**30})
+    ours = client(server)
+    outcomes = exchange(ours, 100, body=b"x" * 65_000)
+    assert outcomes[0].__class__.__name__ == "Unknown"
+    assert outcomes[-1].__class__.__name__ == "NotSent"
+
+
+def test_no_more_streams_than_the_server_takes(served: Any, client: Client) -> None:
+    """MAX_CONCURRENT_STREAMS holds from the first request, and changes while requests are under way."""
+
+    def changing(peer: Peer) -> None:
+        first = peer.wait_for(3)
+        assert peer.most_open == 3
+        peer.set(MAX_CONCURRENT_STREAMS=1)
+        peer.read()  # the acknowledgement
+        for asked in first:
+            peer.answer(asked)
+        peer.most_open = 0
+        for number in range(4, 8):
+            peer.answer(peer.wait_for(number)[-1])
+        assert peer.most_open == 1
+        peer.set(MAX_CONCURRENT_STREAMS=5)
+        peer.wait_for(7 + 5)
+        answer_all(peer)
+
+    server = served(changing, settings={Settings.MAX_CONCURRENT_STREAMS: 3})
+    assert kinds(exchange(client(server), 30)) == ["200"] * 30
+    assert server.peers[0].most_open == 5
+
+
+def test_no_stream_allowed_is_waited_for(served: Any, client: Client) -> None:
+    """A server that takes no stream for now is waited for; at the deadline nothing was sent."""
+
+    def shut(peer: Peer) -> None:
+        peer.wait_for_end()
+
+    server = served(shut, settings={Settings.MAX_CONCURRENT_STREAMS: 0})
+    assert kinds(exchange(client(server), 2, timeout_s=0.5)) == ["NotSent ReadTimeout"] * 2
+    assert server.peers[0].asked == {}
+
+
+def test_one_stream_until_an_answer_shows_that_the_token_is_valid(served: Any, client: Client) -> None:
+    """The first request goes alone; so does the next if the first was refused for its token; then all go at once."""
+
+    def wary(peer: Peer) -> None:
+        peer.answer(peer.wait_for(1)[0], 403)
+        peer.answer(peer.wait_for(2)[1])
+        assert peer.most_open == 1
+        for asked in peer.wait_for(10)[2:]:
+            peer.answer(asked)
+        assert peer.most_open == 8
+        for asked in peer.wait_for(15)[10:]:
+            peer.answer(asked)
+        assert peer.most_open == 8
+        peer.wait_for_end()
+
+    server = served(wary)
+    ours = client(server, one_stream_first=True)
+    assert kinds(exchange(ours, 10)) == ["403"] + ["200"] * 9
+    assert kinds(exchange(ours, 5)) == ["200"] * 5
+
+
+def test_the_connection_window_is_waited_for(served: Any, client: Client) -> None:
+    """Bodies beyond the connection's window wait for it to open; nothing is raised, and nothing new is begun."""
+
+    def stingy(peer: Peer) -> None:
+        peer.acknowledges = False
+        whole = peer.wait_for(16)  # 16 of 4,000 bytes and not one more fit into 65,535
+        assert len(peer.asked) <= 17
+        peer.acknowledges = True
+        peer.open_windows(200_000)
+        peer.wait_for(40)
+        for asked in peer.wait_for(40):
+            peer.answer(asked, body=str(len(asked.body)).encode())
+        assert whole
+        peer.wait_for_end()
+
+    outcomes = exchange(client(served(stingy)), 40, body=b"x" * 4_000)
+    assert [each.body for each in outcomes] == [b"4000"] * 40
+
+
+def test_a_stream_window_smaller_than_the_body(served: Any, client: Client) -> None:
+    """A body goes in the pieces that its stream's window allows."""
+    server = served(answer_all, settings={Settings.INITIAL_WINDOW_SIZE: 100})
+    assert kinds(exchange(client(server), 5, body=b"x" * 1_000)) == ["200"] * 5
+    assert [len(asked.body) for asked in server.peers[0].asked.values()] == [1_000] * 5
+
+
+def test_a_window_that_never_opens_ends_with_the_time(served: Any, client: Client) -> None:
+    """Of what waited for a window in vain, the stream that was begun is unknown and the rest not sent."""
+
+    def closed(peer: Peer) -> None:
+        peer.acknowledges = False
+        peer.wait_for_end()
+
+    server = served(closed, settings={Settings.INITIAL_WINDOW_SIZE: 10})
+    assert kinds(exchange(client(server), 3, body=b"x" * 100, timeout_s=0.5)) == [
+        "Unknown ReadTimeout",
+        "NotSent ReadTimeout",
+        "NotSent ReadTimeout",
+    ]
+
+
+def test_a_stream_without_an_answer_is_given_up_alone(served: Any, client: Client) -> None:
+    """A stream's own time ends before the call's: it is reset and unknown, its place is free, the connection stays."""
+
+    def forgetful(peer: Peer) -> None:
+        peer.wait_for(1)
+        peer.answer(peer.wait_for(2)[1])
+        peer.answer(peer.wait_for(3)[2])
+        assert peer.resets == [1]
+        peer.wait_for_end()
+
+    server = served(forgetful, settings={Settings.MAX_CONCURRENT_STREAMS: 1})
+    ours = client(server)
+    assert kinds(exchange(ours, 2, stream_s=0.5)) == ["Unknown ReadTimeout", "200"]
+    assert kinds(exchange(ours, 1)) == ["200"]
+
+
+def test_the_call_ends_in_its_time(served: Any, client: Client) -> None:
+    """Unanswered streams are unknown at the deadline; the next call has a connection of its own, free of late answers."""
+
+    def late(peer: Peer) -> None:
+        peer.answer(peer.wait_for(2)[0])
+        peer.wait_for_end()
+
+    server = served(late, answer_all)
+    ours = client(server)
+    assert kinds(exchange(ours, 2, timeout_s=0.5)) == ["200", "Unknown ReadTimeout"]
+    assert kinds(exchange(ours, 2)) == ["200", "200"]
+    assert len(server.peers) == 2
+
+
+@pytest.mark.parametrize(("status", "became"), [(200, "Unknown ConnectionBroken"), (410, "410")])
+def test_half_an_answer(served: Any, client: Client, status: int, became: str) -> None:
+    """A success that broke off is unknown; of a refusal the status is enough."""
+    server = served(lambda peer: peer.answer(peer.wait_for(1)[0], status, b"hal", end=False))
+    assert kinds(exchange(client(server), 1)) == [became]
+
+
+@pytest.mark.parametrize(("status", "became"), [(200, "Unknown AnswerTooLong"), (500, "500")])
+def test_answers_are_bounded(served: Any, client: Client, status: int, became: str) -> None:
+    """No more than 64 KiB of a body are read; the connection serves others on."""
+
+    def endless(peer: Peer) -> None:
+        first, second = peer.wait_for(2)
+        peer.answer(second)
+        peer.answer(first, status, b"x" * 100_000)
+        answer_all(peer)
+
+    ours = client(served(endless))
+    assert kinds(exchange(ours, 2)) == [became, "200"]
+
+
+def test_headers_are_bounded(served: Any, client: Client) -> None:
+    """An answer with endless headers ends the connection, and is unknown."""
+    endless = {f"x{number}": "y" * 1_000 for number in range(100)}
+    server = served(lambda peer: (peer.answer(peer.wait_for(1)[0], **endless), peer.wait_for_end()))
+    assert kinds(exchange(client(server), 1)) == ["Unknown ConnectionBroken"]
+
+
+def test_no_http2_at_all(served: Any, client: Client) -> None:
+    """Bytes that are no HTTP/2 end the connection; what was written is unknown."""
+    server = served(lambda peer: (peer.wait_for(1), peer.say(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 1_000)))
+    assert kinds(exchange(client(server), 1)) == ["Unknown ConnectionBroken"]
+
+
+def test_an_idle_connection_is_probed(
+    served: Any, client: Client, http2: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a long idle time a PING is answered before anything is written; a fresh connection needs none."""
+    server = served()
+    ours = client(server)
+    exchange(ours, 1)
+    exchange(ours, 1)
+    assert server.peers[0].pings == 0
+    monkeypatch.setattr(http2, "PROBE_AFTER_S", 0)
+    assert kinds(exchange(ours, 1)) == ["200"]
+    assert (server.peers[0].pings, len(server.peers)) == (1, 1)
+
+
+def test_a_dead_connection_is_replaced_before_anything_is_written(
+    served: Any, client: Client, http2: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that no longer answers a PING gets no request: a new one does, and nothing is unknown."""
+
+    def dying(peer: Peer) -> None:
+        peer.answer(peer.wait_for(1)[0])
+        peer.answers_pings = False
+        peer.wait_for_end()
+
+    server = served(dying, answer_all)
+    ours = client(server)
+    exchange(ours, 1)
+    monkeypatch.setattr(http2, "PROBE_AFTER_S", 0)
+    monkeypatch.setattr(http2, "PROBE_S", 0.3)
+    assert kinds(exchange(ours, 2)) == ["200"] * 2
+    assert [len(peer.asked) for peer in server.peers] == [1, 2]
+
+
+def test_names_are_looked_up_for_every_connection(served: Any, client: Client) -> None:
+    """Each connect asks anew where the host is, and takes the next address if one refuses."""
+    asked: list[str] = []
+
+    def resolve(host: str, port: int, patience_s: float) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.2", "127.0.0.1"]
+
+    ours = client(served(), resolve=resolve)
+    for _ in range(2):
+        assert kinds(exchange(ours, 1)) == ["200"]
+        ours.close()
+    assert asked == ["push.example"] * 2
+
+
+def test_an_address_that_is_refused(served: Any, client: Client, http2: ModuleType) -> None:
+    """A resolver's refusal is told in its own words, and nothing is connected to."""
+
+    def resolve(host: str, port: int, patience_s: float) -> list[str]:
+        raise http2.RefusedAddressError("it leads to a private address")
+
+    [outcome] = exchange(client(served(), resolve=resolve), 1)
+    assert outcome == http2.NotSent("RefusedAddress", "it leads to a private address")
+
+
+def test_nobody_listens(client: Client) -> None:
+    """Without a connection nothing was sent."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    assert kinds(exchange(client(f"https://push.example:{port}"), 2)) == ["NotSent NoConnection"] * 2
+
+
+def test_a_server_that_never_greets(client: Client) -> None:
+    """Connecting, TLS and the first settings have their own time; when it is over nothing was sent."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        ours = client(f"https://push.example:{silent.getsockname()[1]}", connect_s=0.3)
+        assert kinds(exchange(ours, 1)) == ["NotSent ConnectTimeout"]
+
+
+def test_an_unknown_authority_is_refused(served: Any, client: Client, http2: ModuleType) -> None:
+    """A certificate that no known authority signed, or of another name, is no connection."""
+    server = served()
+    assert kinds(exchange(client(server, tls=http2.tls_context()), 1)) == ["NotSent NoConnection"]
+    other = server.origin.replace("push.example", "other.example")
+    assert kinds(exchange(client(other), 1)) == ["NotSent NoConnection"]
+
+
+def test_tls_is_new_enough(http2: ModuleType) -> None:
+    """TLS 1.1 and older are not spoken."""
+    assert http2.tls_context().minimum_version.name == "TLSv1_2"
+
+
+@pytest.mark.parametrize("origin", ["http://push.example", "https://", "https://push.example/path"])
+def test_an_origin_is_https_and_no_more(client: Client, origin: str) -> None:
+    """An origin that is none is refused with an example."""
+    with pytest.raises(ValueError, match="https://host:port"):
+        client(origin)
+
+
+class Tunnel:
+    """A proxy that knows CONNECT alone, and leads everything to one port."""
+
+    def __init__(self, port: int, status: int = 200) -> None:
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://relay:s3cret@127.0.0.1:{self._door.getsockname()[1]}"
+        self.asked: list[bytes] = []
+        self._port, self._status = port, status
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        """Take no more."""
+        self._door.close()
+
+    def _serve(self) -> None:
+        link, _ = self._door.accept()
+        with link:
+            self.asked.append(link.recv(65_536))
+            link.sendall(f"HTTP/1.1 {self._status} x\r\n\r\n".encode())
+            if self._status == 200:
+                self._lead_on(link)
+
+    def _lead_on(self, link: socket.socket) -> None:
+        with socket.create_connection(("127.0.0.1", self._port)) as far:
+            back = threading.Thread(target=self._copy, args=(far, link), daemon=True)
+            back.start()
+            self._copy(link, far)
+            back.join(20)
+
+    @staticmethod
+    def _copy(here: socket.socket, there: socket.socket) -> None:
+        with suppress(OSError):
+            while data := here.recv(65_536):
+                there.sendall(data)
+        for end in (here, there):
+            with suppress(OSError):  # wakes who reads in the other thread, as closing would not
+                end.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(("status", "became"), [(200, "200"), (407, "NotSent NoConnection")])
+def test_through_a_proxy(served: Any, client: Client, status: int, became: str) -> None:
+    """A proxy is asked for a way through, with its password, and looks the name up itself; its no is not sent."""
+    server = served()
+    tunnel = Tunnel(int(server.origin.rpartition(":")[2]), status)
+    ours = client(server, proxies=Proxies(https=tunnel.url), resolve=lambda *_: pytest.fail("looked up here"))
+    [outcome] = exchange(ours, 1)
+    assert kinds([outcome]) == [became]
+    assert tunnel.asked[0].startswith(f"CONNECT {server.origin.removeprefix('https://')} ".encode())
+    assert b"Proxy-Authorization: Basic " in tunnel.asked[0]
+    assert "s3cret" not in str(outcome)
+    tunnel.close()
+
+
+def test_the_connection_is_left_to_nobody(served: Any, client: Client) -> None:
+    """A closed client hangs up, and opens again when it is used."""
+    ended = threading.Event()
+    server = served(lambda peer: (peer.answer(peer.wait_for(1)[0]), peer.wait_for_end(), ended.set()), answer_all)
+    ours = client(server)
+    exchange(ours, 1)
+    ours.close()
+    eventually(ended.is_set)
+    assert kinds(exchange(ours, 1)) == ["200"]

@@ -1,0 +1,518 @@
+"""Web Push: who may be pushed to, what is sent, that only the browser can read it, and what the answers mean."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from datetime import date
+from typing import Any
+from uuid import UUID
+
+import http_ece
+import pytest
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from fakes.http2 import Asked, Peer, ScriptedHttp2, Settings
+from fakes.proxy import CERTIFICATE
+from fakes.server import Answer, FakeServer
+from relevo.core import push_hosts
+from relevo.core.messages import Draft
+from relevo.core.model import Delivery, Reply, Ticket
+from relevo.providers import webpush_subscriptions
+from relevo.providers.http2 import RefusedAddressError
+from relevo.providers.lookups import Lookups
+from relevo.providers.push_projects import PushProjects, WebPushEntry
+from relevo.providers.webpush import WebPush
+from relevo.providers.webpush_encryption import MAX_PLAIN_BYTES, encrypt
+from relevo.providers.webpush_message import topic
+from relevo.providers.webpush_tokens import KEPT_S, check, make_pair
+
+SUBJECT = "mailto:ops@example.com"
+INSTALLATION = UUID("00000000-0000-4000-8000-000000000007")
+
+
+def base64url(data: bytes) -> str:
+    """Write base64url as browsers do."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def from_base64url(text: str) -> bytes:
+    """Read it."""
+    return base64.urlsafe_b64decode(text + "==")
+
+
+class Browser:
+    """A browser that subscribed."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.secret = b"0123456789abcdef"
+        point = self.key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+        keys = {"p256dh": base64url(point), "auth": base64url(self.secret)}
+        self.token = json.dumps({"endpoint": endpoint, "keys": keys}, separators=(",", ":"))
+
+    def read(self, body: bytes) -> dict[str, Any]:
+        """Decrypt a push, by other people's code."""
+        plain = http_ece.decrypt(body, private_key=self.key, auth_secret=self.secret, version="aes128gcm")
+        return dict(json.loads(plain))
+
+
+class Service:
+    """A push service that answers each path as a test says, and keeps what it got."""
+
+    def __init__(self, stack: ExitStack, answers: Mapping[str, tuple[int, dict[str, str], bytes]]) -> None:
+        self.answers = dict(answers)
+        self.server = stack.enter_context(ScriptedHttp2(self._serve))
+        self.place = self.server.origin.removeprefix("https://")
+
+    def _serve(self, peer: Peer) -> None:
+        while True:
+            for asked in list(peer.asked.values()):
+                if asked.is_whole and not asked.is_answered:
+                    status, headers, body = self.answers.get(
+                        asked.path, (201, {"location": f"/m/{asked.path[1:]}"}, b"")
+                    )
+                    peer.answer(asked, status, body, **headers)
+            peer.read()
+
+    @property
+    def asked(self) -> list[Asked]:
+        """What it got, in order."""
+        return [asked for peer in self.server.peers for asked in peer.asked.values()]
+
+    def browser(self, path: str) -> Browser:
+        """Subscribe."""
+        return Browser(f"{self.server.origin}{path}")
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """What a test leaves open."""
+    with ExitStack() as opened:
+        yield opened
+
+
+Made = Callable[..., WebPush]
+
+
+@pytest.fixture
+def make(stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """Make providers of a project `shop`, for whom push.example is this machine."""
+    monkeypatch.setattr(Lookups, "addresses", lambda *_: ["127.0.0.1"])
+
+    def start(*hosts: str, subject: str = SUBJECT, private_key: str = make_pair().private_pem, **how: Any) -> WebPush:
+        entry = {"private_key": private_key, "subject": subject, "hosts": hosts}
+        projects = PushProjects(None, json.dumps({"shop": {"webpush": entry}}))
+        usual = {"timeout_ms": 10_000, "connect_timeout_ms": 5_000, "ca_file": str(CERTIFICATE)}
+        made = WebPush(projects, **usual | how)
+        stack.callback(made.close)
+        return made
+
+    return start
+
+
+def message(browser: Browser, **more: Any) -> dict[str, Any]:
+    """Return a push as a composer may make it."""
+    return {"to": browser.token, "title": "Hola", "body": "¿Qué tal?", "ttl": 60} | more
+
+
+def send(provider: WebPush, *messages: Mapping[str, Any]) -> tuple[Ticket, ...]:
+    """Send and return the tickets."""
+    reply = provider.send(list(messages), "webpush::shop::push.example")
+    assert reply.kind == "answered", reply
+    return tuple(reply.tickets)
+
+
+def test_the_vector_of_rfc_8291() -> None:
+    """The example in the appendix of RFC 8291 comes out byte by byte."""
+    number = int.from_bytes(from_base64url("yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw"), "big")
+    body = encrypt(
+        b"When I grow up, I want to be a watermelon",
+        from_base64url("BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"),
+        from_base64url("BTBZMqHH6r4Tts7J_aSIgg"),
+        own_key=ec.derive_private_key(number, ec.SECP256R1()),
+        salt=from_base64url("DGv6ra1nlYgDCS1FRnbzlw"),
+    )
+    assert base64url(body) == (
+        "DGv6ra1nlYgDCS1FRnbzlwAAEABBBP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl7A_yl95bQpu6cVPTpK4Mqgkf1CXztLVBSt2Ks3oZwbuwXPXLWyouBWLVWGNWQexSgSxsj_Qulcy4a-fN"
+    )
+
+
+def test_the_largest_message_fits() -> None:
+    """3,993 bytes become 4,096, which every push service takes; two encryptions of one text differ."""
+    browser = Browser("https://fcm.googleapis.com/x")
+    point = browser.key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    bodies = [encrypt(b"x" * MAX_PLAIN_BYTES, point, browser.secret) for _ in range(2)]
+    assert (MAX_PLAIN_BYTES, len(bodies[0])) == (3_993, 4_096)
+    assert bodies[0] != bodies[1]
+    plain = http_ece.decrypt(bodies[0], private_key=browser.key, auth_secret=browser.secret, version="aes128gcm")
+    assert plain == b"x" * MAX_PLAIN_BYTES
+
+
+def test_a_push_as_the_browser_gets_it(stack: ExitStack, make: Made) -> None:
+    """What the draft says reaches the service worker, with the delivery's names; the headers say how it travels."""
+    service = Service(stack, {})
+    provider, browser = make(service.place), service.browser("/one")
+    fields = {
+        "title": "Hola",
+        "body": "¿Qué tal?",
+        "tag": "relevo-9",
+        "badge": 3,
+        "icon": "/i.png",
+        "priority": "high",
+        "sound": "default",
+        "richContent": {"image": "https://example.com/i.jpg"},
+    }
+    written = provider.writer(Draft(fields, {"order": 17}, None, 600), "web")
+    assert written is not None
+    [ticket] = send(provider, written(delivery(browser.token)))
+    assert ticket == Ticket("ok", id="one")
+    [asked] = service.asked
+    assert browser.read(bytes(asked.body)) == {
+        "title": "Hola",
+        "body": "¿Qué tal?",
+        "tag": "relevo-9",
+        "badge": 3,
+        "icon": "/i.png",
+        "image": "https://example.com/i.jpg",
+        "data": {
+            "order": 17,
+            "pushProvider": "webpush",
+            "notificationDeliveryId": 7,
+            "installationId": str(INSTALLATION),
+        },
+    }
+    names = ("ttl", "urgency", "topic", "content-encoding")
+    assert [asked.headers.get(name) for name in names] == ["600", "high", topic("relevo-9"), "aes128gcm"]
+    assert len(topic("relevo-9")) == 32
+
+
+def delivery(token: str) -> Delivery:
+    """Return a delivery to a browser."""
+    return Delivery(
+        event_day=date(2026, 11, 17),
+        id=7,
+        notification_event_id=9,
+        installation_id=INSTALLATION,
+        event_type="order",
+        provider="webpush",
+        project="webpush::shop::push.example",
+        lane="urgent",
+        at_most_once=False,
+        status="waiting",
+        attempt_count=0,
+        lapse_count=0,
+        deadline_at=None,
+        token=token,
+        platform="web",
+    )
+
+
+def test_a_composed_push_is_the_same(stack: ExitStack, make: Made) -> None:
+    """A message that a composer made, a plain mapping, says the same as one that was written once per event."""
+    service = Service(stack, {})
+    provider, browser = make(service.place), service.browser("/one")
+    data = {"notificationDeliveryId": 7, "installationId": "i", "pushProvider": "webpush", "order": 17}
+    send(provider, message(browser, data=data, collapseId="ñ" * 64), message(browser))
+    first, second = (browser.read(bytes(asked.body)) for asked in service.asked)
+    assert first == {"title": "Hola", "body": "¿Qué tal?", "tag": "ñ" * 64, "data": data}
+    assert second == {"title": "Hola", "body": "¿Qué tal?", "data": {"pushProvider": "webpush"}}
+    assert [asked.headers.get("topic") for asked in service.asked] == [topic("ñ" * 64), None]
+
+
+def test_the_sender_proves_who_it_is(stack: ExitStack, make: Made) -> None:
+    """The VAPID token is signed by the project's key for this push service alone, and kept for twelve hours."""
+    service = Service(stack, {})
+    now = [1_800_000_000.0]
+    provider, browser = make(service.place, clock=lambda: now[0]), service.browser("/one")
+    for passed in (0, KEPT_S - 1, KEPT_S):
+        now[0] = 1_800_000_000.0 + passed
+        send(provider, message(browser))
+    first, second, third = (asked.headers["authorization"] for asked in service.asked)
+    assert first == second != third
+    claims = verified(first)
+    assert (claims["aud"], claims["sub"]) == (service.server.origin, SUBJECT)
+    assert 0 < claims["exp"] - 1_800_000_000 <= 24 * 3_600
+
+
+def verified(header: str) -> dict[str, Any]:
+    """Return the claims of a VAPID header whose signature is good."""
+    scheme, token, key = header.replace(",", "").split(" ")
+    head, claims, signature = token.removeprefix("t=").split(".")
+    public = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), from_base64url(key.removeprefix("k=")))
+    raw = from_base64url(signature)
+    numbers = int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big")
+    public.verify(encode_dss_signature(*numbers), f"{head}.{claims}".encode(), ec.ECDSA(hashes.SHA256()))
+    assert (scheme, len(raw), json.loads(from_base64url(head))["alg"]) == ("vapid", 64, "ES256")
+    return dict(json.loads(from_base64url(claims)))
+
+
+ANSWERS = {
+    "created": (201, {}, b"", Ticket("ok")),
+    "accepted": (202, {"location": "https://x/m/17"}, b"", Ticket("ok", id="17")),
+    "unknown": (404, {}, b"", Ticket("invalid", code="SubscriptionGone")),
+    "gone": (
+        410,
+        {},
+        b'{"errno":106,"message":"gone"}',
+        Ticket("invalid", code="SubscriptionGone", message="gone (106)"),
+    ),
+    "too big": (413, {}, b"", Ticket("failed", code="HTTP_413")),
+    "Apple's reason": (403, {}, b'{"reason":"BadJwtToken"}', Ticket("credential", code="BadJwtToken", alert=True)),
+    "no token": (401, {}, b"who?", Ticket("credential", code="HTTP_401", message="who?", alert=True)),
+    "bad": (400, {}, b"", Ticket("credential", code="HTTP_400", alert=True)),
+    "throttled": (
+        429,
+        {"retry_after": "7"},
+        b"",
+        Ticket("retryable", code="HTTP_429", retry_after_ms=7_000, pauses="phone"),
+    ),
+    "throttled by Windows": (
+        406,
+        {},
+        b"",
+        Ticket("retryable", code="HTTP_406", retry_after_ms=60_000, pauses="phone"),
+    ),
+    "unclear": (503, {"retry_after": "9"}, b"", Ticket("unclear", code="HTTP_503", retry_after_ms=9_000)),
+    "elsewhere": (307, {"location": "https://10.0.0.1/"}, b"", Ticket("failed", code="HTTP_307", alert=True)),
+    "moved away": (301, {"location": "https://10.0.0.1/"}, b"", Ticket("failed", code="HTTP_301", alert=True)),
+    "moved nowhere": (301, {}, b"", Ticket("failed", code="HTTP_301", alert=True)),
+    "odd": (418, {}, b"", Ticket("failed", code="HTTP_418", alert=True)),
+}
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_what_an_answer_means(stack: ExitStack, make: Made, case: str) -> None:
+    """Each status of a push service has one meaning."""
+    status, headers, body, meant = ANSWERS[case]
+    service = Service(stack, {"/x": (status, headers, body)})
+    [ticket] = send(make(service.place), message(service.browser("/x")))
+    assert ticket._replace(id=meant.id or ticket.id, message=meant.message or ticket.message) == meant._replace(
+        id=meant.id or ticket.id, message=meant.message or ticket.message
+    )
+    assert (ticket.id is not None) == (meant.fate == "ok")
+
+
+def test_a_browser_that_is_throttled_alone_pauses_alone(stack: ExitStack, make: Made) -> None:
+    """While a push service takes others, a 429 is one browser's: nobody else waits for it."""
+    service = Service(stack, {"/busy": (429, {}, b"")})
+    taken, busy = send(make(service.place), message(service.browser("/a")), message(service.browser("/busy")))
+    assert (taken.fate, busy.fate, busy.pauses, busy.retry_after_ms) == ("ok", "retryable", "phone", 60_000)
+
+
+def test_a_push_service_that_throttles_everybody_rests(stack: ExitStack, make: Made) -> None:
+    """Five browsers throttled at once, and none taken, are the sender's pace: its push service rests, and nothing is spent."""
+    service = Service(stack, {f"/{number}": (429, {"retry_after": "7"}, b"") for number in range(5)})
+    reply = make(service.place).send([message(service.browser(f"/{number}")) for number in range(5)], "webpush::shop")
+    assert (reply.kind, [ticket.fate for ticket in reply.tickets]) == ("answered", ["not_sent"] * 5)
+    assert {(ticket.pauses, ticket.retry_after_ms) for ticket in reply.tickets} == {("project", 7_000)}
+
+
+def test_a_subscription_that_moved_within_its_push_service(stack: ExitStack, make: Made) -> None:
+    """A permanent move within the same push service is followed, once, with the very same message."""
+    service = Service(stack, {"/old": (301, {"location": "/new"}, b""), "/a": (301, {"location": "/old"}, b"")})
+    provider, browser = make(service.place), service.browser("/old")
+    [ticket] = send(provider, message(browser))
+    assert ticket == Ticket("ok", id="new")
+    old, new = service.asked
+    assert old.body == new.body
+    [twice] = send(provider, message(service.browser("/a")))
+    assert (twice.fate, twice.code) == ("failed", "HTTP_301")
+
+
+def test_several_push_services_in_one_call(stack: ExitStack, make: Made) -> None:
+    """Messages are sorted by push service; the trouble of one is not the others'; tickets keep their order."""
+    one, two = Service(stack, {}), Service(stack, {})
+    nobody = "push.example:1"
+    provider = make(one.place, two.place, nobody)
+    browsers = [one.browser("/a"), two.browser("/b"), Browser(f"https://{nobody}/c"), one.browser("/d")]
+    tickets = send(provider, *map(message, browsers))
+    assert [ticket.id for ticket in tickets] == ["a", "b", None, "d"]
+    assert (tickets[2].fate, tickets[2].code) == ("not_sent", "NoConnection")
+    assert [len(one.asked), len(two.asked)] == [2, 1]
+
+
+def test_nobody_answers(make: Made) -> None:
+    """If no push service could be reached, nothing of the request was sent."""
+    reply = make("push.example:1").send([message(Browser("https://push.example:1/c"))], "webpush::shop")
+    assert (reply.kind, reply.code) == ("not_sent", "NoConnection")
+
+
+def test_refused_and_lost_streams(stack: ExitStack, make: Made) -> None:
+    """A refused stream was not sent; one without an answer when the connection ends is unclear."""
+
+    def cutting(peer: Peer) -> None:
+        first, second, _ = peer.wait_for(3)
+        peer.answer(first, 201)
+        peer.reset(second, 7)
+        peer.hang_up()
+
+    server = stack.enter_context(ScriptedHttp2(cutting, settings={Settings.MAX_CONCURRENT_STREAMS: 3}))
+    browsers = [Browser(f"{server.origin}/{number}") for number in range(3)]
+    tickets = send(make(server.origin.removeprefix("https://")), *map(message, browsers))
+    assert [ticket.fate for ticket in tickets] == ["ok", "not_sent", "unclear"]
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "https://evil.example/x",
+        "https://push.example/x",
+        "https://fcm.googleapis.com:8443/x",
+        "https://notfcm.googleapis.com/x",
+        "https://notify.windows.com.evil.example/x",
+        "https://127.0.0.1/x",
+        "https://[::1]/x",
+    ],
+)
+def test_only_known_push_services_are_sent_to(make: Made, endpoint: str) -> None:
+    """An endpoint is an address that a stranger chose: an unknown host gets nothing, and the operator is told how."""
+    [ticket] = send(make("push.example:7"), message(Browser(endpoint)))
+    assert (ticket.fate, ticket.code, ticket.alert) == ("failed", "HostNotAllowed", True)
+    assert "WEBPUSH_HOSTS" in str(ticket.message)
+
+
+def test_who_is_known() -> None:
+    """The browsers' push services are known; an operator names others, of one host or of all below a domain."""
+    hosts = push_hosts.Hosts(["ntfy.sh", "Push.Example:8443"], [".up.example"])
+    known = [
+        "fcm.googleapis.com",
+        "updates.push.services.mozilla.com",
+        "web.push.apple.com",
+        "wns2-by3p.notify.windows.com",
+        "ntfy.sh",
+        "push.example:8443",
+        "a.up.example",
+    ]
+    assert all(map(hosts.allows, known))
+    assert not any(map(hosts.allows, ["up.example", "ntfy.sh:8443", "push.example", "windows.com"]))
+    assert [hosts.trusts(place) for place in ("ntfy.sh", "a.up.example", "fcm.googleapis.com")] == [True, False, False]
+
+
+def test_private_addresses_are_refused(stack: ExitStack, make: Made) -> None:
+    """A known host that leads into a private network gets nothing; one that the operator named itself may."""
+    service = Service(stack, {})
+    port = service.place.rpartition(":")[2]
+    [refused] = send(make(f".example:{port}"), message(service.browser("/x")))
+    assert (refused.fate, refused.code, refused.alert) == ("failed", "RefusedAddress", True)
+    assert service.asked == []
+    [allowed] = send(make(f".example:{port}", allow_private=True), message(service.browser("/x")))
+    assert allowed.fate == "ok"
+
+
+def test_one_private_address_among_public_ones_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that leads to a public and to a private address is refused as a whole."""
+    monkeypatch.setattr(Lookups, "addresses", lambda *_: ["8.8.8.8", "10.0.0.1"])
+    with pytest.raises(RefusedAddressError, match="private"):
+        webpush_subscriptions.resolver(Lookups(), allow_private=False)("push.example", 443, 1)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        None,
+        7,
+        "",
+        "ExponentPushToken[ana]",
+        "https://fcm.googleapis.com/x",
+        "{}",
+        "[]",
+        '{"endpoint":"https://fcm.googleapis.com/x"}',
+        '{"endpoint":"https://fcm.googleapis.com/x","keys":{"p256dh":"AAAA","auth":"AAAA"}}',
+        Browser("http://fcm.googleapis.com/x").token,
+        Browser("https://user@fcm.googleapis.com/x").token,
+        Browser("https://fcm.googleapis.com:99999/x").token,
+        Browser("https:///x").token,
+        Browser("https://fcm.googleapis.com/ñ").token,
+        Browser("https://fcm.googleapis.com/x").token + " " * 4_096,
+    ],
+)
+def test_what_is_no_subscription_is_refused(make: Made, token: object) -> None:
+    """A malformed subscription is a final ticket, by itself, in a message, and if it is sent all the same."""
+    provider = make()
+    ticket = provider.refuse_token(token)
+    assert ticket is not None
+    assert (ticket.fate, ticket.code) == ("invalid", "MalformedToken")
+    assert provider.refuse({"to": token, "title": "x"}) == ticket
+    assert send(provider, {"to": token, "title": "x"})[0].code == "MalformedToken"
+
+
+def test_a_key_that_is_on_no_curve(make: Made) -> None:
+    """Keys that look right and are none are the subscription's fault, not the request's."""
+    keys = {"p256dh": base64url(b"\x04" + b"\x01" * 64), "auth": base64url(b"a" * 16)}
+    token = json.dumps({"endpoint": "https://fcm.googleapis.com/x", "keys": keys})
+    assert send(make(), {"to": token, "title": "x"})[0].fate == "invalid"
+
+
+def test_what_cannot_be_shown_or_is_too_long_is_refused(make: Made) -> None:
+    """No silent pushes, none over 3,993 bytes, none that is no JSON; a writer leaves those to be checked one by one."""
+    provider, browser = make(), Browser("https://fcm.googleapis.com/x")
+    assert provider.refuse(message(browser)) is None
+    refused = [
+        provider.refuse(message(browser, title=" ", body="")),
+        provider.refuse(message(browser, body="ñ" * 2_000)),
+        provider.refuse(message(browser, data={"x": object()})),
+        provider.refuse(message(browser, data={"x": float("nan")})),
+    ]
+    codes = ["NothingToShow", "MessageTooBig", "MalformedMessage", "MalformedMessage"]
+    assert [ticket and ticket.code for ticket in refused] == codes
+    for fields, data in (({}, {}), ({"title": "x" * 4_000}, {}), ({"title": "x"}, {"x": object()})):
+        assert provider.writer(Draft(fields, data, None), "web") is None
+
+
+def test_a_project_without_credentials(make: Made) -> None:
+    """A project that the file does not name is unauthorised, and said by name."""
+    reply = make().send([message(Browser("https://fcm.googleapis.com/x"))], "webpush::other::fcm.googleapis.com")
+    assert (reply.kind, reply.code) == ("unauthorised", "NoCredential")
+    assert "other" in str(reply.message)
+    assert make().send([], "webpush::shop") == Reply("answered")
+
+
+@pytest.mark.parametrize("kind", ["PEM", "base64url"])
+def test_a_new_pair_can_be_used(kind: str) -> None:
+    """`relevo webpush keys` makes keys that sign; keys of other tools, 32 bytes in base64url, do too."""
+    pair = make_pair()
+    key = serialization.load_pem_private_key(pair.private_pem.encode(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    number = base64url(key.private_numbers().private_value.to_bytes(32, "big"))
+    check(project(pair.private_pem if kind == "PEM" else number))
+    assert from_base64url(pair.public) == key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+
+
+def project(private_key: str, subject: str = SUBJECT) -> Any:
+    """Return a project with this key."""
+    entry = {"private_key": private_key, "subject": subject}
+    return PushProjects(None, json.dumps({"shop": {"webpush": entry}})).find(WebPushEntry, "shop")
+
+
+@pytest.mark.parametrize(
+    ("private_key", "subject", "said"),
+    [
+        ("nonsense", SUBJECT, "private key"),
+        (base64url(b"x" * 31 + b"yy"), SUBJECT, "private key"),
+        ("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----", SUBJECT, "private key"),
+        (make_pair().private_pem, "mailto:me@localhost", "subject"),
+        (make_pair().private_pem, "https://localhost:80/x", "subject"),
+    ],
+)
+def test_a_key_that_cannot_sign_is_said(private_key: str, subject: str, said: str) -> None:
+    """What is no key, or a subject where nobody can be reached, is refused in words that hold no secret."""
+    with pytest.raises(ValueError, match=said) as raised:
+        check(project(private_key, subject))
+    assert private_key not in str(raised.value)
+
+
+def test_a_push_service_without_http2(stack: ExitStack, make: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A push service that negotiates no HTTP/2 gets the same by HTTP/1.1, one after the other."""
+    server = stack.enter_context(FakeServer(lambda _asked: Answer(201, b"", {"Location": "/m/1"}), tls=CERTIFICATE))
+    place = server.url.removeprefix("https://").replace("127.0.0.1", "push.example")
+    browsers = [Browser(f"https://{place}/{number}") for number in range(3)]
+    tickets = send(make(place), *map(message, browsers))
+    assert [ticket.fate for ticket in tickets] == ["ok"] * 3
+    for browser, asked in zip(browsers, server.asked, strict=True):
+        assert browser.read(asked.body)["title"] == "Hola"
