@@ -28,6 +28,9 @@ def started(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
             said = process.stdout.readline()
             url = said.split("EXPO_BASE_URL=")[1].removesuffix("\n")  # nothing sticks to it when it is copied
             assert process.stdout.readline() == f"See it at {url}/\n"
+            told = [process.stdout.readline().partition("=")[0] for _ in range(5)]
+            settings = ["PUSH_PROJECTS_FILE", "FCM_BASE_URL", "APNS_BASE_URL", "APNS_SANDBOX_BASE_URL", "PUSH_CA_FILE"]
+            assert told == settings
             yield process, url
         finally:
             process.kill()
@@ -69,6 +72,7 @@ def test_quiet() -> None:
         (["--port", "TAKEN"], 1, "in use"),
         (["--port", "0", "--fault", "nonsense:0.1"], 2, "no fault 'nonsense'"),
         (["--port", "0", "--fault", "500:x"], 2, "has no share"),
+        (["--port", "0", "--fault", "apns:UNREGISTERED:0.1"], 2, "apns has no fault 'UNREGISTERED'"),
         (["--port", "0", "--time-scale", "0"], 2, "time_scale"),
     ],
 )

@@ -16,4 +16,5 @@ def test_the_second_process_finds_the_first_ones_whatever_proxy_is_set(
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     with embedded.acquire(tmp_path) as first, embedded.acquire(tmp_path) as second:
         assert first == second
+        assert first.settings["FCM_BASE_URL"].startswith("https://127.0.0.1:")
     assert not (tmp_path / "sandbox").exists()

@@ -14,7 +14,7 @@ import pytest
 
 from relevo.sandbox import Sandbox
 
-pytestmark = pytest.mark.needs("expo-server-sdk")
+pytestmark = pytest.mark.needs("npm-packages")
 PROGRAM = Path(__file__).parent / "node" / "sdk.mjs"
 
 

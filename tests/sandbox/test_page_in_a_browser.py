@@ -10,10 +10,12 @@ import axe_playwright_python
 import pytest
 from playwright.sync_api import sync_playwright
 
+import senders
 from parts import find_part
 from relevo.sandbox import Sandbox
 
 AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
+EXPO_PHONE = "ExponentPushToken[carla]"
 pytestmark = pytest.mark.needs("chromium-headless-shell")
 
 
@@ -64,6 +66,33 @@ def test_anybody_can_use_each_page(browser: Any, client: Any, path: str, colours
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then(told => told.violations)")
     assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
     page.close()
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_phones_of_every_kind_have_a_switch(browser: Any, colours: str) -> None:
+    """Phones of all services stand side by side; one is switched off and on by its button, and shows what waited."""
+    with Sandbox(native=True) as native:
+        for token in (native.fcm_token("ana"), native.apns_token("eva"), native.subscription("zoe"), EXPO_PHONE):
+            native.switch(token, on=True)
+        page = browser.new_page(viewport={"width": 360, "height": 800}, color_scheme=colours)
+        page.goto(native.url)
+        for label in ("Expo", "FCM", "APNs", "Web Push"):
+            assert page.locator(".phones .badge", has_text=label).count() == 1
+        page.get_by_role("button", name="Switch off: ana").click()
+        page.get_by_role("button", name="Switch on: ana").wait_for()
+        headers = {"authorization": f"Bearer {senders.access_token(native)}"}
+        message = {"token": native.fcm_token("ana"), "notification": {"title": "It waited"}}
+        url = f"{native.fcm}/v1/projects/relevo-sandbox/messages:send"
+        assert senders.http1_post(native, url, json={"message": message}, headers=headers).status_code == 200
+        page.goto(native.url)
+        assert "It waited" not in page.inner_text("body")
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then(told => told.violations)")
+        assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+        page.get_by_role("button", name="Switch on: ana").click()
+        page.get_by_text("It waited").wait_for()
+        page.close()
 
 
 def test_the_page_runs_nothing_that_others_wrote(browser: Any, sandbox: Sandbox, client: Any) -> None:

@@ -1,8 +1,9 @@
-"""The command that serves a local Expo."""
+"""The command that serves a local Expo, and FCM, APNs and Web Push beside it."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -40,12 +41,31 @@ def serve_sandbox(  # noqa: PLR0917 typer options
     ] = _DEFAULTS.keep_messages,
     fault: Annotated[
         list[str] | None,
-        typer.Option(help="A fault and the share it befalls, as in 500:0.01; may be given again."),
+        typer.Option(
+            help="A fault and the share it befalls, as in 500:0.01 or, of another service, apns:goaway:0.01; "
+            "may be given again."
+        ),
+    ] = None,
+    native_port: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=65_532,
+            help="The first of four ports for FCM, APNs (two) and Web Push; 0 takes any, the last ones first.",
+        ),
+    ] = 0,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Keep the keys and certificates of FCM, APNs and Web Push here; else they are temporary."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing about requests.")] = False,
 ) -> None:
-    """Serve a local Expo push service with faults on demand, until SIGINT or SIGTERM."""
+    """Serve a local Expo, FCM, APNs and Web Push with faults on demand, until SIGINT or SIGTERM."""
+    native = sandbox.has_native()
     sandbox.serve(
+        native=native,
+        native_port=native_port,
+        folder=folder,
         host=host,
         port=port,
         started=_greet,
@@ -60,9 +80,14 @@ def serve_sandbox(  # noqa: PLR0917 typer options
     )
 
 
-def _greet(url: str) -> None:
+def _greet(started: sandbox.Sandbox) -> None:
+    url = started.url
     out.print(f"The sandbox listens. Use it with [bold]EXPO_BASE_URL={escape(url)}[/]", soft_wrap=True)
     out.print(f"See it at {escape(url)}/", soft_wrap=True)
+    for name, value in started.settings().items():
+        out.print(f"{name}={escape(value)}", soft_wrap=True)
+    if not started.settings():
+        out.print("FCM, APNs and Web Push are not served: pip install 'relevo[fcm,apns,webpush]'.", markup=False)
     sys.stdout.flush()
 
 
@@ -72,9 +97,11 @@ def _tell(line: str) -> None:
 
 
 def _rule(text: str) -> dict[str, Any]:
-    """Read `500:0.01`; without a share the fault befalls everything."""
-    word, colon, share = text.rpartition(":")
+    """Read `500:0.01`, or `apns:goaway:0.01`; without a share the fault befalls everything."""
+    service, _, rest = text.partition(":")
+    named = {"service": service} if service in ("fcm", "apns", "webpush") else {}
+    word, colon, share = (rest if named else text).rpartition(":")
     try:
-        return {"fault": word, "share": float(share)} if colon else {"fault": text}
+        return named | ({"fault": word, "share": float(share)} if colon else {"fault": share})
     except ValueError:
         raise UsageError(f"--fault {text} has no share.", hint="Write it like --fault 500:0.01.") from None

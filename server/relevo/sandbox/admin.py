@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from relevo.core.errors import InvalidInputError
-from relevo.sandbox import answers, faults, messages
+from relevo.sandbox import answers, messages
 from relevo.sandbox.answers import Answer, Refused
 from relevo.sandbox.world import World
+
+if TYPE_CHECKING:
+    from relevo.sandbox.services.running import Services
 
 MAX_LIMIT = 1_000
 _PHONES = "/sandbox/phones"
@@ -19,7 +22,10 @@ PHONE = f"{_PHONES}/"
 def answer(world: World, method: str, path: str, query: bytes, body: bytes) -> Answer:
     """Answer an admin call; raises Refused."""
     if path.startswith(PHONE):
-        methods = {"GET": lambda: _phone(world, path.removeprefix(PHONE))}
+        methods = {
+            "GET": lambda: _phone(world, path.removeprefix(PHONE)),
+            "POST": lambda: _switch(world, path.removeprefix(PHONE), messages.parse(body)),
+        }
     else:
         methods = _calls(world, query, body).get(path, {})
     if not methods:
@@ -37,8 +43,11 @@ def _calls(world: World, query: bytes, body: bytes) -> dict[str, dict[str, Calla
     return {
         _PHONES: {"GET": lambda: _page(world, query), "DELETE": lambda: _reset(world)},
         "/sandbox/totals": {"GET": world.totals},
+        "/sandbox/services": {"GET": lambda: _services(world).settings()},
+        "/sandbox/tokens": {"POST": lambda: {"token": _services(world).make_token(messages.parse(body))}},
+        "/sandbox/access-tokens": {"DELETE": lambda: _expire(world)},
         "/sandbox/faults": {
-            "GET": lambda: {"faults": world.rules.as_json()},
+            "GET": lambda: {"faults": world.faults()},
             "POST": lambda: _add_faults(world, messages.parse(body)),
             "DELETE": lambda: _clear_faults(world),
         },
@@ -74,18 +83,35 @@ def _phone(world: World, token: str) -> dict[str, Any]:
     return phone.as_json() | {"messages": phone.messages()}
 
 
+def _switch(world: World, token: str, given: Any) -> dict[str, Any]:
+    if not isinstance(given, dict) or given.keys() != {"on"} or not isinstance(given["on"], bool):
+        raise InvalidInputError('A phone is switched with {"on": false} or {"on": true}.')
+    return world.switch(token, on=given["on"]).as_json()
+
+
+def _expire(world: World) -> dict[str, Any]:
+    _services(world).fcm.tokens.expire()
+    return {}
+
+
+def _services(world: World) -> Services:
+    if world.services is None:
+        raise Refused(404, "NOT_FOUND", "This sandbox speaks Expo alone.")
+    return world.services
+
+
 def _reset(world: World) -> dict[str, Any]:
     world.reset()
     return world.totals()
 
 
 def _add_faults(world: World, given: Any) -> dict[str, Any]:
-    world.rules.add([faults.make_rule(each) for each in (given if isinstance(given, list) else [given])])
-    return {"faults": world.rules.as_json()}
+    world.add_faults(given if isinstance(given, list) else [given])
+    return {"faults": world.faults()}
 
 
 def _clear_faults(world: World) -> dict[str, Any]:
-    world.rules.clear()
+    world.clear_faults()
     return {"faults": []}
 
 

@@ -81,6 +81,8 @@ class SandboxApp:
                 return Exchange(found)
         encoding, _ = _headers(scope)
         body = messages.unpack(await _read(receive), encoding)
+        if method == "POST" and path == page.SWITCH:
+            return Exchange(page.switch(self.world, body))
         return Exchange(admin.answer(self.world, method, path, scope["query_string"], body))
 
     async def _play(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:

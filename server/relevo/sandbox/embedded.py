@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import requests
 import structlog
 
-from relevo.sandbox.server import Sandbox
+from relevo.sandbox.server import Sandbox, has_native
 
 _log = structlog.get_logger("relevo.sandbox")
 
 _RECEIPT_DELAY_S = 5.0
 _ANSWER_WITHIN_S = 1.0
+_KEYS = "sandbox-keys"
+
+
+class Found(NamedTuple):
+    """A sandbox that serves: Expo's address, and the settings for FCM, APNs and Web Push if it has them."""
+
+    url: str
+    settings: Mapping[str, str]
 
 
 @contextmanager
-def acquire(folder: Path) -> Iterator[str]:
-    """Yield the address of the folder's sandbox; if none answers there, one serves as long as the block lasts."""
+def acquire(folder: Path) -> Iterator[Found]:
+    """Yield where the folder's sandbox is; if none answers there, one serves as long as the block lasts."""
     note = folder / "sandbox"
     if (found := _answering(note)) is not None:
-        yield found
+        yield Found(found, _ask(found, "GET", "/sandbox/services") or {})
         return
-    with Sandbox(receipt_delay_s=_RECEIPT_DELAY_S) as sandbox:
-        folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    with Sandbox(receipt_delay_s=_RECEIPT_DELAY_S, native=has_native(), folder=folder / _KEYS) as sandbox:
         note.write_text(sandbox.url + "\n", encoding="utf-8")
         _log.debug("sandbox_serving", page=sandbox.url, why="no DATABASE_URL and no EXPO_ setting")
         try:
-            yield sandbox.url
+            yield Found(sandbox.url, sandbox.settings())
         finally:
             with suppress(OSError):
                 if note.read_text(encoding="utf-8").strip() == sandbox.url:  # not that of one that came after us
@@ -48,12 +57,23 @@ def noted_address(folder: Path) -> str | None:
     return None
 
 
+def make_token(folder: Path, given: Mapping[str, str]) -> str | None:
+    """Have the folder's sandbox make a token, as its admin call does; None if it has no such service."""
+    address = noted_address(folder)
+    made = _ask(address, "POST", "/sandbox/tokens", given) if address is not None else None
+    return str(made["token"]) if made else None
+
+
 def _answering(note: Path) -> str | None:
-    try:
-        address = note.read_text(encoding="utf-8").strip()
-        with requests.Session() as session:
-            session.trust_env = False  # no proxy leads to loopback
-            answer = session.get(f"{address}/sandbox/totals", timeout=_ANSWER_WITHIN_S)
-    except (OSError, ValueError):  # no note, or nobody there: requests' own errors are OSErrors
-        return None
-    return address if answer.ok else None
+    address = noted_address(note.parent)
+    return address if address is not None and _ask(address, "GET", "/sandbox/totals") is not None else None
+
+
+def _ask(address: str, method: str, path: str, given: Mapping[str, str] | None = None) -> dict[str, Any] | None:
+    """Call a sandbox; None if nobody answers there, or not with what was asked for."""
+    with suppress(OSError, ValueError), requests.Session() as session:  # requests' own errors are OSErrors
+        session.trust_env = False  # no proxy leads to loopback
+        answer = session.request(method, f"{address}{path}", json=given, timeout=_ANSWER_WITHIN_S)
+        if answer.ok and isinstance(told := answer.json(), dict):
+            return told
+    return None

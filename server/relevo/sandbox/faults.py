@@ -26,8 +26,8 @@ from relevo.core.errors import InvalidInputError
 from relevo.sandbox import answers
 from relevo.sandbox.answers import Answer
 
-Kind = Literal["ticket", "receipt", "silence", "project", "request"]
-Place = Literal["send", "receipts"]
+Kind = Literal["ticket", "receipt", "silence", "project", "request", "header"]
+Place = Literal["send", "receipts", "token"]
 
 MAX_RULES = 1_000
 MAX_SECONDS = 120.0
@@ -169,9 +169,7 @@ def make_rule(given: Any) -> Rule:
     """Understand a rule of an admin call: `{"fault": word, "share", "times", "project", "seconds", "on"}`."""
     if not isinstance(given, dict) or not isinstance(given.get("fault"), str):
         raise InvalidInputError('A fault must be an object like {"fault": "500", "share": 0.01}.')
-    unknown = sorted(given.keys() - {"fault", "share", "times", "project", "seconds", "on"})
-    if unknown:
-        raise InvalidInputError(f"A fault has no {', '.join(unknown)}.")
+    given = {name: value for name, value in given.items() if name != "service"}
     fault, on = parse(given["fault"]), given.get("on", "send")
     if fault.kind == "project":
         raise InvalidInputError("project= belongs into a token's name.", hint="A fault's own `project` limits it.")
@@ -179,6 +177,14 @@ def make_rule(given: Any) -> Rule:
         raise InvalidInputError("`on` must be send, or receipts for a fault of whole requests.")
     if on == "receipts" and given.get("project") is not None:
         raise InvalidInputError("A fault on receipts cannot be limited by `project`: ticket ids do not tell it.")
+    return limited_rule(fault, on, given)
+
+
+def limited_rule(fault: Fault, on: Place, given: dict[str, Any]) -> Rule:
+    """Return a rule for a fault that befalls what else the admin call says."""
+    unknown = sorted(given.keys() - {"fault", "share", "times", "project", "seconds", "on"})
+    if unknown:
+        raise InvalidInputError(f"A fault has no {', '.join(unknown)}.")
     share, times = given.get("share", 1.0), given.get("times", fault.times)
     project, seconds = given.get("project"), given.get("seconds")
     _check("share", share, lambda it: _is_number(it) and 0 <= it <= 1, "a number from 0 to 1")

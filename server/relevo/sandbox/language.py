@@ -34,6 +34,15 @@ SPANISH = {
     ", {n} repeated": ", {n} repetidos",
     "The message itself is not kept.": "El mensaje mismo no se guarda.",
     "The messages themselves are not kept.": "Los mensajes mismos no se guardan.",
+    "Nothing received yet.": "Todavía no recibió nada.",
+    "Off: {n} waiting": "Apagado: {n} en espera",
+    ", {n} dropped": ", {n} descartados",
+    "Switch off": "Apagar",
+    "Switch on": "Encender",
+    "Relevo sends to them with these settings:": "Relevo les envía con estos ajustes:",
+    "A token for a phone, or a subscription of a browser:": (
+        "Un token de un teléfono, o la suscripción de un navegador:"
+    ),
     "No title": "Sin título",
     "As it came": "Tal como llegó",
     "Event {id}": "Evento {id}",

@@ -10,26 +10,28 @@ from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote
 
 from relevo.sandbox.answers import HTML, Answer
 from relevo.sandbox.language import spoken, t
 from relevo.sandbox.phones import Phone
+from relevo.sandbox.services import device_tokens
 from relevo.sandbox.world import World
 
 SHOWN = 60
-STYLE, SCRIPT = "/relevo.css", "/relevo.js"
+STYLE, SCRIPT, SWITCH = "/relevo.css", "/relevo.js", "/switch"
 _DESIGN = Path(__file__).parents[1] / "http" / "dashboard" / "static"
 _KEPT = {"cache-control": "public, max-age=3600"}
 _MAX_TEXT = 300
 _MILLION = 1_000_000
 _NAMES = {"events": "notificationEventId", "deliveries": "notificationDeliveryId"}
+_LABELS = {"expo": "Expo", "fcm": "FCM", "apns": "APNs", "webpush": "Web Push"}
 _HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
-    "frame-ancestors 'none'; base-uri 'none'",
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "cache-control": "no-store",
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",
 }
 _MORE_STYLE = """
 .phones { display: grid; gap: calc(3 * var(--s));
@@ -38,6 +40,10 @@ _MORE_STYLE = """
 .phones .top { display: flex; justify-content: space-between; align-items: start; gap: calc(3 * var(--s)); }
 .phones a, .phones h3, .phones p { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3;
   overflow: hidden; }
+.state { display: flex; justify-content: space-between; align-items: center; flex-wrap: wrap;
+  gap: calc(2 * var(--s)); }
+.state form { display: block; margin: 0; padding: 0; border: 0; background: none; }
+.state button { padding: 0 calc(3 * var(--s)); font-size: .88em; background: none; color: var(--accent); }
 .loud .big { color: var(--warn); }
 pre { margin: 0; white-space: pre-wrap; }
 """
@@ -64,6 +70,15 @@ def _file(name: str) -> bytes:
     return (_DESIGN / name).read_bytes()
 
 
+def switch(world: World, body: bytes) -> Answer:
+    """Switch a phone as the page's button says, and lead back to where that was pressed."""
+    form = {name: values[-1] for name, values in parse_qs(body.decode("latin-1")).items()}
+    if phone := world.phones.find(form.get("phone", "")):
+        world.switch(phone.token, on=form.get("on") == "1")
+    back = f"/phones/{quote(phone.token, safe='')}" if phone and form.get("back") == "phone" else "/"
+    return Answer(303, b"", HTML, {"location": back, "cache-control": "no-store"})
+
+
 def _answer(title: str, body: str, *, status: int = 200) -> Answer:
     text = (
         "<!doctype html>\n"
@@ -77,7 +92,11 @@ def _answer(title: str, body: str, *, status: int = 200) -> Answer:
 
 def _overview(world: World, address: str) -> str:
     head = f'<section class="card"><h1>{t("What the phones got")}</h1>{_how(world)}</section>'
-    return f"{head}{_totals(world.totals())}{_faults(world.rules.as_json())}{_phones(world, address)}"
+    totals = world.totals()
+    return (
+        f"{head}{_totals(totals)}{_faults(world.faults())}{_phones(world, address)}"
+        f"{_services(world, totals.get('services', {}), address)}"
+    )
 
 
 def _of_name(world: World, room: str, name: str) -> Answer:
@@ -98,13 +117,14 @@ def _of_name(world: World, room: str, name: str) -> Answer:
 def _of_phone(world: World, token: str) -> Answer:
     """Show the last messages of one phone."""
     phone = world.phones.find(token)
-    named = escape(_short(token))
+    named = escape(_short(device_tokens.label_of(token)))
     if phone is None:
         why = t("No message has reached this phone.")
         return _answer(t("Phone"), f'<section class="card"><h1>{named}</h1><p>{why}</p></section>', status=404)
     kept = "".join(_message(at, message) for at, message in reversed(phone.kept or ()))
-    head = f'<section class="card"><h1>{named}</h1><p>{_count(phone)}</p></section>'
-    nothing = f'<p class="faint">{t("The messages themselves are not kept.")}</p>'
+    head = f'<section class="card"><h1>{named}</h1>{_switch(phone, "phone")}<p>{_count(phone)}</p></section>'
+    none = t("The messages themselves are not kept.") if phone.received else t("Nothing received yet.")
+    nothing = f'<p class="faint">{none}</p>'
     return _answer(t("Phone"), head + (kept or nothing))
 
 
@@ -127,7 +147,22 @@ def _when(at: float) -> str:
 
 
 def _link(token: str) -> str:
-    return f'<a href="/phones/{quote(token, safe="")}"><code>{escape(_short(token))}</code></a>'
+    return f'<a href="/phones/{quote(token, safe="")}"><code>{escape(_short(device_tokens.label_of(token)))}</code></a>'
+
+
+def _switch(phone: Phone, back: str = "") -> str:
+    """Write what kind of phone it is, whether it is off and what waits for it, and the button that switches it."""
+    kind = f'<span class="badge">{escape(_LABELS[phone.kind])}</span>'
+    waiting = phone.waiting
+    if waiting is not None:
+        dropped = t(", {n} dropped", n=f"{waiting.dropped:,}") if waiting.dropped else ""
+        kind += f' <span class="badge warn">{t("Off: {n} waiting", n=len(waiting))}{dropped}</span>'
+    on, told = ("0", t("Switch off")) if waiting is None else ("1", t("Switch on"))
+    fields = {"phone": phone.token, "on": on, "back": back}
+    hidden = "".join(f'<input type="hidden" name="{name}" value="{escape(text)}">' for name, text in fields.items())
+    button = f'<button aria-label="{told}: {escape(_short(device_tokens.label_of(phone.token)))}">{told}</button>'
+    form = f'<form method="post" action="{SWITCH}">{hidden}{button}</form>'
+    return f'<div class="state"><span>{kind}</span>{form}</div>'
 
 
 def _count(phone: Phone) -> str:
@@ -186,7 +221,8 @@ def _faults(rules: list[dict[str, Any]]) -> str:
 
 
 def _rule(rule: dict[str, Any]) -> str:
-    parts = [rule["fault"], f"{rule['share'] * 100:g} %"]
+    parts = [_LABELS[rule["service"]]] if "service" in rule else []
+    parts += [rule["fault"], f"{rule['share'] * 100:g} %"]
     if rule["on"] != "send":
         parts.append(t("on receipts"))
     if rule["times"] is not None:
@@ -209,9 +245,10 @@ def _phones(world: World, address: str) -> str:
 
 
 def _card(phone: Phone) -> str:
-    top = f'<div class="top">{_link(phone.token)}{_count(phone)}</div>'
+    top = f'<div class="top">{_link(phone.token)}{_count(phone)}</div>{_switch(phone)}'
     if phone.last is None:
-        return f'<article class="card">{top}<p class="faint">{t("The message itself is not kept.")}</p></article>'
+        none = t("The message itself is not kept.") if phone.received else t("Nothing received yet.")
+        return f'<article class="card">{top}<p class="faint">{none}</p></article>'
     at, message = phone.last
     title, body = (escape(_short(str(message.get(part) or ""))) for part in ("title", "body"))
     heading = f"<h3>{title or t('No title')}</h3>" + (f"<p>{body}</p>" if body else "")
@@ -236,4 +273,22 @@ def _nothing_yet(address: str) -> str:
         f'<section class="card"><h2>{t("Phones")}</h2>'
         f"<p><strong>{t('No phone has received anything yet.')}</strong></p><p>{how}</p>"
         f"<pre><code>{example}</code></pre></section>"
+    )
+
+
+def _statuses(found: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} &times; {status}" for status, count in found.items())
+
+
+def _services(world: World, totals: dict[str, dict[str, int]], address: str) -> str:
+    """Write how to send to FCM, APNs and Web Push here, and how their requests were answered."""
+    if world.services is None:
+        return ""
+    settings = escape("\n".join(f"{name}={value}" for name, value in world.services.settings().items()))
+    example = escape(f'curl {address}/sandbox/tokens -d \'{{"service": "webpush", "name": "ana"}}\'')
+    answered = "".join(f"<li>{_LABELS[each]}: {_statuses(found)}</li>" for each, found in totals.items() if found)
+    return (
+        f'<section class="card"><h2>FCM, APNs, Web Push</h2><p>{t("Relevo sends to them with these settings:")}</p>'
+        f"<pre><code>{settings}</code></pre><p>{t('A token for a phone, or a subscription of a browser:')}</p>"
+        f"<pre><code>{example}</code></pre><ul>{answered}</ul></section>"
     )

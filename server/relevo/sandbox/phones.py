@@ -11,6 +11,7 @@ from collections import deque
 from typing import Any
 
 from relevo.sandbox.messages import Message
+from relevo.sandbox.waiting import Kept, Waiting
 
 MAX_PHONES = 1_000_000
 MAX_KEPT = 100_000
@@ -22,13 +23,15 @@ _Kept = tuple[float, Message]
 class Phone:
     """One token's counters and last messages."""
 
-    __slots__ = ("distinct", "kept", "received", "token")
+    __slots__ = ("distinct", "kept", "kind", "received", "token", "waiting")
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, kind: str = "expo") -> None:
         self.token = token
+        self.kind = kind
         self.received = 0
         self.distinct = 0
         self.kept: list[_Kept] | None = None
+        self.waiting: Waiting | None = None  # while it is switched off
 
     @property
     def last(self) -> _Kept | None:
@@ -37,7 +40,10 @@ class Phone:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as the phones' endpoint shows it."""
-        return {"token": self.token, "received": self.received, "distinct": self.distinct}
+        told = {"token": self.token, "received": self.received, "distinct": self.distinct}
+        if self.kind != "expo":
+            told["kind"] = self.kind
+        return told if self.waiting is None else told | {"off": True, "waiting": len(self.waiting)}
 
     def messages(self) -> list[dict[str, Any]]:
         """Return its last messages, oldest first."""
@@ -60,17 +66,25 @@ class Phones:
     def __len__(self) -> int:
         return len(self._phones)
 
-    def deliver(self, token: str, message: Message, at: float, keep: int) -> None:
-        """Let a phone receive a message."""
-        phone = self._phones.get(token) or self._meet(token)
+    def deliver(
+        self, token: str, message: Message, at: float, keep: int, *, kind: str = "expo", kept: Kept | None = None
+    ) -> None:
+        """Let a phone receive a message, or let it wait while the phone is switched off."""
+        phone = self._phones.get(token) or self._meet(token, kind)
+        if phone.waiting is not None:
+            phone.waiting.add(message, kept or _as_expo_keeps(message), at)
+        else:
+            self._receive(phone, message, at, keep)
+
+    def _receive(self, phone: Phone, message: Message, at: float, keep: int) -> None:
         phone.received += 1
         self.delivered += 1
         data = message.get("data")
-        delivery_id = data.get("notificationDeliveryId") if data else None
+        delivery_id = data.get("notificationDeliveryId") if isinstance(data, dict) else None
         if delivery_id is None:
-            fingerprint = hash((token, message.get("title"), message.get("body")))
+            fingerprint = hash((phone.token, message.get("title"), message.get("body")))
         else:
-            fingerprint = hash((token, str(delivery_id)))
+            fingerprint = hash((phone.token, str(delivery_id)))
         if fingerprint not in self._known and fingerprint not in self._known_before:
             phone.distinct += 1
             self._remember(fingerprint)
@@ -79,10 +93,22 @@ class Phones:
         if keep:
             self._keep(phone, (at, message), keep)
 
-    def _meet(self, token: str) -> Phone:
+    def switch(self, token: str, kind: str, at: float, keep: int, *, on: bool) -> Phone:
+        """Switch a phone off, or on: then it receives what waited for it."""
+        phone = self._phones.get(token) or self._meet(token, kind)
+        waiting = phone.waiting
+        if not on:
+            phone.waiting = waiting or Waiting(phone.kind)
+        elif waiting is not None:
+            phone.waiting = None
+            for message in waiting.take(at):
+                self._receive(phone, message, at, keep)
+        return phone
+
+    def _meet(self, token: str, kind: str) -> Phone:
         if len(self._order) >= MAX_PHONES:
             self._forget(MAX_PHONES // 100)
-        phone = self._phones[token] = Phone(token)
+        phone = self._phones[token] = Phone(token, kind)
         self._order.append(token)
         return phone
 
@@ -142,3 +168,8 @@ class Phones:
             if len(found) < limit:
                 found.setdefault(token, self._phones[token])
         return list(found.values())
+
+
+def _as_expo_keeps(message: Message) -> Kept:
+    ttl = message.get("ttl")
+    return Kept(seconds=ttl) if isinstance(ttl, int | float) else Kept()

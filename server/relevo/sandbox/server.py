@@ -7,19 +7,24 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from relevo.core.errors import RelevoError
+from relevo.core.errors import MissingPartError, RelevoError
 from relevo.core.serving import listen, url_of, uvicorn_config
-from relevo.sandbox import faults
 from relevo.sandbox.app import SandboxApp, Tell
 from relevo.sandbox.messages import Message
+from relevo.sandbox.services import device_tokens
 from relevo.sandbox.settings import Settings
 from relevo.sandbox.world import World
+
+if TYPE_CHECKING:
+    from relevo.sandbox.services.running import Services
 
 T = TypeVar("T")
 _STOP_S = 10.0
@@ -40,17 +45,36 @@ class _Protocol(HttpToolsProtocol):
 
 
 class Sandbox:
-    """A local Expo push service.
+    """A local Expo push service, and with `native=True` FCM, APNs and Web Push beside it.
 
     `with Sandbox(rate_per_s=0) as sandbox:` serves at `sandbox.url` from a daemon thread until the block ends. It
     listens on the loopback interface unless told otherwise; port 0 takes any that is free. Keyword arguments are the
     fields of `Settings`. `tell` is called with one line for each request, from the sandbox's thread.
+
+    With `native=True` the services' addresses are `fcm`, `apns`, `apns_sandbox` and `webpush` (`native_port` is the
+    first of four ports), and `ca_file`, `projects_file` and the key files are what a sender needs. They lie in
+    `folder`, which keeps them for the next start; without one they are temporary.
     """
 
-    def __init__(self, *, host: str = "127.0.0.1", port: int = 0, tell: Tell | None = None, **settings: Any) -> None:
+    fcm = apns = apns_sandbox = webpush = ""
+    ca_file = projects_file = service_account_file = apns_key_file = vapid_key_file = Path()
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tell: Tell | None = None,
+        native: bool = False,
+        native_port: int = 0,
+        folder: Path | None = None,
+        **settings: Any,
+    ) -> None:
         self._world = World(Settings().changed(settings))
+        self._world.tell = tell
         self._address = (host, port)
-        self._tell = tell
+        self._native = (native, native_port, folder)
+        self._services: Services | None = None
         self._app: SandboxApp | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: uvicorn.Server | None = None
@@ -64,6 +88,8 @@ class Sandbox:
         except (OSError, OverflowError) as error:
             raise _unavailable(*self._address, error) from None
         self.url = url_of(listening)
+        if self._native[0]:
+            self._open_services(listening)
         ready = threading.Event()
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._serve(listening, ready)), name="relevo-sandbox", daemon=True
@@ -80,6 +106,8 @@ class Sandbox:
         self._loop.call_soon_threadsafe(self._leave)
         thread.join(_STOP_S)
         self._loop = None
+        if self._services is not None:
+            self._services.clean_up()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -107,23 +135,76 @@ class Sandbox:
 
     def add_fault(self, fault: str, **how: Any) -> None:
         """Put a fault into force: `add_fault("500", share=0.1, times=3, project=None, seconds=60, on="send")`."""
-        rule = faults.make_rule({"fault": fault, **how})
-        self._ask(lambda: self._world.rules.add([rule]))
+        given = {"fault": fault, **how}
+        self._ask(lambda: self._world.add_faults([given]))
 
     def clear_faults(self) -> None:
         """Forget the faults put into force; those in tokens' names stay."""
-        self._ask(self._world.rules.clear)
+        self._ask(self._world.clear_faults)
+
+    def fcm_token(self, name: str, *words: str) -> str:
+        """Return a registration token of FCM; words are faults, as in `fcm_token("ana", "UNREGISTERED")`."""
+        return device_tokens.fcm_token(name, *words)
+
+    def apns_token(self, name: str, *words: str, environment: str = "production") -> str:
+        """Return a device token of APNs; words are faults, as in `apns_token("ana", "TooManyRequests*1")`."""
+        return device_tokens.apns_token(name, *words, environment=environment)
+
+    def subscription(self, name: str, *words: str, key: str | None = None) -> str:
+        """Return a browser's subscription as JSON text, bound to a sender's public key (by default the sandbox's)."""
+        return self._running().subscription(name, *words, key=key)
+
+    def add_apns_key(self, key_id: str, environment: str | None = None) -> Path:
+        """Make one more key of the APNs team, for both environments or for one; return its file."""
+        return self._running().credentials.add_apns_key(key_id, environment)
+
+    def expire_access_tokens(self) -> None:
+        """Let every access token that FCM gave out expire."""
+        services = self._running()
+        self._ask(services.fcm.tokens.expire)
+
+    def settings(self) -> dict[str, str]:
+        """Return the settings by which Relevo sends to FCM, APNs and Web Push here; none without `native`."""
+        return self._services.settings() if self._services is not None else {}
+
+    def switch(self, token: str, *, on: bool) -> None:
+        """Switch a phone off, or on again: then it receives what its push service kept for it."""
+        self._ask(lambda: self._world.switch(token, on=on))
+
+    def _running(self) -> Services:
+        if self._services is None:
+            raise RelevoError("This sandbox speaks Expo alone.", hint="Start it as Sandbox(native=True).")
+        return self._services
+
+    def _open_services(self, listening: socket.socket) -> None:
+        """Listen for the three services; what is missing for them is said before anything serves."""
+        _, port, folder = self._native
+        host = self._address[0]
+        try:
+            self._services = _load_services()(self._world, host, port, folder)
+        except (OSError, OverflowError, RelevoError) as error:
+            listening.close()
+            raise error if isinstance(error, RelevoError) else _unavailable(host, port, error) from None
+        services, made = self._services, self._services.credentials
+        self.fcm, self.apns, self.apns_sandbox, self.webpush = services.addresses
+        self.ca_file, self.projects_file = services.ca_file, services.projects_file
+        self.service_account_file, self.apns_key_file = made.service_account_file, made.apns_key_file
+        self.vapid_key_file = made.vapid_key_file
 
     def reset(self) -> None:
         """Forget the phones and count anew."""
         self._ask(self._world.reset)
 
     async def _serve(self, listening: socket.socket, ready: threading.Event) -> None:
-        self._app = SandboxApp(self._world, self._tell)
+        self._app = SandboxApp(self._world, self._world.tell)
         self._loop = asyncio.get_running_loop()
         self._server = uvicorn.Server(uvicorn_config(self._app, _Protocol))
+        if self._services is not None:
+            await self._services.start()
         ready.set()
         await self._server.serve(sockets=[listening])
+        if self._services is not None:
+            self._services.stop()
         for connection in list(self._server.server_state.connections):  # those that outlasted the drain
             connection.transport.abort()
         await asyncio.sleep(0.05)  # what was aborted is closed in the loop's next rounds
@@ -148,20 +229,36 @@ class Sandbox:
         return {phone.token: {"received": phone.received, "distinct": phone.distinct} for phone in phones}
 
     def _messages_of(self, token: str) -> list[Message]:
-        phone = self._world.phones.find(token)
+        phone = self._world.phones.find(device_tokens.phone_key(token))
         return [kept["message"] for kept in phone.messages()] if phone else []
+
+
+def has_native() -> bool:
+    """Tell whether the packages for FCM, APNs and Web Push are installed."""
+    return find_spec("h2") is not None and find_spec("cryptography") is not None
+
+
+def _load_services() -> type[Services]:
+    try:
+        from relevo.sandbox.services.running import Services  # noqa: PLC0415 needs packages of an extra
+    except ModuleNotFoundError as error:
+        raise MissingPartError(
+            f"FCM, APNs and Web Push need {error.name}, which is not installed.",
+            hint="Install one of their extras, as in pip install 'relevo[fcm]'.",
+        ) from None
+    return Services
 
 
 def serve(
     *,
     host: str,
     port: int,
-    started: Callable[[str], None],
+    started: Callable[[Sandbox], None],
     tell: Tell | None = None,
     rules: Iterable[dict[str, Any]] = (),
     **settings: Any,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; `started` is called with the address."""
+    """Serve until SIGINT or SIGTERM; `started` is called with the sandbox."""
     leave = threading.Event()
     sandbox = Sandbox(host=host, port=port, tell=tell, **settings)
     for rule in rules:
@@ -169,7 +266,7 @@ def serve(
     before = {number: signal.signal(number, lambda *_: leave.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with sandbox:
-            started(sandbox.url)
+            started(sandbox)
             leave.wait()
     finally:
         for number, handler in before.items():

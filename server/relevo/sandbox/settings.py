@@ -15,6 +15,9 @@ _MOST = {
     "receipt_delay_s": 86_400,
     "time_scale": 1e6,
     "keep_messages": MAX_KEEP,
+    "fcm_per_minute": 1e9,
+    "apns_streams": 1_000,
+    "apns_token_interval_s": 86_400,
 }
 
 
@@ -25,7 +28,9 @@ class Settings:
     rate_per_s: notifications a second per project, 0 lifts the limit; access_token: enhanced security, None switches it
     off; latency_ms: how long every answer of the push API takes; receipt_delay_s: after how many sandbox seconds a
     receipt appears; time_scale: sandbox seconds per real second, for receipts; keep_messages: how many messages each
-    phone shows, 0 leaves only the counters.
+    phone shows, 0 leaves only the counters; fcm_per_minute: FCM messages a minute per project, 0 lifts the limit;
+    apns_streams: how many streams a connection to APNs may have open once it showed a valid token;
+    apns_token_interval_s: a new token of the same APNs key sooner than that is refused.
     """
 
     rate_per_s: float = 600
@@ -34,14 +39,18 @@ class Settings:
     receipt_delay_s: float = 3
     time_scale: float = 1
     keep_messages: int = 20
+    fcm_per_minute: float = 600_000
+    apns_streams: int = 1_000
+    apns_token_interval_s: float = 1_200
 
     def __post_init__(self) -> None:
         for name, most in _MOST.items():
             _check_number(name, getattr(self, name), most)
         if self.time_scale == 0:
             raise InvalidInputError("time_scale must be above 0, got 0.")
-        if type(self.keep_messages) is not int:
-            raise InvalidInputError(f"keep_messages must be a whole number, got {self.keep_messages}.")
+        for name in ("keep_messages", "apns_streams"):
+            if type(getattr(self, name)) is not int:
+                raise InvalidInputError(f"{name} must be a whole number, got {getattr(self, name)}.")
         if self.access_token is not None and not (isinstance(self.access_token, str) and self.access_token):
             raise InvalidInputError("access_token must be a text that is not empty, or null.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from relevo.core.errors import InvalidInputError
@@ -48,9 +49,9 @@ class Met:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], int] = {}
 
-    def pick(self, token: str, kinds: tuple[Kind, ...]) -> Fault | None:
-        """Return the token's first fault of these kinds that is not used up, and count it."""
-        for fault in words(token):
+    def pick(self, token: str, named: Iterable[Fault], kinds: tuple[Kind, ...]) -> Fault | None:
+        """Return the first fault of these kinds named by a token that is not used up, and count it."""
+        for fault in named:
             if fault.kind in kinds and self._still(token, fault):
                 return fault
         return None

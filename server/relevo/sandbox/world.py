@@ -5,17 +5,23 @@ from __future__ import annotations
 import hmac
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relevo.sandbox import answers, messages, tokens
 from relevo.sandbox.answers import Answer
-from relevo.sandbox.faults import Fault, Kind, Rules, error_result, spoil
+from relevo.sandbox.faults import Fault, Kind, Rules, error_result, make_rule, spoil
 from relevo.sandbox.messages import Recipients
-from relevo.sandbox.phones import Phones
+from relevo.sandbox.phones import Phone, Phones
 from relevo.sandbox.projects import Projects
+from relevo.sandbox.services import device_tokens
+from relevo.sandbox.services import faults as service_faults
 from relevo.sandbox.settings import Settings
 from relevo.sandbox.tickets import Clock, Tickets
+
+if TYPE_CHECKING:
+    from relevo.sandbox.services.running import Services
 
 _OF_MESSAGES: tuple[Kind, ...] = ("ticket", "receipt", "silence")
 _TOO_BIG = Fault("receipt-MessageTooBig", "receipt", "MessageTooBig")  # Expo takes it, and tells by the receipt
@@ -49,12 +55,15 @@ class World:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.services: Services | None = None
+        self.tell: Callable[[str], None] | None = None
         self.rules = Rules()
+        self.rules_of = {"expo": self.rules, "fcm": Rules(), "apns": Rules(), "webpush": Rules()}
         self.projects = Projects()
         self._clock = Clock(settings.time_scale)
         self._tickets = Tickets(self._clock)
         self._tickets_before = 0
-        self._met = tokens.Met()
+        self.met = tokens.Met()
         self.phones = Phones()
         self.counters = Counters()
 
@@ -63,23 +72,52 @@ class World:
         self.settings = self.settings.changed(changes)
         self._clock.set_scale(self.settings.time_scale)
 
+    def add_faults(self, given: list[Any]) -> None:
+        """Put faults into force, all of them or none; raises InvalidInputError."""
+        found = [(_service_of(each), each) for each in given]
+        rules = [(name, service_faults.make_rule(each) if name != "expo" else make_rule(each)) for name, each in found]
+        for name, rule in rules:
+            self.rules_of[name].add([rule])
+
+    def faults(self) -> list[dict[str, Any]]:
+        """Return the faults in force; those that are not Expo's name their service."""
+        return [
+            rule if name == "expo" else {"service": name} | rule
+            for name, rules in self.rules_of.items()
+            for rule in rules.as_json()
+        ]
+
+    def clear_faults(self) -> None:
+        """Forget the faults put into force."""
+        for rules in self.rules_of.values():
+            rules.clear()
+
+    def switch(self, token: str, *, on: bool) -> Phone:
+        """Switch a phone off, or on again."""
+        key = device_tokens.phone_key(token)
+        return self.phones.switch(key, device_tokens.kind_of(key), time.time(), self.settings.keep_messages, on=on)
+
     def reset(self) -> None:
         """Forget the phones and start counting anew; tickets keep their receipts, settings and faults stay."""
         self.phones = Phones()
         self.counters = Counters()
+        if self.services is not None:
+            self.services.state.counted.clear()
         self._tickets_before = self._tickets.given
-        self._met.clear()
+        self.met.clear()
         self.projects.reset_peaks()
 
     def totals(self) -> dict[str, Any]:
         """Return what was counted since the start or the last reset."""
         counters = self.counters
         tickets = self._tickets.given - self._tickets_before
-        return {
-            "requests": counters.send_requests + counters.receipt_requests,
+        services = {"services": self.services.state.totals()} if self.services is not None else {}
+        others = sum(self.services.state.counted.values()) if self.services is not None else 0
+        return services | {
+            "requests": counters.send_requests + counters.receipt_requests + others,
             "sendRequests": counters.send_requests,
             "receiptRequests": counters.receipt_requests,
-            "messages": counters.messages,
+            "messages": counters.messages + others,
             "delivered": self.phones.delivered,
             "duplicates": self.phones.duplicates,
             "phones": len(self.phones),
@@ -157,7 +195,7 @@ class World:
 
     def _request_fault(self, marked: list[str], project: str) -> Fault | None:
         for token in marked:
-            fault = self._met.pick(token, ("request",))
+            fault = self.met.pick(token, tokens.words(token), ("request",))
             if fault is not None:
                 return fault
         return self.rules.pick(("request",), project) if self.rules else None
@@ -166,7 +204,7 @@ class World:
         """Return the faults of single messages, by their place in the request."""
         found = {}
         for index, (token, _) in enumerate(recipients):
-            fault = self._met.pick(token, _OF_MESSAGES) if "!" in token else None
+            fault = self.met.pick(token, tokens.words(token), _OF_MESSAGES) if "!" in token else None
             if fault is None and self.rules:
                 fault = self.rules.pick(_OF_MESSAGES, project)
             if fault is not None:
@@ -192,6 +230,10 @@ class World:
         if fault is None or fault.kind == "silence":
             self.phones.deliver(token, message, time.time(), self.settings.keep_messages)
         return f'{{"status":"ok","id":"{ticket_id}"}}'
+
+
+def _service_of(given: Any) -> str:
+    return str(given.get("service", "expo")) if isinstance(given, dict) else "expo"
 
 
 def _one_project(recipients: Recipients) -> str:

@@ -1,0 +1,1 @@
+"""FCM, APNs and Web Push on loopback, over TLS with a certificate authority of their own."""

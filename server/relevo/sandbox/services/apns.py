@@ -1,0 +1,171 @@
+"""APNs: one notification a request, for the phones of one environment, with a provider token of the team."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from typing import Any
+
+from relevo.sandbox.services import apns_answers, device_tokens
+from relevo.sandbox.services.credentials import TOPIC
+from relevo.sandbox.services.device_tokens import Device
+from relevo.sandbox.services.exchange import Outcome, Peer, Request
+from relevo.sandbox.services.faults import delivers
+from relevo.sandbox.services.provider_tokens import ProviderTokens, Refusal
+from relevo.sandbox.services.state import State, spoiled
+from relevo.sandbox.waiting import Kept
+
+PATH = "/3/device/"
+MAX_BYTES = 4_096
+_MAX_VOIP_BYTES = 5_120
+_MAX_COLLAPSE_BYTES = 64
+_STORED_S = 30 * 86_400.0
+_TEAM = "com.example."
+_SUFFIXES = {
+    "voip": ".voip",
+    "complication": ".complication",
+    "fileprovider": ".pushkit.fileprovider",
+    "liveactivity": ".push-type.liveactivity",
+    "location": ".location-query",
+    "pushtotalk": ".voip-ptt",
+    "widgets": ".push-type.widgets",
+    "controls": ".push-type.controls",
+}
+_PUSH_TYPES = {"alert", "background", "mdm", *_SUFFIXES}
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+_TOPIC = re.compile(r"[A-Za-z0-9.-]{1,255}")
+_BACKGROUND_PRIORITY = "5"
+
+
+class Apns:
+    """The service of one environment; a connection has one stream until it showed a valid token."""
+
+    name = "apns"
+    speaks_http1 = False
+
+    def __init__(self, state: State, environment: str, tokens: ProviderTokens) -> None:
+        self._state = state
+        self._environment = environment
+        self._tokens = tokens
+
+    def streams(self, peer: Peer) -> int:
+        """Return how many streams a connection may have open now."""
+        return self._state.world.settings.apns_streams if "kid" in peer.facts else 1
+
+    def goodbye(self) -> bytes:
+        """Return the reason a GOAWAY gives."""
+        return b'{"reason":"Shutdown"}'
+
+    def answer(self, request: Request, peer: Peer) -> Outcome:
+        """Take a notification, or give the reason why not."""
+        apns_id = request.header("apns-id") or str(uuid.uuid4()).upper()
+        try:
+            self._tokens.check(request.header("authorization"), self._environment, peer)
+            device, topic = self._check(request)
+        except Refusal as refusal:
+            shown = apns_id if _UUID.fullmatch(apns_id) else str(uuid.uuid4()).upper()
+            return Outcome(apns_answers.refused(refusal.reason, shown))
+        token = request.path.removeprefix(PATH).lower()
+        fault = self._state.fault("apns", token, device.faults, topic)
+        if delivers(fault):
+            self._state.deliver("apns", token, _shown(request), _kept(request, topic))
+        unique_id = str(uuid.uuid4()) if self._environment == "sandbox" else None
+        return spoiled("apns", fault, apns_answers.taken(apns_id, unique_id), device)
+
+    def _check(self, request: Request) -> tuple[Device, str]:
+        if not f"{request.path}/".startswith(PATH):
+            raise Refusal("BadPath")
+        if request.method != "POST":
+            raise Refusal("MethodNotAllowed")
+        device = self._device(request.path[len(PATH) :])
+        topic = _check_headers(request)
+        if not topic.startswith(_TEAM):
+            raise Refusal("TopicDisallowed")
+        base = topic.removesuffix(_SUFFIXES.get(request.header("apns-push-type") or "", ""))
+        if device.home and device.belongs_to(TOPIC) != base:
+            raise Refusal("DeviceTokenNotForTopic")
+        _check_payload(request)
+        return device, base
+
+    def _device(self, token: str) -> Device:
+        if not token:
+            raise Refusal("MissingDeviceToken")
+        try:
+            device = device_tokens.read_apns(token)
+        except ValueError:
+            raise Refusal("BadDeviceToken") from None
+        if device.home not in ("", self._environment):
+            raise Refusal("BadDeviceToken")
+        return device
+
+
+def _check_headers(request: Request) -> str:
+    """Return the topic, if all headers are as they should be."""
+    names = [name for name, _ in request.headers if name.startswith("apns-") or name == "authorization"]
+    if len(set(names)) != len(names):
+        raise Refusal("DuplicateHeaders")
+    topic = request.header("apns-topic")
+    push_type = request.header("apns-push-type") or "alert"
+    checks = (
+        ("MissingTopic", bool(topic)),
+        ("BadTopic", _TOPIC.fullmatch(topic or "") is not None),
+        ("InvalidPushType", push_type in _PUSH_TYPES),
+        ("BadMessageId", _UUID.fullmatch(request.header("apns-id") or str(uuid.uuid4())) is not None),
+        ("BadCollapseId", len((request.header("apns-collapse-id") or "").encode("latin-1")) <= _MAX_COLLAPSE_BYTES),
+        ("BadExpirationDate", _is_epoch(request.header("apns-expiration"))),
+        ("BadPriority", _is_priority(request.header("apns-priority"), push_type)),
+    )
+    for reason, is_good in checks:
+        if not is_good:
+            raise Refusal(reason)
+    return topic or ""
+
+
+def _is_epoch(text: str | None) -> bool:
+    return text is None or (text.isascii() and text.isdigit() and len(text) <= len(str(2**53)))
+
+
+def _is_priority(text: str | None, push_type: str) -> bool:
+    if push_type == "background":
+        return text == _BACKGROUND_PRIORITY
+    return text in (None, "10", "5", "1")
+
+
+def _check_payload(request: Request) -> None:
+    most = _MAX_VOIP_BYTES if request.header("apns-push-type") == "voip" else MAX_BYTES
+    if not request.body:
+        raise Refusal("PayloadEmpty")
+    if len(request.body) > most:
+        raise Refusal("PayloadTooLarge")
+    try:
+        payload = json.loads(request.body)
+    except ValueError:
+        raise Refusal("PayloadEmpty") from None
+    if not isinstance(payload, dict) or not payload:
+        raise Refusal("PayloadEmpty")
+
+
+def _shown(request: Request) -> dict[str, Any]:
+    """Return what a phone shows: title, body and data, and the notification as it came."""
+    payload = json.loads(request.body)
+    aps = payload.get("aps") if isinstance(payload.get("aps"), dict) else {}
+    alert = aps.get("alert")
+    told = alert if isinstance(alert, dict) else {"body": alert}
+    data = {name: value for name, value in payload.items() if name != "aps"}
+    headers = {name: value for name, value in request.headers if name.startswith("apns-")}
+    return {
+        "title": told.get("title"),
+        "body": told.get("body"),
+        "data": data,
+        "apns": {"headers": headers, "aps": aps},
+    }
+
+
+def _kept(request: Request, topic: str) -> Kept:
+    """Tell how long Apple keeps it: until it expires; 0 is not at all, and nothing said 30 days."""
+    expiration = request.header("apns-expiration")
+    if expiration is None:
+        return Kept(topic, _STORED_S)
+    return Kept(topic, min(int(expiration) - time.time(), _STORED_S))

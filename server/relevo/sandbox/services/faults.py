@@ -1,0 +1,113 @@
+"""Faults of FCM, APNs and Web Push on demand: the words that name them, in tokens' names and in rules.
+
+- a code of the service: `UNREGISTERED` (FCM), `BadDeviceToken` (APNs), `410` (Web Push); with `-delivered` behind it
+  the phone gets its message nevertheless;
+- a fault of the stream or the connection: see `WAYS`;
+- `slow=SECONDS`, `streams=N` (from now on at most N streams at once on this connection);
+- `retry-after=SECONDS`: the header, beside a code;
+- `project=NAME` (FCM), `topic=NAME` (APNs): not a fault but the app that a token belongs to.
+
+`*N` at the end limits a word to the first N times.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from relevo.core.errors import InvalidInputError
+from relevo.sandbox import faults as expo
+from relevo.sandbox.answers import Answer
+from relevo.sandbox.faults import Fault, Rule
+from relevo.sandbox.services import apns_answers, fcm_answers, webpush_answers
+
+SERVICES = ("fcm", "apns", "webpush")
+_ONCE = ("hang", "reset", "goaway", "stream-error")
+WAYS = (*_ONCE, *(f"{word}-delivered" for word in _ONCE), "refused", "truncated", "garbage")
+"""Without `-delivered` nothing was taken; `goaway-delivered` takes its own stream and never answers it."""
+_CODES: dict[str, dict[str, Answer]] = {
+    "fcm": fcm_answers.CODES,
+    "apns": apns_answers.CODES,
+    "webpush": webpush_answers.CODES,
+}
+_NAMED = {"fcm": "project", "apns": "topic"}
+_TIMES = re.compile(r"(.+)\*(\d{1,9})", re.DOTALL)
+_MAX_STREAMS = 1_000
+
+
+@lru_cache(maxsize=10_000)
+def parse(service: str, text: str) -> Fault:
+    """Understand a word of a service; raises InvalidInputError for one that does not exist."""
+    limited = _TIMES.fullmatch(text)
+    word, times = (limited[1], int(limited[2])) if limited else (text, None)
+    name, equals, value = word.partition("=")
+    if equals:
+        return _with_value(service, word, name, value, times)
+    if word in WAYS or word.removesuffix("-delivered") in _CODES[service]:
+        return Fault(word, "request", word, 0.0, times)
+    raise _unknown(service, word)
+
+
+def _with_value(service: str, word: str, name: str, value: str, times: int | None) -> Fault:
+    if name == _NAMED.get(service) and value:
+        return Fault(word, "project", value, 0.0, times)
+    if name == "slow":
+        return Fault(word, "request", name, _number(word, value, expo.MAX_SECONDS), times)
+    if name == "streams":
+        return Fault(word, "request", name, int(_number(word, value, _MAX_STREAMS)), times)
+    if name == "retry-after":
+        return Fault(word, "header", str(int(_number(word, value, 86_400))), 0.0, times)
+    raise _unknown(service, word)
+
+
+def _number(word: str, value: str, most: float) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= most:
+        raise InvalidInputError(f"{word[:100]!r} must hold a number from 0 to {most:g}.", hint="As in slow=2.5.")
+    return number
+
+
+def _unknown(service: str, word: str) -> InvalidInputError:
+    known = [*_CODES[service], *WAYS, "slow=SECONDS", "streams=N", "retry-after=SECONDS"]
+    return InvalidInputError(f"{service} has no fault {word[:100]!r}.", hint=f"Known: {', '.join(known)}.")
+
+
+def delivers(fault: Fault | None) -> bool:
+    """Tell whether the phone gets its message although this befalls the request."""
+    return (
+        fault is None
+        or fault.value.endswith("-delivered")
+        or fault.value in ("slow", "streams", "truncated", "garbage")
+    )
+
+
+def code_answer(service: str, fault: Fault) -> Answer | None:
+    """Return the answer that a code stands for, if the fault is one."""
+    if fault.value == "garbage":
+        return Answer(200, b"<<< this is no JSON {")
+    code = fault.value.removesuffix("-delivered")
+    if service == "apns" and code in apns_answers.STATUS:
+        return apns_answers.refused(code)  # a token that is gone is so since now
+    return _CODES[service].get(code)
+
+
+def make_rule(given: dict[str, Any]) -> Rule:
+    """Understand a rule of an admin call: as Expo's, with `service`; `on` is send or, for FCM, token."""
+    service = given.get("service")
+    if service not in SERVICES:
+        raise InvalidInputError(
+            f"There is no service {str(service)[:50]!r}.", hint=f"Known: expo, {', '.join(SERVICES)}."
+        )
+    if not isinstance(given.get("fault"), str):
+        raise InvalidInputError('A fault must be an object like {"service": "apns", "fault": "goaway", "times": 1}.')
+    fault = parse(service, given["fault"])
+    if fault.kind != "request":
+        raise InvalidInputError(f"{fault.word} belongs into a token's name.")
+    on = given.get("on", "send")
+    if on != "send" and (service, on) != ("fcm", "token"):
+        raise InvalidInputError("`on` must be send, or token for FCM's token endpoint.")
+    return expo.limited_rule(fault, on, {name: value for name, value in given.items() if name != "service"})

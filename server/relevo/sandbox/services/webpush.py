@@ -1,0 +1,155 @@
+"""A Web Push service: takes what is encrypted for a browser, and lets that browser decrypt it."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import time
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from relevo.core.errors import InvalidInputError
+from relevo.sandbox.services import device_tokens, encryption, json_web_tokens, webpush_answers
+from relevo.sandbox.services.device_tokens import PUSH, Device
+from relevo.sandbox.services.encryption import CannotDecrypt
+from relevo.sandbox.services.exchange import Outcome, Peer, Request
+from relevo.sandbox.services.faults import delivers
+from relevo.sandbox.services.json_web_tokens import BadToken
+from relevo.sandbox.services.state import State, spoiled
+from relevo.sandbox.waiting import Kept
+
+MAX_BYTES = 4_096
+_STREAMS = 100
+_MAX_TTL_S = 28 * 86_400
+_LIFE_S = 86_400
+_MAX_KNOWN = 1_000
+_VAPID = re.compile(r"vapid\s+(.{1,10000})", re.IGNORECASE)
+_TOPIC = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_URGENCIES = (None, "very-low", "low", "normal", "high")
+
+
+class _Refusal(Exception):  # noqa: N818 an answer, not an error of ours
+    def __init__(self, status: int, message: str = "") -> None:
+        super().__init__(message)
+        self.answer = webpush_answers.refused(status, message)
+
+
+class WebPush:
+    """The service, and the browsers behind it."""
+
+    name = "webpush"
+    speaks_http1 = True
+
+    def __init__(self, state: State, origin: str) -> None:
+        self._state = state
+        self._origin = origin
+        self._known: dict[tuple[str, str], float] = {}
+
+    def streams(self, peer: Peer) -> int:  # noqa: ARG002 the same for every connection
+        """Return how many streams a connection may have open."""
+        return _STREAMS
+
+    def goodbye(self) -> bytes:
+        """Nothing is said at the end."""
+        return b""
+
+    def answer(self, request: Request, peer: Peer) -> Outcome:  # noqa: ARG002 connections are alike
+        """Take a message for a browser."""
+        try:
+            return self._take(request)
+        except _Refusal as refusal:
+            return Outcome(refusal.answer)
+
+    def _take(self, request: Request) -> Outcome:
+        place = request.path.removeprefix(PUSH)
+        device = _device(place) if request.path.startswith(PUSH) else None
+        if device is None:
+            raise _Refusal(404)
+        if request.method != "POST":
+            raise _Refusal(405)
+        ttl = _check_headers(request)
+        self._check_sender(request.header("authorization"), device)
+        if len(request.body) > MAX_BYTES:
+            raise _Refusal(413)
+        key = f"{self._origin}{request.path}"
+        fault = self._state.fault("webpush", key, device.faults, None)
+        if delivers(fault):
+            self._state.deliver("webpush", key, self._shown(place, request), Kept(request.header("topic"), ttl))
+        location = f"{self._origin}/message/{secrets.token_urlsafe(16)}"
+        return spoiled("webpush", fault, webpush_answers.taken(location, ttl), device)
+
+    def _check_sender(self, authorization: str | None, device: Device) -> None:
+        """Accept the VAPID header: signed by the key this subscription is bound to, for this origin, not for long."""
+        found = _VAPID.fullmatch(authorization or "")
+        parts = dict(part.strip().partition("=")[::2] for part in found[1].split(",")) if found else {}
+        token, key = parts.get("t", ""), parts.get("k", "").strip('"')
+        if not token or not key:
+            raise _Refusal(401, "The header must be: vapid t=<token>, k=<public key>.")
+        if device_tokens.key_digits(key) != device.home:
+            raise _Refusal(403)
+        if self._known.get((token, key), 0.0) > time.time():
+            return
+        try:
+            until = self._verify(token, key)
+        except BadToken as bad:
+            raise _Refusal(401, str(bad)) from None
+        while len(self._known) >= _MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+        self._known[token, key] = until
+
+    def _verify(self, token: str, key: str) -> float:
+        point = json_web_tokens.decode(key)
+        try:
+            json_web_tokens.verify(token, ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), point))
+        except ValueError:
+            raise BadToken("k is no point of the curve P-256.") from None
+        _, claims = json_web_tokens.read(token)
+        until, now = claims.get("exp"), time.time()
+        if claims.get("aud") != self._origin:
+            raise BadToken(f"aud must be {self._origin}.")
+        if not isinstance(until, int | float) or not now < until <= now + _LIFE_S:
+            raise BadToken("exp must be a time within the next 24 hours.")
+        subject = claims.get("sub")
+        if not isinstance(subject, str) or not subject.startswith(("mailto:", "https:")) or "localhost" in subject:
+            raise BadToken("sub must be a mailto: or https: address where somebody can be reached.")
+        return float(until)
+
+    def _shown(self, place: str, request: Request) -> dict[str, Any]:
+        """Return what the browser makes of a message: title, body and data, and the message as it came."""
+        headers = {name: value for name, value in request.headers if name in ("ttl", "urgency", "topic")}
+        private, secret = self._state.credentials.browser_key(place)
+        try:
+            plain = encryption.decrypt(request.body, private, secret) if request.body else b""
+        except CannotDecrypt as error:
+            return {"title": None, "body": f"(not decrypted: {error})", "webpush": headers}
+        try:
+            payload = json.loads(plain)
+        except ValueError:
+            payload = plain.decode("utf-8", "replace")
+        if not isinstance(payload, dict):
+            return {"title": None, "body": str(payload), "webpush": headers}
+        return {"title": None, "body": None} | payload | {"webpush": headers}
+
+
+def _device(place: str) -> Device | None:
+    try:
+        return device_tokens.read_push(place)
+    except InvalidInputError as error:
+        raise _Refusal(400, str(error)) from None
+
+
+def _check_headers(request: Request) -> int:
+    """Return how many seconds the message may wait, if all headers are as they should be."""
+    ttl = request.header("ttl") or ""
+    if not (ttl.isascii() and ttl.isdigit() and len(ttl) <= len(str(2**53))):
+        raise _Refusal(400, "The header TTL must be a number of seconds.")
+    if request.header("urgency") not in _URGENCIES:
+        raise _Refusal(400, "The header Urgency must be very-low, low, normal or high.")
+    topic = request.header("topic")
+    if topic is not None and not _TOPIC.fullmatch(topic):
+        raise _Refusal(400, "The header Topic must be up to 32 characters of base64url.")
+    if request.body and request.header("content-encoding") != "aes128gcm":
+        raise _Refusal(415)
+    return min(int(ttl), _MAX_TTL_S)
