@@ -1,0 +1,86 @@
+"""The command that registers the phones of a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.markup import escape
+
+from relevo.cli.common import FAILED, OK, AsJson, load_settings, open_database, out, print_json
+from relevo.core.errors import UsageError
+from relevo.database import migrate
+from relevo.operators import phone_import
+from relevo.operators.phone_files import FIELDS
+from relevo.operators.phone_import import Progress, Source
+
+cli = typer.Typer()
+
+
+@cli.command(name="import-phones")
+def import_phones(  # noqa: PLR0917 typer options
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .csv with a heading, or a .jsonl.")],
+    of: Annotated[
+        Literal["relevo", "gorush", "rpush", "onesignal"],
+        typer.Option("--from", help="Whose columns it has: Relevo's own, or those of another."),
+    ] = "relevo",
+    column: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD=COLUMN", help="Where a field is in the file: owner=user_id; may be given again."),
+    ] = None,
+    provider: Annotated[str | None, typer.Option(help="Of phones for which the file says none.")] = None,
+    project: Annotated[str | None, typer.Option(help="Of phones for which the file says none.")] = None,
+    environment: Annotated[
+        Literal["production", "sandbox"] | None, typer.Option(help="Of phones of APNs for which the file says none.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be taken and refused.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Register the phones of a file, in batches; what is refused is listed in FILE.refused.csv, by line and reason.
+
+    Broken off, it goes on where it was: FILE.progress says how far it came. A phone that is there already, with the
+    same token and owner, stays the same.
+
+    \b
+    relevo import-phones phones.csv --project shop
+    relevo import-phones users.csv --from onesignal --project shop
+    relevo import-phones tokens.jsonl --provider fcm --column token=fcm_token --column owner=user_id
+    """
+    settings = load_settings()
+    given = {"provider": provider, "project": project, "environment": environment}
+    usual = {name: value for name, value in given.items() if value is not None}
+    source = Source(file, of, _columns(column or ()), usual)
+    with open_database(settings) as database:
+        if not dry_run:
+            migrate.prepare(database)
+        done = phone_import.run(database, source, dry_run=dry_run, tell=lambda _: None if as_json else _tell(done=_))
+    _say(source, done, dry_run=dry_run, as_json=as_json)
+    sys.exit(FAILED if done.refused else OK)
+
+
+def _columns(given: Sequence[str]) -> dict[str, str]:
+    pairs = dict(one.partition("=")[::2] for one in given)
+    for field, name in pairs.items():
+        if field not in FIELDS or not name:
+            raise UsageError(
+                f"--column must be like owner=user_id, got {field}={name}.", hint=f"The fields are {', '.join(FIELDS)}."
+            )
+    return pairs
+
+
+def _tell(done: Progress) -> None:
+    if out.is_terminal:
+        out.print(f"line {done.line}: {done.registered} registered, {done.refused} refused", end="\r")
+
+
+def _say(source: Source, done: Progress, *, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        told = {"registered": done.registered, "refused": done.refused, "lines": done.line, "dry_run": dry_run}
+        print_json([told | {"refused_file": str(source.refused_file) if done.refused and not dry_run else None}])
+        return
+    would = "would be " if dry_run else ""
+    where = f": see {escape(str(source.refused_file))}" if done.refused and not dry_run else ""
+    out.print(f"{done.registered} phones {would}registered, {done.refused} lines {would}refused{where}.")

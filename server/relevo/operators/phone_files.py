@@ -1,0 +1,199 @@
+"""Files of phones, as CSV or a JSON object per line: Relevo's own columns, and those of Gorush, Rpush and OneSignal."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+from uuid import UUID
+
+from relevo.client.values import Installation
+from relevo.core.errors import InvalidInputError, UsageError
+
+_MOST_LINE = 100_000
+FIELDS = (
+    *("token", "installation_id", "project", "provider", "environment", "platform", "locale", "owner"),
+    *("push_capable", "permission", "opt_outs"),
+)
+"""The columns of Relevo's own."""
+
+Row = Mapping[str, Any]
+Fields = dict[str, Any]
+
+
+class Line(NamedTuple):
+    """One phone of a file, with the number of its last line; `row` is None where `wrong` says why it cannot be read."""
+
+    number: int
+    row: Row | None
+    wrong: str = ""
+
+
+def read(path: Path) -> Iterator[Line]:
+    """Read a file line by line; only one is in memory at a time."""
+    if path.suffix not in _READERS:
+        raise UsageError(f"{path.name} must end in .csv or .jsonl.", hint="Unpack it first, if it is compressed.")
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            yield from _READERS[path.suffix](file)
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}.", hint="Name a file that this user may read."
+        ) from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not written in UTF-8.", hint="Convert it, for instance with iconv.") from None
+
+
+def _read_csv(file: TextIO) -> Iterator[Line]:
+    rows = csv.DictReader(_bounded(file), restkey="")
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield Line(rows.line_num, None, f"it is no CSV: {error}")
+            continue
+        given = {name: value for name, value in row.items() if name and value not in (None, "")}
+        yield Line(rows.line_num, given)
+
+
+def _read_jsonl(file: TextIO) -> Iterator[Line]:
+    for number, line in enumerate(_bounded(file), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict):
+            yield Line(number, {name: value for name, value in row.items() if value not in (None, "")})
+        else:
+            yield Line(number, None, "it is no JSON object")
+
+
+def _bounded(file: TextIO) -> Iterator[str]:
+    """Read lines, each as far as it may be long; what is left of a longer one is passed over."""
+    while line := file.readline(_MOST_LINE):
+        rest = line
+        while len(rest) == _MOST_LINE and not rest.endswith("\n"):
+            rest = file.readline(_MOST_LINE)
+        yield line
+
+
+_READERS: Mapping[str, Callable[[TextIO], Iterator[Line]]] = {".csv": _read_csv, ".jsonl": _read_jsonl}
+
+
+def own(row: Row) -> Fields:
+    """Read a phone as Relevo names its fields."""
+    given: Fields = {name: row[name] for name in FIELDS if name in row}
+    if isinstance(given.get("opt_outs"), str):
+        given["opt_outs"] = [each.strip() for each in given["opt_outs"].split(",") if each.strip()]
+    if isinstance(given.get("push_capable"), str):
+        given["push_capable"] = _yes_or_no("push_capable", given["push_capable"])
+    return given
+
+
+def gorush(row: Row) -> Fields:
+    """Read a phone as Gorush's requests name it: `platform` 1 is iOS, 2 Android; `development` is Apple's sandbox."""
+    provider, platform = _service(
+        str(row.get("platform", "")), {"1": _IOS, "ios": _IOS, "2": _ANDROID, "android": _ANDROID}
+    )
+    given = {"token": row.get("token"), "provider": provider, "platform": platform}
+    if provider == "apns" and "development" in row:
+        given["environment"] = "sandbox" if _yes_or_no("development", row["development"]) else "production"
+    return given
+
+
+def rpush(row: Row) -> Fields:
+    """Read a phone as Rpush's table of notifications or of feedback names it, by the class in `type`."""
+    kind = str(row.get("type", ""))
+    service = next((service for word, service in _RPUSH.items() if f"::{word}" in kind), None)
+    token = row.get("device_token")
+    if service is None and token is not None:
+        service = _IOS  # only Apple's have it
+    if service is None:
+        raise InvalidInputError("type must be a class of Rpush for APNs, FCM or GCM.")
+    ids = row.get("registration_ids")
+    if token is None and ids is not None:
+        listed = _listed(ids)
+        if len(listed) != 1:
+            raise InvalidInputError("registration_ids must hold one token.")
+        token = listed[0]
+    given = {"token": token, "provider": service[0], "platform": service[1]}
+    if service == _IOS and row.get("environment") in ("sandbox", "development"):
+        given["environment"] = "sandbox"
+    return given
+
+
+def onesignal(row: Row) -> Fields:
+    """Read a phone as OneSignal's export of subscriptions names it."""
+    kind = str(row.get("device_type", ""))
+    if kind in _WEB:
+        raise InvalidInputError("device_type is a browser's, whose subscription is bound to OneSignal's key.")
+    provider, platform = _service(kind, {"0": _IOS, "1": _ANDROID}, "device_type")
+    if _yes_or_no("invalid_identifier", row.get("invalid_identifier", False)):
+        raise InvalidInputError("invalid_identifier says that OneSignal has its token for gone.")
+    if str(row.get("notification_types", "")).startswith("-"):
+        raise InvalidInputError("notification_types says that it is unsubscribed.")
+    given = {"token": row.get("identifier"), "provider": provider, "platform": platform}
+    if provider == "apns" and str(row.get("test_type", "")) == "1":
+        given["environment"] = "sandbox"
+    given |= {to: row[name] for name, to in (("external_user_id", "owner"), ("language", "locale")) if name in row}
+    return given
+
+
+_IOS, _ANDROID = ("apns", "ios"), ("fcm", "android")
+_RPUSH = {"Apns": _IOS, "Fcm": _ANDROID, "Gcm": _ANDROID}
+_WEB = ("4", "5", "7", "8")
+FORMATS: Mapping[str, Callable[[Row], Fields]] = {
+    "relevo": own,
+    "gorush": gorush,
+    "rpush": rpush,
+    "onesignal": onesignal,
+}
+"""How the phones of a file are read, by whose file it is."""
+
+
+def installation(row: Row, kind: str, columns: Mapping[str, str], usual: Mapping[str, str]) -> Installation:
+    """Return a phone of a file; `columns` says which column a field is in, `usual` what the file does not say."""
+    given = FORMATS[kind](row)
+    given |= own({name: row[column] for name, column in columns.items() if column in row})
+    given = {**usual, **{name: value for name, value in given.items() if value is not None}}
+    if given.get("provider") != "apns" and "environment" not in row:
+        given.pop("environment", None)
+    if not given.get("token"):
+        raise InvalidInputError("token must be given.")
+    if "installation_id" in given:
+        try:
+            given["installation_id"] = UUID(str(given["installation_id"]))
+        except ValueError:
+            raise InvalidInputError("installation_id must be a UUID.") from None
+    return Installation(**given)
+
+
+def _listed(ids: object) -> list[Any]:
+    """Read the tokens of a notification: a list, as JSON or not, or one by itself."""
+    if isinstance(ids, str) and ids.startswith("["):
+        try:
+            ids = json.loads(ids)
+        except ValueError:
+            return []
+    return ids if isinstance(ids, list) else [ids]
+
+
+def _service(said: str, known: Mapping[str, tuple[str, str]], name: str = "platform") -> tuple[str, str]:
+    if said.lower() not in known:
+        raise InvalidInputError(f"{name} must be one of {', '.join(known)}.")
+    return known[said.lower()]
+
+
+def _yes_or_no(name: str, said: object) -> bool:
+    match str(said).lower():
+        case "true" | "t" | "1" | "yes":
+            return True
+        case "false" | "f" | "0" | "no":
+            return False
+    raise InvalidInputError(f"{name} must be true or false.")

@@ -1,0 +1,240 @@
+"""`relevo import-phones`: phones of a file, of other senders' exports, what is refused and why, and an import that is killed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import relevo
+from commanding import Command, make_command
+from processes import RELEVO, eventually
+from relevo import Installation
+from relevo.operators import phone_files
+from tokens import subscription
+
+HEX = "00aa" * 16
+PHONES = "select provider, part, token, project, platform, owner, locale from relevo.device_installations order by owner, token"
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], dsn: str) -> Command:
+    """`relevo` on the test's database."""
+    return make_command(monkeypatch, capsys, dsn)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Write a file of phones, as its name says."""
+
+    def make(name: str, *rows: dict[str, Any]) -> Path:
+        file = tmp_path / name
+        with file.open("w", encoding="utf-8", newline="") as opened:
+            if name.endswith(".jsonl"):
+                opened.writelines(f"{json.dumps(row)}\n" for row in rows)
+            else:
+                writer = csv.DictWriter(opened, list(dict.fromkeys(name for row in rows for name in row)))
+                writer.writeheader()
+                writer.writerows(rows)
+        return file
+
+    return make
+
+
+def refused(file: Path) -> list[list[str]]:
+    """Read the list of refused lines."""
+    with file.with_name(f"{file.name}.refused.csv").open(encoding="utf-8", newline="") as opened:
+        return list(csv.reader(opened))
+
+
+@pytest.mark.parametrize("name", ["phones.csv", "phones.jsonl"])
+def test_columns_of_relevo(conn, command: Command, write: Callable[..., Path], name: str) -> None:
+    """Each phone is registered with what its line says, and with what is said for all; a second import changes nothing."""
+    file = write(
+        name,
+        {"token": "ExponentPushToken[a]", "owner": "ana", "locale": "es"},
+        {"token": "abc", "provider": "fcm", "platform": "android", "owner": 'ñandú, "el" 1'},
+        {"token": HEX.upper(), "provider": "apns", "environment": "sandbox", "project": "other"},
+        {"token": subscription(), "provider": "webpush"},
+    )
+    for _ in range(2):
+        said = command("import-phones", file, "--project", "shop")
+        assert (said.code, said.out.strip()) == (0, "4 phones registered, 0 lines refused.")
+        assert {(*row[:2], *row[3:]) for row in conn.execute(PHONES)} == {
+            ("expo", "", "shop", "unknown", "ana", "es"),
+            ("fcm", "android", "shop", "android", 'ñandú, "el" 1', None),
+            ("apns", "sandbox", "other", "ios", None, None),
+            ("webpush", "push.example.com", "shop", "web", None, None),
+        }
+    assert sorted(path.name for path in file.parent.iterdir()) == [name]
+    done = conn.execute("select action, outcome from relevo.audit_log").fetchall()
+    assert done == [("import_phones", "ok")] * 2
+
+
+def test_what_is_refused_is_listed(conn, command: Command, write: Callable[..., Path]) -> None:
+    """By line and reason, without its token; the others are registered, and the command fails."""
+    file = write(
+        "phones.csv",
+        {"token": "ExponentPushToken[a]", "platform": "ios"},
+        {"token": "hunter2", "platform": "ios"},
+        {"token": "", "platform": "ios"},
+        {"token": "ExponentPushToken[b]", "platform": "fridge"},
+        {"token": "ExponentPushToken[c]", "platform": "ios"},
+    )
+    said = command("import-phones", file, "--json")
+    assert (said.code, said.lines) == (
+        1,
+        [{"registered": 2, "refused": 3, "lines": 6, "dry_run": False, "refused_file": f"{file}.refused.csv"}],
+    )
+    assert refused(file) == [
+        ["line", "reason"],
+        ["3", "token must look like ExponentPushToken[...], ExpoPushToken[...] or a UUID."],
+        ["4", "token must be given."],
+        ["5", "platform must be ios, android, web or unknown."],
+    ]
+    assert [row[2] for row in conn.execute(PHONES)] == ["ExponentPushToken[a]", "ExponentPushToken[c]"]
+
+
+def test_a_dry_run_writes_nothing(conn, command: Command, write: Callable[..., Path]) -> None:
+    """It counts what would be taken and what not."""
+    file = write("phones.jsonl", {"token": "ExponentPushToken[a]"}, {"token": "b", "provider": "expo"})
+    said = command("import-phones", file, "--dry-run")
+    assert (said.code, said.out.strip()) == (1, "1 phones would be registered, 1 lines would be refused.")
+    assert conn.execute(PHONES).fetchall() == []
+    assert [path.name for path in file.parent.iterdir()] == ["phones.jsonl"]
+
+
+def test_lines_that_are_nothing(conn, command: Command, tmp_path: Path) -> None:
+    """What is no JSON object, or far too long, is refused by its line, and the rest is read."""
+    file = tmp_path / "phones.jsonl"
+    file.write_text(
+        f'{{"token": "ExponentPushToken[a]"}}\n[1]\n\n{{"x": "{"y" * 200_000}"}}\n{{\n{{"token": "ExponentPushToken[b]"}}'
+    )
+    assert command("import-phones", file).code == 1
+    assert refused(file)[1:] == [[line, "it is no JSON object"] for line in ("2", "4", "5")]
+    assert [row[2] for row in conn.execute(PHONES)] == ["ExponentPushToken[a]", "ExponentPushToken[b]"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "kept"),
+    [
+        ("gorush", {"token": HEX, "platform": 1}, ("apns", "production", HEX, "ios", None)),
+        ("gorush", {"token": HEX, "platform": 1, "development": "true"}, ("apns", "sandbox", HEX, "ios", None)),
+        ("gorush", {"token": "abc", "platform": "2"}, ("fcm", "android", "abc", "android", None)),
+        ("gorush", {"token": "abc", "platform": 3}, "platform must be one of 1, ios, 2, android."),
+        ("rpush", {"type": "Rpush::Client::ActiveRecord::Apnsp8::Notification", "device_token": HEX}, ("apns", "production", HEX, "ios", None)),
+        ("rpush", {"device_token": HEX, "environment": "sandbox"}, ("apns", "sandbox", HEX, "ios", None)),
+        ("rpush", {"type": "Rpush::Client::ActiveRecord::Fcm::Notification", "device_token": "abc"}, ("fcm", "android", "abc", "android", None)),
+        ("rpush", {"type": "Rpush::Client::ActiveRecord::Gcm::Notification", "registration_ids": '["abc"]'}, ("fcm", "android", "abc", "android", None)),
+        ("rpush", {"type": "Rpush::Client::ActiveRecord::Gcm::Notification", "registration_ids": '["a", "b"]'}, "registration_ids must hold one token."),
+        ("rpush", {"type": "Rpush::Client::ActiveRecord::Adm::Notification"}, "type must be a class of Rpush for APNs, FCM or GCM."),
+        ("onesignal", {"identifier": HEX, "device_type": 0, "external_user_id": "7", "language": "es", "invalid_identifier": "f"}, ("apns", "production", HEX, "ios", "7")),
+        ("onesignal", {"identifier": HEX, "device_type": 0, "test_type": 1}, ("apns", "sandbox", HEX, "ios", None)),
+        ("onesignal", {"identifier": "abc", "device_type": 1, "notification_types": "1"}, ("fcm", "android", "abc", "android", None)),
+        ("onesignal", {"identifier": "abc", "device_type": 1, "invalid_identifier": "t"}, "invalid_identifier says that OneSignal has its token for gone."),
+        ("onesignal", {"identifier": "abc", "device_type": 1, "notification_types": "-2"}, "notification_types says that it is unsubscribed."),
+        ("onesignal", {"identifier": "https://a.b/c", "device_type": 5}, "device_type is a browser's, whose subscription is bound to OneSignal's key."),
+        ("onesignal", {"identifier": "a@b.c", "device_type": 11}, "device_type must be one of 0, 1."),
+    ],
+)  # fmt: skip
+def test_files_of_others(
+    conn, command: Command, write: Callable[..., Path], kind: str, row: dict[str, Any], kept: tuple[str, ...] | str
+) -> None:
+    """A phone of Gorush, Rpush or OneSignal becomes one of FCM or APNs; what cannot be one is refused, and says why."""
+    file = write("phones.csv", row)
+    said = command("import-phones", file, "--from", kind)
+    if isinstance(kept, str):
+        assert (said.code, refused(file)[1:]) == (1, [["2", kept]])
+    else:
+        assert said.code == 0, (said, refused(file) if said.code else None)
+        provider, part, token, _, platform, owner, _ = conn.execute(PHONES).fetchone()
+        assert (provider, part, token, platform, owner) == kept
+
+
+def test_columns_of_any_name(conn, command: Command, write: Callable[..., Path]) -> None:
+    """A field may be in a column of another name; one that does not exist is refused before anything is read."""
+    file = write("phones.csv", {"fcm": "abc", "user": 7}, {"fcm": "abd", "user": 8})
+    said = command("import-phones", file, "--provider", "fcm", "--column", "token=fcm", "--column", "owner=user")
+    assert said.code == 0, said
+    assert [(row[0], row[2], row[5]) for row in conn.execute(PHONES)] == [("fcm", "abc", "7"), ("fcm", "abd", "8")]
+    for words, text in (
+        (("--column", "tokn=fcm"), "--column must be like owner=user_id, got tokn=fcm."),
+        (("--column", "token"), "--column must be like owner=user_id, got token=."),
+        (("--from", "apns"), "is not one of"),
+    ):
+        wrong = command("import-phones", file, *words)
+        assert wrong.code == 2
+        assert text in wrong.err
+    for name, text in (("a.csv", "cannot be read"), ("a.xlsx", "must end in .csv or .jsonl")):
+        wrong = command("import-phones", file.with_name(name))
+        assert (wrong.code, text in wrong.err) == (2, True), wrong
+
+
+def test_an_import_that_is_killed_goes_on(conn, dsn: str, command: Command, write: Callable[..., Path]) -> None:
+    """Killed at any time it goes on where it was: each phone is there once, each refused line is listed once."""
+    rows = [{"token": f"ExponentPushToken[{n}]" if n % 1_000 else "bad", "owner": str(n)} for n in range(1, 6_001)]
+    file = write("phones.csv", *rows)
+    progress = file.with_name("phones.csv.progress")
+    kills = 0
+    for _ in range(3):
+        before = progress.read_text() if progress.exists() else ""
+        running = subprocess.Popen(
+            [RELEVO, "import-phones", file], env={**os.environ, "DATABASE_URL": dsn}, stdout=subprocess.DEVNULL
+        )
+        eventually(
+            lambda b=before, r=running: r.poll() is not None or (progress.exists() and progress.read_text() != b)
+        )
+        running.kill()
+        kills += running.wait() != 0
+    assert kills >= 1
+    if progress.exists():
+        with file.with_name("phones.csv.refused.csv").open("a", encoding="utf-8") as listed:
+            listed.write("17,left by a batch that was not noted\n")
+    assert command("import-phones", file).code == 1
+    assert conn.execute("select count(*), count(distinct owner) from relevo.device_installations").fetchone() == (
+        5_994,
+        5_994,
+    )
+    assert [line for line, _ in refused(file)[1:]] == [str(n + 1) for n in range(1_000, 6_001, 1_000)]
+    assert not progress.exists()
+
+
+def test_a_file_that_changed_is_begun_anew_by_hand(command: Command, write: Callable[..., Path]) -> None:
+    """How far an import of another file came says nothing of this one."""
+    file = write("phones.csv", {"token": "ExponentPushToken[a]"})
+    progress = file.with_name("phones.csv.progress")
+    progress.write_text(json.dumps({"line": 1, "registered": 0, "refused": 0, "refused_bytes": 0, "file_bytes": 7}))
+    said = command("import-phones", file)
+    assert (said.code, "changed since its import was broken off" in said.err) == (2, True)
+    progress.write_text("{")
+    assert "cannot be read" in command("import-phones", file).err
+    progress.unlink()
+    assert command("import-phones", file).code == 0
+
+
+def test_a_long_file_is_not_kept_in_memory(write: Callable[..., Path]) -> None:
+    """Reading 50,000 phones takes the memory of a few."""
+    file = write("phones.csv", *({"token": f"ExponentPushToken[{n}]"} for n in range(50_000)))
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in phone_files.read(file)) == 50_000
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_phone_that_is_there_keeps_its_id(conn, command: Command, write: Callable[..., Path]) -> None:
+    """One that moves from Expo to a token of its own is named by its id in the file."""
+    phone = relevo.register(conn, Installation("ExponentPushToken[a]", owner="ana"))
+    file = write("phones.jsonl", {"installation_id": str(phone), "provider": "fcm", "token": "abc"})
+    assert command("import-phones", file).code == 0
+    assert conn.execute("select installation_id, provider, owner from relevo.device_installations").fetchall() == [
+        (phone, "fcm", "ana")
+    ]
