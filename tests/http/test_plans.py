@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -196,9 +197,9 @@ STATEMENTS = [
     ),
     (ACTIONS, "release_repeats", {"event_type": "held", "origin": None, "drop": False, "named": 20}, 60),
     (DEVICES, "lock_device", PHONE, 10),
-    (DEVICES, "lock_phones", PHONE, 10),
+    (DEVICES, "lock_token", {**PHONE, "provider": "fcm", "environment": None}, 10),
+    (DEVICES, "lock_phones", {**PHONE, "token_hash": hashlib.sha256(PHONE["token"].encode()).digest()}, 10),
     (DEVICES, "read_device", PHONE, 10),
-    (DEVICES, "find_holder", PHONE, 10),
     (DEVICES, "list_history", {**PHONE, "own": True, "before": None, "limit": PAGE}, 3 * PAGE),
     (DEVICES, "list_preferences", {**PHONE, "name": None, "limit": PAGE}, 3 * PAGE),
     (DOOR, "list_installations", {"owner": "user-7", "limit": PAGE}, 10),

@@ -166,7 +166,7 @@ def _miscounted(database: Database) -> list[Finding]:
 
 def _old_worker(row: Row) -> Finding:
     name = f"{row['worker_id']} (on {row['hostname']}, process {row['pid']})"
-    what = f"Worker {name} is of version {row['version']}, which can write no delivery any more."
+    what = f"Worker {name} is of version {row['version']}, which does not work beside this one."
     return Finding("old_worker", what, "Stop it, and start this version in its place.")
 
 

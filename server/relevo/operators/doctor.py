@@ -45,17 +45,20 @@ def look_around(
     expo: str | None = None,
     refused_tokens: Callable[[], Iterable[str]] = tuple,
     webhook_trouble: Callable[[str], str] = lambda _: "",
+    credential_troubles: Callable[[Iterable[str]], Iterable[tuple[str, str]]] = lambda _: (),
     clock: Callable[[], float] = time.time,
 ) -> list[Finding]:
     """Look at everything but the tables' contents; `expo` is the address pushes go to, if any.
 
     `refused_tokens` names the settings whose access token Expo does not take; `webhook_trouble` says of a webhook's
-    name why nothing could be sent there, or nothing.
+    name why nothing could be sent there, or nothing; `credential_troubles` says of each credential of
+    PUSH_PROJECTS_FILE that cannot be used where it stands and why, given the sending projects there are.
     """
     found = [*_settings(settings), *_server(database, clock)]
     if not migrate.plan(database):
         found += [*_instance(database, settings), *_rights(database), *_vacuum(database)]
         found += [*_switched_off(database), *_held_up(database), *_webhooks(database, webhook_trouble)]
+        found += _credentials(credential_troubles([row["project"] for row in fleet.projects(database)]))
     return [*found, *_held_back(database), *_store(store), *_expo(expo, settings), *_tokens(refused_tokens())]
 
 
@@ -251,6 +254,15 @@ def _webhooks(database: Database, webhook_trouble: Callable[[str], str]) -> Iter
                 f"{quote(row['name'])}` with another --webhook.",
                 warning=True,
             )
+
+
+def _credentials(troubles: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+    for place, trouble in troubles:
+        yield Finding(
+            "credential_refused",
+            f"{place}: {trouble.removesuffix('.')}.",
+            "Mend it there; workers read it again within a second, and other projects go on meanwhile.",
+        )
 
 
 def _store(store: ArchiveStore | None) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ _SQL = queries.load("phones")
 MOST_PHONES = 20
 """As many phones of an owner are shown."""
 _EXPLAINED_EVENTS = 10
-_EXPLAINED_PHONES = 3
+_EXPLAINED_PHONES = 4
 _MOST_PREFERENCES = 200
 
 

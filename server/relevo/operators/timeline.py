@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from relevo.core.model import NEWS
+from relevo.core.sending_project import LABELS, SPLIT, SendingProject
 from relevo.operators.health.waiting import times
 from relevo.operators.reading import Row
 from relevo.operators.wording import in_words
@@ -152,7 +153,9 @@ def _request(row: Row) -> str:
     if is_taken(row):
         became += f", {row['taken']} taken, {row['refused']} not" if row["refused"] else ", all taken"
     said = f" ({row['said_code']})" if row["said_code"] else ""
-    return f"{_several(row['of_event'], 'push', 'pushes')}: {became}{said}"
+    provider = SendingProject.parse(row["project"]).provider
+    by = f" by {LABELS[provider]}" if provider in SPLIT else ""
+    return f"{_several(row['of_event'], 'push', 'pushes')}{by}: {became}{said}"
 
 
 def _resumed(row: Row) -> str:

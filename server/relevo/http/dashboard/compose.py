@@ -124,6 +124,9 @@ def _event(form: FormInput) -> dict[str, Any]:
         event["matching"] = _matching(form)
         event["topics"] = _words(form, "topics") or None
     event["category"] = form.text("category", 100) or None
+    event["push"] = _json_object(
+        form.text("push", 2_000), _("The further fields must be a JSON object."), '{"badge": 3}'
+    )
     return {name: value for name, value in event.items() if value is not None}
 
 
@@ -155,14 +158,18 @@ async def _chosen(request: Request, form: FormInput) -> list[UUID]:
     return phones
 
 
-def _made(form: FormInput, phones: list[UUID], key: str) -> Event:
+def _json_object(text: str, wrong: str, example: str) -> dict[str, Any]:
     try:
-        data = json.loads(form.text("data", 2_000) or "{}")
+        read = json.loads(text or "{}")
     except (ValueError, RecursionError):
-        data = None
-    if not isinstance(data, dict):
-        hint = _("It must look like %(example)s.", example='{"screen": "inbox"}')
-        raise Problem(400, _("The data must be a JSON object."), hint=hint)
+        read = None
+    if not isinstance(read, dict):
+        raise Problem(400, wrong, hint=_("It must look like %(example)s.", example=example))
+    return read
+
+
+def _made(form: FormInput, phones: list[UUID], key: str) -> Event:
+    data = _json_object(form.text("data", 2_000), _("The data must be a JSON object."), '{"screen": "inbox"}')
     return test_pushes.make(key, phones, form.text("title", 500), form.text("body", 2_000), data)
 
 
@@ -171,6 +178,7 @@ async def _ask_test(request: Request, form: FormInput) -> Question:
     phones = await _chosen(request, form)
     event = _made(form, phones, str(uuid4()))
     judged = await threads.run_in_transaction(partial(test_pushes.judge, event=event, phones=phones))
+    found = await threads.run_in_transaction(verbs.preview, event)
     left_out = Counter(_rule(each) for _phone, each in judged if not each.gets_it)
     getting = len(phones) - left_out.total()
     typed = {
@@ -190,6 +198,7 @@ async def _ask_test(request: Request, form: FormInput) -> Question:
             "event": event,
             "judged": judged,
             "left_out": left_out.most_common(),
+            "warnings": found.warnings,
             "owners": await threads.run(owners_of, phones),
             "rule": _rule,
         },

@@ -9,7 +9,6 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from relevo.app import sandbox_address
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.i18n import gettext as _
 from relevo.http.dashboard.labels import KINDS
@@ -19,6 +18,7 @@ from relevo.http.problems import Problem
 from relevo.operators import deliveries
 from relevo.operators.deliveries import Push, Try
 from relevo.operators.timeline import Moment, of_pauses
+from relevo.push_services import sandbox_address
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _MOST_IDS = 2**63 - 1

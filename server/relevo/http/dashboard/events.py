@@ -7,7 +7,6 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from relevo.app import sandbox_address
 from relevo.http.dashboard.i18n import gettext as _
 from relevo.http.dashboard.labels import DELIVERY_STATUSES, EVENT_STATES
 from relevo.http.dashboard.page import Page, render
@@ -17,6 +16,7 @@ from relevo.operators import deliveries, events
 from relevo.operators.events import Story
 from relevo.operators.health.waiting import stopped
 from relevo.operators.timeline import is_taken
+from relevo.push_services import sandbox_address
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _MOST_IDS = 2**63 - 1

@@ -8,6 +8,7 @@ from typing import Any
 
 from relevo.client.values import Explanation
 from relevo.core.model import NEWS
+from relevo.core.sending_project import LABELS, SPLIT, SendingProject
 from relevo.http.dashboard.formats import clipped, instant
 from relevo.http.dashboard.i18n import N_
 from relevo.http.dashboard.i18n import gettext as _
@@ -33,6 +34,10 @@ _PROJECTS_FAULT = N_("The push credentials of this project are wrong: renew them
 _HALF_SEEN = N_("The request began, and its answer was not seen whole.")
 _OWN_CODE = N_("Code of your own raised an error, or did not return.")
 _NOT_REACHED = N_("The push service could not be reached; nothing was sent.")
+_APP_GONE = N_("The app was removed from this phone, or may show nothing any more.")
+_TOO_FAST = N_("The push service asked us to go slower.")
+_OWN_PROBLEM = N_("The push service had a problem of its own.")
+_NOT_TAKEN = N_("The push service closed the connection before it took this one; nothing was sent.")
 ERRORS = {
     "DeviceNotRegistered": N_("The app was removed from this phone, or may show nothing any more."),
     "MessageTooBig": N_("The message is too long: 4,096 bytes are the most."),
@@ -77,7 +82,7 @@ ERRORS = {
     "token_changed": N_("The phone got a new push token; it is sent to that one."),
     "repeats_held": N_("The runaway brake holds it: it was repeated too often."),
     "UnknownAddress": N_("There is no webhook of this name."),
-    "RefusedAddress": N_("The webhook leads to a private address."),
+    "RefusedAddress": N_("The webhook, or the browser's push service, leads to a private address."),
     "HTTP_410": N_("The webhook wants no more."),
     "INTERNAL_SERVER_ERROR": N_("The push service failed: it answered with an error of its own, 500."),
     "SERVICE_UNAVAILABLE": N_("The push service is not available just now: it answered 503."),
@@ -87,6 +92,45 @@ ERRORS = {
     "PUSH_TOO_MANY_RECEIPTS": N_("The push service wanted to be asked for fewer receipts at once."),
     "VALIDATION_ERROR": N_("The push service did not understand the request."),
     "FORBIDDEN": N_("The push service did not allow it."),
+    "phone_paused": N_("The push service asked us to leave this phone alone for a while."),
+    "shows_nothing": N_("It has neither a title nor a body, and browsers must be shown something."),
+    "NothingToShow": N_("It has neither a title nor a body, and browsers must be shown something."),
+    "UNREGISTERED": _APP_GONE,
+    "Unregistered": _APP_GONE,
+    "ExpiredToken": _APP_GONE,
+    "SubscriptionGone": N_("The browser's subscription has ended: it has to subscribe anew."),
+    "BadDeviceToken": N_("Apple does not know this token: it is wrong, or belongs to the other environment."),
+    "DeviceTokenNotForTopic": N_("This token belongs to another app than the project's topic."),
+    "INVALID_ARGUMENT": N_("FCM takes the token or the message for malformed."),
+    "SENDER_ID_MISMATCH": N_("This token belongs to another Firebase project."),
+    "THIRD_PARTY_AUTH_ERROR": N_(
+        "FCM has no valid key for Apple's or the browsers' push service: renew it in Firebase."
+    ),
+    "APNS_AUTH_ERROR": N_("FCM has no valid key for Apple's or the browsers' push service: renew it in Firebase."),
+    "UNAUTHENTICATED": _PROJECTS_FAULT,
+    "PERMISSION_DENIED": _PROJECTS_FAULT,
+    "ExpiredProviderToken": _PROJECTS_FAULT,
+    "BadJwtToken": _PROJECTS_FAULT,
+    "TopicDisallowed": N_("The key may not send to this app: check the topic."),
+    "BadEnvironmentKeyIdInToken": N_("The key belongs to Apple's other environment."),
+    "BadEnvironmentKeyInToken": N_("The key belongs to Apple's other environment."),
+    "PayloadTooLarge": N_("The message is too long for its push service."),
+    "ReservedDataKey": N_("The push service keeps one of the keys of its data for itself."),
+    "QUOTA_EXCEEDED": _TOO_FAST,
+    "TooManyProviderTokenUpdates": _TOO_FAST,
+    "TooManyRequests": N_("Too many pushes went to this phone within a short time."),
+    "UNAVAILABLE": _OWN_PROBLEM,
+    "INTERNAL": _OWN_PROBLEM,
+    "InternalServerError": _OWN_PROBLEM,
+    "ServiceUnavailable": _OWN_PROBLEM,
+    "Shutdown": _OWN_PROBLEM,
+    "GoAway": _NOT_TAKEN,
+    "RefusedStream": _NOT_TAKEN,
+    "NotBegun": _NOT_TAKEN,
+    "IdleTimeout": _NOT_TAKEN,
+    "BrokenAnswer": _HALF_SEEN,
+    "AnswerTooLong": _HALF_SEEN,
+    "HostNotAllowed": N_("The browser's push service is none of those that are allowed: see WEBPUSH_HOSTS."),
     "retired": N_("Its month went to the archive before it could be sent."),
     "none": N_("No reason was given."),
     "UnreadableAnswer": N_("The push service answered something that could not be read."),
@@ -99,6 +143,7 @@ REPLIES = {
     "answered": N_("the push service answered"),
     "held_back": N_("it was not even begun"),
     "not_sent": N_("there was no connection"),
+    "not_taken": N_("it was certainly not taken, though others were that travelled with it"),
     "unclear": N_("no clear answer came, so it is not known what was taken"),
     "throttled": N_("the push service asked us to go slower"),
     "unauthorised": N_("the push service did not accept our credentials"),
@@ -254,13 +299,21 @@ def nobody(told: Nobody, owners: Iterable[str]) -> str:
 
 
 def meaning(status: str, provider: str = "") -> str:
-    """Say what a delivery's status means; at a webhook it is a server that takes it."""
-    return (status == "ok" and taken_by_server(provider)) or _(MEANINGS.get(status, status))
+    """Say what a delivery's status means; without receipts it is all that is known that somebody took it."""
+    return (status == "ok" and taken_by(provider)) or _(MEANINGS.get(status, status))
 
 
-def taken_by_server(provider: str) -> str:
-    """Say that what was taken was taken by a server, where a push service is none."""
+def taken_by(provider: str) -> str:
+    """Say who took it, where that is the end: a server, or a push service that gives no receipts."""
+    if provider in SPLIT:
+        return _("Taken by %(provider)s; %(provider)s gives no receipts.", provider=LABELS[provider])
     return _("Your server took it.") if provider in _SERVERS else ""
+
+
+def split_provider(project: str) -> str:
+    """Return the label of the push service that a sending project is of, if it is FCM, APNs or Web Push."""
+    provider = SendingProject.parse(project).provider
+    return LABELS[provider] if provider in SPLIT else ""
 
 
 def briefly(status: str, code: str | None) -> str:

@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from relevo import __version__
 from relevo.client.progress import progress_of
 from relevo.core.addresses import is_loopback
+from relevo.core.sending_project import project_in_words
 from relevo.http.dashboard import formats, i18n, labels, reasons
 from relevo.operators.timeline import is_taken
 
@@ -24,6 +25,7 @@ _SHORT = 16
 _FILTERS: tuple[Callable[..., Any], ...] = (
     *(formats.ago, formats.clipped, formats.cycle_name, formats.duration, formats.instant, formats.number),
     *(formats.sentence, formats.short, formats.size, i18n.translated, labels.in_words, labels.named, labels.state),
+    project_in_words,
 )
 
 

@@ -15,13 +15,14 @@ from relevo.operators.health.sending import (
     of_trouble,
 )
 from relevo.operators.health.sources import of_month, of_source
-from relevo.operators.health.workers import of_cycles, of_instance, of_no_worker, of_pauses, of_workers
+from relevo.operators.health.workers import of_credentials, of_cycles, of_instance, of_no_worker, of_pauses, of_workers
 
 
 def find_problems(seen: Seen, settings: Settings) -> list[Problem]:
     """Return everything that is wrong, what stops most first."""
     return [
         *of_instance(seen),
+        *of_credentials(seen),
         *of_no_worker(seen),
         *of_workers(seen),
         *of_cycles(seen, settings),

@@ -8,6 +8,7 @@ from shlex import quote
 
 from relevo.config import Settings
 from relevo.core.phrases import Phrase
+from relevo.core.sending_project import LABELS, SPLIT, SendingProject, project_in_words
 from relevo.operators.health.problem import Problem, Row
 from relevo.operators.health.seen import SLACK_S, Seen
 from relevo.operators.health.waiting import remedy, times
@@ -38,7 +39,7 @@ def _left_alone(kind: str, name: str) -> str:
     first, _, second = name.partition(" ")
     match kind:
         case "lane":
-            return Phrase("the {lane} lane of project {project}", lane=first, project=second)
+            return Phrase("the {lane} lane of project {project}", lane=first, project=project_in_words(second))
         case "part":
             return Phrase("the step {step} of {cycle}", step=second, cycle=first)
         case "claim":
@@ -46,7 +47,7 @@ def _left_alone(kind: str, name: str) -> str:
         case "delivery":
             return Phrase("the answer of delivery {name}", name=name)
         case "receipts":
-            return Phrase("the receipts of project {name}", name=name)
+            return Phrase("the receipts of project {name}", name=project_in_words(name))
         case _:
             return Phrase("news for subscription {name}", name=name)
 
@@ -79,7 +80,7 @@ def of_queue(seen: Seen, settings: Settings) -> Iterator[Problem]:
                     "{lane} delivery of project {project} is",
                     "{lane} deliveries of project {project} are",
                     lane=row["lane"],
-                    project=row["project"],
+                    project=project_in_words(row["project"]),
                 ),
                 time=in_words(row["oldest_s"]),
                 advice=advice,
@@ -95,7 +96,7 @@ def of_failures(project: Row, now: datetime, settings: Settings) -> Iterator[Pro
             "the last {n} requests of project {project} to its push service failed; they are tried again, and after "
             "{most} in a row it sends nothing but probes; `relevo deliveries --state retryable` tells why",
             n=project["failures"],
-            project=project["project"],
+            project=project_in_words(project["project"]),
             most=settings.push_breaker_failures,
         )
 
@@ -108,7 +109,8 @@ def of_project(project: Row, now: datetime) -> Iterator[Problem]:
             "project_stopped",
             "project {project} has sent nothing but probes since {since}, {probe}: {why}; {mend}; "
             "then {release} probes at once",
-            project=name,
+            project=project_in_words(name),
+            key=name,
             since=timestamp(project["breaker_since"]),
             probe=_probe(project, now),
             why=project["breaker_reason"].removesuffix("."),
@@ -120,7 +122,8 @@ def of_project(project: Row, now: datetime) -> Iterator[Problem]:
             "tokens_unregistered",
             "project {project} met so many unregistered tokens that none has been disabled since {since}; "
             "check its push credentials, then {release}",
-            project=name,
+            project=project_in_words(name),
+            key=name,
             since=timestamp(project["pruning_stopped_at"]),
             release=release,
         )
@@ -128,14 +131,21 @@ def of_project(project: Row, now: datetime) -> Iterator[Problem]:
 
 _REFUSED = ("UNAUTHORIZED", "HTTP_401", "HTTP_403")
 _APP_KEYS = ("InvalidCredentials", "InvalidProviderToken", "MismatchSenderId")
+_NATIVE_OUTAGES = (
+    *("UNAVAILABLE", "INTERNAL", "QUOTA_EXCEEDED", "InternalServerError", "ServiceUnavailable", "Shutdown"),
+    *("ReadTimeout", "ConnectionBroken", "GoAway", "RefusedStream", "NotBegun", "BrokenAnswer"),
+)
 _NO_WAY = ("NoConnection", "ConnectTimeout", "ProxyRefused")
 
 
 def _mending(project: str, why: str) -> str:
     """Say what to mend, and by which setting, for the reason that a breaker opened."""
     code = why.partition(":")[0]
-    if project.startswith("webhook::"):
+    provider = SendingProject.parse(project).provider
+    if provider == "webhook":
         return Phrase("see that the receiver answers, and check its url and secret in WEBHOOKS_FILE")
+    if provider in SPLIT:
+        return _mending_native(provider, code)
     if code in _REFUSED:
         return Phrase(
             "set EXPO_ACCESS_TOKEN, or this project's token in EXPO_ACCESS_TOKENS_FILE, to one that Expo takes"
@@ -145,6 +155,19 @@ def _mending(project: str, why: str) -> str:
     if code in _NO_WAY:
         return Phrase("check this machine's way out (DNS, firewall, HTTPS_PROXY) and EXPO_BASE_URL")
     return Phrase("see Expo's status page: there is nothing to set here")
+
+
+def _mending_native(provider: str, code: str) -> str:
+    """Say what to mend with a push service that is spoken to directly."""
+    label = LABELS[provider]
+    if code in _NO_WAY:
+        return Phrase("check this machine's way out (DNS, firewall, HTTPS_PROXY)")
+    if code in _NATIVE_OUTAGES or code.startswith("HTTP_5"):
+        return Phrase("see the status page of {provider}: there is nothing to set here", provider=label)
+    return Phrase(
+        "check this project's {provider} credentials in PUSH_PROJECTS_FILE; `relevo doctor` says what is wrong",
+        provider=label,
+    )
 
 
 def _probe(project: Row, now: datetime) -> str:

@@ -95,6 +95,17 @@ def of_workers(seen: Seen) -> Iterator[Problem]:
             yield Problem("http_not_served", "worker {worker}: {problem}", worker=worker["worker_id"], problem=problem)
 
 
+def of_credentials(seen: Seen) -> Iterator[Problem]:
+    """Name credentials that a worker cannot use, each once."""
+    alive = [worker for worker in seen.workers if worker["state"] == "alive"]
+    for what in dict.fromkeys(each for worker in alive for each in worker.get("unusable") or ()):
+        yield Problem(
+            "credential_unusable",
+            "{what}; what was read before stays in force, if anything was, and `relevo doctor` checks it once mended",
+            what=what,
+        )
+
+
 def of_no_worker(seen: Seen) -> Iterator[Problem]:
     """Say that nothing runs cycles."""
     if _nobody_works(seen):
