@@ -26,7 +26,7 @@ from relevo import app, config, embedded
 from relevo.config import Settings
 from relevo.database import migrate
 from relevo.database.pool import Database
-from relevo.delivery import projects
+from relevo.delivery import provider_rules
 from relevo.operators import audit
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -38,23 +38,28 @@ MEMORY, ROOM_BYTES = Path("/dev/shm"), 6 << 30
 NOWHERE = "http://127.0.0.1:9"
 """A push service that is not there: no test reaches a real one."""
 LONG = (
-    "chaos/test_killed_dispatch",
+    "http/test_every_page",
     "chaos/test_stopped_dispatch",
+    "chaos/test_killed_dispatch",
     "archive/test_faults",
     "archive/test_bad_services",
+    "dispatch/test_runaway",
+    "http/test_schema",
+    "runtime/test_singletons",
+    "runtime/test_stopping",
+    "bench/test_bench",
+    "fanout/test_plans",
+    "dispatch/test_hung_requests",
+    "chaos/test_frozen_connections",
+    "dispatch/test_whose_fault",
+    "dispatch/test_projects",
+    "dispatch/test_hung",
+    "runtime/test_outages",
+    "runtime/test_parts",
     "archive/test_restore",
     "archive/test_kills",
-    "runtime/test_outages",
-    "runtime/test_stopping",
-    "runtime/test_singletons",
     "runtime/test_commands",
     "runtime/test_wakeups",
-    "dispatch/test_hung_requests",
-    "dispatch/test_hung",
-    "dispatch/test_whose_fault",
-    "dispatch/test_runaway",
-    "bench/test_bench",
-    "http/test_schema",
     "chaos/test_a_day",
     "chaos/test_worker_processes",
     "chaos/test_lost_connections",
@@ -290,10 +295,10 @@ def make_settings(dsn: str) -> Callable[..., Settings]:
 @pytest.fixture
 def rules(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Let workers built from now on have other numbers behind breakers and brakes: `rules(brake_min=10)`."""
-    usual = projects.rules_of
+    usual = provider_rules.rules_of
 
     def change(**numbers: float) -> None:
-        monkeypatch.setattr(projects, "rules_of", lambda settings: replace(usual(settings), **numbers))
+        monkeypatch.setattr(provider_rules, "rules_of", lambda settings: replace(usual(settings), **numbers))
 
     return change
 

@@ -41,8 +41,10 @@ def find_part(part: str) -> str:
 
 OPTIONAL_PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "pgbouncer": (lambda: _where("pgbouncer") is not None, "install pgbouncer (Debian: apt-get install pgbouncer)"),
+    "nginx": (lambda: _where("nginx") is not None, "install nginx (Debian: apt-get install nginx-light)"),
+    "haproxy": (lambda: _where("haproxy") is not None, "install HAProxy (Debian: apt-get install haproxy)"),
     "ps": (lambda: _where("ps") is not None, "install ps (Debian: apt-get install procps)"),
-    "expo-server-sdk": (
+    "npm-packages": (
         _may_ask_npm,
         "set RELEVO_TEST_NPM=1, with Node.js 20 or newer and npm (Debian: apt-get install nodejs npm),",
     ),
@@ -61,5 +63,5 @@ OPTIONAL_PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "root": (lambda: os.geteuid() == 0, "run as root"),
 }
 
-NEVER_REQUIRED = {"expo-server-sdk", "mount", "prometheus", "systemd-analyze"}
+NEVER_REQUIRED = {"npm-packages", "mount", "prometheus", "systemd-analyze"}
 """What hangs on a registry of others, or on what a container may do: no installing brings it."""

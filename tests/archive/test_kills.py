@@ -109,6 +109,9 @@ def check(conn: psycopg.Connection[Any], folder: Path, months: int, point: objec
 def test_a_kill_at_every_step_ends_in_a_whole_month(mortals: Mortals, conn, tmp_path) -> None:
     """Whatever moment a process dies at, the month gets to the store once and whole, and only then leaves the database."""
     cycles = ("cleanup", "archive-export", "later")
+    conn.execute(
+        "insert into relevo.event_types (event_type, inbox_days) values ('kept.long', 3650)"
+    )  # so it is copied
     fill(conn, tmp_path / "cold", 20)
     executed = {cycle: mortals.run(cycle) for cycle in cycles}
     check(conn, tmp_path / "cold", 20, "no kill")

@@ -20,7 +20,8 @@ from bench.pages import PAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 
-FEW = ("dispatch", "receipts", "enqueue", "reaper", "growth")
+NATIVE = ("fcm", "apns", "webpush")
+FEW = ("dispatch", "receipts", "enqueue", "reaper", "growth", *NATIVE)
 DISPATCH = measuring.rate(
     "dispatch",
     "dispatch",
@@ -53,7 +54,7 @@ def test_a_quick_run_measures_every_row_asked_for(measured: tuple[str, Path]) ->
     written = json.loads((measured[1] / "bench.json").read_text())
     every = {row["name"]: row["figures"] for row in written["rows"]}
     rows = {name: figures for name, figures in every.items() if not name.startswith("growth")}
-    assert set(rows) == {"dispatch", "ceiling", "plain_loop", "receipts", "enqueue", "enqueue_many", "reaper"}
+    assert set(rows) == {"dispatch", "ceiling", "plain_loop", "receipts", "enqueue", "enqueue_many", "reaper", *NATIVE}
     for name, figures in rows.items():
         for figure in ("per_s", "worker_ms_per_1000", "wal_bytes_each"):
             assert figures[figure] > 0, (name, figure)

@@ -39,6 +39,7 @@ NOT_COVERED: dict[str, str] = {
     "claims.queue_deliveries": "likewise, in the transaction of mark_unsent",
     "claims.list_claimed": "only where a claim cannot be ended whole; it reads, and writes nothing",
     "settle.fail_doubted": "only under the brake on tokens, and in the transaction of settle_deliveries",
+    "settle.split_unsent": "only where part of a request was not sent, and in the transaction of settle_deliveries",
     "projects.pause_receipts": "only where a request for receipts failed; a pause, not a send",
     "projects.renew_connections": "only where a heartbeat beats; it extends a lease, and no more",
     "projects.lease_ahead": "only where dispatch is called ahead of its work; a lease, as lease_connections takes it",

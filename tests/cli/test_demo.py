@@ -57,7 +57,15 @@ def test_a_newcomer_is_led_to_the_dashboard_and_sees_receipts(start: Callable[[]
     page = person.get(login, timeout=30)
     assert page.url.endswith("/dashboard")
     assert "login link (operator)" in page.text
-    assert "demo-ana" in person.get(re.findall(r"got: (\S+)", told)[0], timeout=30).text
+    [sandbox] = re.findall(r"got: (\S+)", told)
+    assert "demo-ana" in person.get(sandbox, timeout=30).text
+    phones = f"{sandbox}/sandbox/phones?limit=1000"
+    eventually(
+        lambda: (
+            {"fcm", "apns", "webpush"} <= {each.get("kind") for each in person.get(phones, timeout=30).json()["phones"]}
+        ),
+        "phones of FCM and APNs, and a browser, got something, too",
+    )
     assert person.get(login, timeout=30).url.endswith("/dashboard")
     person.cookies.clear()
     assert person.get(login, timeout=30).status_code == 401

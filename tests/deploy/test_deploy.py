@@ -91,7 +91,14 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 there.mkdir(exist_ok=True)
                 shutil.copy(ROOT / source, there)
     [install] = [shlex.split(words) for words in said("RUN") if words.startswith("pip install")]
-    assert install == ["pip", "install", "--no-cache-dir", "--constraint", "/src/constraints.txt", "/src[server]"]
+    assert install == [
+        "pip",
+        "install",
+        "--no-cache-dir",
+        "--constraint",
+        "/src/constraints.txt",
+        "/src[server,fcm,apns,webpush]",
+    ]
     assert (folder / "src" / "constraints.txt").is_file()
     bare = ("--quiet", "--no-deps", "--no-index")
     run(sys.executable, "-m", "pip", "wheel", *bare, "--no-build-isolation", "--wheel-dir", folder, folder / "src")

@@ -170,13 +170,17 @@ def test_a_slow_receipt_claim_does_not_stop_another(relay, in_the_way) -> None:
     assert "receipts of one" in report.error
 
 
-def test_a_locked_counter_stops_no_cycle(relay, dsn: str) -> None:
-    """Somebody holds the cycle's line locked and goes home: each run waits for it for a lease, and the next one sends."""
+def test_a_locked_counter_stops_no_cycle(relay, dsn: str, sandbox) -> None:
+    """Somebody holds the cycle's line locked and goes home: each run waits for it for a lease, and the next one sends.
+
+    While an answer is on its way a run would say there that it rests: it does without, and no connection is lost.
+    """
+    sandbox.set(latency_ms=300)
     worker: Relay = relay(
-        outbox_lease_duration_ms=8_000,
-        push_request_timeout_ms=1_900,
-        database_lock_timeout_ms=1_000,
-        database_statement_timeout_ms=2_500,
+        outbox_lease_duration_ms=5_000,
+        push_request_timeout_ms=1_200,
+        database_lock_timeout_ms=500,
+        database_statement_timeout_ms=1_200,
     )
     worker.tell("ana")
     worker.dispatch()

@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from relaying import Relay
 
 from processes import eventually
-from relevo import app, config
+from relevo import app, config, push_services
 from relevo.database.pool import Database
 from relevo.operators import actions, doctor
 from relevo.sandbox import Sandbox
@@ -228,7 +228,7 @@ def test_a_webhook_that_nobody_wrote_down(worker: Relay, command, monkeypatch, t
     file.chmod(0o600)
     monkeypatch.setenv("WEBHOOKS_FILE", str(file))
     settings = config.load({"WEBHOOKS_FILE": str(file), "RELEVO_INSTANCE": "tests"}, None)
-    trouble = partial(app.webhook_trouble, settings)
+    trouble = partial(push_services.webhook_trouble, settings)
     assert "Warning:" not in command("news", "subscribe", "known", "--webhook", "billing").out
     assert doctor.look_around(worker.app.database, settings, webhook_trouble=trouble) == []
     assert (

@@ -357,15 +357,17 @@ def test_missing_migrations(relay, command: Any, monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_old_worker(relay, command: Any) -> None:
-    """A living worker of 0.1 is named; one that stopped or fell silent is not."""
+    """A living worker of 0.2 is named; one of 0.3 is not, nor one that stopped or fell silent."""
     worker: Relay = relay()
     worker.conn.execute(
-        "update relevo.workers set version = '0.1.0', hostname = 'old-host', pid = 12, lease_ms = 3600000"
+        "update relevo.workers set version = '0.2.7', hostname = 'old-host', pid = 12, lease_ms = 3600000"
     )
     said = command("doctor")
     assert said.code == 1
-    assert "(on old-host, process 12) is of version 0.1.0" in said.out
-    worker.conn.execute("update relevo.workers set last_seen_at = now() - interval '2 hours'")
+    assert "(on old-host, process 12) is of version 0.2.7" in said.out
+    worker.conn.execute("update relevo.workers set version = '0.3.0'")
+    assert command("doctor").code == 0
+    worker.conn.execute("update relevo.workers set version = '0.2.7', last_seen_at = now() - interval '2 hours'")
     assert command("doctor").code == 0
 
 

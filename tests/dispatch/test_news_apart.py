@@ -17,7 +17,7 @@ from fakes.server import Answer, Asked, FakeServer
 from hearing import reap, subscribe, write
 from phones import fan_out_to_the_end
 from processes import eventually
-from relevo import app
+from relevo import push_services
 from relevo.core import queries
 from relevo.operators import doctor, events, fleet, phones
 from relevo.operators.gauges import Gauges
@@ -165,7 +165,7 @@ def test_a_refused_address_is_told(relay: Callable[..., Any], command: Any, tmp_
     mended = "it leads to the internet by http; write its url in WEBHOOKS_FILE with https"
     assert mended in " ".join(command("news", "subscribe", "plain", "--webhook", "plain").out.split())
     settings = worker.app.settings
-    trouble = partial(app.webhook_trouble, settings)
+    trouble = partial(push_services.webhook_trouble, settings)
     around = doctor.look_around(worker.app.database, settings, webhook_trouble=trouble)
     found = [each for each in around if each.kind == "webhook_unknown"]
     assert [(allowed in each.what, mended in each.what) for each in found] == [(True, False), (False, True)]

@@ -760,6 +760,21 @@ class TestConnections:
         beat()
         assert not projects.connections.may_connect("default")
         assert not renewed()
+        assert projects.reserve("default", "bulk", 1).connections == 6
+        assert projects.connections.may_connect("default"), "what is lost is leased again, not remembered"
+
+    def test_a_beat_that_missed_a_lease_takes_no_newer_one(self, relay, conn) -> None:
+        """A process that stood still leases its connections anew while a beat finds the old lease gone: it has them, and
+        journals nothing that it may not send."""
+        worker: Relay = relay()
+        projects, heartbeat = worker.app.services.projects, worker.app.heartbeat
+        projects.reserve("default", "bulk", 1)
+        lease = projects.connections._leased["default"]
+        lease.taken_at = lease.since = -math.inf
+        conn.execute("update relevo.push_connections set leased_until = now()")
+        heartbeat.announce(lambda _: projects.reserve("default", "bulk", 1))  # it has looked, and has not said so yet
+        heartbeat.beat()
+        assert projects.connections.may_connect("default")
 
     def test_a_lease_that_was_not_committed_is_none(self, relay, conn, monkeypatch) -> None:
         """A transaction that fails after it took connections leaves nothing behind, in this process neither."""

@@ -10,7 +10,7 @@ import pytest
 
 from fakes.expo import FakeExpo
 from fakes.server import Answer, FakeServer
-from relevo import app
+from relevo import push_services
 from relevo.client import verbs
 from relevo.client.values import Installation
 from relevo.client.verbs import InvalidInputError
@@ -113,8 +113,8 @@ def test_an_access_token_is_rotated_without_a_restart(relay, tmp_path: Path, mon
 
 def test_an_unknown_provider_is_refused_at_the_door(conn) -> None:
     """A provider that nobody serves is named, with those that are."""
-    with pytest.raises(InvalidInputError, match="provider must be one of expo, webhook, got fcm"):
-        verbs.register(conn, Installation("a-raw-token", provider="fcm"))
+    with pytest.raises(InvalidInputError, match=r"provider must be one of .*expo.*, got pager"):
+        verbs.register(conn, Installation("a-raw-token", provider="pager"))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,10 @@ def test_access_tokens_that_cannot_be_used_are_refused_by_name(
         file.touch(mode=0o600)
         file.write_bytes(value)
         value = str(file)
-    with pytest.raises(ConfigError, match=name.upper()) as refused, app.push_providers(make_settings(**{name: value})):
+    with (
+        pytest.raises(ConfigError, match=name.upper()) as refused,
+        push_services.push_providers(make_settings(**{name: value})),
+    ):
         pass
     assert "hunter2" not in str(refused.value)
 
@@ -157,3 +160,26 @@ def test_a_webhook_that_took_it_late_is_done(relay, webhooks) -> None:
     worker.ask()
     assert worker.states() == {"ok": 1}
     assert worker.rows("select from relevo.awaited_receipts") == []
+
+
+def test_a_credential_that_breaks_is_told_by_status(relay, tmp_path: Path, monkeypatch) -> None:
+    """The next beat tells the fleet which entry cannot be used and why; mended, status says nothing of it."""
+    monkeypatch.setattr(secret_file, "LOOK_EVERY_S", 0)
+    file = tmp_path / "projects.json"
+    file.touch(mode=0o600)
+    apns = {"key_file": "gone.p8", "key_id": "K", "team_id": "T", "topic": "t"}
+    file.write_text(json.dumps({"shop": {"apns": apns, "expo": {"access_token": "fine"}}}))
+    worker = relay(push_projects_file=file)
+
+    def told() -> list[str]:
+        with worker.app.database.transaction() as connection:
+            worker.app.worker.beat(connection)
+        found = fleet.health(worker.app.database, worker.app.settings).problems
+        return [str(each) for each in found if each.code == "credential_unusable"]
+
+    (said,) = told()
+    assert said.startswith("PUSH_PROJECTS_FILE, shop, apns: its file gone.p8 cannot be read (FileNotFoundError); ")
+    file.write_text("{")
+    assert told()[0].startswith("PUSH_PROJECTS_FILE: it is no JSON")
+    file.write_text("{}")
+    assert told() == []

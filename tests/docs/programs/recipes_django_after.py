@@ -13,7 +13,7 @@ phone = UUID(json.loads(register_phone(asked).content)["installationId"])
 assert (listed.installation_id, listed.receives) == (phone, True)
 for bad in (
     {},
-    {"token": "ExponentPushToken[a]", "platform": "web"},
+    {"token": "ExponentPushToken[a]", "platform": "fridge"},
     {"token": "x"},
     {"token": None, "installationId": "7"},
 ):

@@ -1,0 +1,129 @@
+"""Phones that move to another provider or project: what waits for them is sent once, from their new place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from relaying import Relay, token
+
+from relevo.client import verbs
+from relevo.client.values import Installation
+from relevo.operators import actions
+from relevo.operators.actions import DeadLetters
+from relevo.sandbox import Sandbox
+
+
+@pytest.fixture(scope="module")
+def push_service() -> Iterator[Sandbox]:
+    """A sandbox of all services."""
+    with Sandbox(native=True) as running:
+        yield running
+
+
+@pytest.fixture
+def native_relay(relay: Any, sandbox: Sandbox) -> Callable[..., Relay]:
+    """Assemble a worker that sends by Expo, FCM and APNs."""
+
+    def make(**more: Any) -> Relay:
+        return relay(
+            fcm_base_url=sandbox.fcm,
+            apns_base_url=sandbox.apns,
+            push_ca_file=str(sandbox.ca_file),
+            push_projects_file=str(sandbox.projects_file),
+            **more,
+        )
+
+    return make
+
+
+def to_fcm(worker: Relay, name: str) -> str:
+    """Give a phone its own token of FCM in place of Expo's, and return it."""
+    own = worker.sandbox.fcm_token(name)
+    phone = worker.phones[name]
+    assert verbs.register(worker.conn, Installation(own, phone, provider="fcm", platform="android")) == phone
+    return own
+
+
+def check(worker: Relay, name: str, own: str, place: tuple[str, str]) -> None:
+    """Check that a phone's only push went to its new token, and that nothing but that was spent."""
+    assert worker.received(name) == 0
+    assert len(worker.sandbox.received(own)) == 1
+    found = worker.delivery(name)
+    assert (found["provider"], found["project"]) == place
+    assert (found["status"], found["attempt_count"], found["last_error_code"]) == ("ok", 1, None)
+    assert worker.claims() == 0
+
+
+def test_before_it_is_claimed(native_relay: Callable[..., Relay]) -> None:
+    """An event was fanned out for Expo's token when the phone moved to FCM: it gets one push, by FCM; others get theirs."""
+    worker = native_relay()
+    worker.tell("ana", "eva")
+    own = to_fcm(worker, "ana")
+    assert worker.dispatch().outcome == "ok"
+    worker.dispatch()
+    check(worker, "ana", own, ("fcm", "fcm::default::android"))
+    assert worker.received("eva") == 1
+
+
+def test_after_it_is_claimed(native_relay: Callable[..., Relay]) -> None:
+    """It moves while its message is composed: nothing goes to the former token, and one push to the new one."""
+    moved: list[str] = []
+
+    def compose(message: dict[str, Any], _delivery: Any) -> dict[str, Any]:
+        if not moved:
+            moved.append(to_fcm(worker, "ana"))
+        return message
+
+    worker = native_relay(composers={"notice": compose})
+    worker.tell("ana")
+    worker.dispatch()
+    worker.dispatch()
+    check(worker, "ana", moved[0], ("fcm", "fcm::default::android"))
+
+
+def test_there_and_back(native_relay: Callable[..., Relay]) -> None:
+    """What waits in FCM's lane of a platform goes to APNs, and what waits there to Expo."""
+    worker = native_relay()
+    worker.register("ana", "eva")
+    to_fcm(worker, "ana")
+    to_fcm(worker, "eva")
+    worker.tell("ana", "eva")
+    assert {row["project"] for row in worker.rows("select project from relevo.due_chunks")} == {"fcm::default::android"}
+    own = worker.sandbox.apns_token("ana")
+    verbs.register(worker.conn, Installation(own, worker.phones["ana"], provider="apns", platform="ios"))
+    verbs.register(worker.conn, Installation(token("eva"), worker.phones["eva"], provider="expo"))
+    worker.dispatch()
+    worker.dispatch()
+    check(worker, "ana", own, ("apns", "apns::default::production"))
+    assert worker.received("eva") == 1
+    assert (worker.delivery("eva")["provider"], worker.delivery("eva")["project"]) == ("expo", "default")
+
+
+def test_to_another_project(native_relay: Callable[..., Relay]) -> None:
+    """With the same token in another project, it is sent under that project's name: its rate and its breaker are others."""
+    worker = native_relay()
+    worker.tell("ana")
+    verbs.register(worker.conn, Installation(token("ana"), worker.phones["ana"], project="shop"))
+    worker.dispatch()
+    worker.dispatch()
+    assert worker.received("ana") == 1
+    assert worker.delivery("ana")["project"] == "shop"
+    assert {row["project"] for row in worker.rows("select project from relevo.push_requests")} == {"shop"}
+
+
+def test_a_dead_letter_is_redriven_at_the_new_place(native_relay: Callable[..., Relay]) -> None:
+    """What failed at Expo is sent by FCM once the phone has moved and its delivery is opened again."""
+    worker = native_relay()
+    worker.tell("big!MessageTooBig")
+    worker.dispatch()
+    dead = worker.delivery("big!MessageTooBig")
+    assert dead["status"] == "failed"
+    own = worker.sandbox.fcm_token("big")
+    verbs.register(worker.conn, Installation(own, worker.phones["big!MessageTooBig"], provider="fcm"))
+    assert actions.redrive(worker.app.database, DeadLetters(ids=[dead["id"]])) == 1
+    worker.dispatch()
+    worker.dispatch()
+    assert len(worker.sandbox.received(own)) == 1
+    assert worker.delivery("big!MessageTooBig")["project"] == "fcm::default::unknown"
