@@ -14,6 +14,7 @@ from babel.messages.extract import DEFAULT_KEYWORDS, extract_from_file
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
+from relevo.core import push_fields
 from relevo.http import dashboard
 from relevo.http.dashboard.i18n import DOMAIN, LOCALE
 from relevo.http.dashboard.labels import ACTIONS, COUNTERS, DETAILS, WORDS, spaced
@@ -21,7 +22,7 @@ from relevo.operators import health, wording
 from relevo.operators.sources import CURSORS
 
 PLACE = Path(dashboard.__file__).parent
-HEALTH = [*sorted(Path(health.__file__).parent.glob("*.py")), Path(wording.__file__)]
+HEALTH = [*sorted(Path(health.__file__).parent.glob("*.py")), Path(wording.__file__), Path(push_fields.__file__)]
 PO = LOCALE / "es" / "LC_MESSAGES" / f"{DOMAIN}.po"
 MO = PO.with_suffix(".mo")
 KEYWORDS = {**DEFAULT_KEYWORDS, "Phrase": None, "Problem": (2,), "in_numbers": (2, 3)}

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from relevo import config
 from relevo.cli import HEADINGS, cli, heading_of
 from relevo.client.checks import PUSH_FIELDS
 from relevo.core.metrics import Metrics
+from relevo.core.push_fields import ROUTES, TABLE, Cell
 from relevo.http import api
 from relevo.http.rules import rule_of
 from relevo.operators.gauges import GAUGES
@@ -41,6 +43,17 @@ What `push` of an event may carry beside title, body and data. Names and types a
 the push service decides what each phone makes of it.
 """
 
+_ROUTES = """\
+## What reaches which phones
+
+Where a field reaches a phone under another name, the table has that name; "no" means that it is left out. A phone of
+an unknown platform is written to as an Android one. `relevo preview`, the HTTP preview and the dashboard's compose page
+warn of what some of an event's phones would not get, and of a push that may be too large for some of them: Web Push
+takes 3,993 bytes, the others 4,096, with FCM's `data` as text. A push without title and body is skipped for browsers
+(`shows_nothing`); if all phones of a personal event are browsers, it is refused where it is enqueued. FCM takes texts
+alone in `data`: numbers, lists and objects become their JSON. Webhooks get everything as it is.
+"""
+
 _METRICS = """\
 What `/metrics` tells, in Prometheus's text format. Each process also tells `relevo_database_up`, and the state of its
 own pool of connections. [Monitoring](monitoring.md) says which of them to watch.
@@ -48,15 +61,21 @@ own pool of connections. [Monitoring](monitoring.md) says which of them to watch
 _SUFFIX = {"counter": "_total"}
 
 
+NAMES = ("settings.md", "http-api.md", "commands.md", "metrics.md", "push-fields.md")
+"""The files of the generated pages."""
+
+
+@cache
 def pages() -> dict[str, str]:
     """Return every generated page by its file's name."""
-    return {
-        "settings.md": _page("Settings", _settings()),
-        "http-api.md": _page("HTTP API", _http()),
-        "commands.md": _page("Commands", _commands()),
-        "metrics.md": _page("Metrics", _metrics()),
-        "push-fields.md": _page("Fields of a push", _push_fields()),
-    }
+    written = (
+        _page("Settings", _settings()),
+        _page("HTTP API", _http()),
+        _page("Commands", _commands()),
+        _page("Metrics", _metrics()),
+        _page("Fields of a push", _push_fields()),
+    )
+    return dict(zip(NAMES, written, strict=True))
 
 
 def _page(title: str, lines: Iterator[str]) -> str:
@@ -267,6 +286,17 @@ def _push_fields() -> Iterator[str]:
         rows.append((f"`{name}`", _push_kind(rule)))
         rows += [(f"`{name}.{inner}`", _push_kind(told)) for inner, told in rule.get("fields", {}).items()]
     yield from _table(("field", "kind"), rows)
+    yield _ROUTES
+    yield from _table(
+        ("field", *(route.label for route in ROUTES)),
+        [(f"`{field}`", *map(_reached, cells)) for field, cells in TABLE.items()],
+    )
+
+
+def _reached(cell: Cell) -> str:
+    if cell.how == "dropped":
+        return "no"
+    return {"same": "yes"}.get(cell.where, cell.where if cell.how == "changed" else f"`{cell.where}`")
 
 
 def _push_kind(rule: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ from bench import (
     idle,
     ingest,
     latency,
+    native,
     pages,
     peers,
     personal,
@@ -59,6 +60,9 @@ TOGETHER: dict[str, Callable[[Stand], Iterable[Row]]] = {
 """Rows by the name that --only knows, in their order: these share one database and one sandbox."""
 ALONE: dict[str, Callable[[Sizes], Iterable[Row]]] = {
     "fanout": fanout.rows,
+    "fcm": native.fcm,
+    "apns": native.apns,
+    "webpush": native.webpush,
     "growth": growth.rows,
     "ingest": ingest.rows,
     "idle": idle.rows,

@@ -253,7 +253,7 @@ def _workers() -> list[Asked]:
     ours = {
         "worker_id": "replica-1", "hostname": "host", "pid": 1, "version": "0", "role": "run", "cycles": ["dispatch"],
         "composers": [], "lease_ms": 60_000, "now": None, "hung": "[]", "http": None, "rests_because": None,
-        "project": "p1", "most": 6,
+        "unusable": [], "project": "p1", "most": 6,
     }  # fmt: skip
     return [
         Asked("workers", ("register_worker", "beat_worker"), ours),

@@ -41,6 +41,8 @@ class Sizes:
     """Requests a second, and callers that wait, beside dispatch, in turns of so many seconds."""
     http_calls: int = 1_000
     """Calls of each kind of which the CPU time is told."""
+    native: int = 10_000
+    """Phones of FCM and of APNs, and browsers, that one event reaches."""
     starts: int = 3
     installations: int = 1_000_000
     """Phones with preferences that fan-out chooses from."""
@@ -85,6 +87,7 @@ QUICK = Sizes(
     http_waiters=5,
     http_seconds=1,
     http_calls=20,
+    native=300,
     starts=1,
     installations=2_000,
     narrow=2,

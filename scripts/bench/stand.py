@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,16 +37,33 @@ SQL = statements(__file__)
 
 
 @contextmanager
-def sandbox_process() -> Iterator[str]:
-    """Serve a sandbox without limits, whose receipts are there at once."""
+def sandbox_settings() -> Iterator[dict[str, str]]:
+    """Serve a sandbox without limits, whose receipts are there at once; yield the settings that lead to it."""
     arguments = [str(RELEVO), "sandbox", "--port", "0", "--rate", "0", "--keep-messages", "0", "--quiet"]
     arguments += ["--receipt-delay-s", "0"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            yield next(found[0] for line in process.stdout if (found := re.search(r"http://[\w.]+:\d+", line)))
+            yield _read_settings(process.stdout)
         finally:
             process.terminate()
+
+
+def _read_settings(said: Iterable[str]) -> dict[str, str]:
+    """Read what a sandbox says when it starts, up to its last line; without extras that says what is not served."""
+    found: dict[str, str] = {}
+    for line in said:
+        found |= {name.lower(): value for name, value in re.findall(r"\b([A-Z_]+)=(\S+)", line)}
+        if "push_ca_file" in found or "are not served" in line:
+            break
+    return found
+
+
+@contextmanager
+def sandbox_process() -> Iterator[str]:
+    """Serve a sandbox for Expo's pushes, and yield its address."""
+    with sandbox_settings() as found:
+        yield found["expo_base_url"]
 
 
 @contextmanager

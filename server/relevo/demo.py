@@ -10,6 +10,7 @@ import secrets
 import threading
 from itertools import cycle
 from pathlib import Path
+from typing import Literal
 from uuid import UUID, uuid5
 
 import psycopg
@@ -22,6 +23,7 @@ from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import RelevoError
 from relevo.database.pool import Database
+from relevo.sandbox import embedded as embedded_sandbox
 
 _log = structlog.get_logger("relevo.demo")
 _SQL = queries.load("demo")
@@ -36,6 +38,9 @@ _CUSTOMERS: dict[str, Preference] = {
     "gina!MessageTooBig": Preference(enabled=False),
 }
 """Who asks for what; after the `!` stands what the sandbox does: gone, tried again once, refused for good."""
+_ANA = "ana"
+_OTHER_PHONES: dict[str, Literal["ios", "android", "web"]] = {"fcm": "android", "apns": "ios", "webpush": "web"}
+"""What else Ana has: an event for her is told on four phones."""
 _WARES = ("a kettle", "two chairs", "a desk lamp", "a bookshelf", "six glasses", "a rug", "a wall clock")
 _FAMILY = UUID("5c6f6b9e-8f0b-4f0e-9d0a-72656c65766f")
 _SAMPLE = Path(__file__).parent / "sources" / "sample"
@@ -62,6 +67,31 @@ def open_shop(database: Database) -> None:
         verbs.enqueue_many(connection, [*first, offer("opening", "A tenth off everything, this week")])
         for month, _ in connection.execute(_SQL["make_past_month"]).fetchall():
             connection.execute(_SQL["fill_past_month"], {"month": month})
+
+
+def hand_out_phones(app: App) -> None:
+    """Register a phone of each other kind for Ana, as far as the embedded sandbox and this process serve them.
+
+    At every start, for a browser's subscription holds the sandbox's address.
+    """
+    made = {
+        provider: embedded_sandbox.make_token(
+            app.settings.relevo_data_dir, {"service": provider, "name": f"demo-{_ANA}"}
+        )
+        for provider in _OTHER_PHONES
+        if provider in app.services.providers
+    }
+    with app.database.transaction() as connection:
+        for provider, token in made.items():
+            if token is not None:
+                phone = Installation(
+                    token,
+                    uuid5(_FAMILY, provider),
+                    provider=provider,
+                    platform=_OTHER_PHONES[provider],
+                    owner=_ANA,
+                )
+                verbs.set_preference(connection, verbs.register(connection, phone), "default", _CUSTOMERS[_ANA])
 
 
 def order(owner: str, number: int, ware: str) -> Event:

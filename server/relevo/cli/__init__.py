@@ -38,8 +38,10 @@ PARTS = {
     "news": ("news",),
     "access": ("audit", "token"),
     "archive": ("forget", "archive"),
+    "importing": ("import-phones",),
     "setting_up": ("migrate", "doctor", "adopt", "config", "psql", "version"),
     "sandbox": ("sandbox",),
+    "webpush": ("webpush",),
 }
 """The commands by the file they are in: a command loads its own file alone."""
 HEADINGS = {
@@ -47,7 +49,19 @@ HEADINGS = {
     "Send": ("enqueue", "preview", "cancel", "event-type"),
     "Look": ("status", "events", "event", "deliveries", "delivery", "installations", "runs", "sources", "audit"),
     "Mend": ("doctor", "redrive", "release", "rejects"),
-    "Set up": ("migrate", "config", "token", "grant", "news", "adopt", "psql", "sandbox", "version"),
+    "Set up": (
+        "migrate",
+        "config",
+        "token",
+        "grant",
+        "news",
+        "webpush",
+        "adopt",
+        "psql",
+        "sandbox",
+        "import-phones",
+        "version",
+    ),
     "Archive": ("archive", "forget"),
 }
 """The commands as --help lists them."""

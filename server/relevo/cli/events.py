@@ -165,17 +165,31 @@ def preview(  # noqa: PLR0917 typer options
         UUID | None,
         typer.Option(parser=read_installation, metavar="UUID", help="Tell why this installation would get it, or not."),
     ] = None,
+    data: Annotated[
+        str, typer.Option(help="A JSON object for the app: tell what of it some phones would lose.")
+    ] = "{}",
+    push: Annotated[str, typer.Option(help="Further fields of the push, a JSON object; likewise.")] = "{}",
     as_json: AsJson = False,
 ) -> None:
     """Show how many installations an event would reach, and some of them; nothing is sent.
 
     \b
     relevo preview --owner user-7
+    relevo preview --everyone --push '{"subtitle": "Today"}'
     relevo preview --topic team-7 --why 5f0c9a52-…
     """
     settings = load_settings(only_looks=True)
     audience = _audience(to or (), owner or (), topic or (), everyone=everyone)
-    event = values.Event("preview", "preview", "preview", audience=audience, topics=topic or (), category=category)
+    event = values.Event(
+        "preview",
+        "preview",
+        "preview",
+        data=_json_object(data),
+        push=_json_object(push, "--push"),
+        audience=audience,
+        topics=topic or (),
+        category=category,
+    )
     with open_database(settings) as database:
         with database.connection() as connection:
             if why is not None:
@@ -186,15 +200,22 @@ def preview(  # noqa: PLR0917 typer options
             found = verbs.preview(connection, event)
         strangers = unknown_owners(database, owner or ())
     if as_json:
-        print_json([found.raw])
-        return
+        print_json([{**found.raw, "warnings": found.warnings}])
+    else:
+        _print_preview(found, strangers, has_topics=bool(topic))
+
+
+def _print_preview(found: values.Preview, strangers: Sequence[str], *, has_topics: bool) -> None:
+    """Print whom an event would reach, and what to know before it is sent."""
     out.print(f"It would reach {_estimate(found)}.")
-    if topic:
+    if has_topics:
         out.print("  With topics it goes only to phones that asked for one of them.")
     for each in found.raw["sample"]:
         out.print(
             f"  {each['installation_id']}  {as_written(each['project'])}  {as_written(each['owner'] or '')}".rstrip()
         )
+    for each in found.warnings:
+        out.print(f"  {as_written(each)}")
     for each in found.unknown_installations:
         out.print(f"  {each} is not registered")
     for each in strangers:
@@ -220,13 +241,14 @@ def _audience(to: Sequence[UUID], owners: Sequence[str], topics: Sequence[str], 
     return tuple(to) if to else values.Owners(*owners) if owners else values.Matching()
 
 
-def _json_object(text: str) -> dict[str, Any]:
+def _json_object(text: str, option: str = "--data") -> dict[str, Any]:
+    example = 'It must look like {"screen": "inbox"}.' if option == "--data" else 'It must look like {"badge": 3}.'
     try:
         given = json.loads(text)
-    except ValueError as error:
-        raise UsageError(f"--data is not JSON: {error}.", hint='It must look like {"screen": "inbox"}.') from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{option} is not JSON: {error}.", hint=example) from error
     if not isinstance(given, dict):
-        raise UsageError("--data must be a JSON object.", hint='It must look like {"screen": "inbox"}.')
+        raise UsageError(f"{option} must be a JSON object.", hint=example)
     return given
 
 

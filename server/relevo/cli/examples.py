@@ -27,6 +27,7 @@ EXAMPLES = {
     "psql": "relevo psql -c 'select * from worker_runs'",
     "version": "relevo version",
     "sandbox": "relevo sandbox --port 8787 --fault 500:0.01",
+    "webpush keys": "relevo webpush keys vapid.pem",
     "token list": "relevo token list --json",
     "token revoke": "relevo token revoke c4f4d51df489",
     "news subscribe": "relevo news subscribe billing --kind delivery.failed --webhook billing",

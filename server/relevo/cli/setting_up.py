@@ -66,20 +66,30 @@ def doctor(
     """Look for what does not fit together, each with what to do.
 
     Settings, the server and its clock, this role's rights, vacuum and what holds it back, the archive's store, the way
-    to Expo; what is paused or held up; the schema, old workers, deliveries that stand in no queue or in two.
+    to Expo, each project's push credentials (their push service is asked, without sending); what is paused or held up;
+    the schema, old workers, deliveries that stand in no queue or in two.
 
     Exit code 1 if something is wrong, warnings apart; with --repair, if something is left. It reads all deliveries
     that are not archived, piece by piece, and leaves alone what changed within the last two minutes.
     """
-    from relevo import app  # noqa: PLC0415 no other command needs them
+    from relevo import push_services  # noqa: PLC0415 no other command needs them
     from relevo.operators import doctor as checkup  # noqa: PLC0415
 
     settings = load_settings()
     with open_database(settings) as database:
-        store, expo = archive_store(settings), app.expo_address(settings)
-        known, refused = partial(app.webhook_trouble, settings), partial(app.refused_tokens, settings)
+        store, expo = archive_store(settings), push_services.expo_address(settings)
+        known, refused = (
+            partial(push_services.webhook_trouble, settings),
+            partial(push_services.refused_tokens, settings),
+        )
         around = checkup.look_around(
-            database, settings, store=store, expo=expo, webhook_trouble=known, refused_tokens=refused
+            database,
+            settings,
+            store=store,
+            expo=expo,
+            webhook_trouble=known,
+            refused_tokens=refused,
+            credential_troubles=partial(push_services.credential_troubles, settings),
         )
         with progress("Looking at deliveries") as tell:
             repaired = actions.repair(database) if repair else {}

@@ -37,6 +37,7 @@ from relevo.cli.common import (
 )
 from relevo.config import Settings
 from relevo.core.errors import DatabaseUnavailableError, RelevoError, UsageError
+from relevo.core.sending_project import project_in_words
 from relevo.database.pool import Database
 from relevo.operators import fleet, runs, sources
 from relevo.operators.health.workers import worker_state
@@ -246,7 +247,9 @@ def _print_waiting(seen: fleet.Status) -> None:
     """Print what is due, what failed for good, and what is claimed."""
     for row in seen.due:
         what = in_numbers(row["due"], f"{row['lane']} delivery", f"{row['lane']} deliveries")
-        print_wrapped("Due:", f"{what} of project {row['project']}, the oldest for {span(row['oldest_s'])}.")
+        print_wrapped(
+            "Due:", f"{what} of project {project_in_words(row['project'])}, the oldest for {span(row['oldest_s'])}."
+        )
     if seen.dead_letters:
         dead = in_numbers(seen.dead_letters, "delivery", "deliveries")
         look = "`relevo redrive --dry-run` tells why, `relevo deliveries --state failed` which"
@@ -264,7 +267,7 @@ def _projects(rows: Sequence[dict[str, Any]]) -> Table:
     projects = make_table("project", *columns, title=title, wide=("project",))
     for row in rows:
         projects.add_row(
-            escape(row["project"]),
+            escape(project_in_words(row["project"])),
             coloured(row["breaker"]),
             f"{row['rate_share']:.0%}",
             str(row["connections"]),
