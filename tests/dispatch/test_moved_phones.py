@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,14 +25,19 @@ def push_service() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def native_relay(relay: Any, sandbox: Sandbox) -> Callable[..., Relay]:
-    """Assemble a worker that sends by Expo, FCM and APNs."""
+    """Assemble a worker that sends by Expo, FCM and APNs, for two projects with the same credentials."""
+    assert sandbox.projects_file is not None
+    credentials = json.loads(sandbox.projects_file.read_text())["default"]
+    projects = sandbox.projects_file.with_name("two-projects.json")
+    projects.write_text(json.dumps({"default": credentials, "shop": credentials}))
+    projects.chmod(0o600)
 
     def make(**more: Any) -> Relay:
         return relay(
             fcm_base_url=sandbox.fcm,
             apns_base_url=sandbox.apns,
             push_ca_file=str(sandbox.ca_file),
-            push_projects_file=str(sandbox.projects_file),
+            push_projects_file=str(projects),
             **more,
         )
 
@@ -102,15 +108,33 @@ def test_there_and_back(native_relay: Callable[..., Relay]) -> None:
 
 
 def test_to_another_project(native_relay: Callable[..., Relay]) -> None:
-    """With the same token in another project, it is sent under that project's name: its rate and its breaker are others."""
+    """What waits for a phone of FCM in its former project is sent under the new one's name: its rate and its breaker are others."""
+    worker = native_relay()
+    worker.register("ana")
+    own = to_fcm(worker, "ana")
+    worker.tell("ana")
+    verbs.register(
+        worker.conn, Installation(own, worker.phones["ana"], project="shop", provider="fcm", platform="android")
+    )
+    worker.dispatch()
+    worker.dispatch()
+    assert len(worker.sandbox.received(own)) == 1
+    assert worker.delivery("ana")["project"] == "fcm::shop::android"
+    assert {row["project"] for row in worker.rows("select project from relevo.push_requests")} == {"fcm::shop::android"}
+
+
+def test_to_another_project_of_expo(native_relay: Callable[..., Relay]) -> None:
+    """What waits for a phone of Expo is sent from the project where it waits, as workers of 0.3.0 do; its next push goes by the new one."""
     worker = native_relay()
     worker.tell("ana")
     verbs.register(worker.conn, Installation(token("ana"), worker.phones["ana"], project="shop"))
     worker.dispatch()
-    worker.dispatch()
     assert worker.received("ana") == 1
-    assert worker.delivery("ana")["project"] == "shop"
-    assert {row["project"] for row in worker.rows("select project from relevo.push_requests")} == {"shop"}
+    assert worker.delivery("ana")["project"] == "default"
+    worker.tell("ana")
+    worker.dispatch()
+    assert worker.received("ana") == 2
+    assert {row["project"] for row in worker.rows("select project from relevo.push_requests")} == {"default", "shop"}
 
 
 def test_a_dead_letter_is_redriven_at_the_new_place(native_relay: Callable[..., Relay]) -> None:
