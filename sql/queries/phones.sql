@@ -17,7 +17,7 @@ select i.installation_id, i.seq, i.owner,
 
 -- name: list_phones
 -- Lists given installations, newest first; of a token its first letters and a mark by which two can be told apart.
-select i.installation_id, i.owner, i.provider, i.project, i.platform, i.locale, i.permission, i.push_capable, i.active, i.opt_outs, i.registered_at,
+select i.installation_id, i.owner, i.provider, i.project, i.platform, i.locale, i.timezone, i.permission, i.push_capable, i.active, i.opt_outs, i.registered_at,
        i.updated_at, i.invalidated_at, i.handled_before, i.for_news, i.token_version,
        relevo.shown_token(i.provider, i.part, i.token) as token,
        relevo.may_receive(i) as receives, relevo.why_not_allowed(i) as why_not, now() as now

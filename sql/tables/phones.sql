@@ -26,6 +26,7 @@ create table relevo.device_installations (
   token_taken_at  timestamptz,
   part            text not null default '' check (length(part) <= 253),
   token_confirmed_at timestamptz,
+  timezone        text check (length(timezone) between 1 and 64),
   constraint device_installations_check check ((invalidated_at is null) = (invalid_reason is null))
 );
 comment on table relevo.device_installations is 'An app on a phone. Deliveries know only its random id; deleting this row forgets the person.';
@@ -39,6 +40,7 @@ comment on column relevo.device_installations.token_taken_at is 'When it took it
 comment on column relevo.device_installations.part is
   'Which of the services of its provider its pushes go to: of fcm the platform, of apns the environment, of webpush the host; else empty.';
 comment on column relevo.device_installations.token_confirmed_at is 'When the phone last said that this is its token; unknown before 0.4.0.';
+comment on column relevo.device_installations.timezone is 'The time zone it is in, by its IANA name such as America/Santiago, if it said so.';
 create index device_installations_dead on relevo.device_installations (dead_since) where dead_since is not null;
 create index device_installations_live on relevo.device_installations (seq) where active and push_capable and permission = 'granted'
   and invalidated_at is null and token is not null;

@@ -51,6 +51,17 @@ class TestRegister:
         assert names(conn, one) == ["default"]
         assert conn.execute("select bucket from relevo.preference_index").fetchall() == [("*",)]
 
+    def test_its_time_zone(self, conn) -> None:
+        """A phone's zone is kept by its IANA name, stays when nothing is said of it, and goes when the phone takes it back."""
+        one = relevo.register(conn, Installation(TOKEN, owner="7", timezone="America/Santiago"))
+        relevo.register(conn, Installation(TOKEN, one))
+        listed = conn.execute("select relevo.list_installations('7') -> 0 ->> 'timezone'").fetchone()
+        assert (phone(conn, one)["timezone"], listed) == ("America/Santiago", ("America/Santiago",))
+        for zone in ("UTC", "Etc/GMT+5", "America/Argentina/Buenos_Aires", "America/Port-au-Prince", None):
+            given = Jsonb({"installation_id": str(one), "timezone": zone})
+            conn.execute("select relevo.register_installation(%s)", [given])
+            assert phone(conn, one)["timezone"] == zone
+
     def test_the_same_again(self, conn) -> None:
         """Registering at every start changes nothing, and what is not told stays."""
         one = relevo.register(conn, Installation(TOKEN, platform="ios", owner="7", opt_outs=["tips"]))

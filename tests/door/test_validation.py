@@ -309,6 +309,13 @@ BAD_INSTALLATIONS = [
     ({"provider": ""}, "provider must be text of 1 to 40 characters"),
     ({"project": "x" * 201}, "project must be text of 1 to 200 characters"),
     ({"locale": "x" * 36}, "locale must be text of 1 to 35 characters"),
+    *(
+        ({"timezone": zone}, f"timezone must be the IANA name of a time zone, such as America/Santiago, got {shown}")
+        for zone, shown in (
+            ("Nowhere/City", '"Nowhere/City"'), ("Nowhere/City5", '"Nowhere/City5"'), ("CLT", '"CLT"'), ("", '""'), (7, "7"),
+            ("Etc/GMT+13", '"Etc/GMT+13"'), ("x/" * 40, '"' + "x/" * 15 + '…"'),
+        )
+    ),
     ({"owner": {"id": 7}}, "owner must be text of 1 to 200 characters"),
     ({"opt_outs": "news"}, "opt_outs must be a list of at most 100 texts of 1 to 100 characters"),
     ({"opt_outs": {"news": True}}, "opt_outs must be a list of at most 100 texts of 1 to 100 characters"),

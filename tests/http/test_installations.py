@@ -323,6 +323,7 @@ def test_null_is_no_way_to_say_nothing(phones: Phones, conn: psycopg.Connection[
         "provider",
         "platform",
         "locale",
+        "timezone",
         "owner",
         "push_capable",
         "permission",
@@ -439,6 +440,7 @@ def test_bounds(phones: Phones, conn: psycopg.Connection[Any]) -> None:
         "platform": "fridge",
         "nope": 1,
         "locale": "\0",
+        "timezone": "x" * 65,
     }
     for name, value in refused.items():
         answer = phones.put(phone, secret, **{name: value})

@@ -156,6 +156,8 @@ class Installation:
     opt_outs: Sequence[str] | None = None
     environment: Literal["production", "sandbox"] | None = None
     """With apns: which of Apple's services knows the token; production unless something else is said."""
+    timezone: str | None = None
+    """The time zone the phone is in, by its IANA name such as `America/Santiago`."""
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,9 @@ class InstallationBody(Body):
     )
     platform: Literal["ios", "android", "web", "unknown"] | None = Field(None)
     locale: Annotated[Text, Field(min_length=1, max_length=35)] | None = Field(None)
+    timezone: Annotated[Text, Field(min_length=1, max_length=64)] | None = Field(
+        None, description="The time zone it is in, by its IANA name, such as America/Santiago."
+    )
     owner: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(
         None, description="Whose phone it is; with a token or a signature of the app's alone."
     )

@@ -62,6 +62,7 @@ class OwnedInstallation(BaseModel):
     provider: str
     platform: str
     locale: str | None
+    timezone: str | None
     opt_outs: list[str]
     receives: bool
     why_not: str | None = Field(description="Why pushes do not go there, if they do not.")

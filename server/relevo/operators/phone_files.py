@@ -14,7 +14,7 @@ from relevo.core.errors import InvalidInputError, UsageError
 
 _MOST_LINE = 100_000
 FIELDS = (
-    *("token", "installation_id", "project", "provider", "environment", "platform", "locale", "owner"),
+    *("token", "installation_id", "project", "provider", "environment", "platform", "locale", "timezone", "owner"),
     *("push_capable", "permission", "opt_outs"),
 )
 """The columns of Relevo's own."""

@@ -9,7 +9,8 @@ begin
     perform relevo.refuse('an installation must be a JSON object');
   end if;
   select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(installation) as k
-   where k <> all (array['installation_id', 'token', 'provider', 'project', 'platform', 'locale', 'owner', 'push_capable', 'permission', 'opt_outs', 'environment']);
+   where k <> all (array['installation_id', 'token', 'provider', 'project', 'platform', 'locale', 'owner', 'push_capable', 'permission', 'opt_outs', 'environment',
+                         'timezone']);
   if wrong is not null then
     perform relevo.refuse(format('an installation has no field %s', wrong));
   end if;
@@ -25,6 +26,7 @@ begin
   if installation ->> 'installation_id' !~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then
     perform relevo.refuse('installation_id must be a UUID');
   end if;
+  perform relevo.check_timezone(installation -> 'timezone');
   served := relevo.provider_of(installation);
   if not exists (select from relevo.providers p where p.provider = served) then
     perform relevo.refuse(format('provider must be one of %s, got %s',

@@ -49,6 +49,7 @@ begin
          provider = g.i ->> 'provider', platform = g.i ->> 'platform', part = g.i ->> 'part',
          project = case when g.i ? 'project' then coalesce(g.i ->> 'project', 'default') else i.project end,
          locale = case when g.i ? 'locale' then g.i ->> 'locale' else i.locale end,
+         timezone = case when g.i ? 'timezone' then g.i ->> 'timezone' else i.timezone end,
          owner = case when g.i ? 'owner' then g.i ->> 'owner' else i.owner end,
          opt_outs = case when g.i ? 'opt_outs' then array(select jsonb_array_elements_text(coalesce(nullif(g.i -> 'opt_outs', 'null'), '[]')))
                          else i.opt_outs end,

@@ -426,7 +426,8 @@ begin
     perform relevo.refuse('an installation must be a JSON object');
   end if;
   select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(installation) as k
-   where k <> all (array['installation_id', 'token', 'provider', 'project', 'platform', 'locale', 'owner', 'push_capable', 'permission', 'opt_outs', 'environment']);
+   where k <> all (array['installation_id', 'token', 'provider', 'project', 'platform', 'locale', 'owner', 'push_capable', 'permission', 'opt_outs', 'environment',
+                         'timezone']);
   if wrong is not null then
     perform relevo.refuse(format('an installation has no field %s', wrong));
   end if;
@@ -442,6 +443,7 @@ begin
   if installation ->> 'installation_id' !~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then
     perform relevo.refuse('installation_id must be a UUID');
   end if;
+  perform relevo.check_timezone(installation -> 'timezone');
   served := relevo.provider_of(installation);
   if not exists (select from relevo.providers p where p.provider = served) then
     perform relevo.refuse(format('provider must be one of %s, got %s',
@@ -485,6 +487,28 @@ end
 $$;
 
 revoke all on function relevo.check_service from public;
+
+-- Refuses what is no time zone that PostgreSQL knows by its IANA name. What it would take for a rule of its own (a name with a number behind it)
+-- or for an abbreviation is none; to list all zones would read hundreds of files.
+create or replace function relevo.check_timezone(given jsonb) returns void
+  language plpgsql stable
+as $$
+begin
+  if given is null or given = 'null' then
+    return;
+  end if;
+  if jsonb_typeof(given) = 'string' and length(given #>> '{}') <= 64
+     and given #>> '{}' ~ '^(UTC|GMT|[A-Za-z_-]+(/[A-Za-z_-]+){1,2}|Etc/GMT([+]([0-9]|1[0-2])|-([0-9]|1[0-4])))$' then
+    perform now() at time zone (given #>> '{}');
+    return;
+  end if;
+  raise invalid_parameter_value;
+exception when invalid_parameter_value then
+  perform relevo.refuse(format('timezone must be the IANA name of a time zone, such as America/Santiago, got %s', relevo.shown(given)));
+end
+$$;
+
+revoke all on function relevo.check_timezone from public;
 
 -- Returns installations with their tokens in the form that is kept; refuses the first with which anything is wrong, by its place.
 create or replace function relevo.checked_installations(installations jsonb) returns jsonb
@@ -964,7 +988,7 @@ begin
   end if;
   return coalesce((
     select jsonb_agg(jsonb_build_object('installation_id', i.installation_id, 'owner', i.owner, 'project', i.project, 'provider', i.provider,
-             'platform', i.platform, 'locale', i.locale, 'opt_outs', to_jsonb(i.opt_outs), 'receives', relevo.may_receive(i),
+             'platform', i.platform, 'locale', i.locale, 'timezone', i.timezone, 'opt_outs', to_jsonb(i.opt_outs), 'receives', relevo.may_receive(i),
              'why_not', relevo.why_not_allowed(i), 'registered_at', i.registered_at, 'updated_at', i.updated_at,
              'preferences', (select coalesce(jsonb_agg(p.name order by p.name), '[]') from relevo.notification_preferences p
                               where p.installation_id = i.installation_id and p.enabled)) order by i.seq desc)
@@ -1748,10 +1772,11 @@ begin
   -- the preference only the first time: whoever removed it since wants no pushes, however often the app registers
   with made as (
     insert into relevo.device_installations (installation_id, token, provider, project, platform, part, locale, owner, push_capable, permission, opt_outs,
-                                             token_confirmed_at)
+                                             token_confirmed_at, timezone)
     select (g.i ->> 'installation_id')::uuid, g.i ->> 'token', g.i ->> 'provider', coalesce(g.i ->> 'project', 'default'), g.i ->> 'platform', g.i ->> 'part',
            g.i ->> 'locale', g.i ->> 'owner', coalesce((g.i ->> 'push_capable')::boolean, true), coalesce(g.i ->> 'permission', 'granted'),
-           array(select jsonb_array_elements_text(coalesce(nullif(g.i -> 'opt_outs', 'null'), '[]'))), case when g.i ->> 'token' is not null then now() end
+           array(select jsonb_array_elements_text(coalesce(nullif(g.i -> 'opt_outs', 'null'), '[]'))), case when g.i ->> 'token' is not null then now() end,
+           g.i ->> 'timezone'
       from jsonb_array_elements(resolved) as g(i)
       left join lateral (select true as known from relevo.device_installations d where d.installation_id = (g.i ->> 'installation_id')::uuid offset 0) d on true
      where d.known is null
@@ -1916,6 +1941,7 @@ begin
          provider = g.i ->> 'provider', platform = g.i ->> 'platform', part = g.i ->> 'part',
          project = case when g.i ? 'project' then coalesce(g.i ->> 'project', 'default') else i.project end,
          locale = case when g.i ? 'locale' then g.i ->> 'locale' else i.locale end,
+         timezone = case when g.i ? 'timezone' then g.i ->> 'timezone' else i.timezone end,
          owner = case when g.i ? 'owner' then g.i ->> 'owner' else i.owner end,
          opt_outs = case when g.i ? 'opt_outs' then array(select jsonb_array_elements_text(coalesce(nullif(g.i -> 'opt_outs', 'null'), '[]')))
                          else i.opt_outs end,
