@@ -135,8 +135,7 @@ def _http() -> Iterator[str]:
         yield from _operation(method, path, operation)
     yield from ("## Bodies", "")
     for name, schema in sorted(told["components"]["schemas"].items()):
-        if name not in ("HTTPValidationError", "ValidationError"):
-            yield from _schema(name, schema)
+        yield from _schema(name, schema)
 
 
 def slug(heading: str) -> str:

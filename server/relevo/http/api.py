@@ -41,6 +41,27 @@ _DESCRIPTION = (
     "name field and reason; instants are RFC 3339. Every answer has an X-Request-Id. A proxy in front of it has to "
     "bear requests of at least 35 seconds, for `wait_ms` may be 30000."
 )
+_PROOFS = {
+    "appToken": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "relevo_…",
+        "description": "A token that `relevo token make` made.",
+    },
+    "deviceSecret": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "device_…",
+        "description": "The secret that a phone was told when it was registered.",
+    },
+    "signature": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-Relevo-Signature",
+        "description": "What the app's server signed for this one call.",
+    },
+}
+"""How callers prove who they are."""
 
 
 def make(
@@ -99,7 +120,9 @@ def _document(app: FastAPI) -> dict[str, Any]:
     """Return the OpenAPI document, in which a request that is not as it should be gets a 400 problem."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        document.setdefault("components", {})["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["components"]["securitySchemes"] = _PROOFS
+        for unused in ("HTTPValidationError", "ValidationError"):
+            document["components"]["schemas"].pop(unused, None)
         for operation in (each for path in document["paths"].values() for each in path.values()):
             _tidy(operation["responses"])
         if not app.state.has_tenders:
@@ -141,4 +164,4 @@ def _tidy(answers: dict[str, Any]) -> None:
     for answer in answers.values():
         content = answer.get("content", {})
         if "ProblemBody" in str(content):
-            answer["content"] = {"application/problem+json": content["application/json"]}
+            answer["content"] = {"application/problem+json": next(iter(content.values()))}

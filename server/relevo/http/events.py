@@ -243,7 +243,7 @@ _ENQUEUED: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("/v1/events", responses={**_WAITED, **_ENQUEUED})
-async def enqueue(
+async def enqueue_event(
     request: Request,
     event: EventIn,
     wait_ms: WaitMs = None,
@@ -266,7 +266,7 @@ async def enqueue(
 
 
 @router.post("/v1/events/batch", responses={200: {"model": EnqueuedBatch}, 409: _TAKEN})
-async def enqueue_many(request: Request, batch: Batch) -> Response:
+async def enqueue_events(request: Request, batch: Batch) -> Response:
     """Enqueue many events in one transaction, all or none; each needs its key."""
     events = [_given(request, event, None, f"events.{number}.") for number, event in enumerate(batch.events)]
     done = await _enqueue(threads_of(request), events, caller_of(request).project)
@@ -274,7 +274,7 @@ async def enqueue_many(request: Request, batch: Batch) -> Response:
 
 
 @router.post("/v1/events/preview", responses={200: {"model": PreviewOut}})
-async def preview(
+async def preview_event(
     request: Request,
     event: EventIn,
     sample: Annotated[int, Query(ge=0, le=100, description="How many installations to name.")] = 10,
@@ -293,7 +293,7 @@ async def preview(
 
 
 @router.get("/v1/events/{event_id}", responses=_WAITED)
-async def wait(
+async def get_event(
     request: Request, event_id: EventId, wait_ms: WaitMs = None, until: Until = "sent", former: FormerWaitMs = None
 ) -> Response:
     """Tell how far an event is, once nothing of it is left to send, or when the wait is over.
@@ -306,7 +306,7 @@ async def wait(
 
 
 @router.get("/v1/events", responses=_WAITED)
-async def find(
+async def find_event(
     request: Request,
     event_type: Annotated[Text, Query(alias="type", min_length=1, max_length=100, description="The event's type.")],
     key: Annotated[Text, Query(min_length=1, max_length=300, description="The event's key.")],
@@ -319,7 +319,7 @@ async def find(
 
 
 @router.put("/v1/events", responses={200: {"model": ChangedOut}, 404: _NOT_FOUND, 409: _STARTED})
-async def change(request: Request, event: KeyedEventIn) -> Response:
+async def change_event(request: Request, event: KeyedEventIn) -> Response:
     """Change an event that has not begun yet: this takes the place of what the one of its type and key says.
 
     What is left out, or null, is as if the event had been enqueued without it.
@@ -335,7 +335,7 @@ async def change(request: Request, event: KeyedEventIn) -> Response:
 
 
 @router.post("/v1/events/{event_id}/cancel", responses={200: {"model": CancelOut}, 404: _NOT_FOUND})
-async def cancel(request: Request, event_id: EventId, why: CancelIn | None = None) -> Response:
+async def cancel_event(request: Request, event_id: EventId, why: CancelIn | None = None) -> Response:
     """End an event: nothing of it is sent any more; what was sent stays sent.
 
     One with nothing left to send, to confirm or to redrive stays as it is.
@@ -350,7 +350,7 @@ async def cancel(request: Request, event_id: EventId, why: CancelIn | None = Non
 
 
 @router.post("/v1/events/{event_id}/complete", responses={200: {"model": CompleteOut}, 404: _NOT_FOUND})
-async def complete(request: Request, event_id: EventId, how: CompleteIn | None = None) -> Response:
+async def complete_event(request: Request, event_id: EventId, how: CompleteIn | None = None) -> Response:
     """Say that an event was handled elsewhere, or by one owner on one phone: the rest ends unsent.
 
     `completed` is false if it had ended before.
@@ -367,7 +367,7 @@ async def complete(request: Request, event_id: EventId, how: CompleteIn | None =
 
 
 @router.get("/v1/events/{event_id}/deliveries", responses={200: {"model": DeliveryPage}, 404: _NOT_FOUND})
-async def deliveries(
+async def list_event_deliveries(
     request: Request,
     event_id: EventId,
     limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,

@@ -26,7 +26,7 @@ from relevo.http.cached import FRESH_S
 from relevo.http.database_threads import DatabaseThreads
 from relevo.http.problems import Problem, ProblemBody
 from relevo.http.rate_limiter import RateLimiter
-from relevo.http.rules import OPERATE, PHONE_BODY, RULES, Rule, rule_of
+from relevo.http.rules import OPERATE, PHONE_BODY, RULES, SIGNED, Rule, rule_of
 from relevo.operators import audit
 
 T = TypeVar("T")
@@ -196,10 +196,13 @@ class Guarded(APIRoute):
         given = options.get("responses") or {}
         told = {code: _documented(code) for code in _may_answer(self.rule, method)}
         options["responses"] = {**told, **given}
+        options["generate_unique_id_function"] = _operation_id
+        extra = _security(self.rule, method, path)
         if self.rule.roles:
             roles = " or ".join(sorted(self.rule.roles))
-            options["openapi_extra"] = {"security": [{"token": []}], "x-roles": sorted(self.rule.roles)}
+            extra |= {"x-roles": sorted(self.rule.roles)}
             options["description"] = f"{inspect.cleandoc(endpoint.__doc__ or '')}\n\nTakes a token of role {roles}."
+        options["openapi_extra"] = extra or None
         super().__init__(path, endpoint, **options)
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -234,6 +237,22 @@ class Guarded(APIRoute):
 
     async def prove(self, request: Request) -> None:
         """Refuse who proves in another way than by a token, before the body is read, where that does not take it."""
+
+
+def _operation_id(route: APIRoute) -> str:
+    """Return what clients call a route: its function's name, as JavaScript writes names."""
+    first, *others = route.name.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def _security(rule: Rule, method: str, path: str) -> dict[str, Any]:
+    """Say which proofs a route takes; any one of them is enough."""
+    if rule.is_open and not rule.own_check:
+        return {}
+    proofs = ["appToken"]
+    proofs += ["deviceSecret"] if rule.own_check else []
+    proofs += ["signature"] if (method, path) in SIGNED else []
+    return {"security": [{proof: []} for proof in proofs]}
 
 
 def _names(parameter: Any) -> list[str]:

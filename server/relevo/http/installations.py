@@ -175,7 +175,7 @@ class History(BaseModel):
     "/v1/installations/{installation_id}",
     responses={200: {"model": RegisteredBody}, 201: {"model": RegisteredBody, "description": "It is new."}, **MISSING},
 )
-async def put_installation(request: Request, installation_id: UUID, body: InstallationBody) -> Response:
+async def register_installation(request: Request, installation_id: UUID, body: InstallationBody) -> Response:
     """Register a phone, or refresh it.
 
     A new one takes an app's token or `X-Relevo-Signature`, made by the app's server for this project, installation,
@@ -199,14 +199,14 @@ async def delete_installation(request: Request, installation_id: UUID) -> Respon
 
 
 @router.post("/v1/installations/{installation_id}/log-out", responses={200: {"model": LoggedOutBody}, **MISSING})
-async def log_out(request: Request, installation_id: UUID) -> Response:
+async def log_out_installation(request: Request, installation_id: UUID) -> Response:
     """Log a phone out: nothing is sent to it until it registers again, and its secret ends."""
     done = await ask(request, phones.log_out, installation_id, proof_of(request))
     return Json({"logged_out": done})
 
 
 @router.post("/v1/installations/{installation_id}/complete", responses={200: {"model": CompletedBody}, **MISSING})
-async def complete(request: Request, installation_id: UUID, why: ReasonIn | None = None) -> Response:
+async def complete_installation(request: Request, installation_id: UUID, why: ReasonIn | None = None) -> Response:
     """Say that everything for a phone until now was handled elsewhere: what is left of it ends unsent."""
     reason = (why or ReasonIn()).reason
     done = await ask(request, phones.complete, installation_id, reason, proof_of(request))
@@ -232,7 +232,7 @@ async def get_preference(request: Request, installation_id: UUID, name: Name) ->
 @router.put(
     "/v1/installations/{installation_id}/preferences/{name}", responses={200: {"model": NamedPreference}, **MISSING}
 )
-async def put_preference(request: Request, installation_id: UUID, name: Name, body: PreferenceBody) -> Response:
+async def set_preference(request: Request, installation_id: UUID, name: Name, body: PreferenceBody) -> Response:
     """Set one preference of a phone; `default` is the one a new phone has, which asks for all that names no topic."""
     proof = proof_of(request)
     await ask(request, phones.set_preference, installation_id, name, Preference(**dict(body)), proof)
@@ -248,7 +248,7 @@ async def delete_preference(request: Request, installation_id: UUID, name: Name)
 
 
 @router.get("/v1/installations/{installation_id}/deliveries", responses={200: {"model": History}, **MISSING})
-async def list_deliveries(
+async def list_installation_deliveries(
     request: Request, installation_id: UUID, limit: Limit = 50, cursor: Opaque = None
 ) -> Response:
     """Tell what a phone got, newest first, and why; the phone itself sees what came since it has its owner."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fastapi import APIRouter, FastAPI, Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from relevo.database.pool import Database
 from relevo.http.database_threads import DatabaseThreads
@@ -28,8 +28,8 @@ async def _answer(app: FastAPI) -> Response:
     return Response(await threads.run(app.state.exposition), media_type=CONTENT_TYPE)
 
 
-@router.get("/metrics", responses={200: {"content": {"text/plain": {}}, "description": "Prometheus' text format."}})
-async def metrics(request: Request) -> Response:
+@router.get("/metrics", response_class=PlainTextResponse, responses={200: {"description": "Prometheus' text format."}})
+async def get_metrics(request: Request) -> Response:
     """Tell everything that can be measured, in Prometheus' text format."""
     return await _answer(request.app)
 

@@ -93,7 +93,7 @@ class Acknowledged(BaseModel):
     "/v1/news/{subscription}",
     responses={200: {"model": Subscribed}, 201: {"model": Subscribed, "description": "It is new."}, 409: _TAKEN},
 )
-async def subscribe(request: Request, subscription: Name, asked: SubscriptionIn) -> Response:
+async def subscribe_news(request: Request, subscription: Name, asked: SubscriptionIn) -> Response:
     """Subscribe to news from now on, or change what a subscription asks for."""
     project = caller_of(request).project
     given = app_verbs.Subscription(subscription, asked.kinds, asked.project, asked.webhook)
@@ -105,7 +105,7 @@ async def subscribe(request: Request, subscription: Name, asked: SubscriptionIn)
 
 
 @router.get("/v1/news/{subscription}", responses={200: {"model": NewsPage}, **MISSING})
-async def read(
+async def read_news(
     request: Request,
     subscription: Name,
     after: Annotated[
@@ -123,7 +123,7 @@ async def read(
 
 
 @router.post("/v1/news/{subscription}/acknowledge", responses={200: {"model": Acknowledged}, **MISSING})
-async def acknowledge(request: Request, subscription: Name, upto: AcknowledgeIn) -> Response:
+async def acknowledge_news(request: Request, subscription: Name, upto: AcknowledgeIn) -> Response:
     """Say that news were dealt with up to a position: they do not come again."""
     project = caller_of(request).project
     done = await threads_of(request).run_in_transaction(app_verbs.acknowledge, subscription, upto.position, project)

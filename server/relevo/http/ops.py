@@ -244,7 +244,7 @@ class ReleaseOut(BaseModel):
 
 
 @router.get("/v1/ops/stats", responses={200: {"model": Stats}})
-async def stats(request: Request) -> Response:
+async def get_stats(request: Request) -> Response:
     """Tell the queue and the runtime of the whole fleet in numbers, without counting deliveries.
 
     Found once a second at most, however often it is asked for: `generated_at` tells when.
@@ -258,7 +258,7 @@ async def find_stats(threads: DatabaseThreads, app: App | None) -> dict[str, Any
 
 
 @router.get("/v1/ops/audit", responses={200: {"model": AuditPage}})
-async def audit(
+async def list_audit(
     request: Request,
     limit: Limit = 50,
     cursor: Annotated[int | None, Query(ge=1, lt=2**63, description="`next` of the page before.")] = None,
@@ -278,7 +278,7 @@ async def run_cycle(request: Request, name: Name) -> Response:
 
 
 @router.post("/v1/ops/cycles/{name}/pause", responses={200: {"model": Paused}, 404: _NOT_FOUND})
-async def pause(request: Request, name: Name, why: PauseIn) -> Response:
+async def pause_cycle(request: Request, name: Name, why: PauseIn) -> Response:
     """Switch a cycle off in the whole fleet; runs in progress come to their end. One that is off keeps its reason."""
     cycle, source = _app(request).switch_of(name)
     before = await threads_of(request).run(actions.pause, cycle, why.reason, source=source)
@@ -286,7 +286,7 @@ async def pause(request: Request, name: Name, why: PauseIn) -> Response:
 
 
 @router.post("/v1/ops/cycles/{name}/resume", responses={200: {"model": Paused}, 404: _NOT_FOUND})
-async def resume(request: Request, name: Name) -> Response:
+async def resume_cycle(request: Request, name: Name) -> Response:
     """Switch a paused cycle on again."""
     cycle, source = _app(request).switch_of(name)
     changed = await threads_of(request).run(actions.resume, cycle, source=source)
@@ -294,7 +294,7 @@ async def resume(request: Request, name: Name) -> Response:
 
 
 @router.post("/v1/ops/redrive", responses={200: {"model": RedriveOut}})
-async def redrive(request: Request, which: RedriveIn) -> Response:
+async def redrive_deliveries(request: Request, which: RedriveIn) -> Response:
     """Send dead letters again, or with `dry_run` only tell which; what is past its deadline stays."""
     meant = DeadLetters(tuple(which.ids), which.error_code, which.event_id, which.project, which.event_type)
     threads = threads_of(request)
@@ -306,7 +306,7 @@ async def redrive(request: Request, which: RedriveIn) -> Response:
 
 
 @router.post("/v1/ops/release", responses={200: {"model": ReleaseOut}, 404: _NOT_FOUND})
-async def release(request: Request, what: ReleaseIn) -> Response:
+async def release_brake(request: Request, what: ReleaseIn) -> Response:
     """Let a project send again, or send (or with `drop` end) what the runaway brake holds of an event type."""
     if (what.project is None) == (what.event_type is None):
         raise invalid("project", "either project or event_type must be given")

@@ -90,7 +90,7 @@ async def list_installations(
 
 
 @router.post("/v1/owners/log-out", responses={200: {"model": LoggedOut}})
-async def log_out(request: Request, whose: OwnerIn) -> Response:
+async def log_out_owner(request: Request, whose: OwnerIn) -> Response:
     """Log an owner out everywhere: nothing is sent to their phones until they register again, and secrets end.
 
     A token of one project does so for the phones there.
@@ -101,7 +101,7 @@ async def log_out(request: Request, whose: OwnerIn) -> Response:
 
 
 @router.post("/v1/owners/complete", responses={200: {"model": OwnerCompleted}})
-async def complete(request: Request, whose: OwnerCompleteIn) -> Response:
+async def complete_owner(request: Request, whose: OwnerCompleteIn) -> Response:
     """Say that an owner has handled everything until now on one phone: the others get no more of it."""
     owner, reason, project = whose.owner, whose.reason, caller_of(request).project
     done = await do(request, "complete_owner", owner, lambda c: app_verbs.complete_owner(c, owner, reason, project))
@@ -109,7 +109,7 @@ async def complete(request: Request, whose: OwnerCompleteIn) -> Response:
 
 
 @router.post("/v1/owners/forget", responses={200: {"model": Forgotten}})
-async def forget(request: Request, whose: OwnerIn) -> Response:
+async def forget_owner(request: Request, whose: OwnerIn) -> Response:
     """Forget an owner: all phones with their tokens and preferences, and what was said to them alone.
 
     A token of one project forgets the phones and events of that project.

@@ -134,7 +134,5 @@ def _kind(schema: Mapping[str, Any]) -> str:
 def _schemas(spec: Mapping[str, Any]) -> Iterator[str]:
     yield "<h2 id=schemas>Schemas</h2>"
     for name, schema in spec.get("components", {}).get("schemas", {}).items():
-        if name in ("HTTPValidationError", "ValidationError"):
-            continue
         written = escape(orjson.dumps(schema, option=orjson.OPT_INDENT_2).decode())
         yield f"<section id='{escape(name)}'><h3>{escape(name)}</h3><pre tabindex=0>{written}</pre></section>"

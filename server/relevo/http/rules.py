@@ -123,6 +123,9 @@ RULES: dict[tuple[str, str], Rule] = {
 }
 """By method and path, as the router has them."""
 
+SIGNED = {("PUT", "/v1/installations/{installation_id}")}
+"""The routes that take a signature of the app's server as a proof."""
+
 
 def rule_of(method: str, path: str) -> Rule:
     """Return a route's rule; there is no route without one."""
