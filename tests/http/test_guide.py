@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,18 @@ def test_the_page_of_the_api_leads_to_its_parts(served: Served) -> None:
     assert [part for part in parts if not re.search(rf"<h2 id='?{part}\b", html)] == []
     assert "<code>wait_ms</code>" in html
     assert "`" not in html[: html.index("id=schemas")]
+
+
+def test_a_search_for_many_words_costs_little(served: Served) -> None:
+    """Anybody may search: as many words as fit, all of them everywhere, cost a fraction of a second."""
+    client = served.client()
+    letters = "+".join("etaoinsrhl"[n % 10] for n in range(100))
+    spent = []
+    for _ in range(4):  # the first one reads the pages
+        began = time.process_time()
+        assert client.get(f"/guide?q={letters}").status_code == 200
+        spent.append(time.process_time() - began)
+    assert min(spent) < 0.1
 
 
 def test_it_is_searched_and_read_page_after_page(served: Served) -> None:

@@ -28,6 +28,7 @@ _MARKS = re.compile(r"`+|\*\*|\|[-| :]*|^> |^- ")
 _LEVELS = {"h2", "h3"}
 _MANY = 6
 _MOST_FOUND = 20
+_MOST_WORDS = 10
 _EXCERPT = 200
 _LONGEST = 200
 _PICTURES = "pictures"
@@ -125,10 +126,17 @@ def _plain(line: str) -> str:
     return _MARKS.sub(" ", _LINK.sub(r"\1", line)).strip()
 
 
+@cache
+def _in_small_letters() -> list[str]:
+    """Return title, heading and text of each section: anybody may search, so that this is not done for each search."""
+    return [f"{title} {heading} {text}".lower() for _, title, heading, text in _sections()]
+
+
 def search(asked: str) -> list[tuple[str, str, str, str]]:
     """Return the sections with all the words asked for, those whose heading has them first; so many at most."""
-    words = asked.lower().split()
-    fit = [each for each in _sections() if all(word in f"{each[1]} {each[2]} {each[3]}".lower() for word in words)]
+    words = list(dict.fromkeys(asked.lower().split()))[:_MOST_WORDS]
+    pairs = zip(_sections(), _in_small_letters(), strict=True)
+    fit = [section for section, text in pairs if all(word in text for word in words)]
     fit.sort(key=lambda each: -sum(word in each[2].lower() for word in words))
     return fit[:_MOST_FOUND]
 
