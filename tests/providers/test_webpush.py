@@ -343,6 +343,22 @@ def test_nobody_answers(make: Made) -> None:
     assert (reply.kind, reply.code) == ("not_sent", "NoConnection")
 
 
+def test_a_host_that_a_phone_made_up_is_its_own_trouble(make: Made) -> None:
+    """Below a known domain a host that never answered is tried again as its phone's own, and one that did is an outage.
+
+    All hosts of a domain share a breaker: by one made-up host a phone would stop the browsers of everybody else.
+    """
+    with ExitStack() as until_it_ends:
+        service = Service(until_it_ends, {})
+        provider = make(f".example:{service.place.rpartition(':')[2]}", ".example:1", allow_private=True)
+        made_up = message(Browser("https://made-up.example:1/c"))
+        [alone] = send(provider, made_up)
+        assert (alone.fate, alone.code) == ("retryable", "NoConnection")
+        assert [each.fate for each in send(provider, message(service.browser("/a")), made_up)] == ["ok", "retryable"]
+    reply = provider.send([message(service.browser("/a"))], "webpush::shop")
+    assert (reply.kind, reply.code) == ("not_sent", "NoConnection")
+
+
 def test_refused_and_lost_streams(stack: ExitStack, make: Made) -> None:
     """A refused stream was not sent; one without an answer when the connection ends is unclear."""
 

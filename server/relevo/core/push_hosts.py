@@ -25,7 +25,11 @@ class Hosts:
 
     def allows(self, place: str) -> bool:
         """Return whether pushes may go to a place."""
-        return place in self._known or place in self._named or place.endswith(self._below)
+        return self.names(place) or place.endswith(self._below)
+
+    def names(self, place: str) -> bool:
+        """Return whether just this one is known, and not only the domain above it: there phones may make names up."""
+        return place in self._known or place in self._named
 
     def trusts(self, place: str) -> bool:
         """Return whether an operator named just this one: then it may be in a network of their own."""

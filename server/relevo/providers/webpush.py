@@ -105,6 +105,8 @@ class WebPush:
         self._tokens = VapidTokens()
         self._clients = Http2Clients()
         self._lookups = Lookups()
+        self._answered: set[str] = set()
+        """The push services that answered once, of those that are known by their domain alone."""
 
     def refuse_token(self, token: object) -> Ticket | None:
         """Return the final ticket of a push to a malformed subscription."""
@@ -169,15 +171,21 @@ class WebPush:
         outcomes: list[Outcome] = []
         for place, encrypted in by_place.items():
             got = self._post(project, place, encrypted, until, is_trusted=hosts.trusts(place))
-            outcomes += got
-            is_slowing = _is_slowing(encrypted, got)
+            is_slowing, is_proven = _is_slowing(encrypted, got), self._is_proven(place, hosts, got)
+            outcomes += got if is_proven else ()
             for each, outcome in zip(encrypted, got, strict=True):
-                tickets[each.number] = _ticket(outcome, is_slowing=is_slowing)
+                tickets[each.number] = _ticket(outcome, is_slowing=is_slowing, is_proven=is_proven)
         if len(outcomes) == len(messages) and not any(each.fate == "failed" for each in tickets.values()):
             reply = whole(outcomes)
             if reply is not None:
                 return reply
         return Reply("answered", tuple(tickets[index] for index in range(len(messages))))
+
+    def _is_proven(self, place: str, hosts: Hosts, outcomes: Sequence[Outcome]) -> bool:
+        """Return whether a place is a push service: one that a phone made up must not pass for an outage of them all."""
+        if not hosts.names(place) and any(isinstance(each, Answered) for each in outcomes):
+            self._answered.add(place)
+        return hosts.names(place) or place in self._answered
 
     def _post(
         self,
@@ -257,13 +265,17 @@ def _moved_to(outcome: Outcome, place: str) -> str | None:
     return path if there == place and "location" in outcome.headers else None
 
 
-def _ticket(outcome: Outcome, *, is_slowing: bool) -> Ticket:
-    """Say what became of a message; `is_slowing`: whether its push service asks the sender to go slower."""
+def _ticket(outcome: Outcome, *, is_slowing: bool, is_proven: bool) -> Ticket:
+    """Say what became of a message.
+
+    `is_slowing`: whether its push service asks the sender to go slower; `is_proven`: whether it is known to be one.
+    """
     if isinstance(outcome, Answered):
         return _judge(outcome, is_slowing=is_slowing)
     if isinstance(outcome, NotSent) and outcome.code == "RefusedAddress":
         return Ticket("failed", code=outcome.code, message=outcome.message, alert=True)
-    return unanswered(outcome)
+    ticket = unanswered(outcome)
+    return ticket if is_proven or ticket.fate != "not_sent" else ticket._replace(fate="retryable")
 
 
 def _judge(answer: Answered, *, is_slowing: bool) -> Ticket:
