@@ -14,7 +14,7 @@ import pytest
 
 from processes import eventually
 from relevo.app import App
-from relevo.http.connections import BoundedProtocol, Bounds
+from relevo.http.connections import BoundedProtocol, Bounds, Connections
 from serving import EVENT, Served
 
 GET = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -124,6 +124,14 @@ def test_a_body_in_small_pieces_is_taken(serve: Callable[..., Served]) -> None:
     assert answer.status_code == 201, answer.text
 
 
+def test_what_trails_a_body_is_for_nobody(served: Served, connect: Callable[[Served], socket.socket]) -> None:
+    """A token behind a body is no header: whoever sends it there has sent none."""
+    connection, token = connect(served), served.client("app").token
+    head = b"POST /v1/events HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    connection.sendall(head + b"2\r\n{}\r\n0\r\n" + f"Authorization: Bearer {token}\r\n\r\n".encode())
+    assert hears_the_end(connection).startswith(b"HTTP/1.1 401 ")
+
+
 def test_a_large_body_is_no_large_header(serve: Callable[..., Served]) -> None:
     """A body may have more bytes than headers may."""
     served = serve()
@@ -184,6 +192,34 @@ def test_the_silent_make_room(serve: Callable[..., Served], connect: Callable[[S
         assert caller.get("/health/live").status_code == 200
     assert hears_the_end(silent[0]) == b""
     eventually(lambda: served.server.connections.count <= 8, "no more are held")
+
+
+class Caller(BoundedProtocol):
+    """A connection of nobody, from some address."""
+
+    def __init__(self, address: str) -> None:
+        self.address, self.is_left = address, False
+
+    def give_up(self) -> None:
+        """Note that it was hung up on."""
+        self.is_left = True
+
+
+def test_callers_of_many_addresses_are_bounded_together() -> None:
+    """Beyond the most that there may be the oldest that waits makes room, whose it is; if none waits there is no room."""
+    held = Connections(Bounds(most=4, most_per_address=3, header_s=1, body_s=1, header_bytes=1_000))
+    callers = [Caller(address) for address in ("one", "one", "two", "two")]
+    for each in callers:
+        assert held.add(each)
+        held.note_waiting(each)
+    held.note_busy(callers[0])
+    assert held.add(Caller("three"))
+    assert [each.is_left for each in callers] == [False, True, False, False]
+    for each in callers[2:]:
+        held.note_busy(each)
+    held.remove(callers[1])
+    assert not held.add(Caller("four"))
+    assert [each.is_left for each in callers] == [False, True, False, False]
 
 
 def test_who_is_being_answered_keeps_its_place(
