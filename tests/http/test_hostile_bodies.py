@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
@@ -60,6 +62,24 @@ def test_the_first_twenty_errors_are_told(served: Served) -> None:
     errors = app.call("PUT", path, data=many_fields(10_000), headers=JSON).json()["errors"]
     assert len(errors) == 20
     assert len({each["field"] for each in errors}) == 20
+
+
+def test_errors_that_nobody_is_told_are_not_even_written(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of thousands of fields that nobody knows only the few that are told are looked through for secrets."""
+    looked: list[str] = []
+    monkeypatch.setattr("relevo.http.problems.scrub", lambda text: looked.append(text) or text)
+    app, path = served.client("app"), f"/v1/installations/{uuid4()}"
+    assert app.call("PUT", path, data=many_fields(65_000), headers=JSON).status_code == 400
+    assert 0 < len(looked) < 100
+
+
+def test_a_body_that_is_announced_too_long_is_not_waited_for(served: Served) -> None:
+    """Who announces more than a body may have is told so before any of it was sent."""
+    where = urlsplit(served.server.url)
+    with socket.create_connection((where.hostname, where.port), timeout=60) as connection:
+        head = f"POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {served.client('app').token}\r\n"
+        connection.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 9000000\r\n\r\n".encode())
+        assert connection.recv(1_000).startswith(b"HTTP/1.1 413 ")
 
 
 @pytest.mark.parametrize("path", ["", "/preferences/default"])

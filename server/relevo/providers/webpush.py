@@ -182,7 +182,7 @@ class WebPush:
         return Reply("answered", tuple(tickets[index] for index in range(len(messages))))
 
     def _is_proven(self, place: str, hosts: Hosts, outcomes: Sequence[Outcome]) -> bool:
-        """Return whether a place is a push service: one that a phone made up must not pass for an outage of them all."""
+        """Return whether a place is a push service: one that a phone made up is no outage of all the others."""
         if not hosts.names(place) and any(isinstance(each, Answered) for each in outcomes):
             self._answered.add(place)
         return hosts.names(place) or place in self._answered
