@@ -123,6 +123,53 @@ def test_lines_that_are_nothing(conn, command: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b'"ExponentPushToken[b],ana', "it is no CSV: a quote is not closed"),
+        (b"ExponentPushToken[b],Jos\xe9", "it is not written in UTF-8"),
+        (b'"' + b"x" * 99_000, "it is no CSV: a quote is not closed"),
+    ],
+)
+def test_a_line_that_is_no_csv_is_refused_alone(conn, command: Command, tmp_path: Path, line: bytes, why: str) -> None:
+    """A quote that is not closed, or bytes that are no text, cost no phone behind them, quoted or not."""
+    rest = b"".join(b'"ExponentPushToken[c%d]","eva"\nExponentPushToken[d%d],eva\n' % (n, n) for n in range(50))
+    file = tmp_path / "phones.csv"
+    file.write_bytes(b"token,owner\nExponentPushToken[a],ana\n" + line + b"\n" + rest)
+    assert command("import-phones", file).code == 1
+    assert refused(file)[1:] == [["3", why]]
+    assert len(conn.execute(PHONES).fetchall()) == 101
+
+
+def test_a_value_of_several_lines_is_read(conn, command: Command, tmp_path: Path) -> None:
+    """In quotes a value may hold an end of line, and a quote twice; the number of a row is that of its last line."""
+    pretty = json.dumps(json.loads(subscription()), indent=1).replace('"', '""')
+    file = tmp_path / "phones.csv"
+    file.write_text(f'token,provider\n"{pretty}",webpush\n"no\nphone",fcm\n')
+    assert command("import-phones", file).code == 1
+    [[line, _]] = refused(file)[1:]
+    assert int(line) == 3 + pretty.count("\n") + 1
+    assert [row[0] for row in conn.execute(PHONES)] == ["webpush"]
+
+
+def test_a_phone_that_the_database_refuses_is_refused_alone(conn, command: Command, write: Callable[..., Path]) -> None:
+    """What a trigger of the app's own refuses is one line's trouble: all others are registered."""
+    conn.execute(
+        "create function public.refuse_it() returns trigger language plpgsql as "
+        "$$ begin if new.owner = 'eva' then raise 'no phones of hers'; end if; return new; end $$"
+    )
+    conn.execute(
+        "create trigger refuse_it before insert on relevo.device_installations "
+        "for each row execute function public.refuse_it()"
+    )
+    owners = ["ana", "eva", *(f"x{n}" for n in range(20))]
+    file = write("phones.csv", *({"token": f"ExponentPushToken[{owner}]", "owner": owner} for owner in owners))
+    assert command("import-phones", file).code == 1
+    [[line, why]] = refused(file)[1:]
+    assert (line, "no phones of hers" in why) == ("3", True)
+    assert len(conn.execute(PHONES).fetchall()) == 21
+
+
+@pytest.mark.parametrize(
     ("kind", "row", "kept"),
     [
         ("gorush", {"token": HEX, "platform": 1}, ("apns", "production", HEX, "ios", None)),
@@ -134,6 +181,7 @@ def test_lines_that_are_nothing(conn, command: Command, tmp_path: Path) -> None:
         ("rpush", {"type": "Rpush::Client::ActiveRecord::Fcm::Notification", "device_token": "abc"}, ("fcm", "android", "abc", "android", None)),
         ("rpush", {"type": "Rpush::Client::ActiveRecord::Gcm::Notification", "registration_ids": '["abc"]'}, ("fcm", "android", "abc", "android", None)),
         ("rpush", {"type": "Rpush::Client::ActiveRecord::Gcm::Notification", "registration_ids": '["a", "b"]'}, "registration_ids must hold one token."),
+        ("rpush", {"type": "Rpush::Client::ActiveRecord::Gcm::Notification", "registration_ids": "[" * 50_000}, "registration_ids must hold one token."),
         ("rpush", {"type": "Rpush::Client::ActiveRecord::Adm::Notification"}, "type must be a class of Rpush for APNs, FCM or GCM."),
         ("onesignal", {"identifier": HEX, "device_type": 0, "external_user_id": "7", "language": "es", "invalid_identifier": "f"}, ("apns", "production", HEX, "ios", "7")),
         ("onesignal", {"identifier": HEX, "device_type": 0, "test_type": 1}, ("apns", "sandbox", HEX, "ios", None)),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 from uuid import UUID
@@ -13,6 +14,9 @@ from relevo.client.values import Installation
 from relevo.core.errors import InvalidInputError, UsageError
 
 _MOST_LINE = 100_000
+_MOST_LINES = 20  # of one row, whose values may hold some
+_OPEN = "unexpected end of data"  # as the csv module calls a quote that is not closed
+_NO_UTF_8 = "it is not written in UTF-8"
 FIELDS = (
     *("token", "installation_id", "project", "provider", "environment", "platform", "locale", "timezone", "owner"),
     *("push_capable", "permission", "opt_outs"),
@@ -36,42 +40,82 @@ def read(path: Path) -> Iterator[Line]:
     if path.suffix not in _READERS:
         raise UsageError(f"{path.name} must end in .csv or .jsonl.", hint="Unpack it first, if it is compressed.")
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            yield from _READERS[path.suffix](file)
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            yield from _READERS[path.suffix](_bounded(file))
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read: {error.strerror}.", hint="Name a file that this user may read."
         ) from None
-    except UnicodeDecodeError:
+    except UnicodeError:
         raise UsageError(f"{path} is not written in UTF-8.", hint="Convert it, for instance with iconv.") from None
 
 
-def _read_csv(file: TextIO) -> Iterator[Line]:
-    rows = csv.DictReader(_bounded(file), restkey="")
-    while True:
-        try:
-            row = next(rows)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield Line(rows.line_num, None, f"it is no CSV: {error}")
-            continue
-        given = {name: value for name, value in row.items() if name and value not in (None, "")}
-        yield Line(rows.line_num, given)
+def _read_csv(lines: Iterator[str]) -> Iterator[Line]:
+    """Read rows, each by itself: a quote that nothing closes is its own line's trouble, not that of all behind it."""
+    heading, number = next(csv.reader([next(lines, "")]), []), 1
+    if any(map(_is_broken, heading)):
+        raise UnicodeError
+    ahead: deque[str] = deque()
+    while (line := ahead.popleft() if ahead else next(lines, None)) is not None:
+        row = _whole_row(line, lines, ahead)
+        number += len(row)
+        if line.strip():
+            yield _read_row(number, heading, "".join(row))
 
 
-def _read_jsonl(file: TextIO) -> Iterator[Line]:
-    for number, line in enumerate(_bounded(file), 1):
+def _whole_row(line: str, lines: Iterator[str], ahead: deque[str]) -> list[str]:
+    """Return the lines of a row: one, or the further ones that it holds in quotes; `ahead` is what was read in vain."""
+    row = [line]
+    while (wrong := _wrong_with("".join(row))) == _OPEN and len(row) <= _MOST_LINES:
+        following = ahead.popleft() if ahead else next(lines, None)
+        if following is None:
+            break
+        row.append(following)
+    if wrong:
+        ahead.extendleft(reversed(row[1:]))
+    return row[:1] if wrong else row
+
+
+def _read_row(number: int, heading: Sequence[str], text: str) -> Line:
+    if _is_broken(text):
+        return Line(number, None, _NO_UTF_8)
+    if (wrong := _wrong_with(text)) == _OPEN:
+        return Line(number, None, "it is no CSV: a quote is not closed")
+    try:
+        values = next(csv.reader([text]))
+    except csv.Error:
+        return Line(number, None, f"it is no CSV: {wrong}")
+    return Line(number, {name: value for name, value in zip(heading, values, strict=False) if name and value})
+
+
+def _wrong_with(text: str) -> str:
+    """Return what is wrong with a row, strictly read; empty if nothing is."""
+    try:
+        next(csv.reader([text], strict=True), None)
+    except csv.Error as error:
+        return str(error)
+    return ""
+
+
+def _read_jsonl(lines: Iterator[str]) -> Iterator[Line]:
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
             row = None
-        if isinstance(row, dict):
+        if _is_broken(line):
+            yield Line(number, None, _NO_UTF_8)
+        elif isinstance(row, dict):
             yield Line(number, {name: value for name, value in row.items() if value not in (None, "")})
         else:
             yield Line(number, None, "it is no JSON object")
+
+
+def _is_broken(text: str) -> bool:
+    """Return whether some bytes of it were no UTF-8."""
+    return not text.isascii() and any("\udc80" <= each <= "\udcff" for each in text)
 
 
 def _bounded(file: TextIO) -> Iterator[str]:
@@ -83,7 +127,7 @@ def _bounded(file: TextIO) -> Iterator[str]:
         yield line
 
 
-_READERS: Mapping[str, Callable[[TextIO], Iterator[Line]]] = {".csv": _read_csv, ".jsonl": _read_jsonl}
+_READERS: Mapping[str, Callable[[Iterator[str]], Iterator[Line]]] = {".csv": _read_csv, ".jsonl": _read_jsonl}
 
 
 def own(row: Row) -> Fields:
@@ -179,7 +223,7 @@ def _listed(ids: object) -> list[Any]:
     if isinstance(ids, str) and ids.startswith("["):
         try:
             ids = json.loads(ids)
-        except ValueError:
+        except (ValueError, RecursionError):
             return []
     return ids if isinstance(ids, list) else [ids]
 

@@ -14,15 +14,20 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+import psycopg
+
 from relevo.client import verbs
 from relevo.client.values import Installation
 from relevo.core.errors import InvalidInputError, UsageError
+from relevo.core.logs import normalise_error
 from relevo.database.pool import Database
 from relevo.operators import audit, phone_files
 from relevo.operators.phone_files import Line
 
 _BATCH = 1_000
 _HEADING = ("line", "reason")
+_OF_A_ROW = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.RaiseException)
+"""What PostgreSQL says of one row: it cannot be written as it is, or a constraint or a trigger of yours refuses it."""
 
 
 @dataclass(frozen=True)
@@ -120,16 +125,18 @@ def _converted(source: Source, lines: Sequence[Line]) -> tuple[list[_Phone], lis
 
 
 def _register(database: Database, phones: Sequence[_Phone]) -> list[_Refusal]:
-    """Register a batch in one statement; if the database refuses one of it, each by itself."""
+    """Register a batch in one statement; if the database refuses one of it, in halves, down to that one."""
     if not phones:
         return []
     try:
         with database.transaction() as connection:
             verbs.register_many(connection, [phone.installation for phone in phones])
-    except InvalidInputError as error:
+    except (InvalidInputError, *_OF_A_ROW) as error:
         if len(phones) == 1:
-            return [_Refusal(phones[0].line, error.message)]
-        return [refusal for phone in phones for refusal in _register(database, [phone])]
+            said = error.message if isinstance(error, InvalidInputError) else normalise_error(error, 200)
+            return [_Refusal(phones[0].line, said)]
+        half = len(phones) // 2
+        return _register(database, phones[:half]) + _register(database, phones[half:])
     return []
 
 
