@@ -20,7 +20,7 @@ PARALLEL ?= -n $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) --dist loadfile --no-lo
 RELEVO = RELEVO_DEMO=$${RELEVO_DEMO:-true} .venv/bin/relevo
 PEERS = .venv/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[bench]' --constraint constraints.txt
 
-.PHONY: help run tick run-cycle migrate migration psql smoke restore test check fmt docs texts dist clean bench bench-archive
+.PHONY: help run tick run-cycle migrate migration psql smoke restore test soak check fmt docs texts dist clean bench bench-archive
 .PHONY: installed installed-dev cycle-named month-named
 
 help: ## say what each target does
@@ -58,6 +58,9 @@ restore: month-named installed ## bring a month back from the archive: make rest
 
 test: installed-dev ## run the tests, on every core
 	@.venv/bin/pytest $(PARALLEL) $(PYTEST_ARGS)
+
+soak: installed-dev ## run the tests with whole matrices: every kill, page and fault in every variation
+	@RELEVO_TEST_WHOLE=1 .venv/bin/pytest $(PARALLEL) $(PYTEST_ARGS)
 
 check: installed-dev ## check format, lint and types, then run the tests
 	@.venv/bin/ruff format --check

@@ -80,8 +80,11 @@ for _name in [row.name for row in config.describe(Settings())]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register what strict markers need."""
+    """Register what strict markers need, and let files of tests and of what they start be written to memory."""
     config.addinivalue_line("markers", "needs(part): runs only where an optional system part is found")
+    if "TMPDIR" not in os.environ and (folder := _quick_folder()):
+        os.environ["TMPDIR"] = str(folder)
+        tempfile.tempdir = None  # it may have been looked up already
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from relevo.archive import copying
 from relevo.core.ports import ArchiveStore
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -19,6 +20,12 @@ from months import open_store
 from seaweed import KEY, SECRET, Seaweed, seaweed
 
 _numbers = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def _in_no_hurry_but_not_starved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let copying threads have a normal priority: beside other processes that run tests they would wait ten times as long."""
+    monkeypatch.setattr(copying, "_lower_priority", lambda: None)
 
 
 @pytest.fixture(scope="session")

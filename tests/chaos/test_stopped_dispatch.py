@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from mortals import Fate, Mortals, enqueue, fates, install, needless_resends, run
 
+import soak
 from phones import fan_out
 from processes import eventually
 from relevo.app import App
@@ -104,18 +105,17 @@ def test_stopped_between_journal_and_request(scene) -> None:
         assert [(fate.status, fate.received) for fate in scene.of(event)] == [("sent", 1)] * 2
 
 
-@pytest.mark.parametrize(
-    "killed",
-    [
-        ("journal.mark_unsent", "before"),
-        ("journal.mark_unsent", "after"),
-        ("claims.queue_deliveries", "before"),
-        ("claims.queue_deliveries", "after"),
-        ("COMMIT of claims.queue_deliveries", "before"),
-        ("COMMIT of claims.queue_deliveries", "after"),
-    ],
-    ids=" ".join,
-)
+# Inside a transaction, after one statement is before the next.
+MOMENTS = [
+    ("journal.mark_unsent", "before"),
+    ("claims.queue_deliveries", "before"),
+    ("COMMIT of claims.queue_deliveries", "before"),
+    ("COMMIT of claims.queue_deliveries", "after"),
+]
+BESIDES = [("journal.mark_unsent", "after"), ("claims.queue_deliveries", "after")]
+
+
+@pytest.mark.parametrize("killed", soak.cases(MOMENTS, whole=[*MOMENTS, *BESIDES]), ids=" ".join)
 def test_killed_while_it_opens_again_what_was_never_begun(scene, killed) -> None:
     """It goes on too late, and dies while it says that nothing was begun: that is said, and at most once comes once, or
     it is not, and at most once stays unsent and unknown. Nothing is open without being in the queue."""

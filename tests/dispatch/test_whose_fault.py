@@ -8,11 +8,14 @@ from datetime import timedelta
 import pytest
 from relaying import Relay, at_once, token
 
+import soak
 from deliveries import put_off_receipts
 from relevo.operators import actions
 from relevo.operators.actions import DeadLetters
 
 BOTH = pytest.mark.parametrize("where", ["", "receipt-"], ids=["ticket", "receipt"])
+PRODUCT = [(phones, where) for where in ("", "receipt-") for phones in (1, 2, 40)]
+PAIRS = [(1, ""), (2, "receipt-"), (40, ""), (40, "receipt-")]  # few phones by one way each, many by both
 
 
 def of_event(worker: Relay, event: int) -> dict[str, int]:
@@ -31,15 +34,16 @@ class TestOnePhone:
         good = worker.add_phones(20, "good")
         worker.register(f"bad!{where}MismatchSenderId")
         late, opened = [], 0
-        for step in range(24 * 6):
-            worker.travel(minutes=10)
-            if step % 3 == 0:
+        looks = soak.cases(1, whole=3)  # between two events: nothing is sent then but what was to be tried again
+        for step in range(48 * looks):
+            worker.travel(minutes=30 // looks)
+            if step % looks == 0:
                 worker.tell_everyone()
             worker.dispatch()
             worker.ask()
             opened += worker.project()["breaker"] != "closed"
             seen = worker.sandbox.phones()
-            late += [name for name in good if seen[token(name)]["received"] != step // 3 + 1]
+            late += [name for name in good if seen[token(name)]["received"] != step // looks + 1]
         assert (opened, late, worker.incidents()) == (0, [], [])
         worker.travel(hours=5)
         for _ in range(30):  # what of the bad phone is left comes to its end
@@ -87,8 +91,7 @@ class TestOnePhone:
 class TestProject:
     """A project whose credentials are broken."""
 
-    @BOTH
-    @pytest.mark.parametrize("phones", [1, 2, 40])
+    @pytest.mark.parametrize(("phones", "where"), soak.cases(PAIRS, whole=PRODUCT))
     def test_opens_its_breaker_and_loses_nothing_for_a_day(self, relay, sandbox, phones: int, where: str) -> None:
         """With the first answers, even after a day of good ones; rows and attempts are kept, all arrives in the end."""
         worker = relay(receipt_first_poll_ms=15 * 60_000)

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TARGETS = {
     "run",
     "test",
+    "soak",
     "texts",
     "check",
     "run-cycle",

@@ -114,12 +114,15 @@ def _read_env_file(path: Path | None) -> tuple[dict[str, str], list[str]]:
 def _ours(variables: Mapping[str, str]) -> dict[str, Any]:
     """Return our settings among the variables: small letters will do, capitals win, an empty value counts as unset."""
     known = fields_of(Settings)
-    source = EnvSettingsSource(Settings)
-    source.env_vars = {
+    ours = {
         name.lower(): value.strip()
         for name, value in sorted(variables.items(), reverse=True)
         if name.lower() in known and value.strip()
     }
+    if not ours:  # the library looks at every setting, whatever there is
+        return {}
+    source = EnvSettingsSource(Settings)
+    source.env_vars = ours
     return source()
 
 
