@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
+from relevo import app, config, embedded
 from relevo.archive import copying
 from relevo.core.ports import ArchiveStore
 
 sys.path.insert(0, str(Path(__file__).parent))
-from months import open_store
+from months import add_old_deliveries, clean_up, month_ago, open_store
 
 from seaweed import KEY, SECRET, Seaweed, seaweed
 
@@ -26,6 +29,33 @@ _numbers = itertools.count(1)
 def _in_no_hurry_but_not_starved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let copying threads have a normal priority: beside other processes that run tests they would wait ten times as long."""
     monkeypatch.setattr(copying, "_lower_priority", lambda: None)
+
+
+@pytest.fixture(scope="session")
+def retired_template(server: embedded.Embedded, admin: psycopg.Connection[Any], template: str) -> str:
+    """The name of a database in which a month of 300 deliveries is retired, cloned for each test that asks for `retired`."""
+    name = "retired_template"
+    admin.execute(f"create database {name} template {template} strategy file_copy".encode())
+    dsn = make_conninfo(server.dsn, dbname=name)
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        add_old_deliveries(conn, month_ago(5), 300)
+    with app.build(config.load({"DATABASE_URL": dsn, "HTTP_PORT": "0", "ARCHIVE_PART_ROWS": "100"}, None)) as built:
+        assert clean_up(built).outcome == "ok"
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("truncate relevo.workers, relevo.worker_runs")
+    return name
+
+
+@pytest.fixture
+def dsn(
+    request: pytest.FixtureRequest, server: embedded.Embedded, admin: psycopg.Connection[Any], template: str
+) -> Iterator[str]:
+    """The DSN of a fresh database, in which a month is retired if the test asks for `retired`."""
+    source = request.getfixturevalue("retired_template") if "retired" in request.fixturenames else template
+    name = f"archive_{next(_numbers)}"
+    admin.execute(f"create database {name} template {source} strategy file_copy".encode())
+    yield f"postgresql://{server.dsn.split('://', 1)[1].rsplit('/', 1)[0]}/{name}"
+    admin.execute(f"drop database {name} with (force)".encode())
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from relaying import Relay, at_once
 
+import soak
 from relevo.client.values import Matching
 from relevo.core.errors import DatabaseUnavailableError, UsageError
 from relevo.core.model import Report
@@ -108,12 +109,13 @@ class TestOrdinaryDays:
         """380 tenders between nine and seven to phones that want all of them: each is sent when it is due, at default settings."""
         worker: Relay = relay()
         worker.clock.travel_to(MONDAY)
-        worker.add_phones(27)
+        phones = soak.cases(5, whole=27)  # each is judged by what it got itself
+        worker.add_phones(phones)
         want_all(worker)
         for hour in range(10):
             announce(worker, 38)
             work(worker)
-            assert worker.states() == {"sent": (hour + 1) * 38 * 27}
+            assert worker.states() == {"sent": (hour + 1) * 38 * phones}
             worker.travel(hours=1)
         worker.everyone_received(380)
         assert (events(worker), worker.incidents(), problems(worker)) == ({"fanned": 380}, [], [])

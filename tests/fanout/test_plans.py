@@ -9,6 +9,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+import soak
 from phones import add_phones, event_row, fan_out_to_the_end, reached
 from plans import BY_KEY, NOT_YET_HANDED_IN, explain, rows_read, rows_read_by_table
 from relevo.app import App
@@ -18,7 +19,8 @@ from relevo.core import queries
 
 FANOUT = queries.load("fanout")
 CLAIMS = queries.load("claims")
-MANY = 100_000
+MANY = soak.cases(25_000, whole=100_000)  # what is read must not follow it: a quarter shows that as well
+BURST = soak.cases(12_000, whole=60_000)
 NARROW = Matching(
     text="ampliación sala cuna", rubros=("72131500",), region="Región del Ñuble", tipo="LE", monto=100, moneda="CLP"
 )
@@ -32,7 +34,7 @@ end $$
 
 @pytest.fixture
 def many_phones(conn) -> psycopg.Connection[Any]:
-    """A hundred thousand phones, each with one preference, of which few concern the narrow event."""
+    """Many phones, each with one preference, of which five times three and some concern the narrow event."""
     for table in ("device_installations", "notification_preferences", "preference_index"):
         conn.execute(f"alter table relevo.{table} set (autovacuum_enabled = off)")
     add_phones(conn, MANY)
@@ -41,19 +43,20 @@ def many_phones(conn) -> psycopg.Connection[Any]:
         insert into relevo.notification_preferences
                (installation_id, keywords, rubro_prefix, region, tipo, monto_min, moneda)
         select installation_id,
-               case seq % 4 when 0 then array[case seq % 20000 when 0 then 'Sala Cuna' else 'no' || seq % 997 end] end,
-               case seq % 4 when 1 then case seq % 20000 when 1 then '7213' else (10000000 + seq)::text end end,
-               case seq % 4 when 2 then case seq % 20000 when 2 then 'Ñuble' else 'Maule' end end,
-               case seq % 4 when 3 then case seq % 20000 when 3 then 'le' else 'LP' end end,
-               case seq % 40000 when 2 then 101 end, case seq % 40000 when 2 then 'CLP' end
-          from relevo.device_installations
-        """
+               case seq %% 4 when 0 then array[case nth when 0 then 'Sala Cuna' else 'no' || seq %% 997 end] end,
+               case seq %% 4 when 1 then case nth when 1 then '7213' else (10000000 + seq)::text end end,
+               case seq %% 4 when 2 then case nth when 2 then 'Ñuble' else 'Maule' end end,
+               case seq %% 4 when 3 then case nth when 3 then 'le' else 'LP' end end,
+               case seq %% (2 * %(every)s) when 2 then 101 end, case seq %% (2 * %(every)s) when 2 then 'CLP' end
+          from relevo.device_installations, lateral (select seq %% %(every)s as nth)
+        """,
+        {"every": MANY // 5},
     )
     return conn
 
 
 def test_a_narrow_event_reads_in_the_order_of_its_matches(many_phones, build) -> None:
-    """Among 100,000 phones an event with a few dozen matches reads a few rows each, with statistics and without."""
+    """Among many phones an event with a few dozen matches reads a few rows each, with statistics and without."""
     app = build()
     compare(many_phones, app, "without statistics")
     many_phones.execute("analyze relevo.device_installations, relevo.notification_preferences, relevo.preference_index")
@@ -201,14 +204,14 @@ def compare(conn: psycopg.Connection[Any], app: App, key: str) -> None:
 
 
 def test_the_claim_after_a_burst_reads_what_it_takes(build, conn) -> None:
-    """After 60,000 deliveries in slices of 10,000 a claim reads the chunks it takes, their phones, and no delivery."""
+    """After many deliveries in several slices a claim reads the chunks it takes, their phones, and no delivery."""
     conn.execute(NO_HELP_FROM_AUTOVACUUM)
-    add_phones(conn, 60_000)
-    app = build(fanout_slice_size=10_000)
+    add_phones(conn, BURST)
+    app = build(fanout_slice_size=BURST // 6)
     fan_out_and_finish(conn, app, "old news, after which the planner knows of nothing that is open")
     made = verbs.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
     fan_out_to_the_end(app)
-    assert event_row(conn, made.event_id)["deliveries_created"] == 60_000
+    assert event_row(conn, made.event_id)["deliveries_created"] == BURST
     batch = app.settings.outbox_batch_size
     asked = {
         "token": uuid4(), "worker_id": "w", "cycle": "dispatch", "project": "default", "lane": "bulk", "limit": batch,
