@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import psycopg
 
+import soak
 from phones import add_phones, prefer
 from relevo.core import queries
 
@@ -51,16 +52,22 @@ class Mortals:
 
 
 def kill_points(executed: dict[str, int], step: str, not_covered: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Name the moments: before each statement is executed for the first time, and after the last."""
+    """Name the moments: before each statement is executed for the first time, and after the last.
+
+    After a statement that is executed once comes the next one, before which there is a kill anyway: the whole matrix has
+    both.
+    """
     uncovered = {f"{step}.{name}" for name in queries.load(step)} - executed.keys()
     assert uncovered == {name for name in not_covered if name.startswith(f"{step}.")}, (
         "extend the scenario, or say why not"
     )
+    *_, last = executed
     return [
         {"name": name, "when": when, "nth": nth}
         for name, count in executed.items()
         if name.startswith(f"{step}.")
         for when, nth in (("before", 1), ("after", count))
+        if soak.WHOLE or when == "before" or count > 1 or name == last
     ]
 
 
