@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -14,7 +15,7 @@ from claiming import NOW, SECOND, add, claims_in, take
 
 from deliveries import TODAY, one
 from relevo.app import App
-from relevo.core.model import Answer, PushRequest, SentRequest
+from relevo.core.model import Answer, PushRequest, SentRequest, TakenFate
 from relevo.delivery.claim import Claim
 
 Settle = Callable[[App, Claim, Sequence[PushRequest], bool], None]
@@ -50,27 +51,27 @@ def ticket(delivery_id: int) -> str:
     return f"ticket-{delivery_id:08}"
 
 
-def generally(worker: App, claim: Claim, wave: Sequence[PushRequest], finish: bool) -> None:
+def generally(worker: App, claim: Claim, wave: Sequence[PushRequest], finish: bool, fate: TakenFate = "sent") -> None:
     """Settle as every mixture of answers is settled."""
     answers = [
-        Answer(d.event_day, d.id, "sent", True, ticket(d.id), token_version=d.token_version)
+        Answer(d.event_day, d.id, fate, True, ticket(d.id), token_version=d.token_version)
         for request in wave
         for d in request.deliveries
     ]
     written = worker.claims.settle(claim, answers, [request.id for request in wave], NOW + SECOND, finish=finish)
-    assert written.written == {"sent": len(answers)}
+    assert written.written == {fate: len(answers)}
 
 
-def plainly(worker: App, claim: Claim, wave: Sequence[PushRequest], finish: bool) -> None:
+def plainly(worker: App, claim: Claim, wave: Sequence[PushRequest], finish: bool, fate: TakenFate = "sent") -> None:
     """Settle what was sent whole."""
-    settlement = worker.claims.settle_sent(claim, sent(wave), NOW + SECOND, finish=finish)
+    settlement = worker.claims.settle_sent(claim, sent(wave, fate), NOW + SECOND, finish=finish)
     assert settlement is not None
-    assert settlement.written == {"sent": sum(len(request.deliveries) for request in wave)}
+    assert settlement.written == {fate: sum(len(request.deliveries) for request in wave)}
 
 
-def sent(wave: Sequence[PushRequest]) -> list[SentRequest]:
+def sent(wave: Sequence[PushRequest], fate: TakenFate = "sent") -> list[SentRequest]:
     """Return requests with a ticket for each of their deliveries."""
-    return [SentRequest(request, [ticket(d.id) for d in request.deliveries]) for request in wave]
+    return [SentRequest(request, [ticket(d.id) for d in request.deliveries], fate=fate) for request in wave]
 
 
 def waves(claim: Claim, size: int) -> list[PushRequest]:
@@ -131,8 +132,9 @@ def many_pasts(conn: psycopg.Connection[Any]) -> None:
     assert first
 
 
+@pytest.mark.parametrize("fate", ["sent", "ok"])
 @pytest.mark.parametrize(("requests", "finish"), [(4, True), (4, False), (2, False)])
-def test_both_settles_write_the_same(build, conn, requests, finish) -> None:
+def test_both_settles_write_the_same(build, conn, requests, finish, fate) -> None:
     """Every row of every table that a settle touches is the same, of the whole claim or of its first requests."""
     many_pasts(conn)
     worker = build()
@@ -141,12 +143,12 @@ def test_both_settles_write_the_same(build, conn, requests, finish) -> None:
     wave = waves(claim, 2)
     worker.claims.journal(claim, wave, NOW)
     events, tenders = picture(conn)["events"], picture(conn)["tenders"]
-    expected = settled_by(generally, worker, conn, claim, wave[:requests], finish)
+    expected = settled_by(partial(generally, fate=fate), worker, conn, claim, wave[:requests], finish)
     conn.execute("update relevo.notification_events set first_sent_at = null where id <> 72")
     conn.execute("update relevo.licitaciones set notificada = false")
     assert (picture(conn)["events"], picture(conn)["tenders"]) == (events, tenders)
     claim.renewed(claim.taken_at)
-    plainly(worker, claim, wave[:requests], finish)
+    plainly(worker, claim, wave[:requests], finish, fate)
     found = picture(conn)
     assert found == expected
     assert any(row[-1] for row in found["repeats"])
@@ -167,8 +169,11 @@ def summed(seen: dict[str, list[tuple[Any, ...]]]) -> dict[str, Any]:
     return seen | {"progress": +progress, "repeats": repeats, "tallies": tallies, "owed": -progress}
 
 
-@pytest.mark.parametrize("odd", [(0,), (3,), (7,), (0, 1, 5), (2, 3)])
-def test_what_was_sent_in_a_mixture_is_settled_as_usual(build, conn, odd) -> None:
+@pytest.mark.parametrize(
+    ("odd", "fate"),
+    [((0,), "sent"), ((3,), "sent"), ((7,), "ok"), ((0, 1, 5), "sent"), ((0, 1, 5), "ok"), ((2, 3), "ok")],
+)
+def test_what_was_sent_in_a_mixture_is_settled_as_usual(build, conn, odd, fate) -> None:
     """Around what failed, the rest is settled beforehand; together that writes what the general settle writes."""
     many_pasts(conn)
     worker = build()
@@ -178,7 +183,7 @@ def test_what_was_sent_in_a_mixture_is_settled_as_usual(build, conn, odd) -> Non
     answers = [
         Answer(d.event_day, d.id, "failed", error_code="x")
         if d.id in failed
-        else Answer(d.event_day, d.id, "sent", True, ticket(d.id), token_version=d.token_version)
+        else Answer(d.event_day, d.id, fate, True, ticket(d.id), token_version=d.token_version)
         for request in wave
         for d in request.deliveries
     ]
@@ -192,7 +197,7 @@ def test_what_was_sent_in_a_mixture_is_settled_as_usual(build, conn, odd) -> Non
     conn.execute("update relevo.licitaciones set notificada = false")
     parts = [PushRequest(r.id, tuple(d for d in r.deliveries if d.id not in failed)) for r in wave]
     going = [
-        SentRequest(part, [ticket(d.id) for d in part.deliveries], len(part.deliveries) == 2)
+        SentRequest(part, [ticket(d.id) for d in part.deliveries], len(part.deliveries) == 2, fate)
         for part in parts
         if part.deliveries
     ]

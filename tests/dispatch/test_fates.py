@@ -12,6 +12,7 @@ from relaying import Relay, seconds_from, token
 from relevo.client import verbs
 from relevo.core.model import Accepted, Reply, Ticket
 from relevo.core.ports import ProviderFacts
+from relevo.delivery.reply_checks import checked_reply
 from relevo.providers.expo import Expo
 
 SENT = Ticket("sent", id="a-ticket")
@@ -176,6 +177,43 @@ def test_accepted_tickets_beside_others_are_kept(relay, monkeypatch) -> None:
     worker.tell("ana", "ida", "eva", "uma")
     worker.dispatch(at_most=4)
     assert worker.states() == {"sent": 3, "pending": 1}
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+def test_what_was_taken_for_good_is_settled_at_once(relay, answering, monkeypatch, gone) -> None:
+    """Where there are no receipts a wave is settled as plainly as one that awaits them, beside a phone that is gone too."""
+    names = ["ana", "eva", "ida", "uma"]
+    tickets = {name: Ticket("ok", id=f"ticket-{name}") for name in names}
+    answering(**tickets | {name: Ticket("invalid", code="Gone") for name in names[:gone]})
+    worker = relay()
+    worker.tell(*names)
+    usual, settled = worker.app.claims.settle_sent, []
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        settled.append(usual(*args, **kwargs))
+        return settled[-1]
+
+    monkeypatch.setattr(worker.app.claims, "settle_sent", watched)
+    worker.dispatch(at_most=4)
+    assert [each.written for each in settled] == [{"ok": 4 - gone}]
+    assert worker.states() == ({"ok": 4} if not gone else {"ok": 3, "invalid": 1})
+    found = worker.delivery("uma")
+    assert (found["provider_ticket_id"], found["attempt_count"]) == ("ticket-uma", 1)
+    assert found["completed_at"] is not None
+    assert worker.rows("select from relevo.awaited_receipts") == []
+
+
+@pytest.mark.parametrize("said", [{"code": "Note"}, {"alert": True}, {"id": "ñ"}, {"id": None}, {"fate": "sent"}])
+def test_a_ticket_that_says_more_is_read_by_itself(said) -> None:
+    """Only tickets that say no more than that they were taken, in one way, become a list of ids."""
+    usual = Ticket("ok", id="a-ticket")
+    odd = checked_reply(Reply("answered", (usual, usual._replace(**said))))
+    plain = checked_reply(Reply("answered", (usual, usual)))
+    assert odd is not None
+    assert plain is not None
+    assert not isinstance(odd.tickets, Accepted)
+    assert isinstance(plain.tickets, Accepted)
+    assert plain.tickets == (usual, usual)
 
 
 def test_a_push_that_shows_nothing_is_skipped_where_it_must_not_be(relay, answering, monkeypatch) -> None:

@@ -128,6 +128,31 @@ def test_path_and_token_are_never_indexed(served: Any, client: Client, http2: Mo
         assert server.peers[number].asked[1].never_indexed == set(named)
 
 
+@pytest.mark.parametrize("table_bytes", [0, 150, 4_096])
+def test_headers_arrive_as_they_were_given(served: Any, client: Client, http2: ModuleType, table_bytes: int) -> None:
+    """Shared ones, changing ones and ones that are back again, while the table moves, overflows, or may hold nothing."""
+    server = served(settings={Settings.HEADER_TABLE_SIZE: table_bytes})
+    ours = client(server, not_indexed=(":path", "authorization"))
+    shared = {"authorization": "bearer x", "content-type": "application/json", "apns-topic": "shop"}
+    own = [{"apns-expiration": str(number // 7), "apns-id": f"id-{number % 11}"} for number in range(120)]
+    asked = [post(number, **shared | each) for number, each in enumerate(own)]
+    for begin in range(0, len(asked), 40):
+        some = [http2.Request(*each) for each in asked[begin : begin + 40]]
+        assert kinds(ours.exchange(some, timeout_s=20)) == ["200"] * 40
+    got = [each.headers for each in server.peers[0].asked.values()]
+    given = [dict(headers) | {":scheme": "https", ":authority": ours._authority} for headers, _ in asked]
+    assert got == given
+    assert ours._kept._http.forget_ended() == 0
+
+
+def test_streams_that_ended_are_let_go(served: Any, client: Client) -> None:
+    """A connection that is kept for days does not gather the streams of all its calls."""
+    ours = client(served(), most_streams=10)
+    for _ in range(5):
+        assert kinds(exchange(ours, 10)) == ["200"] * 10
+    assert len(ours._kept._http.streams) <= 10
+
+
 @pytest.mark.parametrize("value", ["a\r\nb", "ñ", "\x00"])
 def test_a_header_that_cannot_be_written_is_refused(served: Any, client: Client, http2: ModuleType, value: str) -> None:
     """The caller's mistake is raised by the header's name before anything is sent."""

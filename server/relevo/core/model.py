@@ -152,12 +152,17 @@ class PushRequest:
     deliveries: tuple[Delivery, ...]
 
 
+TakenFate = Literal["sent", "ok"]
+"""Taken by the push service: to be confirmed by a receipt, or for good where there are none."""
+
+
 class SentRequest(NamedTuple):
     """A request of which every delivery was accepted, each with its ticket; or what was accepted of it."""
 
     request: PushRequest
     tickets: Sequence[str]
     whole: bool = True
+    fate: TakenFate = "sent"
 
 
 class Verdict(NamedTuple):
@@ -259,20 +264,21 @@ class Accepted(Sequence[Ticket]):
     Every id is short, of plain ASCII, and can be written down as it is: `of` takes no others.
     """
 
-    __slots__ = ("ids",)
+    __slots__ = ("fate", "ids")
 
-    def __init__(self, ids: Sequence[str]) -> None:
+    def __init__(self, ids: Sequence[str], fate: TakenFate = "sent") -> None:
         self.ids = ids
+        self.fate = fate
 
     @classmethod
-    def of(cls, ids: Sequence[str]) -> Self | None:
+    def of(cls, ids: Sequence[str], fate: TakenFate = "sent") -> Self | None:
         """Take the ids as they are, or none of them."""
         try:
             whole = "".join(ids)
         except TypeError:
             return None
         short = bool(ids) and all(ids) and max(map(len, ids)) <= _LONGEST_TICKET
-        return cls(ids) if short and whole.isascii() and whole.isprintable() else None
+        return cls(ids, fate) if short and whole.isascii() and whole.isprintable() else None
 
     @overload
     def __getitem__(self, place: int) -> Ticket: ...
@@ -283,8 +289,8 @@ class Accepted(Sequence[Ticket]):
     def __getitem__(self, place: int | slice) -> Ticket | Sequence[Ticket]:
         """Return a ticket, or some."""
         if isinstance(place, slice):
-            return Accepted(self.ids[place])
-        return Ticket("sent", id=self.ids[place])
+            return Accepted(self.ids[place], self.fate)
+        return Ticket(self.fate, id=self.ids[place])
 
     def __len__(self) -> int:
         """Return how many pushes were accepted."""

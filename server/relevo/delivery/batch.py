@@ -176,6 +176,7 @@ class Batch:
     def _all_sent(self, results: Sequence[RequestResult]) -> list[SentRequest]:
         """Return requests with their tickets if everything in all of them was accepted, and none was settled before."""
         sent: list[SentRequest] = []
+        fates: set[str] = set()
         for request, reply in ((each.request, each.reply) for each in results):
             if reply is None or reply.kind != "answered" or not isinstance(reply.tickets, Accepted):
                 return []
@@ -184,14 +185,15 @@ class Batch:
             settled = self.recorder.settled
             if settled and not settled.isdisjoint(delivery.id for delivery in request.deliveries):
                 return []
-            sent.append(SentRequest(request, reply.tickets.ids))
-        return sent
+            fates.add(reply.tickets.fate)
+            sent.append(SentRequest(request, reply.tickets.ids, fate=reply.tickets.fate))
+        return sent if len(fates) == 1 else []
 
     def _take_sent(self, sent: Sequence[SentRequest]) -> list[Sequence[Delivery]]:
         """Settle requests of which everything was sent; return what is to be tried again for that."""
         again: list[Sequence[Delivery]] = []
         for each in sent:
-            deliveries, tickets = each.request.deliveries, Accepted(each.tickets)
+            deliveries, tickets = each.request.deliveries, Accepted(each.tickets, each.fate)
             self._count_request(len(each.request.deliveries))
             self._measure("answered", tickets)
             with self.context.report.in_passing(self.context.project):

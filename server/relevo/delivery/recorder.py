@@ -15,7 +15,7 @@ from psycopg_pool import PoolClosed
 
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.logs import normalise_error
-from relevo.core.model import Accepted, Answer, PushRequest, Reply, SentRequest, Settlement
+from relevo.core.model import Accepted, Answer, PushRequest, Reply, SentRequest, Settlement, TakenFate
 from relevo.database.outages import is_passing, is_unavailable
 from relevo.delivery.batch_context import BatchContext
 from relevo.delivery.claim import Claim
@@ -85,10 +85,11 @@ class Recorder:
         Beforehand and by itself: a crash in between leaves the rest journalled and unanswered, as if it came sooner.
         """
         new = [a for a in outcomes.answers if a.id not in self.settled]
-        tickets = {a.id: a.ticket_id for a in new if a.status == "sent" and a.attempted and a.ticket_id}
+        fate: TakenFate = "ok" if any(a.status == "ok" for a in new) else "sent"  # one push service gives one of them
+        tickets = {a.id: a.ticket_id for a in new if a.status == fate and a.attempted and a.ticket_id}
         if 2 * len(tickets) <= len(new) or len(tickets) == len(new):
             return outcomes
-        sent = [each for request in requests if (each := _sent_of(request, tickets)) is not None]
+        sent = [each for request in requests if (each := _sent_of(request, tickets, fate)) is not None]
         gone = {delivery.id for each in sent for delivery in each.request.deliveries}
         settlement = self._write_sent(sent, unsent=self._places_between(gone))
         if settlement is None:
@@ -268,13 +269,13 @@ class Recorder:
             _log.warning("claim_not_handed_back", claim=str(self._claim.token), error=normalise_error(error))
 
 
-def _sent_of(request: PushRequest, tickets: Mapping[int, str]) -> SentRequest | None:
+def _sent_of(request: PushRequest, tickets: Mapping[int, str], fate: TakenFate) -> SentRequest | None:
     """Return what was sent of a request; None if nothing was."""
     sent = [delivery for delivery in request.deliveries if delivery.id in tickets]
     if not sent:
         return None
     whole = len(sent) == len(request.deliveries)
-    return SentRequest(PushRequest(request.id, tuple(sent)), [tickets[d.id] for d in sent], whole)
+    return SentRequest(PushRequest(request.id, tuple(sent)), [tickets[d.id] for d in sent], whole, fate)
 
 
 def _answers_of(sent: Sequence[SentRequest]) -> list[Answer]:
@@ -282,5 +283,5 @@ def _answers_of(sent: Sequence[SentRequest]) -> list[Answer]:
     return [
         ticketed(delivery, ticket)
         for each in sent
-        for delivery, ticket in zip(each.request.deliveries, Accepted(each.tickets), strict=True)
+        for delivery, ticket in zip(each.request.deliveries, Accepted(each.tickets, each.fate), strict=True)
     ]

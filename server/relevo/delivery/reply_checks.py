@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, get_args
 
-from relevo.core.model import Accepted, Fate, Pauses, ReceiptReply, Reply, ReplyKind, Ticket
+from relevo.core.model import Accepted, Fate, Pauses, ReceiptReply, Reply, ReplyKind, TakenFate, Ticket
 
 _FATES, _KINDS, _PAUSES = frozenset(get_args(Fate)), frozenset(get_args(ReplyKind)), frozenset(get_args(Pauses))
+_TAKEN = frozenset(get_args(TakenFate))
+_NOTHING_MORE = Ticket("ok")[2:]
 _LONGEST_TEXT = 2_000
 _LONGEST_PAUSE_MS = 7 * 86_400_000
 
@@ -33,8 +35,18 @@ def checked_reply(said: object) -> Reply | None:
 
 
 def _tickets(said: Sequence[Ticket]) -> Sequence[Ticket]:
-    accepted = Accepted.of(said.ids) if isinstance(said, Accepted) else None
-    return tuple([checked_ticket(each) for each in said]) if accepted is None else accepted
+    if isinstance(said, Accepted) and said.fate in _TAKEN and (accepted := Accepted.of(said.ids, said.fate)):
+        return accepted
+    tickets = tuple([checked_ticket(each) for each in said])
+    return _all_taken(tickets) or tickets
+
+
+def _all_taken(tickets: Sequence[Ticket]) -> Accepted | None:
+    """Return tickets that say nothing but that their messages were taken, in the form that is settled at least cost."""
+    fate = tickets[0].fate if tickets else None
+    if fate not in _TAKEN or any(t.fate != fate or t[2:] != _NOTHING_MORE for t in tickets):
+        return None
+    return Accepted.of([ticket.id for ticket in tickets], fate)  # type: ignore[arg-type,misc] # refuses what is no text
 
 
 def _unsent(tickets: Sequence[Ticket]) -> Reply | None:

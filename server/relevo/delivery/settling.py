@@ -50,13 +50,15 @@ class Settling:
         """Write down what was sent of some requests; None, and nothing is written, if `settle` has to do it.
 
         That is so if it is not what the claim holds next, but for what was not sent in between (given by its places
-        from 1 on, and left in the claim), if the claim is lost, or if one of the deliveries is gone.
+        from 1 on, and left in the claim), if the claim is lost, or if one of the deliveries is gone. All of it has the
+        same fate.
         """
         if claim.loss is not None:
             return None
+        fate = sent[0].fate
         parameters = columns.all_sent(claim, sent) | {
             "unsent": array(unsent),
-            "receipt_ms": self._settings.receipt_first_poll_ms,
+            "receipt_ms": self._settings.receipt_first_poll_ms if fate == "sent" else None,
             "finish": finish,
             "now": now,
         }
@@ -69,7 +71,7 @@ class Settling:
         if row is None or row[0] is None:
             return None
         self._keep_or_drop(claim, since, finish=finish)
-        return Settlement({"sent": row[0]})
+        return Settlement({fate: row[0]})
 
     def _keep_or_drop(self, claim: Claim, since: float, *, finish: bool) -> None:
         """Learn what a settle did to its claim: it ended it, or extended its lease."""

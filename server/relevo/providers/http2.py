@@ -111,6 +111,7 @@ class Http2Client:
         if parts.scheme != "https" or not parts.hostname or parts.path not in ("", "/"):
             raise ValueError(f"an origin looks like https://host:port, and this is {origin[:200]}")
         self._origin, self._authority = f"https://{parts.netloc}", parts.netloc
+        self._place = HeaderTuple(b":scheme", b"https"), HeaderTuple(b":authority", parts.netloc.encode())
         self._tls = tls
         self._connect_s = connect_s
         self._proxies = proxies or Proxies()
@@ -138,7 +139,8 @@ class Http2Client:
         before anything is sent, for a header that cannot be written.
         """
         until = time.monotonic() + timeout_s
-        encoded = [self._encoded(each) for each in requests]
+        fields = _Fields(self._not_indexed)
+        encoded = [([*self._place, *map(fields.__getitem__, each.headers)], each.body) for each in requests]
         outcomes: list[Outcome] = []
         while len(outcomes) < len(requests):
             begun = len(outcomes)
@@ -209,17 +211,25 @@ class Http2Client:
             self.close()
         return outcome
 
-    def _encoded(self, request: Request) -> _Encoded:
-        headers = [HeaderTuple(b":scheme", b"https"), HeaderTuple(b":authority", self._authority.encode())]
-        for name, value in request.headers:
-            if not (value.isascii() and value.isprintable()):
-                raise ValueError(f"the header {name} must be printable ASCII, and is {value[:50]!a}")
-            kind = NeverIndexedHeaderTuple if name in self._not_indexed else HeaderTuple
-            headers.append(kind(name.encode(), value.encode()))
-        return headers, request.body
-
 
 _Encoded = tuple[list[HeaderTuple], bytes]
+
+
+class _Fields(dict[tuple[str, str], HeaderTuple]):
+    """Headers as h2 takes them: those that several requests share are made once."""
+
+    def __init__(self, not_indexed: frozenset[str]) -> None:
+        super().__init__()
+        self._not_indexed = not_indexed
+
+    def __missing__(self, header: tuple[str, str]) -> HeaderTuple:
+        """Make one; raises ValueError if it cannot be written."""
+        name, value = header
+        if not (value.isascii() and value.isprintable()):
+            raise ValueError(f"the header {name} must be printable ASCII, and is {value[:50]!a}")
+        kind = NeverIndexedHeaderTuple if name in self._not_indexed else HeaderTuple
+        made = self[header] = kind(name.encode(), value.encode())
+        return made
 
 
 class _Stream:

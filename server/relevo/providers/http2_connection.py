@@ -39,6 +39,7 @@ _GOAWAY = 7
 _GOAWAY_LEAST = 8
 _LARGEST_STREAM_ID = 2**31 - 1
 _PING = b"relevo??"
+_IS_INDEXED = 0x80
 
 
 class Goaway(NamedTuple):
@@ -58,7 +59,7 @@ class Http2Connection:
     def __init__(self, opened: socket.socket) -> None:
         self._socket = opened
         self._frames = _Frames()
-        self._http = connection.H2Connection(
+        self._http = _Connection(
             config.H2Configuration(
                 client_side=True,
                 header_encoding=False,
@@ -69,7 +70,7 @@ class Http2Connection:
             )
         )
         if Encoder is not None:
-            self._http.encoder = _PlainEncoder()
+            self._http.encoder = _RememberingEncoder()
         self._out = bytearray()
         self._queued = 0
         self.offered = 0
@@ -100,6 +101,7 @@ class Http2Connection:
         """Return whether a request may be written: nothing said the connection ends, and a PING was answered."""
         try:
             self._drain()
+            self._http.forget_ended()
             if probe and not self.is_going_away:
                 self._http.ping(_PING)
                 while not any(isinstance(event, events.PingAckReceived) for event in self.transfer(until)):
@@ -211,14 +213,43 @@ class Http2Connection:
         return met
 
 
+class _Connection(connection.H2Connection):
+    """Leaves the counting of streams to whoever begins them: h2 would go through all of them for each new one."""
+
+    @property
+    def open_outbound_streams(self) -> int:
+        """None that h2 has to count."""
+        return 0
+
+    def forget_ended(self) -> int:
+        """Let go of streams that ended, which h2 does when it counts; return how many are left."""
+        return super().open_outbound_streams
+
+
 if Encoder is not None:
 
-    class _PlainEncoder(Encoder):
-        """Without Huffman coding, which is a quarter of the CPU when it is done in Python."""
+    class _RememberingEncoder(Encoder):
+        """Remembers how it wrote headers that are in its table, and does no Huffman coding: Python is slow at both."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._known: dict[tuple[bytes, bytes], bytes] = {}
 
         def encode(self, headers: Any, huffman: bool = False) -> bytes:
-            """Encode a request's headers."""
-            return super().encode(headers, huffman=huffman)
+            """Encode a request's headers, which are HeaderTuples of bytes."""
+            if self.header_table.resized:
+                self._known.clear()
+                return super().encode(headers, huffman=huffman)
+            return b"".join([self._known.get(each) or self.add(each, not each.indexable, huffman) for each in headers])
+
+        def add(self, to_add: tuple[bytes, bytes], sensitive: bool, huffman: bool = False) -> bytes:
+            """Encode one header."""
+            encoded = super().add(to_add, sensitive, huffman)
+            if encoded[0] & _IS_INDEXED:
+                self._known[to_add] = encoded
+            elif not sensitive:  # it is in the table now, and all others have moved
+                self._known.clear()
+            return encoded
 
 
 class _Frames:

@@ -39,13 +39,18 @@ def encrypt(
     salt = salt or os.urandom(_SALT_BYTES)
     shared = own_key.exchange(ec.ECDH(), ec.EllipticCurvePublicKey.from_encoded_point(_CURVE, point))
     own_point = own_key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
-    material = _derive(secret, shared, b"WebPush: info\0" + point + own_point)
-    key = _derive(salt, material, b"Content-Encoding: aes128gcm\0")[:_KEY_BYTES]
-    nonce = _derive(salt, material, b"Content-Encoding: nonce\0")[:_NONCE_BYTES]
+    material = _expand(_hmac(secret, shared), b"WebPush: info\0" + point + own_point)
+    extracted = _hmac(salt, material)
+    key = _expand(extracted, b"Content-Encoding: aes128gcm\0")[:_KEY_BYTES]
+    nonce = _expand(extracted, b"Content-Encoding: nonce\0")[:_NONCE_BYTES]
     head = salt + MAX_BODY_BYTES.to_bytes(4, "big") + bytes([POINT_BYTES]) + own_point
     return head + AESGCM(key).encrypt(nonce, plain + _END, None)
 
 
-def _derive(salt: bytes, material: bytes, info: bytes) -> bytes:
-    """Return the first block of HKDF with SHA-256, of which none needs more."""
-    return hmac.digest(hmac.digest(salt, material, "sha256"), info + b"\x01", "sha256")
+def _expand(extracted: bytes, info: bytes) -> bytes:
+    """Return the first block that HKDF derives, of which none needs more."""
+    return _hmac(extracted, info + b"\x01")
+
+
+def _hmac(key: bytes, text: bytes) -> bytes:
+    return hmac.digest(key, text, "sha256")

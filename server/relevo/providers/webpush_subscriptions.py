@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -17,6 +18,8 @@ from relevo.providers.webpush_encryption import POINT_BYTES, SECRET_BYTES
 from relevo.providers.webpush_tokens import unpadded
 
 _MAX_TOKEN = 4_096
+_KEPT = 2_000
+"""Subscriptions that are read once: a batch checks each of its own, and encrypts for it a moment later."""
 _URL = re.compile(r"[!-~]{1,2048}", re.ASCII)
 
 
@@ -35,6 +38,11 @@ def read(token: object) -> Subscription:
     """Read the JSON text of a subscription; raises ValueError with what is wrong."""
     if not isinstance(token, str) or not 0 < len(token) <= _MAX_TOKEN:
         raise ValueError("it is no text of 1 to 4,096 characters")
+    return _read(token)
+
+
+@lru_cache(maxsize=_KEPT)
+def _read(token: str) -> Subscription:
     try:
         document = orjson.loads(token)
         endpoint, keys = document["endpoint"], document["keys"]
@@ -50,9 +58,10 @@ def read(token: object) -> Subscription:
 def split(endpoint: object) -> tuple[str, str]:
     """Return an endpoint's host with its port, and its path; raises ValueError."""
     parts = urlsplit(endpoint) if isinstance(endpoint, str) and _URL.fullmatch(endpoint) else None
-    if parts is None or parts.scheme != "https" or not parts.hostname or "@" in parts.netloc:
+    name = parts.hostname if parts else None
+    if parts is None or parts.scheme != "https" or not name or "@" in parts.netloc:
         raise ValueError("its endpoint is no address like https://host/path")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    host = f"[{name}]" if ":" in name else name
     query = f"?{parts.query}" if parts.query else ""
     return push_hosts.place_of(host, parts.port or None), f"{parts.path or '/'}{query}"
 

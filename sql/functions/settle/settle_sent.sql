@@ -1,5 +1,5 @@
 -- Settles requests of which every delivery was sent, and which are what the claim holds next, as the general statement would; returns null,
--- with nothing written, if the claim does not hold them.
+-- with nothing written, if the claim does not hold them. Without receipt_ms there are no receipts: what was taken is ok.
 -- How it goes: lock the claim, update deliveries, await receipts, count, note first pushes, close the requests, shorten or end the claim.
 -- Sorting is allowed: before PostgreSQL 18 a forbidden sort that happens nevertheless looks so dear that no other cost counts.
 create or replace function relevo.settle_sent(claim uuid, of_project text, sent_ids bigint[], unsent int[], tickets text[], of_installations uuid[],
@@ -10,6 +10,7 @@ create or replace function relevo.settle_sent(claim uuid, of_project text, sent_
 as $$
 declare
   at timestamptz := relevo.now(given_at);
+  final text := case when receipt_ms is null then 'ok' else 'sent' end;
   size int := cardinality(sent_ids);
   reach int := size + cardinality(unsent);
   held_days date[];
@@ -33,7 +34,8 @@ begin
     return null;
   end if;
   update relevo.notification_deliveries d
-     set status = 'sent', attempt_count = d.attempt_count + 1, lapse_count = 0, last_attempt_at = at, completed_at = null, updated_at = at,
+     set status = final, attempt_count = d.attempt_count + 1, lapse_count = 0, last_attempt_at = at,
+         completed_at = case final when 'ok' then at end, updated_at = at,
          last_error_code = null, last_error_message = null, provider_ticket_id = a.ticket_id,
          token_version = coalesce(a.token_version, d.token_version)
     from (select * from unnest(held_days, held_ids, tickets, versions) as u(event_day, id, ticket_id, token_version)
@@ -46,11 +48,11 @@ begin
   insert into relevo.awaited_receipts (project, look_at, sent_at, days, ids, installations, tickets, versions, attempts)
   select of_project, at + receipt_ms * interval '1 millisecond', at, held_days[q.first:q.last], held_ids[q.first:q.last],
          of_installations[q.first:q.last], tickets[q.first:q.last], versions[q.first:q.last], of_attempts[q.first:q.last]
-    from unnest(firsts, lasts) as q(first, last);
+    from unnest(firsts, lasts) as q(first, last) where final = 'sent';
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
   select m.event_id, m.status, sum(m.n)::int
     from unnest(events, formers, counts) as c(event_id, former, n)
-    cross join lateral (values (c.event_id, 'sent', c.n), (c.event_id, c.former, -c.n)) as m(event_id, status, n)
+    cross join lateral (values (c.event_id, final, c.n), (c.event_id, c.former, -c.n)) as m(event_id, status, n)
    group by m.event_id, m.status
   having sum(m.n) <> 0;
   insert into relevo.push_tallies (project, at, sent, answers, unregistered, failed) values (of_project, at, size, size, 0, 0);
