@@ -63,13 +63,14 @@ ALONE: dict[str, Callable[[Sizes], Iterable[Row]]] = {
     "fcm": native.fcm,
     "apns": native.apns,
     "webpush": native.webpush,
+    "scaling": native.scaling,
     "growth": growth.rows,
     "ingest": ingest.rows,
     "idle": idle.rows,
     "pages": pages.rows,
 }
 """These have a database each."""
-ON_DEMAND = {"memory", "requests", "sdk", "ingest", "idle", "pages"}
+ON_DEMAND = {"memory", "requests", "sdk", "ingest", "idle", "pages", "scaling"}
 """Measured only if they are named."""
 
 

@@ -1,22 +1,28 @@
-"""Dispatch by FCM, APNs and Web Push: claim, journal, a stream for each message, settle; the rate lifted."""
+"""Dispatch by FCM, APNs and Web Push: claim, journal, a stream for each message, settle; the rate lifted.
+
+And how that scales: replicas of their own processes send one event's pushes by FCM together.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import requests
 
+from bench import processes
 from bench.measuring import Cost, Goal, Row, middle, rate
 from bench.sizes import Sizes
-from bench.stand import LIFTED, SQL, Stand, sandbox_settings
+from bench.stand import LIFTED, SQL, Stand, relevo_run, sandbox_settings
 from benching import fresh_database, say
 from relevo.app import App
 from relevo.client import verbs
-from relevo.client.values import Installation
+from relevo.client.values import Event, Installation
 from relevo.providers import http2_connection
 
 _BATCH = 1_000
@@ -26,6 +32,8 @@ _PLATFORMS: dict[str, Literal["android", "ios", "web"]] = {"fcm": "android", "ap
 _LIBRARY = http2_connection.events.__name__.partition(".")[0]
 _GOALS = {"h2": 300, "jh2": 200}
 _ENCRYPTED_GOAL = 650
+_REPLICAS = (1, 2, 4)
+_LONGEST_S = 600.0
 
 
 def fcm(sizes: Sizes) -> Iterator[Row]:
@@ -53,6 +61,50 @@ def _rows(sizes: Sizes, kind: str, what: str, most_ms: float) -> Iterator[Row]:
             with stand.worker(**found, push_request_timeout_ms=_PATIENCE_MS) as built:
                 costs = [_send(stand, built) for _ in range(sizes.rounds + 1)]  # the first one connects
     yield rate(kind, what, middle(costs[1:]), Goal("worker_ms_per_1000", most_ms, "ms worker"))
+
+
+def scaling(sizes: Sizes) -> Iterator[Row]:
+    """One event for every Android phone, sent by one replica and by several, each in a process of its own."""
+    with sandbox_settings() as found, fresh_database() as (dsn, _):
+        stand = Stand(dsn, found["expo_base_url"], sizes)
+        _lift_rate(Path(found["push_projects_file"]), "fcm")
+        with closing(stand.conn):
+            _load(stand, "fcm")
+            for count in _REPLICAS:
+                what = f"FCM by {count} replica{'s' if count > 1 else ''}, over {_LIBRARY}"
+                yield rate(f"scaling_{count}", what, _send_together(stand, found, count))
+
+
+def _send_together(stand: Stand, found: dict[str, str], count: int) -> Cost:
+    """Start replicas, let them connect, and measure how they send an event for everyone; fan-out is in it."""
+    more: dict[str, Any] = {
+        **found,
+        "sources": "none",
+        "http_enabled": "false",
+        "push_request_timeout_ms": _PATIENCE_MS,
+    }
+    url = more.pop("expo_base_url")
+    with ExitStack() as stack:
+        replicas = [stack.enter_context(relevo_run(stand.dsn, url, **more)) for _ in range(count)]
+        _tell(stand, f"first {count}")
+        before = sum(processes.spent_ms(each.pid) for each in replicas)
+        cost = stand.meter.measure(lambda: _tell(stand, f"by {count}"))
+        spent = sum(processes.spent_ms(each.pid) for each in replicas) - before
+        for each in replicas:
+            each.terminate()  # all at once
+    return replace(cost, worker_ms=spent)
+
+
+def _tell(stand: Stand, key: str) -> int:
+    """Enqueue an event for everyone, and wait until all of it was taken."""
+    event_id = verbs.enqueue(
+        stand.conn, Event("bench.scaling", key, "A title", "and a body", audience="everyone")
+    ).event_id
+    until = time.monotonic() + _LONGEST_S
+    while (status := verbs.wait(stand.conn, event_id)) is None or status.left_to_send:
+        assert time.monotonic() < until, f"after {_LONGEST_S:.0f} s: {status}"
+    assert status.deliveries == {"ok": stand.sizes.native}, status
+    return stand.sizes.native
 
 
 def _lift_rate(file: Path, kind: str) -> None:
