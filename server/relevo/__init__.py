@@ -11,6 +11,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from relevo import aio
     from relevo.app import Parts
+    from relevo.client.consent import (
+        Category,
+        OwnerPage,
+        block,
+        choose,
+        export_owner,
+        list_categories,
+        set_category,
+        unblock,
+    )
     from relevo.client.inboxes import (
         InboxCounts,
         InboxItem,
@@ -69,6 +79,7 @@ if TYPE_CHECKING:
 __version__ = "0.4.0.dev0"
 
 __all__ = [
+    "Category",
     "Cron",
     "Cycle",
     "Enqueued",
@@ -90,6 +101,7 @@ __all__ = [
     "MissingPartError",
     "News",
     "Outcome",
+    "OwnerPage",
     "Owners",
     "Parts",
     "Preference",
@@ -102,18 +114,22 @@ __all__ = [
     "Step",
     "acknowledge_news",
     "aio",
+    "block",
     "cancel",
     "change",
+    "choose",
     "complete",
     "delete",
     "enqueue",
     "enqueue_json",
     "enqueue_many",
     "explain",
+    "export_owner",
     "forget",
     "get",
     "inbox",
     "inbox_counts",
+    "list_categories",
     "list_installations",
     "mark_inbox",
     "mark_inbox_before",
@@ -122,9 +138,11 @@ __all__ = [
     "read_news",
     "register",
     "register_many",
+    "set_category",
     "set_preference",
     "sign_installation",
     "subscribe_news",
+    "unblock",
     "unregister",
     "verify_webhook",
     "wait",
@@ -149,6 +167,10 @@ _MODULES = {
     **dict.fromkeys(
         ("InboxCounts", "InboxItem", "InboxPage", "inbox", "inbox_counts", "mark_inbox", "mark_inbox_before"),
         "relevo.client.inboxes",
+    ),
+    **dict.fromkeys(
+        ("Category", "OwnerPage", "block", "choose", "export_owner", "list_categories", "set_category", "unblock"),
+        "relevo.client.consent",
     ),
     **dict.fromkeys(("Cycle", "Run"), "relevo.runtime.runs"),
     **dict.fromkeys(("Cron", "Every"), "relevo.runtime.timing"),

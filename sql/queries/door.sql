@@ -142,3 +142,23 @@ select relevo.mark_inbox(%(asked)s::jsonb, %(event_id)s::bigint, %(mark)s::text)
 -- name: mark_inbox_before
 -- Marks everything in an inbox until an instant.
 select relevo.mark_inbox_before(%(asked)s::jsonb, %(before)s::text::timestamptz, %(mark)s::text);
+
+-- name: set_category
+-- Makes or changes a category that people may choose.
+select relevo.set_category(%(asked)s::jsonb);
+
+-- name: list_categories
+-- Lists the categories, and what an owner chose of them.
+select relevo.list_categories(%(asked)s::jsonb);
+
+-- name: choose_category
+-- Notes what an owner chose of a category.
+select relevo.choose(%(asked)s::jsonb, %(face)s::text);
+
+-- name: block_owner
+-- Sends an owner nothing any more, or again.
+select relevo.block_owner(%(asked)s::jsonb, %(blocked)s::boolean);
+
+-- name: export_owner
+-- Reads a page of what is kept of an owner.
+select relevo.export_owner(%(asked)s::jsonb);

@@ -54,20 +54,21 @@ select null, (select count(*) from held h where h.verdict = 'send'), 'send', nul
 -- Looks at the phones of a wave whose journal is committed: a change that was committed by then is seen, and no lock of ours keeps an app
 -- waiting for that. Tells what must not be sent as it was claimed.
 with kind as materialized (
-  select array_agg(e.category order by k.kind) as categories
+  select array_agg(e.category order by k.kind) as categories, array_agg(relevo.category_rule(e.category) order by k.kind) as rules
     from unnest(%(kind_events)s::bigint[]) with ordinality as k(event_id, kind)
     left join lateral (select e.category from relevo.notification_events e where e.id = k.event_id offset 0) e on true
 )
 select w.event_day, w.id,
        case when i.handled_before >= w.created_at or i.handled then 'handled_elsewhere'
-            else coalesce(relevo.phone_obstacle(i.installation_id, i.may_receive, i.opt_outs, k.categories[w.kind]), 'token_changed')
+            else coalesce(relevo.obstacle_of_phone(i.installation_id, i.may_receive, i.unwanted), 'token_changed')
        end as verdict,
        null as ticket_id
   from kind k
   cross join lateral (select w.*, (%(kind_days)s::date[])[w.kind] as event_day, (%(kind_made)s::timestamptz[])[w.kind] as created_at
                         from unnest(%(kinds)s::int[], %(ids)s::bigint[], %(installations)s::uuid[], %(versions)s::int[])
                           as w(kind, id, installation_id, token_version)) w
-  left join lateral (select i.installation_id, i.handled_before, i.opt_outs, i.token_version, relevo.may_receive(i) as may_receive,
+  left join lateral (select i.installation_id, i.handled_before, i.token_version, relevo.may_receive(i) as may_receive,
+                            relevo.unwanted(i.opt_outs, i.refused, i.accepted, k.categories[w.kind], k.rules[w.kind]) as unwanted,
                             i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
                               select from relevo.event_completions h
                                where h.event_id = (%(kind_events)s::bigint[])[w.kind] and h.owner = i.owner) as handled
@@ -76,7 +77,7 @@ select w.event_day, w.id,
                      offset 0) i on true
  where i.installation_id is null or i.token_version is distinct from w.token_version or not i.may_receive or i.handled_before >= w.created_at
     or i.handled
-    or (i.opt_outs <> '{}' and k.categories[w.kind] = any (i.opt_outs));
+    or i.unwanted is not null;
 
 -- name: amend_journal
 -- Takes what the look at the phones held back out of journalled requests.

@@ -127,7 +127,8 @@ with meant as materialized (
     cross join lateral (select i from relevo.device_installations i where i.owner = u.owner order by i.seq desc limit %(most)s) n
    limit %(most)s)
 )
-select case when not relevo.may_receive(m.i) then relevo.why_not_allowed(m.i) when %(category)s::text = any ((m.i).opt_outs) then 'opted_out' end as reason,
+select case when not relevo.may_receive(m.i) then relevo.why_not_allowed(m.i) 
+            else relevo.unwanted((m.i).opt_outs, (m.i).refused, (m.i).accepted, %(category)s::text, relevo.category_rule(%(category)s::text)) end as reason,
        count(*)::int as phones
   from meant m
  group by 1

@@ -27,6 +27,9 @@ create table relevo.device_installations (
   part            text not null default '' check (length(part) <= 253),
   token_confirmed_at timestamptz,
   timezone        text check (length(timezone) between 1 and 64),
+  refused         text[] not null default '{}', -- by its owner: categories
+  accepted        text[] not null default '{}',
+  blocked         boolean not null default false,
   constraint device_installations_check check ((invalidated_at is null) = (invalid_reason is null))
 );
 comment on table relevo.device_installations is 'An app on a phone. Deliveries know only its random id; deleting this row forgets the person.';
@@ -41,6 +44,9 @@ comment on column relevo.device_installations.part is
   'Which of the services of its provider its pushes go to: of fcm the platform, of apns the environment, of webpush the host; else empty.';
 comment on column relevo.device_installations.token_confirmed_at is 'When the phone last said that this is its token; unknown before 0.4.0.';
 comment on column relevo.device_installations.timezone is 'The time zone it is in, by its IANA name such as America/Santiago, if it said so.';
+comment on column relevo.device_installations.refused is 'Categories that its owner refused; owner_rules has the choices, and this is their copy.';
+comment on column relevo.device_installations.accepted is 'Categories that its owner accepted; those that are off need it.';
+comment on column relevo.device_installations.blocked is 'Whether its owner is blocked: nothing is sent to it.';
 create index device_installations_dead on relevo.device_installations (dead_since) where dead_since is not null;
 create index device_installations_live on relevo.device_installations (seq) where active and push_capable and permission = 'granted'
   and invalidated_at is null and token is not null;
@@ -51,6 +57,12 @@ create index device_installations_project on relevo.device_installations (projec
 create index device_installations_token_text on relevo.device_installations using hash (token); -- for who knows no provider, and for 0.3.0
 create unique index device_installations_token_hash on relevo.device_installations (relevo.token_hash(provider, part, token)) where token is not null;
 
+create trigger apply_owner_rules before insert on relevo.device_installations
+  for each row when (new.owner is not null)
+  execute function relevo.apply_owner_rules();
+create trigger apply_new_owner_rules before update on relevo.device_installations
+  for each row when ((old.owner, old.project, old.provider) is distinct from (new.owner, new.project, new.provider))
+  execute function relevo.apply_owner_rules();
 create trigger end_device_secret before update on relevo.device_installations
   for each row when (old.owner is distinct from new.owner or old.active and not new.active)
   execute function relevo.end_device_secret();

@@ -14,7 +14,7 @@ import pytest
 from relaying import Relay, at_once, beside, token
 
 from processes import eventually
-from relevo.client import verbs
+from relevo.client import consent, verbs
 from relevo.client.values import Installation
 from relevo.core.model import Reply
 
@@ -52,6 +52,17 @@ def _opted_out(conn: psycopg.Connection[Any], phone: UUID, name: str) -> object:
     return verbs.register(conn, Installation(token(name), installation_id=phone, opt_outs=["news"]))
 
 
+def _refused(conn: psycopg.Connection[Any], phone: UUID, name: str) -> object:
+    consent.set_category(conn, "news")
+    verbs.register(conn, Installation(token(name), installation_id=phone, owner=name))
+    return consent.choose(conn, "news", owner=name, wanted=False)
+
+
+def _blocked(conn: psycopg.Connection[Any], phone: UUID, name: str) -> object:
+    verbs.register(conn, Installation(token(name), installation_id=phone, owner=name))
+    return consent.block(conn, owner=name)
+
+
 CHANGES: dict[str, tuple[Change, str, str | None]] = {
     "another-token": (_another_token, "sent", None),
     "taken-over": (_taken_over, "skipped", "not_allowed"),
@@ -59,6 +70,8 @@ CHANGES: dict[str, tuple[Change, str, str | None]] = {
     "permission-lost": (_permission_lost, "skipped", "not_allowed"),
     "pushes-off": (_pushes_off, "skipped", "not_allowed"),
     "opted-out": (_opted_out, "skipped", "opted_out"),
+    "refused": (_refused, "skipped", "refused"),
+    "blocked": (_blocked, "skipped", "not_allowed"),
 }
 """What may happen to a phone, and what then becomes of its delivery and why."""
 

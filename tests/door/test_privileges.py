@@ -27,6 +27,7 @@ DOOR = {
     "change", "preview", "explain", "explain_event", "register_many",
     "subscribe_news", "read_news", "acknowledge_news",
     "inbox", "inbox_counts", "mark_inbox", "mark_inbox_before",
+    "set_category", "list_categories", "choose", "block_owner", "export_owner",
 }  # fmt: skip
 
 CALLABLE = """

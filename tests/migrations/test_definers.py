@@ -106,6 +106,7 @@ def arguments(types: list[str]) -> Iterator[tuple[Any, ...]]:
         "bigint": (1,),
         "bigint[]": ([1],),
         "integer": (1,),
+        "boolean": (True,),
         "uuid": (uuid4(),),
         "timestamp with time zone": ("infinity",),
         "jsonb": (

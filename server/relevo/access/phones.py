@@ -321,6 +321,15 @@ def admit(connection: Connection, installation_id: UUID, proof: Proof) -> Proven
     return Proven(by_app=proof.token)
 
 
+def admit_known(connection: Connection, installation_id: UUID, proof: Proof) -> Known:
+    """Let in who may speak for an installation, and return whose it is: its secret ends with its owner."""
+    admit(connection, installation_id, proof)
+    known = _known(connection, installation_id)
+    if known is None:
+        raise _not_found(installation_id)
+    return known
+
+
 def admit_reader(connection: Connection, proof: Proof) -> None:
     """Let in any phone that proves which one it is."""
     found = _WRITTEN.fullmatch(proof.secret or "")

@@ -42,12 +42,24 @@ PARTS = {
     "setting_up": ("migrate", "doctor", "adopt", "config", "psql", "version"),
     "sandbox": ("sandbox",),
     "webpush": ("webpush",),
+    "owners": ("owner", "category"),
 }
 """The commands by the file they are in: a command loads its own file alone."""
 HEADINGS = {
     "Run it": ("run", "serve", "tick", "run-cycle", "pause", "resume"),
-    "Send": ("enqueue", "preview", "cancel", "event-type"),
-    "Look": ("status", "events", "event", "deliveries", "delivery", "installations", "runs", "sources", "audit"),
+    "Send": ("enqueue", "preview", "cancel", "event-type", "category"),
+    "Look": (
+        "status",
+        "events",
+        "event",
+        "deliveries",
+        "delivery",
+        "owner",
+        "installations",
+        "runs",
+        "sources",
+        "audit",
+    ),
     "Mend": ("doctor", "redrive", "release", "rejects"),
     "Set up": (
         "migrate",

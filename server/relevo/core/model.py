@@ -93,14 +93,16 @@ Obstacle = Literal[
     "installation_gone",
     "not_allowed",
     "opted_out",
+    "refused",
+    "not_accepted",
     "preference_changed",
     "told_already",
     "token_changed",
     "repeats_held",
 ]
-"""Why a delivery must not be sent as it was planned; told_already: its token got the same event by an installation that
-had it before; token_changed: not to this token, but to the new one; repeats_held: not before the runaway brake is
-released."""
+"""Why a delivery must not be sent as it was planned; refused, not_accepted: its owner chose so; told_already: its token
+got the same event by an installation that had it before; token_changed: not to this token, but to the new one;
+repeats_held: not before the runaway brake is released."""
 
 
 class Delivery(NamedTuple):

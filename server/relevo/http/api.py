@@ -13,7 +13,20 @@ from relevo import __version__
 from relevo.access.phones import OF_PHONES, Rules
 from relevo.app import App
 from relevo.core.model import NEWS
-from relevo.http import dashboard, events, health, installations, metrics, news, ops, owners, pages, problems, tenders
+from relevo.http import (
+    choices,
+    dashboard,
+    events,
+    health,
+    installations,
+    metrics,
+    news,
+    ops,
+    owners,
+    pages,
+    problems,
+    tenders,
+)
 from relevo.http.cached import Cached
 from relevo.http.dashboard.login_links import LoginCodes
 from relevo.http.dashboard.refusals import Refusals
@@ -28,6 +41,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     health.router,
     events.router,
     owners.router,
+    choices.router,
+    choices.phone_router,
     news.router,
     installations.router,
     tenders.router,

@@ -18,6 +18,8 @@ begin
   delete from relevo.event_owners where owner = of_owner;
   delete from relevo.event_completions where owner = of_owner;
   delete from relevo.inboxes where owner = of_owner;
+  delete from relevo.owner_rules where owner = of_owner;
+  delete from relevo.consents where owner = of_owner;
   return many;
 end
 $$;

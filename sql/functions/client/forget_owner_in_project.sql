@@ -23,6 +23,8 @@ begin
   delete from relevo.event_completions c using relevo.notification_events e
    where c.owner = of_owner and e.id = c.event_id and e.project = of_project;
   delete from relevo.inboxes where owner = of_owner and project = of_project;
+  delete from relevo.owner_rules where owner = of_owner and project = of_project;
+  delete from relevo.consents where owner = of_owner and project = of_project;
   return many;
 end
 $$;

@@ -18,6 +18,7 @@ begin
     select g.place, e.id as event_id, e.event_type, e.lane, e.at_most_once, e.deadline_at, t.installation_id, t.provider, t.project, t.owner
       from unnest(of_events) with ordinality as g(id, place)
       cross join lateral (select * from relevo.notification_events e where e.id = g.id offset 0) e
+      cross join lateral (select relevo.category_rule(e.category) as rule offset 0) c
       left join lateral (
         select (n.phone).installation_id, (n.phone).provider, relevo.sending_project((n.phone).provider, (n.phone).project, (n.phone).part) as project,
                (n.phone).owner
@@ -28,7 +29,7 @@ begin
                 select p.phone from relevo.event_owners o
                   cross join lateral (select i as phone from relevo.device_installations i where i.owner = o.owner offset 0) p
                  where o.event_id = e.id) n
-         where relevo.may_receive(n.phone) and (e.project is null or (n.phone).project = e.project) and (e.category is null or e.category <> all ((n.phone).opt_outs))
+         where relevo.may_receive(n.phone) and (e.project is null or (n.phone).project = e.project) and relevo.unwanted((n.phone).opt_outs, (n.phone).refused, (n.phone).accepted, e.category, c.rule) is null
            and not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again
                              join relevo.notification_events o on o.id = f.former_event_id
                              join relevo.notification_deliveries d

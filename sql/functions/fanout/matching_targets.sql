@@ -6,6 +6,7 @@ create or replace function relevo.matching_targets(e relevo.notification_events,
   language plpgsql volatile
 as $$
 declare
+  rule text := relevo.category_rule(e.category);
   few constant int := least(most, 300); -- of more it would not pay to read them twice
   buckets text[] := relevo.buckets_of(e);
   seqs bigint[];
@@ -40,7 +41,7 @@ begin
     from (select i.installation_id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project
             from relevo.device_installations i
            where i.seq = any (seqs) and relevo.may_receive(i)
-             and (e.category is null or e.category <> all (i.opt_outs)) and (e.project is null or i.project = e.project)) t;
+             and relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null and (e.project is null or i.project = e.project)) t;
   last_seq := coalesce(last_seq, window_end); -- nobody in a window
 end
 $$;

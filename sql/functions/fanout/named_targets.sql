@@ -6,6 +6,7 @@ create or replace function relevo.named_targets(e relevo.notification_events, mo
   language plpgsql volatile
 as $$
 declare
+  rule text := relevo.category_rule(e.category);
   seqs bigint[];
   named uuid[];
 begin
@@ -34,7 +35,7 @@ begin
     into phones, providers, projects
     from (select * from relevo.device_installations i where i.installation_id = any (named) offset 0) i -- not along all phones
    where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and relevo.may_receive(i)
-     and (e.category is null or e.category <> all (i.opt_outs)) and (e.project is null or i.project = e.project);
+     and relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null and (e.project is null or i.project = e.project);
   last_seq := coalesce(last_seq, e.fanout_upto);
 end
 $$;

@@ -4,6 +4,7 @@ create or replace function relevo.why_not_allowed(i relevo.device_installations)
               when not i.active then 'unregistered'
               when i.invalidated_at is not null then i.invalid_reason
               when i.permission <> 'granted' then 'permission ' || i.permission
+              when i.blocked then 'owner blocked'
               when i.token is null then 'no token'
               else 'not push capable' end;
 

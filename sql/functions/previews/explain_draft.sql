@@ -14,6 +14,7 @@ declare
   why text;
   about jsonb := '{}';
   gets boolean := false;
+  unwanted text;
 begin
   select n.* into i from relevo.device_installations n where n.installation_id = installation;
   if e.event_day is not null then
@@ -29,6 +30,7 @@ begin
       cross join lateral (select relevo.preference_mismatch(p, e) as mismatch) m
      where p.installation_id = installation;
   end if;
+  unwanted := relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, relevo.category_rule(e.category));
   case
     when e.id is null then
       rule := 'event_gone'; why := 'There is no such event, or it was archived.';
@@ -43,8 +45,10 @@ begin
     when not relevo.may_receive(i) then
       rule := 'not_allowed'; why := format('Pushes may not go to it: %s.', relevo.why_not_allowed(i));
       about := jsonb_build_object('why_not', relevo.why_not_allowed(i));
-    when e.category = any (i.opt_outs) then
-      rule := 'opted_out'; why := format('It opted out of the category %s.', e.category); about := jsonb_build_object('category', e.category);
+    when unwanted is not null then
+      rule := unwanted; about := jsonb_build_object('category', e.category);
+      why := format(case unwanted when 'opted_out' then 'It opted out of the category %s.' when 'refused' then 'Its owner refused the category %s.'
+                                  else 'Its owner has not accepted the category %s, which is off until then.' end, e.category);
     when e.audience = 'matching' and misses = '[]' and fitting is null then
       rule := 'no_preference'; why := 'It has no preference, and so asks for nothing.';
     when e.audience = 'matching' and fitting is null then

@@ -12,6 +12,7 @@ as $$
          lease, pg_relation_filenode('relevo.device_installations') || ' ' || pg_snapshot_xmin(pg_current_snapshot())::xid, l.places::text
     from unnest(chunks) c
     left join relevo.notification_events e on e.id = c.event_id
+    cross join lateral (select relevo.category_rule(e.category) as rule offset 0) r
     cross join lateral (
       select array_agg(i.token) as tokens, array_agg(i.token_version) as versions, array_agg(i.platform) as platforms,
              array_agg(i.locale) as locales, array_agg(i.ctid) as places,
@@ -19,7 +20,7 @@ as $$
                relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, at, i.handled_before >= c.created_at
                  or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
                       select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner)),
-               relevo.phone_obstacle(i.installation_id, i.may_receive, i.opt_outs, e.category),
+               relevo.obstacle_of_phone(i.installation_id, i.may_receive, relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, r.rule)),
                case when e.audience = 'matching' and not exists (
                       select from relevo.notification_preferences p
                        where p.installation_id = u.installation_id and relevo.preference_matches(p, e)) then 'preference_changed'
@@ -32,7 +33,7 @@ as $$
                end)) as obstacles
         from unnest(c.installations) as u(installation_id)
         -- looked up one by one: the arrays are in the order of the chunk, whatever the plan
-        left join lateral (select x.installation_id, x.provider, x.token, x.token_version, x.platform, x.locale, x.owner, x.handled_before, x.opt_outs, x.token_taken_at,
+        left join lateral (select x.installation_id, x.provider, x.token, x.token_version, x.platform, x.locale, x.owner, x.handled_before, x.opt_outs, x.refused, x.accepted, x.token_taken_at,
                                   relevo.token_name(x.provider, x.part, x.token) as token_name, relevo.sending_project(x.provider, x.project, x.part) as sending_project,
                                   relevo.may_receive(x) as may_receive, x.ctid
                              from relevo.device_installations x where x.installation_id = u.installation_id offset 0) i on true) l

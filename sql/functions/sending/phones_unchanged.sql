@@ -8,13 +8,15 @@ create or replace function relevo.phones_unchanged(installations uuid[], version
 as $$
 declare
   categories text[] := array(select e.category from relevo.notification_events e where e.id = any (events) and e.category is not null);
+  to_accept text[] := array(select c.category from relevo.categories c where c.category = any (categories) and c.rule = 'off');
 begin
   return not exists (select from relevo.event_completions c where c.event_id = any (events))
     and not exists (
       select from unnest(installations, versions) as w(installation_id, token_version)
         left join relevo.device_installations i on i.installation_id = w.installation_id
        where (i.token_version = w.token_version and relevo.may_receive(i) and (i.handled_before is null or i.handled_before < made)
-              and (i.opt_outs = '{}' or not i.opt_outs && categories)) is not true);
+              and (i.opt_outs = '{}' or not i.opt_outs && categories) and (i.refused = '{}' or not i.refused && categories)
+              and (to_accept = '{}' or to_accept <@ i.accepted)) is not true);
 end
 $$;
 

@@ -110,6 +110,10 @@ def _left_out_heading(left: LeftOut, *, matching: bool) -> str:
 def _why_left_out(reason: str, category: str | None) -> str:
     if reason == "opted_out":
         return _("opted out of the category %(category)s", category=category or "")
+    if reason == "refused":
+        return _("their owners refused the category %(category)s", category=category or "")
+    if reason == "not_accepted":
+        return _("their owners have not accepted the category %(category)s", category=category or "")
     return reasons.not_allowed(reason).removesuffix(".")
 
 

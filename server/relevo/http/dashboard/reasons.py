@@ -77,6 +77,8 @@ ERRORS = {
     "installation_gone": N_("This phone was forgotten."),
     "not_allowed": N_("Pushes may not go to this phone."),
     "opted_out": N_("This phone opted out of the event's category."),
+    "refused": N_("Its owner refused the event's category."),
+    "not_accepted": N_("Its owner has not accepted the event's category, which is off until then."),
     "preference_changed": N_("This phone asks for something else now."),
     "told_already": N_("Its device got it already, by an installation that had its push token before."),
     "token_changed": N_("The phone got a new push token; it is sent to that one."),
@@ -191,6 +193,8 @@ RULES = {
     "other_project": N_("The event is for the phones of project %(project)s."),
     "not_allowed": N_("Pushes may not go to this phone: %(why)s."),
     "opted_out": N_("This phone opted out of the event's category, %(category)s."),
+    "refused": N_("Its owner refused the event's category, %(category)s."),
+    "not_accepted": N_("Its owner has not accepted the event's category, %(category)s, which is off until then."),
     "no_preference": N_("This phone has no preference, and so asks for nothing."),
     "preference_differs": N_("None of this phone's preferences matches: %(differs)s."),
     "handled_elsewhere": N_("It was handled on another phone, or elsewhere."),
@@ -222,6 +226,7 @@ NOT_ALLOWED = {
     "permission undetermined": N_("the phone was not asked yet whether it permits notifications"),
     "no token": N_("it has no push token"),
     "not push capable": N_("it cannot receive pushes"),
+    "owner blocked": N_("its owner is blocked"),
 }
 """Why pushes may not go to a phone; anything else is what the push service said."""
 
@@ -257,8 +262,9 @@ NOBODY = {
 _STANDS = ("event_gone", "installation_gone", "not_named")
 """Rules that hold whenever a phone was registered."""
 _BY_PREFERENCES = ("no_preference", "preference_differs", "preference")
-_BY_PHONE = ("not_allowed", "opted_out")
-_AGAINST = ("not_named", "not_allowed", "opted_out", "no_preference", "preference_differs")
+_UNWANTED = ("opted_out", "refused", "not_accepted")
+_BY_PHONE = ("not_allowed", *_UNWANTED)
+_AGAINST = ("not_named", "not_allowed", *_UNWANTED, "no_preference", "preference_differs")
 """Rules by which no delivery is made: where there is one, they hold only since."""
 
 

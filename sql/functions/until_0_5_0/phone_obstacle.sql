@@ -1,4 +1,4 @@
--- Returns what keeps a phone from being sent to; null if nothing does. It is inlined.
+-- obstacle_of_phone as 0.3.0 calls it, which knows no choices of owners.
 create or replace function relevo.phone_obstacle(installation_id uuid, may_receive boolean, opt_outs text[], category text) returns text
   language sql immutable parallel safe
   return case when installation_id is null then 'installation_gone'

@@ -1,0 +1,64 @@
+"""Categories and choices for callers outside the database: an app's server for its owners, a phone for its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from relevo.access import phones
+from relevo.access.phones import Known, NotAllowedError, Proof
+from relevo.client import consent
+from relevo.client.checks import check_storable
+from relevo.client.connections import verb
+from relevo.client.connections.steps import Call, as_json, from_json, one
+from relevo.database.pool import Connection
+
+
+@verb
+def list_categories(owner: str | None, project: str | None, locale: str | None) -> Call[list[Mapping[str, Any]]]:
+    """List the categories in the words of a locale, with what an owner chose, as JSON has them."""
+    given = {"owner": owner, "project": project, "locale": locale}
+    asked = {name: value for name, value in given.items() if value is not None}
+    for name, value in asked.items():
+        check_storable(name, value)
+    return Call("list_categories", {"asked": as_json("categories", asked)}, one(from_json))
+
+
+@verb
+def choose(asked: Mapping[str, Any], face: str) -> Call[bool]:
+    """Note what an owner chose of a category; return whether something changed."""
+    return Call("choose_category", {"asked": as_json("choice", asked), "face": face}, one(bool))
+
+
+def list_of_phone(
+    connection: Connection, installation_id: UUID, locale: str | None, proof: Proof
+) -> list[Mapping[str, Any]]:
+    """List the categories for a phone, with what its owner chose."""
+    known = phones.admit_known(connection, installation_id, proof)
+    return list_categories(connection, known.owner, known.project, locale)
+
+
+def choose_on_phone(connection: Connection, installation_id: UUID, asked: Mapping[str, Any], proof: Proof) -> bool:
+    """Note what a phone says that its owner chose; return whether something changed."""
+    known = phones.admit_known(connection, installation_id, proof)
+    return choose(connection, {**asked, "owner": _owner(known), "project": known.project}, "phone")
+
+
+def _owner(known: Known) -> str:
+    if known.owner is None:
+        raise NotAllowedError(
+            "This phone has no owner who could choose.",
+            hint="Register it with an owner, or with opt_outs of its own.",
+        )
+    return known.owner
+
+
+def block(connection: Connection, owner: str, reason: str, project: str | None) -> int:
+    """Send an owner nothing any more, as far as the caller's project goes."""
+    return consent.block(connection, owner=owner, project=project, reason=reason)
+
+
+def unblock(connection: Connection, owner: str, project: str | None) -> int:
+    """Let pushes go to an owner again, as far as the caller's project goes."""
+    return consent.unblock(connection, owner=owner, project=project)

@@ -1,0 +1,148 @@
+"""Owners: which categories of pushes they chose, whether they are blocked, and what is kept of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from relevo.client.checks import check_storable, quoted
+from relevo.client.connections import verb
+from relevo.client.connections.steps import Call, as_json, from_json, one
+from relevo.core.errors import InvalidInputError
+
+Rule = Literal["on", "off", "mandatory"]
+RULES: tuple[Rule, ...] = ("on", "off", "mandatory")
+Channel = Literal["push", "web"]
+CHANNELS: tuple[Channel, ...] = ("push", "web")
+Kind = Literal["installations", "events", "deliveries", "marks", "kept_items", "choices", "rules"]
+KINDS: tuple[Kind, ...] = ("installations", "events", "deliveries", "marks", "kept_items", "choices", "rules")
+"""What is kept of an owner, as the export has it."""
+MOST_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True)
+class Category:
+    """A category of pushes, and what goes to an owner if one was named."""
+
+    category: str
+    name: str
+    sentence: str | None
+    rule: Rule
+    push: bool
+    """Whether such pushes go to the owner's phones."""
+    web: bool
+    """Whether they go to the owner's browsers."""
+    chosen_at: datetime | None
+    """When the owner last chose; None if they never did."""
+
+
+@dataclass(frozen=True)
+class OwnerPage:
+    """Some of what is kept of an owner, of one kind."""
+
+    items: tuple[Mapping[str, Any], ...]
+    next: str | None
+    """What `after` is for the next page; None if this is the last."""
+
+
+@verb
+def set_category(
+    category: str, *, rule: Rule | None = None, texts: Mapping[str, Mapping[str, str]] | None = None
+) -> Call[None]:
+    """Make or change a category that people may choose; what is None stays as it is, and a new one is on.
+
+    `on` is sent until it is refused, `off` only to owners who accepted it, `mandatory` whatever was chosen. Texts are
+    by locale: {"en": {"name": "Offers", "sentence": "Discounts, at most once a week."}}.
+    """
+    if rule is not None:
+        _one_of("rule", rule, RULES)
+    given: dict[str, Any] = {"category": category, "rule": rule, "texts": texts}
+    return Call("set_category", {"asked": as_json("category", _given(given))}, one(lambda _: None))
+
+
+@verb
+def list_categories(
+    *, owner: str | None = None, project: str | None = None, locale: str | None = None
+) -> Call[list[Category]]:
+    """List the categories in the words of a locale, and what of them goes to an owner."""
+    asked = _given({"owner": owner, "project": project, "locale": locale})
+    return Call("list_categories", {"asked": as_json("categories", asked)}, one(_categories))
+
+
+@verb
+def choose(
+    category: str,
+    *,
+    owner: str,
+    wanted: bool,
+    channel: Channel | None = None,
+    project: str | None = None,
+    words: str | None = None,
+    locale: str | None = None,
+) -> Call[bool]:
+    """Note what an owner chose of a category, on phones, in browsers or both, and hold to it at once.
+
+    `words` are those that the person was shown; they are kept with the choice. The same again changes nothing: False.
+    """
+    if not isinstance(wanted, bool):
+        raise InvalidInputError(f"wanted must be True or False, got {quoted(wanted)}.", hint="Mend it.")
+    if channel is not None:
+        _one_of("channel", channel, CHANNELS)
+    given: dict[str, Any] = {"owner": owner, "project": project, "category": category, "channel": channel}
+    asked = _given(given | {"wanted": wanted, "words": words, "locale": locale})
+    return Call("choose_category", {"asked": as_json("choice", asked), "face": "app"}, one(bool))
+
+
+@verb
+def block(*, owner: str, project: str | None = None, reason: str = "") -> Call[int]:
+    """Send an owner nothing from now on, in one project or in all; what is kept stays. Return how many phones it is."""
+    asked = _given({"owner": owner, "project": project, "reason": reason or None})
+    return Call("block_owner", {"asked": as_json("owner", asked), "blocked": True}, one(int))
+
+
+@verb
+def unblock(*, owner: str, project: str | None = None) -> Call[int]:
+    """Let pushes go to an owner again; return how many phones it is."""
+    asked = _given({"owner": owner, "project": project})
+    return Call("block_owner", {"asked": as_json("owner", asked), "blocked": False}, one(int))
+
+
+@verb
+def export_owner(
+    kind: Kind, *, owner: str, project: str | None = None, after: str | None = None, limit: int = MOST_AT_ONCE
+) -> Call[OwnerPage]:
+    """Return a page of what is kept of an owner, of one kind; push tokens are shortened."""
+    _one_of("kind", kind, KINDS)
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_AT_ONCE:
+        raise InvalidInputError(f"limit must be between 1 and {MOST_AT_ONCE}.", hint="Leave it out for the most.")
+    asked = _given({"owner": owner, "project": project, "kind": kind, "after": after, "limit": limit})
+    return Call("export_owner", {"asked": as_json("owner", asked)}, one(_page))
+
+
+def _given(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was given, as the SQL functions read it; refuse what they could not store."""
+    told = {name: value for name, value in asked.items() if value is not None}
+    for name, value in told.items():
+        check_storable(name, value)
+    return told
+
+
+def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InvalidInputError(
+            f"{name} must be {', '.join(known[:-1])} or {known[-1]}, got {quoted(value)}.", hint="Mend it."
+        )
+
+
+def _categories(told: Any) -> list[Category]:
+    return [
+        Category(**raw | {"chosen_at": raw["chosen_at"] and datetime.fromisoformat(raw["chosen_at"])})
+        for raw in from_json(told)
+    ]
+
+
+def _page(told: Any) -> OwnerPage:
+    raw = from_json(told)
+    return OwnerPage(tuple(raw["items"]), raw["next"])

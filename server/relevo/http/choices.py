@@ -1,0 +1,208 @@
+"""Categories of pushes and what people chose of them, by the app's server or on the phone; blocks, and exports."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel, Field, StrictBool
+from starlette.responses import Response
+
+from relevo.access import app_verbs, choices
+from relevo.client import consent
+from relevo.http.database_threads import threads_of
+from relevo.http.fields import Body, Text
+from relevo.http.guard import Guarded, caller_of
+from relevo.http.installations import MISSING, PhoneRoute, ask, proof_of
+from relevo.http.json_response import Json
+from relevo.http.owners import Owner, OwnerIn, do
+
+router = APIRouter(route_class=Guarded, tags=["choices"])
+phone_router = APIRouter(route_class=PhoneRoute, tags=["devices"])
+
+Project = Annotated[Text, Field(min_length=1, max_length=200, description="`default` unless it is said.")]
+AskedLocale = Annotated[
+    Text | None, Query(min_length=1, max_length=35, description="Of the texts, such as es-CL; English if none is near.")
+]
+Name = Annotated[Text, Path(min_length=1, max_length=100, description="The category.")]
+Locale = Annotated[Text, Field(min_length=1, max_length=35)]
+Words = Annotated[Text, Field(min_length=1, max_length=2_000, description="What the person was shown.")]
+Channel = Annotated[Literal["push", "web"], Field(description="Phones or browsers; both if it is left out.")]
+
+
+class CategoryText(Body):
+    """What a category is called, and what people are told of it."""
+
+    name: Annotated[Text, Field(min_length=1, max_length=100)]
+    sentence: Annotated[Text, Field(min_length=1, max_length=500)] | None = None
+
+
+class CategoryIn(Body):
+    """A category; what is left out stays as it is, and a new one is on."""
+
+    rule: Literal["on", "off", "mandatory"] | None = Field(
+        None,
+        description="`on` is sent until it is refused, `off` to who accepted it, `mandatory` whatever was chosen.",
+    )
+    texts: dict[Annotated[str, Field(pattern="^[A-Za-z]{2,3}(-[0-9A-Za-z]{2,8}){0,3}$")], CategoryText] | None = Field(
+        None, max_length=100, description="By locale, such as es-CL."
+    )
+
+
+class CategorySet(BaseModel):
+    """That it is there."""
+
+    category: str
+
+
+class CategoryBody(BaseModel):
+    """A category in the words of one locale, and whether such pushes go to the owner that was named."""
+
+    category: str
+    name: str
+    sentence: str | None
+    rule: Literal["on", "off", "mandatory"]
+    push: bool = Field(description="To the owner's phones.")
+    web: bool = Field(description="To the owner's browsers.")
+    chosen_at: str | None = Field(description="When the owner last chose.")
+
+
+class Categories(BaseModel):
+    """All categories."""
+
+    items: list[CategoryBody]
+    next: None
+
+
+class PhoneChoiceIn(Body):
+    """What the phone's owner chose of a category."""
+
+    wanted: StrictBool
+    channel: Channel | None = None
+    words: Words | None = None
+    locale: Locale | None = None
+
+
+class ChoiceIn(PhoneChoiceIn):
+    """What an owner chose of a category."""
+
+    owner: Owner
+    category: Annotated[Text, Field(min_length=1, max_length=100)]
+    project: Project | None = None
+
+
+class Chosen(BaseModel):
+    """Whether that is another choice than before."""
+
+    changed: bool
+
+
+class BlockIn(OwnerIn):
+    """Whom nothing is sent to any more, and why."""
+
+    reason: Annotated[Text, Field(max_length=300)] = ""
+
+
+class Blocked(BaseModel):
+    """How many phones the owner has."""
+
+    installations: int
+
+
+class ExportIn(OwnerIn):
+    """Whose data, and which of it."""
+
+    kind: Literal["installations", "events", "deliveries", "marks", "kept_items", "choices", "rules"]
+    after: Annotated[str, Field(pattern="^[0-9]{1,18}$", description="`next` of the page before.")] | None = None
+    limit: Annotated[int, Field(ge=1, le=consent.MOST_AT_ONCE)] = consent.MOST_AT_ONCE
+
+
+class Exported(BaseModel):
+    """A page of what is kept of an owner; push tokens are shortened."""
+
+    items: list[dict[str, Any]]
+    next: str | None
+
+
+@router.get("/v1/categories", responses={200: {"model": Categories}})
+async def list_categories(
+    request: Request,
+    owner: Annotated[Text | None, Query(min_length=1, max_length=200, description="Whose choices.")] = None,
+    project: Annotated[Text | None, Query(min_length=1, max_length=200, description="Where they hold.")] = None,
+    locale: AskedLocale = None,
+) -> Response:
+    """List the categories that people may choose, and what an owner chose of them."""
+    where = caller_of(request).project or project
+    found = await threads_of(request).run_in_transaction(choices.list_categories, owner, where, locale)
+    return Json({"items": found, "next": None})
+
+
+@router.put("/v1/categories/{category}", responses={200: {"model": CategorySet}})
+async def put_category(request: Request, category: Name, body: CategoryIn) -> Response:
+    """Make or change a category; what it means for pushes holds at once, for those that wait, too."""
+    given = body.model_dump(exclude_none=True)
+    verb = consent.set_category
+    target = {"category": category, "rule": body.rule}
+    await threads_of(request).run(
+        app_verbs.as_operator,
+        "set_category",
+        target,
+        lambda c: verb(c, category, rule=body.rule, texts=given.get("texts")),
+    )
+    return Json({"category": category})
+
+
+@router.post("/v1/owners/choices", responses={200: {"model": Chosen}})
+async def choose(request: Request, body: ChoiceIn) -> Response:
+    """Note what an owner chose of a category, with when and by which words, and hold to it at once."""
+    asked = body.model_dump(exclude_none=True)
+    if project := caller_of(request).project or body.project:
+        asked["project"] = project
+    changed = await do(request, "choose", body.owner, lambda c: choices.choose(c, asked, "app"))
+    return Json({"changed": changed})
+
+
+@router.post("/v1/owners/block", responses={200: {"model": Blocked}})
+async def block(request: Request, body: BlockIn) -> Response:
+    """Send an owner nothing any more; what is kept of them stays. A token of one project does so there."""
+    project = caller_of(request).project
+    many = await do(request, "block_owner", body.owner, lambda c: choices.block(c, body.owner, body.reason, project))
+    return Json({"installations": many})
+
+
+@router.post("/v1/owners/unblock", responses={200: {"model": Blocked}})
+async def unblock(request: Request, whose: OwnerIn) -> Response:
+    """Let pushes go to an owner again."""
+    project = caller_of(request).project
+    many = await do(request, "unblock_owner", whose.owner, lambda c: choices.unblock(c, whose.owner, project))
+    return Json({"installations": many})
+
+
+@router.post("/v1/owners/export", responses={200: {"model": Exported}})
+async def export(request: Request, body: ExportIn) -> Response:
+    """Return everything that is kept of an owner, a kind at a time; for a token of one project, what is there."""
+    project = caller_of(request).project
+    asked = body.model_dump()
+    kind = asked.pop("kind")
+    page = await do(
+        request, "export_owner", body.owner, lambda c: consent.export_owner(c, kind, project=project, **asked)
+    )
+    return Json({"items": list(page.items), "next": page.next})
+
+
+@phone_router.get("/v1/installations/{installation_id}/choices", responses={200: {"model": Categories}, **MISSING})
+async def list_choices(request: Request, installation_id: UUID, locale: AskedLocale = None) -> Response:
+    """List the categories, and what the phone's owner chose of them."""
+    found = await ask(request, choices.list_of_phone, installation_id, locale, proof_of(request))
+    return Json({"items": found, "next": None})
+
+
+@phone_router.put(
+    "/v1/installations/{installation_id}/choices/{category}", responses={200: {"model": Chosen}, **MISSING}
+)
+async def put_choice(request: Request, installation_id: UUID, category: Name, body: PhoneChoiceIn) -> Response:
+    """Note what the phone's owner chose of a category: it holds on all their phones."""
+    asked = {**body.model_dump(exclude_none=True), "category": category}
+    changed = await ask(request, choices.choose_on_phone, installation_id, asked, proof_of(request))
+    return Json({"changed": changed})

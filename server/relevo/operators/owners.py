@@ -1,0 +1,75 @@
+"""Owners, as operators see them: how much is kept of one, all of it, and a block."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from relevo.client import consent
+from relevo.client.consent import KINDS, Kind
+from relevo.core import queries
+from relevo.database.pool import Database
+from relevo.operators import audit
+from relevo.operators.reading import Row, fetch
+
+_SQL = queries.load("owners")
+
+
+def summary(database: Database, owner: str) -> Row:
+    """Return how many phones an owner has, what they chose, and whether they are blocked."""
+    [found] = fetch(database, _SQL["summarise_owner"], owner=owner)
+    return found
+
+
+def export(database: Database, owner: str) -> Iterator[tuple[Kind, Mapping[str, Any]]]:
+    """Read everything that is kept of an owner, kind by kind, page by page."""
+    with audit.recorded(database, "export_owner", owner_sha256=_mark(owner)) as result:
+        count = 0
+        for kind in KINDS:
+            for item in _items(database, owner, kind):
+                count += 1
+                yield kind, item
+        result["items"] = count
+
+
+def _items(database: Database, owner: str, kind: Kind) -> Iterator[Mapping[str, Any]]:
+    after: str | None = None
+    while True:
+        with database.transaction() as connection:
+            page = consent.export_owner(connection, kind, owner=owner, after=after)
+        yield from page.items
+        if page.next is None:
+            return
+        after = page.next
+
+
+def block(database: Database, owner: str, reason: str, project: str | None) -> int:
+    """Send an owner nothing any more; return how many phones they have."""
+    with audit.recorded(database, "block_owner", owner_sha256=_mark(owner), project=project) as result:
+        with database.transaction() as connection:
+            count = consent.block(connection, owner=owner, project=project, reason=reason)
+        result["installations"] = count
+    return count
+
+
+def unblock(database: Database, owner: str, project: str | None) -> int:
+    """Let pushes go to an owner again; return how many phones they have."""
+    with audit.recorded(database, "unblock_owner", owner_sha256=_mark(owner), project=project) as result:
+        with database.transaction() as connection:
+            count = consent.unblock(connection, owner=owner, project=project)
+        result["installations"] = count
+    return count
+
+
+def set_category(
+    database: Database, category: str, rule: consent.Rule | None, texts: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Make or change a category that people may choose."""
+    with audit.recorded(database, "set_category", category=category, rule=rule), database.transaction() as connection:
+        consent.set_category(connection, category, rule=rule, texts=texts or None)
+
+
+def _mark(owner: str) -> str:
+    """Return what the record has in place of the name, which may be to be forgotten."""
+    return hashlib.sha256(owner.encode()).hexdigest()

@@ -1,0 +1,58 @@
+-- Returns a page of what is kept of an owner, of one kind: {"owner": "user-7", "project": …, "kind": "deliveries", "after": "123", "limit": 1000};
+-- `next` goes on from there. Kinds are installations, events, deliveries, marks, kept_items, choices and rules. Push tokens are shortened.
+create or replace function relevo.export_owner(asked jsonb) returns jsonb
+  language plpgsql stable security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  of_owner text := asked ->> 'owner';
+  of_project text := asked ->> 'project';
+  past bigint;
+  most int;
+  page record;
+begin
+  perform relevo.check_owner_question(asked, array['kind', 'after', 'limit']);
+  perform relevo.check_number(asked, 'limit', 1, 1000, true);
+  if asked ->> 'after' !~ '^[0-9]{1,18}$' then
+    perform relevo.refuse('after must be the `next` of another page');
+  end if;
+  past := coalesce((asked ->> 'after')::bigint, 0);
+  most := coalesce((asked ->> 'limit')::numeric::int, 1000);
+  case coalesce(asked ->> 'kind', '')
+    when 'installations' then
+      select jsonb_agg(relevo.exported_phone(p.i) order by (p.i).seq) as items, max((p.i).seq) as last into page
+        from (select i from relevo.device_installations i where i.owner = of_owner and (of_project is null or i.project = of_project) and i.seq > past
+               order by i.seq limit most) p;
+    when 'events' then
+      select jsonb_agg(relevo.exported_event(p.e) order by (p.e).id) as items, max((p.e).id) as last into page
+        from (select e from relevo.event_owners o join relevo.notification_events e on e.id = o.event_id
+               where o.owner = of_owner and o.event_id > past and (of_project is null or e.project = of_project) order by o.event_id limit most) p;
+    when 'deliveries' then
+      select jsonb_agg(relevo.exported_delivery(p.d) order by (p.d).id) as items, max((p.d).id) as last into page
+        from (select d.d from relevo.device_installations i
+                cross join lateral (select d from relevo.notification_deliveries d where d.installation_id = i.installation_id and d.id > past
+                                     order by d.id limit most) d
+               where i.owner = of_owner and (of_project is null or i.project = of_project) order by (d.d).id limit most) p;
+    when 'marks' then
+      select jsonb_agg(to_jsonb(p) - 'inbox_id' order by p.place) as items, max(p.place) as last into page
+        from (select b.project, m.* from relevo.inboxes b join relevo.inbox_marks m on m.inbox_id = b.id
+               where b.owner = of_owner and (of_project is null or b.project = of_project) and m.place > past order by m.place limit most) p;
+    when 'kept_items' then
+      select jsonb_agg(to_jsonb(p) - 'inbox_id' order by p.place) as items, max(p.place) as last into page
+        from (select b.project, k.* from relevo.inboxes b join relevo.kept_inbox_items k on k.inbox_id = b.id
+               where b.owner = of_owner and (of_project is null or b.project = of_project) and k.place > past order by k.place limit most) p;
+    when 'choices' then
+      select jsonb_agg(to_jsonb(p) order by p.id) as items, max(p.id) as last into page
+        from (select * from relevo.consents c where c.owner = of_owner and (of_project is null or c.project = of_project) and c.id > past
+               order by c.id limit most) p;
+    when 'rules' then
+      select jsonb_agg(to_jsonb(r) order by r.project) as items, null::bigint as last into page
+        from relevo.owner_rules r where r.owner = of_owner and (of_project is null or r.project in (of_project, ''));
+    else
+      perform relevo.refuse('kind must be installations, events, deliveries, marks, kept_items, choices or rules');
+  end case;
+  return jsonb_build_object('items', coalesce(page.items, '[]'), 'next', case when jsonb_array_length(page.items) = most then page.last::text end);
+end
+$$;
+
+revoke all on function relevo.export_owner from public;

@@ -1,0 +1,42 @@
+-- Makes or changes a category that people may choose: {"category": "offers", "rule": "off", "texts": {"en": {"name": "Offers", "sentence": "…"}}}.
+-- The rule and the locales that are not given stay as they are.
+create or replace function relevo.set_category(asked jsonb) returns void
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  wrong text;
+  text_of record;
+begin
+  if jsonb_typeof(asked) is distinct from 'object' then
+    perform relevo.refuse('a category must be a JSON object');
+  end if;
+  select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(asked) as k where k <> all (array['category', 'rule', 'texts']);
+  if wrong is not null then
+    perform relevo.refuse(format('a category has no field %s', wrong));
+  end if;
+  perform relevo.check_texts(jsonb_build_object('category', '') || asked, '{"category": 100}');
+  if coalesce(asked ->> 'rule', 'on') <> all (array['on', 'off', 'mandatory']) then
+    perform relevo.refuse('rule must be on, off or mandatory');
+  end if;
+  if jsonb_typeof(coalesce(nullif(asked -> 'texts', 'null'), '{}')) <> 'object' or length(asked ->> 'texts') > 100000 then
+    perform relevo.refuse('texts must be an object of locales, each with name and sentence, of at most 100000 characters');
+  end if;
+  for text_of in select t.key as locale, t.value as texts from jsonb_each(coalesce(nullif(asked -> 'texts', 'null'), '{}')) as t(key, value) loop
+    if text_of.locale !~ '^[A-Za-z]{2,3}(-[0-9A-Za-z]{2,8}){0,3}$' or jsonb_typeof(text_of.texts) <> 'object' then
+      perform relevo.refuse(format('texts must be an object of locales such as es-CL, each an object; %s is not', left(text_of.locale, 50)));
+    end if;
+    perform relevo.check_texts(jsonb_build_object('name', '') || text_of.texts, '{"name": 100, "sentence": 500}', place => format('texts of %s: ', text_of.locale));
+    select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(text_of.texts) as k where k <> all (array['name', 'sentence']);
+    if wrong is not null then
+      perform relevo.refuse(format('texts of %s have no field %s', text_of.locale, wrong));
+    end if;
+  end loop;
+  insert into relevo.categories as c (category, rule, texts)
+  values (asked ->> 'category', coalesce(asked ->> 'rule', 'on'), coalesce(nullif(asked -> 'texts', 'null'), '{}'))
+  on conflict (category) do update
+     set rule = coalesce(asked ->> 'rule', c.rule), texts = c.texts || excluded.texts, updated_at = now();
+end
+$$;
+
+revoke all on function relevo.set_category from public;

@@ -1,0 +1,17 @@
+-- Trigger: gives a phone that is new, or another owner's now, what its owner chose.
+create or replace function relevo.apply_owner_rules() returns trigger
+  language plpgsql
+  set search_path to pg_catalog, pg_temp
+as $$
+declare
+  rules record;
+begin
+  select r.* into rules from relevo.rules_for_phone(new.owner, new.project, new.provider) r;
+  new.refused := rules.refused;
+  new.accepted := rules.accepted;
+  new.blocked := rules.blocked;
+  return new;
+end
+$$;
+
+revoke all on function relevo.apply_owner_rules from public;

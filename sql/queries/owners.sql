@@ -1,0 +1,9 @@
+-- name: summarise_owner
+-- Reads how many phones an owner has, how much was said to them by name, what they chose, and whether they are blocked.
+select (select count(*) from relevo.device_installations i where i.owner = %(owner)s)::int as installations,
+       (select count(*) from relevo.device_installations i where i.owner = %(owner)s and relevo.may_receive(i))::int as receiving,
+       (select count(*) from relevo.event_owners o where o.owner = %(owner)s)::int as events,
+       (select coalesce(jsonb_object_agg(r.project, r.choices), '{}') from relevo.owner_rules r
+         where r.owner = %(owner)s and r.choices <> '{}') as choices,
+       (select coalesce(jsonb_agg(jsonb_build_object('project', nullif(r.project, ''), 'since', r.blocked_at, 'reason', r.block_reason) order by r.project), '[]')
+          from relevo.owner_rules r where r.owner = %(owner)s and r.blocked_at is not null) as blocks;
