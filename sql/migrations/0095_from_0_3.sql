@@ -1378,14 +1378,15 @@ $$;
 revoke all on function relevo.register_many from public;
 
 -- Makes or changes a category that people may choose: {"category": "offers", "rule": "off", "texts": {"en": {"name": "Offers", "sentence": "…"}}}.
--- The rule and the locales that are not given stay as they are.
-create or replace function relevo.set_category(asked jsonb) returns void
+-- The rule and the locales that are not given stay as they are. Returns whether it is new.
+create or replace function relevo.set_category(asked jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
 as $$
 declare
   wrong text;
   text_of record;
+  is_new boolean;
 begin
   if jsonb_typeof(asked) is distinct from 'object' then
     perform relevo.refuse('a category must be a JSON object');
@@ -1414,7 +1415,9 @@ begin
   insert into relevo.categories as c (category, rule, texts)
   values (asked ->> 'category', coalesce(asked ->> 'rule', 'on'), coalesce(nullif(asked -> 'texts', 'null'), '{}'))
   on conflict (category) do update
-     set rule = coalesce(asked ->> 'rule', c.rule), texts = c.texts || excluded.texts, updated_at = now();
+     set rule = coalesce(asked ->> 'rule', c.rule), texts = c.texts || excluded.texts, updated_at = now()
+  returning c.xmax = 0 into is_new;
+  return is_new;
 end
 $$;
 
@@ -4652,12 +4655,12 @@ as $$
              and (x.sure or exists (select from relevo.notification_preferences p
                                      where p.installation_id = x.installation_id and p.name = x.name and relevo.preference_matches(p, e)))) c
     cross join lateral (select i.* from relevo.device_installations i where i.seq = c.seq offset 0) i
-   where relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, relevo.category_rule((e).category)) is null
+   where relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
   union all
   select i.installation_id, i.project
     from relevo.device_installations i
    where (e).audience = 'everyone' and i.seq > after_seq and i.seq <= upto_seq and not i.for_news
-     and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, relevo.category_rule((e).category)) is null
+     and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
   union all
   select i.installation_id, i.project
     from (select n.installation_id from (select distinct unnest(draft_targets.named) as id) u
@@ -4667,7 +4670,7 @@ as $$
             cross join lateral (select n.installation_id from relevo.device_installations n where n.owner = u.owner offset 0) n) a
     cross join lateral (select i.* from relevo.device_installations i where i.installation_id = a.installation_id offset 0) i
    where (e).audience = 'installations' and i.seq > after_seq and i.seq <= upto_seq
-     and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, relevo.category_rule((e).category)) is null
+     and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
 $$;
 
 revoke all on function relevo.draft_targets from public;

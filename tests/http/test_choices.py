@@ -87,9 +87,7 @@ def test_the_app_chooses_blocks_and_exports(served: Served, conn: psycopg.Connec
     assert [item["project"] for item in page["items"]] == ["shop"]
     assert "ExponentPushToken" not in str(page)
     assert served.client("operator").post("/v1/owners/unblock", {"owner": "ana"}).json() == {"installations": 2}
-    [(target,)] = conn.execute(
-        "select target::text from relevo.audit_log where action = 'unblock_owner'"
-    ).fetchall()
+    [(target,)] = conn.execute("select target::text from relevo.audit_log where action = 'unblock_owner'").fetchall()
     assert "ana" not in target
 
 

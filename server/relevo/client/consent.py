@@ -50,8 +50,8 @@ class OwnerPage:
 @verb
 def set_category(
     category: str, *, rule: Rule | None = None, texts: Mapping[str, Mapping[str, str]] | None = None
-) -> Call[None]:
-    """Make or change a category that people may choose; what is None stays as it is, and a new one is on.
+) -> Call[bool]:
+    """Make or change a category that people may choose; what is None stays as it is, and a new one is on: True.
 
     `on` is sent until it is refused, `off` only to owners who accepted it, `mandatory` whatever was chosen. Texts are
     by locale: {"en": {"name": "Offers", "sentence": "Discounts, at most once a week."}}.
@@ -59,7 +59,7 @@ def set_category(
     if rule is not None:
         _one_of("rule", rule, RULES)
     given: dict[str, Any] = {"category": category, "rule": rule, "texts": texts}
-    return Call("set_category", {"asked": as_json("category", _given(given))}, one(lambda _: None))
+    return Call("set_category", {"asked": as_json("category", _given(given))}, one(bool))
 
 
 @verb

@@ -159,7 +159,7 @@ async def choose(request: Request, body: ChoiceIn) -> Response:
     asked = body.model_dump(exclude_none=True)
     if project := caller_of(request).project or body.project:
         asked["project"] = project
-    changed = await do(request, "choose", body.owner, lambda c: choices.choose(c, asked, "app"))
+    changed = await do(request, "choose_category", body.owner, lambda c: choices.choose(c, asked, "app"))
     return Json({"changed": changed})
 
 

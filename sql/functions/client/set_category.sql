@@ -1,12 +1,13 @@
 -- Makes or changes a category that people may choose: {"category": "offers", "rule": "off", "texts": {"en": {"name": "Offers", "sentence": "…"}}}.
--- The rule and the locales that are not given stay as they are.
-create or replace function relevo.set_category(asked jsonb) returns void
+-- The rule and the locales that are not given stay as they are. Returns whether it is new.
+create or replace function relevo.set_category(asked jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
 as $$
 declare
   wrong text;
   text_of record;
+  is_new boolean;
 begin
   if jsonb_typeof(asked) is distinct from 'object' then
     perform relevo.refuse('a category must be a JSON object');
@@ -35,7 +36,9 @@ begin
   insert into relevo.categories as c (category, rule, texts)
   values (asked ->> 'category', coalesce(asked ->> 'rule', 'on'), coalesce(nullif(asked -> 'texts', 'null'), '{}'))
   on conflict (category) do update
-     set rule = coalesce(asked ->> 'rule', c.rule), texts = c.texts || excluded.texts, updated_at = now();
+     set rule = coalesce(asked ->> 'rule', c.rule), texts = c.texts || excluded.texts, updated_at = now()
+  returning c.xmax = 0 into is_new;
+  return is_new;
 end
 $$;
 

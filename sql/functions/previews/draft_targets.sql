@@ -10,12 +10,12 @@ as $$
              and (x.sure or exists (select from relevo.notification_preferences p
                                      where p.installation_id = x.installation_id and p.name = x.name and relevo.preference_matches(p, e)))) c
     cross join lateral (select i.* from relevo.device_installations i where i.seq = c.seq offset 0) i
-   where relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, relevo.category_rule((e).category)) is null
+   where relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
   union all
   select i.installation_id, i.project
     from relevo.device_installations i
    where (e).audience = 'everyone' and i.seq > after_seq and i.seq <= upto_seq and not i.for_news
-     and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, relevo.category_rule((e).category)) is null
+     and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
   union all
   select i.installation_id, i.project
     from (select n.installation_id from (select distinct unnest(draft_targets.named) as id) u
@@ -25,7 +25,7 @@ as $$
             cross join lateral (select n.installation_id from relevo.device_installations n where n.owner = u.owner offset 0) n) a
     cross join lateral (select i.* from relevo.device_installations i where i.installation_id = a.installation_id offset 0) i
    where (e).audience = 'installations' and i.seq > after_seq and i.seq <= upto_seq
-     and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, relevo.category_rule((e).category)) is null
+     and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
 $$;
 
 revoke all on function relevo.draft_targets from public;
