@@ -102,3 +102,16 @@ def test_a_call_without_a_token_says_where_it_goes(served: Served) -> None:
     """Nothing of the sentence is taken for a secret and struck out."""
     told = served.client(None).call("GET", "/v1/ops/stats").json()
     assert told["detail"] == "A token is needed, in the header Authorization after the word Bearer."
+
+
+def test_a_surprise_is_a_problem_too(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody thought of is answered in the same form, with the id by which the log has it, and not what it said."""
+
+    def fail(_found: object) -> bool:
+        raise ArithmeticError("hunter2")
+
+    monkeypatch.setattr("relevo.http.health.is_ready", fail)
+    answer = served.client().get("/health/ready", headers={"X-Request-Id": "abc"})
+    assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
+    assert (answer.json()["type"], answer.json()["request_id"]) == ("urn:relevo:internal-error", "abc")
+    assert "hunter2" not in answer.text

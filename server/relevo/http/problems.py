@@ -173,6 +173,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _answer_http)
     for kind in (Problem, RelevoError, UnicodeError, psycopg.Error):
         app.add_exception_handler(kind, _answer)
+    app.add_exception_handler(Exception, _answer_surprise)
 
 
 def request_id_of(request: Request) -> str | None:
@@ -186,6 +187,10 @@ async def _answer(request: Request, error: Exception) -> Response:
     if problem.status == 500:  # noqa: PLR2004
         structlog.get_logger("relevo.http").error("http_failed", exc_info=error)
     return problem.response(request_id_of(request))
+
+
+async def _answer_surprise(request: Request, error: Exception) -> Response:
+    return of_error(error).response(request_id_of(request))  # Starlette raises it again, and the middleware logs it
 
 
 async def _answer_http(request: Request, error: Exception) -> Response:
