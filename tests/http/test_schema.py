@@ -133,6 +133,28 @@ def test_what_is_refused_is_not_promised(served: Served) -> None:
         assert not jsonschema_rs.Draft202012Validator(schema).is_valid(body), (path, body)
 
 
+def test_a_cursor_that_is_none_is_refused_and_not_promised(served: Served) -> None:
+    """On every list that has pages a cursor that no page named is refused, and the schema does not allow it."""
+    operator = served.client("operator")
+    phone = uuid4()
+    operator.call("PUT", f"/v1/installations/{phone}", json={})
+    paths = served.client().get("/openapi.json").json()["paths"]
+    asked = {
+        path: parameter["schema"]
+        for path, methods in paths.items()
+        for parameter in methods.get("get", {}).get("parameters", ())
+        if parameter["name"] == "cursor"
+    }
+    assert len(asked) >= 3
+    for path, schema in asked.items():
+        address = path.format(installation_id=phone, event_id=1)
+        for cursor in ("x", "", "-1", "1.5", "9" * 20, "²"):
+            refused = operator.get(address, params={"cursor": cursor})
+            assert refused.status_code == 400, (path, cursor, refused.text)
+            assert "cursor" in refused.json()["detail"], (path, cursor)
+            assert not jsonschema_rs.Draft202012Validator(schema, validate_formats=True).is_valid(cursor), path
+
+
 def _generate(operation: Any, do: Callable[[Any], object]) -> None:
     good = operation.as_strategy(generation_mode=GenerationMode.POSITIVE)
 
