@@ -66,6 +66,7 @@ class TestScrub:
             ("ExpoPushToken[abcdhunter2]", "ExpoPushToken[abcd…]"),
             ("?to=ExponentPushToken%5Babcdhunter2%5D&x", "?to=ExponentPushToken[abcd…]&x"),
             ("cut off: ExponentPushToken[abcdhunter2", "cut off: ExponentPushToken[abcd…]"),
+            ("must look like ExponentPushToken[...] or a UUID", "must look like ExponentPushToken[...] or a UUID"),
             ("password authentication failed", "password authentication failed"),
             ("provider_ticket_id=abc", "provider_ticket_id=abc"),
             ("a\x00b\x1b[31mc\nd", "a b [31mc\nd"),

@@ -50,7 +50,9 @@ _IN_HEADER = re.compile(
 _WEBHOOK_SECRET = re.compile(r"\bwhsec_[\w+/=-]+")
 _API_TOKEN = re.compile(r"\brelevo_[0-9a-f]{12}_[\w-]+")
 _BEARER = re.compile(r"\b(bearer\s+)\S+", re.IGNORECASE)
-_PUSH_TOKEN = re.compile(r"(Expo(?:nent)?PushToken)(?:\[|%5B)([^\]\s%…]{0,4})[^\]\s%]*(?:\]|%5D)?", re.IGNORECASE)
+_PUSH_TOKEN = re.compile(
+    r"(Expo(?:nent)?PushToken)(?:\[|%5B)(?!\.\.\.\])([^\]\s%…]{0,4})[^\]\s%]*(?:\]|%5D)?", re.IGNORECASE
+)
 _FCM_TOKEN = re.compile(r"(?<![\w-])([\w-]{4})[\w-]*:APA91b[\w-]*")
 _APNS_PATH = re.compile(r"(/3/device/[0-9a-f]{4})[0-9a-f]+", re.IGNORECASE)
 # Who knows the address and the keys of a browser's subscription can push to it: of the address the host is told.
