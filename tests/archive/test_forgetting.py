@@ -18,10 +18,11 @@ from months import (
     token,
 )
 
-from relevo.client import verbs
+from phones import fan_out
+from relevo.client import consent, inboxes, verbs
 from relevo.client.values import Enqueued, Event, Installation, Owners, Preference
 from relevo.core.model import Answer, PushRequest
-from relevo.operators import actions
+from relevo.operators import actions, owners
 
 OLD = month_ago(5)
 OWNER, LOCALE, WISH, WORDS = "persona-7781", "mi-NZ-x-rare", "palabra-rarisima", "Su hora con la doctora Violeta"
@@ -104,6 +105,22 @@ def test_nothing_leads_to_a_person_who_was_forgotten(build, conn, folder_setting
     assert status is not None
     assert (status.state, status.raw["title"]) == ("cancelled", "forgotten")
     assert not actions.forget(app.database, phone)
+
+
+def test_nothing_leads_to_an_owner_who_was_forgotten(build, conn) -> None:
+    """Choices with the words that were shown, blocks with their reasons and marks of the inbox go with the owner's name."""
+    app = build()
+    person(conn, token())
+    consent.set_category(conn, "offers")
+    consent.choose(conn, "offers", owner=OWNER, wanted=True, words=WORDS)
+    owners.block(app.database, OWNER, WORDS, "shop")
+    hot = verbs.enqueue(conn, Event("visit", "tomorrow", WORDS, audience=Owners(OWNER)))
+    fan_out(app)
+    assert inboxes.mark_inbox(conn, hot.event_id, "read", owner=OWNER)
+    list(owners.export(app.database, OWNER))
+    assert len(search_tables(conn, OWNER)) >= 5
+    actions.forget_owner(app.database, OWNER)
+    assert [search_tables(conn, needle) for needle in (OWNER, LOCALE, WISH, WORDS)] == [[]] * 4
 
 
 def test_a_personal_event_is_known_by_a_hash_once_it_is_archived(build, conn) -> None:
