@@ -44,8 +44,9 @@ BEYOND_A_SCHEMA = re.compile(
     r"|monto_max must|monto_min|moneda must"
     r"|an event must say something"
     r"|goes with no project"
+    r"|there is no category"
 )
-"""What depends on two parts of a request, on a size once rendered, or on the push service."""
+"""What depends on two parts of a request, on a size once rendered, on the push service, or on what is there."""
 
 
 def callers(served: Served) -> dict[str, dict[str, str]]:

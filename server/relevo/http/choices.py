@@ -46,7 +46,10 @@ class CategoryIn(Body):
         description="`on` is sent until it is refused, `off` to who accepted it, `mandatory` whatever was chosen.",
     )
     texts: dict[Annotated[str, Field(pattern="^[A-Za-z]{2,3}(-[0-9A-Za-z]{2,8}){0,3}$")], CategoryText] | None = Field(
-        None, max_length=100, description="By locale, such as es-CL."
+        None,
+        max_length=100,
+        description="By locale, such as es-CL.",
+        json_schema_extra={"additionalProperties": False},  # else names of another pattern may be anything
     )
 
 
