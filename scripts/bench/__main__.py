@@ -18,6 +18,7 @@ from bench import (
     growth,
     http,
     idle,
+    inbox,
     ingest,
     latency,
     native,
@@ -67,10 +68,11 @@ ALONE: dict[str, Callable[[Sizes], Iterable[Row]]] = {
     "growth": growth.rows,
     "ingest": ingest.rows,
     "idle": idle.rows,
+    "inbox": inbox.rows,
     "pages": pages.rows,
 }
 """These have a database each."""
-ON_DEMAND = {"memory", "requests", "sdk", "ingest", "idle", "pages", "scaling"}
+ON_DEMAND = {"memory", "requests", "sdk", "ingest", "idle", "inbox", "pages", "scaling"}
 """Measured only if they are named."""
 
 

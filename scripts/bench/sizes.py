@@ -66,6 +66,10 @@ class Sizes:
     deliveries: int = 1_000_000
     pages: int = 100
     """Deliveries that the dashboard's pages are looked at with, and how many kinds of pages at most."""
+    inbox_deliveries: int = 1_000_000
+    inbox_looks: int = 100
+    inbox_waiters: int = 2_000
+    """Deliveries among which one inbox is read, how often, and how many callers wait for others."""
 
 
 QUICK = Sizes(
@@ -104,6 +108,9 @@ QUICK = Sizes(
     tenders=20,
     deliveries=5_000,
     pages=8,
+    inbox_deliveries=2_000,
+    inbox_looks=3,
+    inbox_waiters=20,
 )
 """So little that a run shows only that everything works."""
 

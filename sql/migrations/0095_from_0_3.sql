@@ -1171,7 +1171,8 @@ begin
               union all
               select k.event_type, k.category, k.title, k.body, k.data from relevo.kept_inbox_items k
                where k.inbox_id = s.inbox_id and k.event_id = w.event_id
-              limit 1) c on true) i;
+              limit 1) c on true
+          offset 0) i; -- else each item would be made anew for each of what is asked of it
   return jsonb_build_object('items', coalesce(page.items, '[]'), 'next', case when page.is_more then page.last::text end, 'newest', page.newest::text);
 end
 $$;
@@ -3829,14 +3830,17 @@ create or replace function relevo.longer_lease(c relevo.claims, at timestamptz) 
 revoke all on function relevo.longer_lease from public;
 
 -- Returns those of what was gathered that are items and wanted, newest first, with their marks. An event that came to several phones stands where
--- it came first. What was cancelled or deleted is no item, nor what shows nothing, nor news for the app, nor what its type keeps out or no longer.
+-- it came first, for which deliveries are looked up only of phones by which none of it was gathered. What was cancelled or deleted is no item, nor what shows nothing, nor news for the app, nor what its type keeps out or no longer.
 create or replace function relevo.filter_inbox(s relevo.inbox_subject, wanted text, of_category text, of_type text, places bigint[], events bigint[],
-                                               days date[], ats timestamptz[], reaches bigint, most int)
+                                               days date[], ats timestamptz[], reaches bigint, most int, came_by uuid[] default null)
   returns table (place bigint, event_id bigint, at timestamptz, seen_at timestamptz, read_at timestamptz, archived_at timestamptz)
   language sql stable
 as $$
   select c.place, c.event_id, c.at, w.seen_at, w.read_at, m.archived_at
-    from (select distinct on (u.place) u.* from unnest(places, events, days, ats) as u(place, event_id, day, at)
+    from (select distinct on (u.place) u.*
+            from (select u.*, min(u.place) filter (where u.day is not null) over of_event as first, array_agg(u.phone) over of_event as known
+                    from unnest(places, events, days, ats, came_by) as u(place, event_id, day, at, phone)
+                  window of_event as (partition by u.event_id)) u
            where u.place >= reaches order by u.place desc, u.day nulls last offset 0) c
     left join lateral (select e.event_type, e.category, e.state, e.title <> '' or e.body <> '' as shows from relevo.notification_events e
                         where e.id = c.event_id offset 0) e on true
@@ -3859,13 +3863,13 @@ as $$
                      when 'read' then m.archived_at is null and w.read_at is not null
                      when 'unread' then m.archived_at is null and w.read_at is null
                      else m.archived_at is null and w.seen_at is null end
-     and (cardinality(s.phones) < 2 or c.day is null or not exists (
+     and (cardinality(s.phones) < 2 or c.day is null or c.place = c.first and not exists (
            select from unnest(s.phones, s.since) as p(phone, since)
              cross join lateral (select d.id, d.created_at from relevo.notification_deliveries d
                                   where d.event_day = c.day -- compared as a pair: by the key of event and phone, never along all of a phone's deliveries
                                     and (d.notification_event_id, d.installation_id) >= (c.event_id, p.phone)
                                     and (d.notification_event_id, d.installation_id) <= (c.event_id, p.phone) offset 0) d
-            where d.id < c.place and d.created_at > p.since))
+            where array_position(c.known, p.phone) is null and d.id < c.place and d.created_at > p.since))
    order by c.place desc
    limit most
 $$;
@@ -3977,11 +3981,11 @@ revoke all on function relevo.find_inbox_of_phone from public;
 
 -- Returns the newest archived items of an inbox before a place, as gather_inbox does.
 create or replace function relevo.gather_archived(s relevo.inbox_subject, before bigint, wide int,
-    out reaches bigint, out walked int, out places bigint[], out events bigint[], out days date[], out ats timestamptz[])
+    out reaches bigint, out walked int, out places bigint[], out events bigint[], out days date[], out ats timestamptz[], out came_by uuid[])
   language sql stable
 as $$
   select case when count(*) = wide then min(m.place) else 0 end, count(*)::int, array_agg(m.place), array_agg(m.event_id),
-         array_agg(null::date), array_agg(m.at)
+         array_agg(null::date), array_agg(m.at), array_agg(null::uuid)
     from (select m.place, m.event_id, m.at from relevo.inbox_marks m
            where m.inbox_id = s.inbox_id and m.archived_at is not null and m.place < before and (s.owner is not null or m.at > s.since[1])
            order by m.place desc limit wide) m
@@ -3993,17 +3997,18 @@ revoke all on function relevo.gather_archived from public;
 -- among them. Sources are the deliveries of each phone, events for the owner that found no phone, and kept items; those marked one by one if only
 -- what came after an instant is walked along. Without sorting and bitmaps, for else all of a phone's deliveries would be read.
 create or replace function relevo.gather_inbox(s relevo.inbox_subject, before bigint, wide int, after timestamptz,
-    out reaches bigint, out walked int, out places bigint[], out events bigint[], out days date[], out ats timestamptz[])
+    out reaches bigint, out walked int, out places bigint[], out events bigint[], out days date[], out ats timestamptz[], out came_by uuid[])
   language plpgsql stable
   set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off
 as $$
 begin
   select coalesce(max(c.lowest) filter (where c.is_more), 0), count(c.place)::int,
          array_agg(c.place) filter (where c.at > c.since), array_agg(c.event_id) filter (where c.at > c.since),
-         array_agg(c.day) filter (where c.at > c.since), array_agg(c.at) filter (where c.at > c.since)
-    into reaches, walked, places, events, days, ats
+         array_agg(c.day) filter (where c.at > c.since), array_agg(c.at) filter (where c.at > c.since),
+         array_agg(c.phone) filter (where c.at > c.since)
+    into reaches, walked, places, events, days, ats, came_by
     from (
-      select g.place, g.event_id, g.day, g.at, p.since, min(g.place) over (partition by p.source) as lowest,
+      select g.place, g.event_id, g.day, g.at, p.phone, p.since, min(g.place) over (partition by p.source) as lowest,
              count(*) over (partition by p.source) = wide and min(g.at) over (partition by p.source) > p.since as is_more
         from (select u.source, u.phone, greatest(u.since, after) as since from unnest(s.phones, s.since) with ordinality as u(phone, since, source)) p
         cross join lateral (select d.id as place, d.notification_event_id as event_id, d.event_day as day, d.created_at as at
@@ -4011,19 +4016,19 @@ begin
                              where d.installation_id = p.phone and d.id < before and d.event_day >= s.earliest
                              order by d.id desc limit wide) g
       union all
-      select g.place, g.event_id, null, g.at, coalesce(after, '-infinity'), min(g.place) over (), count(*) over () = wide
+      select g.place, g.event_id, null, g.at, null, coalesce(after, '-infinity'), min(g.place) over (), count(*) over () = wide
         from (select o.inbox_place as place, o.event_id, e.fanout_finished_at as at
                 from relevo.event_owners o
                 cross join lateral (select e.fanout_finished_at, e.project from relevo.notification_events e where e.id = o.event_id offset 0) e
                where o.owner = s.owner and o.inbox_place < before and (e.project is null or e.project = s.project)
                order by o.inbox_place desc limit wide) g
       union all
-      select g.place, g.event_id, null, g.at, greatest(after, case when s.owner is null then s.since[1] end, '-infinity'),
+      select g.place, g.event_id, null, g.at, null, greatest(after, case when s.owner is null then s.since[1] end, '-infinity'),
              min(g.place) over (), count(*) over () = wide
         from (select k.place, k.event_id, k.at from relevo.kept_inbox_items k
                where k.inbox_id = s.inbox_id and k.place < before order by k.place desc limit wide) g
       union all
-      select g.place, g.event_id, null, g.at, -- what came later is another source's, maybe at another place: the phone it came to first may have left
+      select g.place, g.event_id, null, g.at, null, -- what came later is another source's, maybe at another place: the phone it came to first may have left
              case when g.at > after then 'infinity' when s.owner is null then s.since[1] else '-infinity' end, min(g.place) over (), count(*) over () = wide
         from (select m.place, m.event_id, m.at from relevo.inbox_marks m
                where after is not null and m.inbox_id = s.inbox_id and m.read_at is null and m.archived_at is null and m.place < before
@@ -4069,6 +4074,7 @@ create or replace function relevo.walk_inbox(s relevo.inbox_subject, wanted text
                                              most_walked int default null)
   returns table (place bigint, event_id bigint, at timestamptz, seen_at timestamptz, read_at timestamptz, archived_at timestamptz)
   language plpgsql stable
+  set enable_seqscan = off -- while few marks are there they would be read whole for each item
 as $$
 #variable_conflict use_column
 declare
@@ -4082,7 +4088,7 @@ declare
 begin
   loop
     g := case when wanted = 'archived' then relevo.gather_archived(s, upto, wide) else relevo.gather_inbox(s, upto, wide, after) end;
-    return query select f.* from relevo.filter_inbox(s, wanted, of_category, of_type, g.places, g.events, g.days, g.ats, g.reaches, most) f;
+    return query select f.* from relevo.filter_inbox(s, wanted, of_category, of_type, g.places, g.events, g.days, g.ats, g.reaches, most, g.came_by) f;
     get diagnostics came = row_count;
     most := most - came;
     walked := walked + g.walked;
@@ -4092,7 +4098,8 @@ begin
       return query select upto, null::bigint, null::timestamptz, null::timestamptz, null::timestamptz, null::timestamptz;
       exit;
     end if;
-    wide := least(wide * 2, 1000);
+    -- so many as are likely to hold what is still wanted
+    wide := case when came = 0 then least(wide * 2, 1000) else least(greatest((most + 10) * wide / came, 50), 1000) end;
   end loop;
 end
 $$;

@@ -232,12 +232,12 @@ def test_who_is_being_answered_keeps_its_place(
     event_id = app.post("/v1/events", {**EVENT, "audience": "owners", "owners": ["x"]}).json()["event_id"]
     app.close()
     waiters = served.server.api.state.waiters  # type: ignore[union-attr]
-    waiters._most = 100  # else half of the connections are kept for others
+    waiters.places.most = 100  # else half of the connections are kept for others
     with ThreadPoolExecutor(most) as callers:
         asked = [
             callers.submit(served.client("viewer").get, f"/v1/events/{event_id}?wait_ms=30000") for _ in range(most)
         ]
-        eventually(lambda: waiters.count == most, "all wait")
+        eventually(lambda: waiters.places.count == most, "all wait")
         refused = connect(served)
         refused.sendall(GET)
         said = hears_the_end(refused)

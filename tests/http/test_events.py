@@ -249,7 +249,7 @@ def test_a_hundred_waiters_cost_a_connection_or_two(
     threads = [threading.Thread(target=wait) for _ in range(100)]
     for thread in threads:
         thread.start()
-    eventually(lambda: waiters.count == 100, "all of them wait")
+    eventually(lambda: waiters.places.count == 100, "all of them wait")
     assert app.get("/v1/events/999").status_code == 404
     connections = "select count(*) from pg_stat_activity where application_name like 'relevo http%' and datname = current_database()"
     assert conn.execute(connections).fetchone()[0] <= 2
@@ -257,7 +257,7 @@ def test_a_hundred_waiters_cost_a_connection_or_two(
     for thread in threads:
         thread.join(60)
     assert answers == [200] * 100
-    assert waiters.count == 0
+    assert waiters.places.count == 0
 
 
 def test_a_wait_stops_when_the_caller_leaves(served: Served) -> None:
@@ -271,7 +271,7 @@ def test_a_wait_stops_when_the_caller_leaves(served: Served) -> None:
             headers={"Authorization": f"Bearer {app.token}"},
             timeout=0.3,
         )
-    eventually(lambda: waiters.count == 0, "it left")
+    eventually(lambda: waiters.places.count == 0, "it left")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ import requests
 
 import relevo
 from deliveries import TODAY
+from devices import KEYS, TOKEN, Phones, sign
 from phones import add_phones
 from plans import rows_read_by_table
 from processes import eventually
@@ -26,59 +26,7 @@ from relevo.client import verbs
 from relevo.core import queries
 from relevo.core.errors import ConfigError
 from relevo.operators import doctor
-from serving import Client, Served
-
-KEYS = {name: base64.b64encode(name.encode() * 8).decode() for name in ("old-1", "new-2")}
-TOKEN = "ExponentPushToken[{}]"
-
-
-@pytest.fixture
-def keys_file(tmp_path: Path) -> Path:
-    """The keys of the app's server: two, while the new one takes over."""
-    file = tmp_path / "keys.json"
-    file.write_text(json.dumps({name: {"secret": secret} for name, secret in KEYS.items()}))
-    file.chmod(0o600)
-    return file
-
-
-@pytest.fixture
-def phones(serve: Callable[..., Served], keys_file: Path) -> Phones:
-    """Phones of a server that takes signatures and no strangers."""
-    return Phones(serve(http_signing_keys_file=keys_file, http_rate_per_second=0))
-
-
-class Phones:
-    """Callers of the devices' routes."""
-
-    def __init__(self, served: Served) -> None:
-        self.served = served
-        self.client = served.client()
-        self.app = served.client("app")
-
-    def put(self, phone: UUID, by: Any = None, /, signed: str | None = None, **body: Any) -> requests.Response:
-        """Register or refresh, with a phone's secret, a token's client, or a signature."""
-        return self.call("PUT", f"/v1/installations/{phone}", by, signed, json=body)
-
-    def call(self, method: str, path: str, by: Any = None, signed: str | None = None, **options: Any) -> Any:
-        """Call as somebody."""
-        headers = {"X-Relevo-Signature": signed} if signed else {}
-        if isinstance(by, str):
-            headers["Authorization"] = f"Bearer {by}"
-        client = by if isinstance(by, Client) else self.client
-        return client.call(method, path, headers=headers, **options)
-
-    def new(self, **body: Any) -> tuple[UUID, str]:
-        """Register a new phone by the app's token; return its id and secret."""
-        phone = uuid4()
-        answer = self.put(phone, self.app, **body)
-        assert answer.status_code == 201, answer.text
-        return phone, answer.json()["secret"]
-
-
-def sign(phone: UUID, owner: str | None = None, key: str = "new-2", **more: Any) -> str:
-    """Sign as the app's server does."""
-    told = {"token": None} | more
-    return relevo.sign_installation(key, KEYS[key], installation_id=phone, owner=owner, **told)
+from serving import Served
 
 
 def test_a_phone_s_life(phones: Phones, conn: psycopg.Connection[Any]) -> None:

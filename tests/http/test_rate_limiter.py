@@ -281,10 +281,10 @@ def test_a_token_does_not_take_all_places_to_wait(serve: Callable[..., Served]) 
 
     with ThreadPoolExecutor(30) as callers:
         asked = {callers.submit(wait, first) for _ in range(10)}
-        eventually(lambda: waiters.count == 10, "one token has its share")
+        eventually(lambda: waiters.places.count == 10, "one token has its share")
         assert wait(first) == 503
         asked |= {callers.submit(wait, second) for _ in range(10)}
-        eventually(lambda: waiters.count == 20, "all places are taken")
+        eventually(lambda: waiters.places.count == 20, "all places are taken")
         last = callers.submit(wait, third)
         eventually(lambda: any(each.done() for each in asked), "somebody gave up a place")
         assert not last.done()

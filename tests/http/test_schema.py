@@ -31,7 +31,7 @@ CHECKS = [
     checks.content_type_conformance,
     checks.response_schema_conformance,
 ]
-QUICKLY = ("/v1/events", "/v1/events/{event_id}")
+QUICKLY = ("/v1/events", "/v1/events/{event_id}", "/v1/inbox")
 """What may wait, and is not waited for here."""
 BEYOND_A_SCHEMA = re.compile(
     r"key: must be given, here or as the header"
@@ -45,6 +45,7 @@ BEYOND_A_SCHEMA = re.compile(
     r"|an event must say something"
     r"|goes with no project"
     r"|there is no category"
+    r"|whose inbox it is"
 )
 """What depends on two parts of a request, on a size once rendered, on the push service, or on what is there."""
 

@@ -309,33 +309,44 @@ def prove(rules: Rules, asked: Installation, known: Known | None, proof: Proof, 
 
 def admit(connection: Connection, installation_id: UUID, proof: Proof) -> Proven:
     """Let in who may read and change what is an installation's: its phone, and the app; nobody else learns anything."""
-    known = _known(connection, installation_id)
-    if known is not None and _is_secret(installation_id, known, proof.secret):
-        if known.provider == _WEBHOOK:
-            raise _webhooks_are_the_apps()
-        return Proven(by_secret=True)
-    if proof.token is None:
-        raise _no_proof()
-    if known is None or proof.token.project not in (None, known.project):
-        raise _not_found(installation_id)
-    return Proven(by_app=proof.token)
+    return _admit(connection, installation_id, proof)[0]
 
 
 def admit_known(connection: Connection, installation_id: UUID, proof: Proof) -> Known:
     """Let in who may speak for an installation, and return whose it is: its secret ends with its owner."""
-    admit(connection, installation_id, proof)
+    return _admit(connection, installation_id, proof)[1]
+
+
+def _admit(connection: Connection, installation_id: UUID, proof: Proof) -> tuple[Proven, Known]:
+    """Judge by one read: between two of them the phone could get another owner."""
     known = _known(connection, installation_id)
-    if known is None:
+    if known is not None and _is_phone(installation_id, known, proof):
+        return Proven(by_secret=True), known
+    if proof.token is None:
+        raise _no_proof()
+    if known is None or proof.token.project not in (None, known.project):
         raise _not_found(installation_id)
-    return known
+    return Proven(by_app=proof.token), known
 
 
-def admit_reader(connection: Connection, proof: Proof) -> None:
-    """Let in any phone that proves which one it is."""
+def _is_phone(installation_id: UUID, known: Known, proof: Proof) -> bool:
+    if not _is_secret(installation_id, known, proof.secret):
+        return False
+    if known.provider == _WEBHOOK:
+        raise _webhooks_are_the_apps()
+    return True
+
+
+def admit_reader(connection: Connection, proof: Proof) -> tuple[UUID, Known]:
+    """Let in any phone that proves which one it is; return it as it is now."""
     found = _WRITTEN.fullmatch(proof.secret or "")
     if found is None:
         raise _no_proof()
-    admit(connection, UUID(found["id"]), replace(proof, token=None))
+    installation_id = UUID(found["id"])
+    known = _known(connection, installation_id)
+    if known is None or not _is_phone(installation_id, known, proof):
+        raise _no_proof()
+    return installation_id, known
 
 
 def is_good_secret(connection: Connection, written: str) -> bool:

@@ -18,6 +18,7 @@ from relevo.http import (
     dashboard,
     events,
     health,
+    inbox,
     installations,
     metrics,
     news,
@@ -32,10 +33,12 @@ from relevo.http.dashboard.login_links import LoginCodes
 from relevo.http.dashboard.refusals import Refusals
 from relevo.http.database_threads import DatabaseThreads
 from relevo.http.guard import Callers, Guarded
+from relevo.http.inbox_waiting import InboxWaiters
 from relevo.http.metrics import Exposition
 from relevo.http.rate_limiter import RateLimiter
 from relevo.http.readiness import Readiness
-from relevo.http.waiting import MOST_WAITERS, Waiters
+from relevo.http.waiting import Waiters
+from relevo.http.waiting_places import MOST_WAITERS, Places
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
@@ -45,6 +48,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     choices.phone_router,
     news.router,
     installations.router,
+    inbox.router,
     tenders.router,
     ops.router,
     metrics.router,
@@ -114,7 +118,9 @@ def make(
     app.state.exposition = exposition
     app.state.refusals = Refusals()
     app.state.codes = codes or LoginCodes()
-    app.state.waiters = Waiters(threads, most_waiters)
+    places = Places(most_waiters)
+    app.state.waiters = Waiters(threads, places)
+    app.state.inbox_waiters = InboxWaiters(threads, places)
     app.state.callers = Callers(threads, RateLimiter(rate_per_s))
     problems.install(app)
     for router in ROUTERS:

@@ -38,7 +38,7 @@ _TAKEN = {
     "differs), or that is another project's (`key-taken`).",
 }
 _STARTED = {"model": ProblemBody, "description": "It has begun, or ended, and stays as it is."}
-_LEFT = 499  # nobody hears it
+LEFT = 499  # nobody hears it
 
 T = TypeVar("T")
 EventId = Annotated[int, Path(ge=1, lt=2**63)]
@@ -433,7 +433,7 @@ async def _waited(
     waiters: Waiters = request.app.state.waiters
     seen = await waiters.wait(request, first, until, wait_ms / 1000)
     if seen is None:
-        return Response(status_code=_LEFT)
+        return Response(status_code=LEFT)
     return _answer(EventLook(_event(request, seen.event)), until, more or {}, headers or {})
 
 

@@ -23,7 +23,7 @@ from relevo.http.database_threads import DatabaseThreads
 from relevo.http.metrics import Exposition, own_port
 from relevo.http.middleware import RequestMiddleware
 from relevo.http.readiness import Readiness
-from relevo.http.waiting import MOST_WAITERS
+from relevo.http.waiting_places import MOST_WAITERS
 from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.wakeups import Listener
 
@@ -86,6 +86,7 @@ class HttpServer:
     def _leave(self) -> None:
         if self.api is not None:
             self.api.state.waiters.close()
+            self.api.state.inbox_waiters.close()
         for server in self._servers:
             server.should_exit = True
 

@@ -13,13 +13,13 @@ from fastapi import Request
 from relevo.access import app_verbs
 from relevo.access.app_verbs import EventLook
 from relevo.http.database_threads import DatabaseThreads
-from relevo.http.problems import Problem, busy
+from relevo.http.problems import Problem
+from relevo.http.waiting_places import Places
 
 _log = structlog.get_logger("relevo.http")
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.05, 1.0
 _SLOWER = 1.5
 _AT_ONCE = 500
-MOST_WAITERS = 5_000
 
 
 @dataclass
@@ -33,20 +33,12 @@ class _Waited:
 
 
 class Waiters:
-    """All callers that wait in this process, and the one task that looks for them.
+    """All callers that wait for events in this process, and the one task that looks for them."""
 
-    A token has half of all places at most. Once all are taken, the token that has most of them gives one up: whoever
-    has waited there the longest is told what was last seen, and may ask again.
-    """
-
-    def __init__(self, threads: DatabaseThreads, most: int = MOST_WAITERS) -> None:
+    def __init__(self, threads: DatabaseThreads, places: Places) -> None:
         self._threads = threads
-        self._most = most
-        self._of_token: dict[str, dict[asyncio.Future[EventLook], int]] = {}
-        """Who waits for which event, by token, the longest waiting first."""
+        self.places = places
         self._waited: dict[int, _Waited] = {}
-        self.count = 0
-        """How many callers wait."""
         self._nudge = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -55,41 +47,21 @@ class Waiters:
         """Wait until an event is over or the time is; return it as it was last seen, or None if the caller left."""
         if first.is_over(until) or timeout_s <= 0 or self._closed:
             return first
-        token = request.state.caller.id
-        self._make_room(token)
-        waited, over = self._enter(first, until)
-        self._of_token.setdefault(token, {})[over] = first.event["id"]
-        gone = asyncio.ensure_future(_gone(request))
+        over: asyncio.Future[EventLook] = asyncio.get_running_loop().create_future()
+        event_id = first.event["id"]
+        place = self.places.take(request.state.caller.id, lambda: _resolve(over, self._waited[event_id].seen))
+        waited = self._enter(first, until, over)
+        left = asyncio.ensure_future(gone(request))
         try:
-            either: set[asyncio.Future[Any]] = {over, gone}
+            either: set[asyncio.Future[Any]] = {over, left}
             done, _ = await asyncio.wait(either, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             if over in done:
                 return over.result()
-            return None if gone in done else waited.seen
+            return None if left in done else waited.seen
         finally:
-            gone.cancel()
-            self._give_back(token, over)
-            self._leave(first.event["id"], over)
-
-    def _make_room(self, token: str) -> None:
-        """Refuse a token that has its share; let another one give up a place if none is left."""
-        own = len(self._of_token.get(token, ()))
-        if own >= max(1, self._most // 2):
-            raise busy("Too many callers wait here with this token.")
-        if self.count < self._most:
-            return
-        greediest = max(self._of_token.values(), key=len)
-        if len(greediest) <= own + 1:
-            raise busy("Too many callers wait here.")
-        over, event_id = next(iter(greediest.items()))
-        del greediest[over]
-        _resolve(over, self._waited[event_id].seen)
-
-    def _give_back(self, token: str, over: asyncio.Future[EventLook]) -> None:
-        here = self._of_token.get(token, {})
-        here.pop(over, None)
-        if not here:
-            self._of_token.pop(token, None)
+            left.cancel()
+            self.places.give_back(place)
+            self._leave(event_id, over)
 
     def close(self) -> None:
         """Let everybody go with what was last seen: the process is about to end."""
@@ -100,20 +72,17 @@ class Waiters:
         if self._task is not None:
             self._task.cancel()
 
-    def _enter(self, first: EventLook, until: str) -> tuple[_Waited, asyncio.Future[EventLook]]:
+    def _enter(self, first: EventLook, until: str, over: asyncio.Future[EventLook]) -> _Waited:
         loop = asyncio.get_running_loop()
-        over: asyncio.Future[EventLook] = loop.create_future()
         waited = self._waited.setdefault(first.event["id"], _Waited(first, 0.0))
         waited.pause, waited.next_look = _FIRST_LOOK_S, loop.time() + _FIRST_LOOK_S
         waited.waiters[over] = until
-        self.count += 1
         self._nudge.set()
         if self._task is None or self._task.done():
             self._task = loop.create_task(self._look_on())
-        return waited, over
+        return waited
 
     def _leave(self, event_id: int, over: asyncio.Future[EventLook]) -> None:
-        self.count -= 1
         over.cancel()
         if (waited := self._waited.get(event_id)) is not None:
             waited.waiters.pop(over, None)
@@ -158,7 +127,7 @@ def _resolve(over: asyncio.Future[EventLook], seen: EventLook) -> None:
         over.set_result(seen)
 
 
-async def _gone(request: Request) -> None:
+async def gone(request: Request) -> None:
     """Wait until the caller has left."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -31,7 +31,8 @@ begin
               union all
               select k.event_type, k.category, k.title, k.body, k.data from relevo.kept_inbox_items k
                where k.inbox_id = s.inbox_id and k.event_id = w.event_id
-              limit 1) c on true) i;
+              limit 1) c on true
+          offset 0) i; -- else each item would be made anew for each of what is asked of it
   return jsonb_build_object('items', coalesce(page.items, '[]'), 'next', case when page.is_more then page.last::text end, 'newest', page.newest::text);
 end
 $$;

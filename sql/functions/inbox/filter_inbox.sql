@@ -1,12 +1,15 @@
 -- Returns those of what was gathered that are items and wanted, newest first, with their marks. An event that came to several phones stands where
--- it came first. What was cancelled or deleted is no item, nor what shows nothing, nor news for the app, nor what its type keeps out or no longer.
+-- it came first, for which deliveries are looked up only of phones by which none of it was gathered. What was cancelled or deleted is no item, nor what shows nothing, nor news for the app, nor what its type keeps out or no longer.
 create or replace function relevo.filter_inbox(s relevo.inbox_subject, wanted text, of_category text, of_type text, places bigint[], events bigint[],
-                                               days date[], ats timestamptz[], reaches bigint, most int)
+                                               days date[], ats timestamptz[], reaches bigint, most int, came_by uuid[] default null)
   returns table (place bigint, event_id bigint, at timestamptz, seen_at timestamptz, read_at timestamptz, archived_at timestamptz)
   language sql stable
 as $$
   select c.place, c.event_id, c.at, w.seen_at, w.read_at, m.archived_at
-    from (select distinct on (u.place) u.* from unnest(places, events, days, ats) as u(place, event_id, day, at)
+    from (select distinct on (u.place) u.*
+            from (select u.*, min(u.place) filter (where u.day is not null) over of_event as first, array_agg(u.phone) over of_event as known
+                    from unnest(places, events, days, ats, came_by) as u(place, event_id, day, at, phone)
+                  window of_event as (partition by u.event_id)) u
            where u.place >= reaches order by u.place desc, u.day nulls last offset 0) c
     left join lateral (select e.event_type, e.category, e.state, e.title <> '' or e.body <> '' as shows from relevo.notification_events e
                         where e.id = c.event_id offset 0) e on true
@@ -29,13 +32,13 @@ as $$
                      when 'read' then m.archived_at is null and w.read_at is not null
                      when 'unread' then m.archived_at is null and w.read_at is null
                      else m.archived_at is null and w.seen_at is null end
-     and (cardinality(s.phones) < 2 or c.day is null or not exists (
+     and (cardinality(s.phones) < 2 or c.day is null or c.place = c.first and not exists (
            select from unnest(s.phones, s.since) as p(phone, since)
              cross join lateral (select d.id, d.created_at from relevo.notification_deliveries d
                                   where d.event_day = c.day -- compared as a pair: by the key of event and phone, never along all of a phone's deliveries
                                     and (d.notification_event_id, d.installation_id) >= (c.event_id, p.phone)
                                     and (d.notification_event_id, d.installation_id) <= (c.event_id, p.phone) offset 0) d
-            where d.id < c.place and d.created_at > p.since))
+            where array_position(c.known, p.phone) is null and d.id < c.place and d.created_at > p.since))
    order by c.place desc
    limit most
 $$;

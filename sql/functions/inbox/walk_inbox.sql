@@ -4,6 +4,7 @@ create or replace function relevo.walk_inbox(s relevo.inbox_subject, wanted text
                                              most_walked int default null)
   returns table (place bigint, event_id bigint, at timestamptz, seen_at timestamptz, read_at timestamptz, archived_at timestamptz)
   language plpgsql stable
+  set enable_seqscan = off -- while few marks are there they would be read whole for each item
 as $$
 #variable_conflict use_column
 declare
@@ -17,7 +18,7 @@ declare
 begin
   loop
     g := case when wanted = 'archived' then relevo.gather_archived(s, upto, wide) else relevo.gather_inbox(s, upto, wide, after) end;
-    return query select f.* from relevo.filter_inbox(s, wanted, of_category, of_type, g.places, g.events, g.days, g.ats, g.reaches, most) f;
+    return query select f.* from relevo.filter_inbox(s, wanted, of_category, of_type, g.places, g.events, g.days, g.ats, g.reaches, most, g.came_by) f;
     get diagnostics came = row_count;
     most := most - came;
     walked := walked + g.walked;
@@ -27,7 +28,8 @@ begin
       return query select upto, null::bigint, null::timestamptz, null::timestamptz, null::timestamptz, null::timestamptz;
       exit;
     end if;
-    wide := least(wide * 2, 1000);
+    -- so many as are likely to hold what is still wanted
+    wide := case when came = 0 then least(wide * 2, 1000) else least(greatest((most + 10) * wide / came, 50), 1000) end;
   end loop;
 end
 $$;

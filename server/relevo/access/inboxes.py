@@ -1,0 +1,128 @@
+"""Whose inbox a caller may read and mark: the app's server any of its project, a phone that of its proven owner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+from relevo.access import phones
+from relevo.access.phones import NotAllowedError, Proof
+from relevo.client import inboxes
+from relevo.client.inboxes import InboxCounts, Mark
+from relevo.core import queries
+from relevo.core.errors import InvalidInputError, NotFoundError
+from relevo.database.pool import Connection
+
+_SQL = queries.load("inbox_access")
+
+
+@dataclass(frozen=True)
+class Whose:
+    """Whose inbox it is: an owner's, or that of an installation without owner."""
+
+    owner: str | None = None
+    installation_id: UUID | None = None
+    project: str | None = None
+
+
+def resolve(connection: Connection, proof: Proof, named: Whose) -> Whose:
+    """Return whose inbox a caller gets. What a phone gets follows from its secret alone, never from what it names."""
+    if proof.token is not None:
+        return _resolve_for_app(connection, proof, named)
+    installation_id, known = phones.admit_reader(connection, proof)
+    if named != Whose():
+        raise NotAllowedError(
+            "A phone has its own inbox alone.", hint="Leave owner, installation_id and project out: its secret says it."
+        )
+    if known.owner is None:
+        return Whose(installation_id=installation_id, project=known.project)
+    return Whose(owner=known.owner, project=known.project)
+
+
+def _resolve_for_app(connection: Connection, proof: Proof, named: Whose) -> Whose:
+    assert proof.token is not None
+    if (named.owner is None) == (named.installation_id is None):
+        raise InvalidInputError(
+            "owner must be given, or installation_id, and not both: whose inbox it is.",
+            hint="An installation that has an owner has its owner's inbox.",
+        )
+    project = proof.token.project
+    if project is not None and named.project not in (None, project):
+        raise NotAllowedError("This token is for another project.", hint="Leave project out.")
+    if named.installation_id is not None:
+        phones.admit(connection, named.installation_id, proof)
+    return replace(named, project=project or named.project)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which items of an inbox are asked for."""
+
+    status: inboxes.Status = "current"
+    category: str | None = None
+    event_type: str | None = None
+    before: str | None = None
+    limit: int = 50
+
+
+class Page(NamedTuple):
+    """A page of an inbox, as it is told, whose it is, and the place of its newest item."""
+
+    told: Mapping[str, Any]
+    whose: Whose
+    newest: int
+
+
+def read(connection: Connection, proof: Proof, named: Whose, asked: Asked) -> Page:
+    """Read a page of the inbox that a caller gets."""
+    whose = resolve(connection, proof, named)
+    found = inboxes.inbox(connection, **vars(whose), **vars(asked)).raw
+    newest = found["newest"] or "0"  # a page without items: whatever comes is newer
+    return Page({**found, "newest": newest}, whose, int(newest))
+
+
+def count(connection: Connection, proof: Proof, named: Whose) -> InboxCounts:
+    """Count what is unread and unseen in it."""
+    return inboxes.inbox_counts(connection, **vars(resolve(connection, proof, named)))
+
+
+def mark(connection: Connection, proof: Proof, named: Whose, event_id: int, how: Mark) -> bool:
+    """Mark one item of it, or take a mark back."""
+    if not inboxes.mark_inbox(connection, event_id, how, **vars(resolve(connection, proof, named))):
+        raise NotFoundError(f"There is no item {event_id} in this inbox.", hint="GET /v1/inbox lists them.")
+    return True
+
+
+def mark_before(
+    connection: Connection, proof: Proof, named: Whose, before: datetime | None, how: Literal["read", "seen"]
+) -> bool:
+    """Mark everything in it until an instant; return whether there is such an inbox."""
+    return inboxes.mark_inbox_before(connection, before, how, **vars(resolve(connection, proof, named)))
+
+
+class Numbering(NamedTuple):
+    """How far the numbers of deliveries are, and which transactions were under way then: some may not be seen yet."""
+
+    last: int
+    oldest: int
+    next: int
+
+
+def numbering(connection: Connection) -> Numbering:
+    """Look how far the numbers of deliveries are; nothing can have come to any inbox unless they went on."""
+    [row] = connection.execute(_SQL["read_numbering"]).fetchall()
+    return Numbering(*row)
+
+
+def newer_places(connection: Connection, waiting: Sequence[tuple[Whose, int]]) -> dict[int, int]:
+    """Return, in one statement, to which of these inboxes something came behind a place: its place, by their index."""
+    columns = {
+        "owners": [whose.owner for whose, _ in waiting],
+        "projects": [whose.project for whose, _ in waiting],
+        "phones": [whose.installation_id for whose, _ in waiting],
+        "after": [after for _, after in waiting],
+    }
+    return {number - 1: place for number, place in connection.execute(_SQL["list_newer_places"], columns)}

@@ -1,0 +1,235 @@
+"""Inboxes: what an owner was sent or would have been sent, for the app's server, and for the owner's phones."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Literal, TypeVar
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from relevo.access import app_verbs, inboxes, phones
+from relevo.access.inboxes import Asked, Page, Whose
+from relevo.access.phones import NotAllowedError
+from relevo.client.inboxes import MOST_AT_ONCE, Mark, Status
+from relevo.database.pool import Connection
+from relevo.http.database_threads import DatabaseThreads
+from relevo.http.events import LEFT, MAX_WAIT_MS, EventId
+from relevo.http.fields import Body, Text
+from relevo.http.guard import Guarded
+from relevo.http.inbox_waiting import InboxWaiters
+from relevo.http.installations import MISSING, ask, proof_of
+from relevo.http.json_response import Json
+from relevo.http.problems import Problem, invalid
+
+T = TypeVar("T")
+_PLACE = "^[0-9]{1,18}$"
+_WAITS_OF_A_PHONE = 3
+"""How many requests of one phone wait at once: the app, and what is left of those before."""
+
+
+class InboxRoute(Guarded):
+    """A route for the app's server and for phones; a phone proves who it is before its body is read."""
+
+    async def prove(self, request: Request) -> None:
+        """Refuse who brings neither a token nor a phone's secret; without a body the route itself does."""
+        proof = proof_of(request)
+        if self.body_field is not None and proof.token is None:
+            await ask(request, phones.admit_reader, proof)
+
+
+router = APIRouter(route_class=InboxRoute, tags=["inbox"])
+
+Name = Annotated[Text, Field(min_length=1, max_length=200)]
+_OWNER = "Whose inbox; not for phones, whose secret says it."
+_INSTALLATION = "Of an installation without owner; not for phones."
+_PROJECT = "Needed where the owner has phones in several projects; not for phones."
+
+
+class WhoseIn(Body):
+    """Whose inbox it is; a phone leaves it out."""
+
+    owner: Name | None = Field(None, description=_OWNER)
+    installation_id: UUID | None = Field(None, description=_INSTALLATION)
+    project: Name | None = Field(None, description=_PROJECT)
+
+
+class BeforeIn(WhoseIn):
+    """Whose inbox it is, and until when."""
+
+    before: AwareDatetime | None = Field(None, description="What came until then; until now if it is left out.")
+
+
+class InboxItemOut(BaseModel):
+    """An event in an inbox, and what was marked of it."""
+
+    event_id: int
+    type: str
+    category: str | None
+    title: str
+    body: str
+    data: dict[str, Any]
+    at: str = Field(description="When it came.")
+    seen_at: str | None
+    read_at: str | None
+    archived_at: str | None
+    cursor: str = Field(description="Its place: `before` goes on from here.")
+
+
+class InboxOut(BaseModel):
+    """A page of an inbox, newest first."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    items: list[InboxItemOut]
+    next: str | None = Field(description="`before` of the next page; null if this is the last. A page may be short.")
+    newest: str = Field(description="The place of its first item: `after`, to wait for something newer.")
+
+
+class InboxCountsOut(BaseModel):
+    """How many items are unread and unseen: exactly up to 99, then "99+"."""
+
+    unread: int | Literal["99+"]
+    unseen: int | Literal["99+"]
+
+
+class MarkedOut(BaseModel):
+    """Whether there was something to mark."""
+
+    marked: bool
+
+
+class WhoseQuery(BaseModel):
+    """Whose inbox it is; a phone leaves it out."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    owner: Name | None = Field(None, description=_OWNER)
+    installation_id: UUID | None = Field(None, description=_INSTALLATION)
+    project: Name | None = Field(None, description=_PROJECT)
+
+
+class InboxQuery(WhoseQuery):
+    """Whose inbox it is, and which of its items."""
+
+    status: Status = Field("current", description="Which items: `current` is all that were not archived.")
+    category: Text | None = Field(None, min_length=1, max_length=100, description="Of this category alone.")
+    event_type: Text | None = Field(
+        None, alias="type", min_length=1, max_length=100, description="Of this event type alone."
+    )
+    before: str | None = Field(None, pattern=_PLACE, description="`next` of the page before.")
+    limit: int = Field(50, ge=1, le=MOST_AT_ONCE, description="How many at most.")
+    after: str | None = Field(None, pattern=_PLACE, description="`newest` of the page that is known, with `wait_ms`.")
+    wait_ms: int | None = Field(None, ge=0, le=MAX_WAIT_MS, description="How long to wait at most, in ms.")
+
+    def asked(self) -> Asked:
+        """Return which items are asked for."""
+        return Asked(self.status, self.category, self.event_type, self.before, self.limit)
+
+
+@router.get("/v1/inbox", responses={200: {"model": InboxOut}, **MISSING})
+async def read(request: Request, query: Annotated[InboxQuery, Query()]) -> Response:
+    """Read a page of an inbox, newest first: an owner's for the app's server, for a phone that of its own owner.
+
+    With `wait_ms` it answers as soon as something newer than `after` is there, and at the latest when the wait is over,
+    with the page as it is then.
+    """
+    if query.wait_ms and query.before is not None:
+        raise invalid("wait_ms", "does not go with before: something new is on the first page")
+    named, asked, proof = _named(query), query.asked(), proof_of(request)
+
+    async def find() -> Page:
+        return await ask(request, inboxes.read, proof, named, asked)
+
+    page = await find()
+    known = page.newest if query.after is None else int(query.after)
+    if not query.wait_ms or page.newest > known:
+        return Json(page.told)
+    last = await _wait(request, page, known, query.wait_ms / 1000, find)
+    return Response(status_code=LEFT) if last is None else Json(last.told)
+
+
+async def _wait(
+    request: Request, page: Page, known: int, wait_s: float, find: Callable[[], Awaitable[Page]]
+) -> Page | None:
+    """Wait for something newer than what is known; return the last page, or None if the caller left.
+
+    Whoever was woken proves anew who it is: a phone that was logged out meanwhile is told nothing.
+    """
+    waiters: InboxWaiters = request.app.state.inbox_waiters
+    loop, token = asyncio.get_running_loop(), request.state.caller
+    until = loop.time() + wait_s
+    caller = token.id if token else f"phone {_hash(proof_of(request).secret or '')}"
+    async with waiters.enter(request, caller, page.whose, known, None if token else _WAITS_OF_A_PHONE) as (one, left):
+        while True:
+            woken = await one.next(left, max(0.0, until - loop.time()))
+            if woken == "caller left":
+                return None
+            async with waiters.reading:
+                page = await find()
+            if woken == "time is over" or page.newest > known:
+                return page
+
+
+@router.get("/v1/inbox/counts", responses={200: {"model": InboxCountsOut}, **MISSING})
+async def count(request: Request, query: Annotated[WhoseQuery, Query()]) -> Response:
+    """Count what is unread and unseen in an inbox: exactly up to 99, then "99+". What is archived counts in neither."""
+    return Json(vars(await ask(request, inboxes.count, proof_of(request), _named(query))))
+
+
+@router.post("/v1/inbox/read-before", responses={200: {"model": MarkedOut}, **MISSING})
+async def read_before(request: Request, what: BeforeIn | None = None) -> Response:
+    """Mark everything in an inbox that came until an instant, or until now, as read."""
+    return await _mark_before(request, what, "read")
+
+
+@router.post("/v1/inbox/seen-before", responses={200: {"model": MarkedOut}, **MISSING})
+async def seen_before(request: Request, what: BeforeIn | None = None) -> Response:
+    """Mark everything in an inbox that came until an instant, or until now, as seen."""
+    return await _mark_before(request, what, "seen")
+
+
+@router.post("/v1/inbox/{event_id}/{mark}", responses={200: {"model": MarkedOut}, **MISSING})
+async def mark(
+    request: Request,
+    event_id: EventId,
+    mark: Annotated[Mark, Path(description="What is read was seen; what is unseen was not read.")],
+    whose: WhoseIn | None = None,
+) -> Response:
+    """Mark one item of an inbox, or take a mark back; the same mark again changes nothing."""
+    named, proof = _named(whose), proof_of(request)
+    done = await _do(request, f"mark_inbox_{mark}", named, lambda c: inboxes.mark(c, proof, named, event_id, mark))
+    return Json({"marked": done})
+
+
+async def _mark_before(request: Request, what: BeforeIn | None, how: Literal["read", "seen"]) -> Response:
+    named, proof, before = _named(what), proof_of(request), what.before if what else None
+    done = await _do(
+        request, f"mark_inbox_{how}_before", named, lambda c: inboxes.mark_before(c, proof, named, before, how)
+    )
+    return Json({"marked": done})
+
+
+def _named(given: WhoseIn | WhoseQuery | None) -> Whose:
+    return Whose(given.owner, given.installation_id, given.project) if given else Whose()
+
+
+async def _do(request: Request, action: str, named: Whose, verb: Callable[[Connection], T]) -> T:
+    """Do it in one transaction; what an operator does is recorded, without the name, which may be to be forgotten."""
+    token = request.state.caller
+    if token is None or token.role != "operator":
+        return await ask(request, verb)
+    target = {"inbox_sha256": _hash(named.owner or str(named.installation_id))}
+    threads: DatabaseThreads = request.app.state.threads
+    try:
+        return await threads.run(app_verbs.as_operator, action, target, verb)
+    except NotAllowedError as error:
+        raise Problem(403, error.message, hint=error.hint) from None
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

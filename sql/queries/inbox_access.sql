@@ -1,0 +1,22 @@
+-- name: read_numbering
+-- Tells how far the numbers of deliveries are, and which transactions, that may have taken some, are still under way.
+select (select case when s.is_called then s.last_value else 0 end from relevo.delivery_ids s), pg_snapshot_xmin(g.shown)::text::bigint, pg_snapshot_xmax(g.shown)::text::bigint
+  from (select pg_current_snapshot() as shown) g;
+
+-- name: list_newer_places
+-- Returns of some inboxes, by their numbers here, those that something came to behind a place, and its place.
+select a.number::int, max(g.place)
+  from unnest(%(owners)s::text[], %(projects)s::text[], %(phones)s::uuid[], %(after)s::bigint[])
+       with ordinality as a(owner, project, phone, after, number)
+  cross join lateral (
+    select d.id as place
+      from (select i.installation_id from relevo.device_installations i
+             where i.owner = a.owner and (a.project is null or i.project = a.project)
+            union all select a.phone where a.phone is not null) p
+      cross join lateral (select d.id from relevo.notification_deliveries d
+                           where d.installation_id = p.installation_id and d.id > a.after
+                             and d.event_day >= (now() at time zone 'UTC')::date - 7 -- fan-out makes a delivery in its own days
+                           order by d.id desc limit 1) d
+    union all
+    select o.inbox_place from relevo.event_owners o where o.owner = a.owner and o.inbox_place > a.after) g
+ group by a.number;
