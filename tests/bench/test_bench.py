@@ -84,6 +84,16 @@ def test_pages_are_looked_at_with_a_browser(tmp_path: Path) -> None:
     assert [goal["asked"] for goal in row["goals"]] == ["≤ 500 ms"]
 
 
+def test_inboxes_are_read_and_waited_for(tmp_path: Path) -> None:
+    """Asked for by name, pages, counts and waits of inboxes are measured, each beside its goal."""
+    done = run("--quick", "--only", "inbox", "--into", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    rows = {row["name"]: row for row in json.loads((tmp_path / "bench.json").read_text())["rows"]}
+    assert set(rows) == {"inbox_page", "inbox_unread_page", "inbox_counts", "inbox_counts_read", "inbox_waiters"}
+    assert all(row["figures"]["postgres_ms"] > 0 for name, row in rows.items() if name != "inbox_waiters")
+    assert [goal["asked"] for goal in rows["inbox_waiters"]["goals"]] == ["≤ 1%"]
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [

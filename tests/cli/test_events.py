@@ -505,6 +505,11 @@ class TestEventType:
         row = conn.execute("select ttl_s, lane, at_most_once, max_attempts from relevo.event_types").fetchone()
         assert row == (60, "bulk", False, 2)
         assert "ttl 60 s" in command("event-type", "call").out
+        assert command("event-type", "call", "--no-inbox", "--inbox-days", 7).code == 0
+        assert conn.execute("select inbox, inbox_days, ttl_s from relevo.event_types").fetchone() == (False, 7, 60)
+        assert command("event-type", "call", "--inbox").code == 0
+        assert "inbox yes, inbox days 7" in command("event-type").out
+        assert command("event-type", "call", "--inbox-days", 0).code == 2
         assert command("event-type", "call", "--ttl-s", 0).code == 2
         assert command("event-type", "call", "--retry-base-ms", 9, "--retry-max-ms", 1).code == 2
         assert command("event-type", "call", "--reset").code == 0

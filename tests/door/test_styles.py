@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,9 @@ from sqlalchemy import orm
 from sqlalchemy.ext import asyncio as alchemy
 
 import relevo
+from inboxes import sent
 from relevo import Event, aio
+from relevo.client import inboxes, news
 from relevo.client import verbs as door
 from relevo.core.errors import InvalidInputError
 
@@ -164,6 +166,32 @@ async def tell(app: Caller, conn: psycopg.Connection[Any]) -> None:
     ended = await app.wait(made.event_id)
     assert (ended.state, ended.left_to_send) == ("cancelled", False)
     assert await app.wait(BEYOND) is None
+    await tell_of_an_inbox(app, conn)
+
+
+async def tell_of_an_inbox(app: Caller, conn: psycopg.Connection[Any]) -> None:
+    """Tell the story of an inbox: read, counted, marked and rolled back, marked and committed."""
+    async with app.transaction():
+        phone = await app.register(relevo.Installation("ExponentPushToken[i]", owner="ana ñ"))
+    event = sent(conn, [phone], "Título ñ :x %s", category="c")
+    with suppress(Undo):
+        async with app.transaction():
+            page = await app.inbox(owner="ana ñ", category="c", status="unread", limit=1)
+            assert [(item.event_id, item.title, dict(item.data)) for item in page.items] == [
+                (event, "Título ñ :x %s", {"to": "screen"})
+            ]
+            assert await app.mark_inbox(event, "read", owner="ana ñ")
+            assert not await app.mark_inbox(BEYOND, "read", owner="ana ñ")
+            assert await app.inbox_counts(owner="ana ñ") == relevo.InboxCounts(0, 0)
+            raise Undo
+    async with app.transaction():
+        assert await app.inbox_counts(owner="ana ñ") == relevo.InboxCounts(1, 1)
+        assert await app.mark_inbox_before(datetime.now(UTC) + timedelta(hours=1), "seen", owner="ana ñ")
+    async with app.transaction():
+        assert await app.inbox_counts(owner="ana ñ") == relevo.InboxCounts(1, 0)
+    with pytest.raises(InvalidInputError, match="status must be"):
+        async with app.transaction():
+            await app.inbox(owner="ana ñ", status="new")
 
 
 def events(conn: psycopg.Connection[Any]) -> list[str]:
@@ -230,12 +258,13 @@ def test_another_database_is_refused() -> None:
 
 def test_every_verb_has_its_twin() -> None:
     """Each verb of the door is one of the package and, to be awaited, one of relevo.aio."""
-    verbs = {name for name, thing in vars(door).items() if hasattr(thing, "__signature__")}
-    assert len(verbs) >= 9
-    assert sorted(verbs - vars(aio).keys()) == [], "write in aio.py: NAME = awaited(door.NAME)"
-    assert sorted(verbs - set(relevo.__all__)) == []
-    for name in verbs:
-        assert (getattr(aio, name).__name__, getattr(aio, name).__doc__) == (name, getattr(door, name).__doc__)
+    modules = {**vars(door), **vars(news), **vars(inboxes)}
+    verbs = {name: thing for name, thing in modules.items() if hasattr(thing, "__signature__")}
+    assert len(verbs) >= 13
+    assert sorted(verbs.keys() - vars(aio).keys()) == [], "write in aio.py: NAME = awaited(door.NAME)"
+    assert sorted(verbs.keys() - set(relevo.__all__)) == []
+    for name, thing in verbs.items():
+        assert (getattr(aio, name).__name__, getattr(aio, name).__doc__) == (name, thing.__doc__)
 
 
 def test_a_wait_rests_outside_any_transaction() -> None:

@@ -41,6 +41,8 @@ def test_names_that_clients_use_stay(document: dict[str, Any]) -> None:
     assert names["PUT", "/v1/installations/{installation_id}"] == "registerInstallation"
     assert names["POST", "/v1/installations/{installation_id}/log-out"] == "logOutInstallation"
     assert names["PUT", "/v1/installations/{installation_id}/preferences/{name}"] == "setPreference"
+    assert names["GET", "/v1/inbox"] == "readInbox"
+    assert names["POST", "/v1/inbox/{event_id}/{mark}"] == "markInboxItem"
 
 
 def test_every_route_says_which_proofs_it_takes(document: dict[str, Any]) -> None:

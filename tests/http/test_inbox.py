@@ -263,3 +263,15 @@ def test_what_an_operator_marks_is_recorded(served: Served, conn: psycopg.Connec
     rows = conn.execute("select to_jsonb(a)::text from relevo.audit_log a where a.action like 'mark_inbox%'").fetchall()
     assert len(rows) == 2
     assert "ana-by-name" not in str(rows)
+
+
+def test_operators_see_it_on_the_owner_s_page(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """The page of an owner shows the newest items, what was touched, and the counts, in both languages."""
+    [phone] = add_phones(conn, 1, owner="ana")
+    read, _ = sent(conn, [phone], "<b>First"), sent(conn, [phone], "Second")
+    relevo.mark_inbox(conn, read, "read", owner="ana")
+    viewer = served.client("viewer")
+    for language, words in (("en", "Unread: 1, unseen: 1."), ("es", "Sin leer: 1, sin ver: 1.")):
+        page = viewer.get("/dashboard/owners/ana", headers={"Accept-Language": language}).text
+        assert words in page
+        assert "&lt;b&gt;First" in page

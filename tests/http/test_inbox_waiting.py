@@ -146,7 +146,7 @@ def test_who_lost_the_right_meanwhile_is_told_nothing(phones: Phones, conn: psyc
 
 def test_a_hundred_waiters_are_one_look(serve: Callable[..., Served], conn: psycopg.Connection[Any]) -> None:
     """While a hundred wait nothing is asked of inboxes; an event for all of them wakes each with its own page."""
-    served = serve(http_pool_size=2, http_rate_per_second=0)
+    served = serve(http_pool_size=2, http_rate_per_second=0, http_pool_wait_ms=60_000)
     people = [f"user-{n}" for n in range(100)]
     everybody = [add_phones(conn, 1, owner=each)[0] for each in people]
     poll, app = Poll(served), served.client("app")

@@ -16,6 +16,7 @@ EXAMPLES = {
     "event-type": "relevo event-type order.shipped --urgent --ttl-s 3600",
     "events": "relevo events --state held --json",
     "installations": "relevo installations --owner user-7",
+    "inbox": "relevo inbox user-7 --status unread",
     "rejects": "relevo rejects --source folder --retry",
     "grant": "relevo grant app_role",
     "redrive": "relevo redrive --error-code MessageRateExceeded --dry-run",

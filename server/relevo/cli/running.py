@@ -262,6 +262,12 @@ def event_type(  # noqa: PLR0917 typer options
         bool | None,
         typer.Option("--at-most-once/--at-least-once", help="Rather none than two, or two than none."),
     ] = None,
+    inbox: Annotated[
+        bool | None, typer.Option("--inbox/--no-inbox", help="Whether its events are in inboxes; they are unless said.")
+    ] = None,
+    inbox_days: Annotated[
+        int | None, typer.Option(min=1, max=3_650, help="For how many days they are; 90 unless said.")
+    ] = None,
     reset: Annotated[bool, typer.Option("--reset", help="Let it follow the settings again.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -279,6 +285,8 @@ def event_type(  # noqa: PLR0917 typer options
         "ttl_s": ttl_s,
         "lane": None if urgent is None else "urgent" if urgent else "bulk",
         "at_most_once": at_most_once,
+        "inbox": inbox,
+        "inbox_days": inbox_days,
     }
     with open_database(settings) as database:
         migrate.prepare(database)

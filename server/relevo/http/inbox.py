@@ -132,7 +132,7 @@ class InboxQuery(WhoseQuery):
 
 
 @router.get("/v1/inbox", responses={200: {"model": InboxOut}, **MISSING})
-async def read(request: Request, query: Annotated[InboxQuery, Query()]) -> Response:
+async def read_inbox(request: Request, query: Annotated[InboxQuery, Query()]) -> Response:
     """Read a page of an inbox, newest first: an owner's for the app's server, for a phone that of its own owner.
 
     With `wait_ms` it answers as soon as something newer than `after` is there, and at the latest when the wait is over,
@@ -169,6 +169,8 @@ async def _wait(
             woken = await one.next(left, max(0.0, until - loop.time()))
             if woken == "caller left":
                 return None
+            if woken == "was let go":  # with thousands of others, maybe: nothing is read for them
+                return page
             async with waiters.reading:
                 page = await find()
             if woken == "time is over" or page.newest > known:
@@ -176,25 +178,25 @@ async def _wait(
 
 
 @router.get("/v1/inbox/counts", responses={200: {"model": InboxCountsOut}, **MISSING})
-async def count(request: Request, query: Annotated[WhoseQuery, Query()]) -> Response:
+async def count_inbox(request: Request, query: Annotated[WhoseQuery, Query()]) -> Response:
     """Count what is unread and unseen in an inbox: exactly up to 99, then "99+". What is archived counts in neither."""
     return Json(vars(await ask(request, inboxes.count, proof_of(request), _named(query))))
 
 
 @router.post("/v1/inbox/read-before", responses={200: {"model": MarkedOut}, **MISSING})
-async def read_before(request: Request, what: BeforeIn | None = None) -> Response:
+async def mark_inbox_read(request: Request, what: BeforeIn | None = None) -> Response:
     """Mark everything in an inbox that came until an instant, or until now, as read."""
     return await _mark_before(request, what, "read")
 
 
 @router.post("/v1/inbox/seen-before", responses={200: {"model": MarkedOut}, **MISSING})
-async def seen_before(request: Request, what: BeforeIn | None = None) -> Response:
+async def mark_inbox_seen(request: Request, what: BeforeIn | None = None) -> Response:
     """Mark everything in an inbox that came until an instant, or until now, as seen."""
     return await _mark_before(request, what, "seen")
 
 
 @router.post("/v1/inbox/{event_id}/{mark}", responses={200: {"model": MarkedOut}, **MISSING})
-async def mark(
+async def mark_inbox_item(
     request: Request,
     event_id: EventId,
     mark: Annotated[Mark, Path(description="What is read was seen; what is unseen was not read.")],

@@ -25,7 +25,7 @@ _AT_ONCE = 500
 _READERS = 2
 """How many that were woken together read at once: an event for everyone leaves connections to others."""
 
-Woken = Literal["something came", "time is over", "caller left"]
+Woken = Literal["something came", "time is over", "was let go", "caller left"]
 
 
 class Waiting:
@@ -47,7 +47,7 @@ class Waiting:
             self.came.set()
 
     def give_up(self) -> None:
-        """Let the caller go with what there is."""
+        """Let the caller go with the page it would have had at once."""
         self.gave_up = True
         self.came.set()
 
@@ -61,7 +61,9 @@ class Waiting:
             came.cancel()
         if left in done:
             return "caller left"
-        if came not in done or self.gave_up:
+        if self.gave_up:
+            return "was let go"
+        if came not in done:
             return "time is over"
         self.came.clear()
         return "something came"

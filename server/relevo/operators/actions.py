@@ -110,6 +110,8 @@ def set_event_type(
     ttl_s: int | None = None,
     lane: Lane | None = None,
     at_most_once: bool | None = None,
+    inbox: bool | None = None,
+    inbox_days: int | None = None,
 ) -> None:
     """Set what differs for one event type; None leaves it as it is. It applies from now on, without a restart.
 
@@ -134,6 +136,8 @@ def set_event_type(
                     "ttl_s": ttl_s,
                     "lane": lane,
                     "at_most_once": at_most_once,
+                    "inbox": inbox,
+                    "inbox_days": inbox_days,
                 },
             )
     except pg.CheckViolation as error:

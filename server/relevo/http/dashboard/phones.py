@@ -15,7 +15,7 @@ from relevo.http.dashboard.i18n import gettext as _
 from relevo.http.dashboard.page import Page, render
 from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem
-from relevo.operators import events, phones
+from relevo.operators import events, inboxes, phones
 from relevo.operators.phones import MOST_PHONES, Reason
 from relevo.operators.reading import Row
 
@@ -66,6 +66,7 @@ async def owner(
     if seen is None:
         raise Problem(404, _("There is no owner %(name)s.", name=clipped(owner, 60)))
     ids = [row["installation_id"] for row in seen.rows]
+    projects = [row["project"] for row in seen.rows]
     return render(
         request,
         "owner.html",
@@ -76,6 +77,7 @@ async def owner(
         names={each: _("Phone %(id)s", id=number(place)) for place, each in enumerate(ids, 1)},
         most_phones=MOST_PHONES,
         latest=await threads_of(request).run(phones.recent, ids) if before is None else [],
+        inboxes=await threads_of(request).run(inboxes.of_owner, owner, projects) if before is None else [],
         answer=await _explained(request, event.strip(), ids),
     )
 
