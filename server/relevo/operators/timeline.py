@@ -196,9 +196,7 @@ _WORDS: dict[str, tuple[str | Word, Word | None]] = {
     "swept": ("open deliveries ended", None),
     "last_ended": (
         "last delivery ended",
-        lambda row: (
-            f"{row['confirmed']} {'taken by your server' if row['event_type'] == NEWS else 'confirmed by receipts'}"
-        ),
+        lambda row: f"{row['confirmed']} {'taken by your server' if row['event_type'] == NEWS else 'ok'}",
     ),
     "last_attempt": ("last attempt so far", lambda row: f"one of its pushes was tried {row['most_attempts']} times"),
     "deadline": ("deadline", None),
