@@ -95,44 +95,15 @@ select u.id from relevo.push_requests r cross join unnest(r.ids) as u(id)
  where r.claim_token = %(token)s and r.answered_at is null and r.id = any (%(request_ids)s::uuid[]);
 
 -- name: mark_unsent
--- Notes that journalled requests were not even begun, so that whoever ends the claim does not take them for ambiguous; what was given up
--- as unknown or failed because of them, by whoever ended the claim or a part of it, is opened again, and named for the queue. Its dead letter is locked first.
+-- Notes that journalled requests were certainly not taken, so that whoever ends the claim does not take them for ambiguous; what was given up
+-- because of them is opened again, and named for the queue.
 with unsent as materialized (
   update relevo.push_requests r
-     set answered_at = relevo.now(%(now)s), outcome = 'held_back'
+     set answered_at = relevo.now(%(now)s), outcome = %(outcome)s
    where r.claim_token = %(token)s and r.answered_at is null and r.id = any (%(request_ids)s::uuid[])
   returning r.days, r.ids, r.journalled_at
-), unsealed as materialized ( -- a month on its way to the archive is not written to any more
-  select relevo.hold_open(array(select distinct n.event_day from unsent m cross join unnest(m.days) as n(event_day))) as days
-), meant as materialized (
-  select u.event_day, u.id, unsent.journalled_at
+), meant as (
+  select array_agg(u.event_day) as days, array_agg(u.id) as ids, array_agg(unsent.journalled_at) as journalled
     from unsent cross join unnest(unsent.days, unsent.ids) as u(event_day, id)
-   where u.event_day = any ((select s.days from unsealed s)::date[])
-   order by u.event_day, u.id
-), dead as materialized (
-  select l.event_day, l.delivery_id as id
-    from meant u
-    cross join lateral (select l.event_day, l.delivery_id from relevo.dead_letters l
-                         where l.event_day = u.event_day and l.delivery_id = u.id
-                           for update) l
-), given_up as materialized (
-  select d.event_day, d.id, d.status
-    from meant u
-    cross join lateral (select d.event_day, d.id, d.status from relevo.notification_deliveries d
-                         where d.event_day = u.event_day and d.id = u.id and d.status in ('unknown', 'failed') and d.last_error_code = 'answer_not_seen'
-                           and d.last_attempt_at = u.journalled_at -- by that very request
-                           for no key update) d
-   where (select count(*) from dead) >= 0
-), buried as (
-  delete from relevo.dead_letters l using given_up g where l.event_day = any (array[g.event_day]) and l.delivery_id = g.id
-), opened as (
-  update relevo.notification_deliveries d
-     set status = case when d.attempt_count > 1 then 'retryable' else 'pending' end, attempt_count = greatest(d.attempt_count - 1, 0),
-         completed_at = null, updated_at = relevo.now(%(now)s), last_error_code = null, last_error_message = null
-    from given_up g
-   where d.event_day = any (array[g.event_day]) and d.id = g.id
-  returning d.event_day, d.id, d.notification_event_id as event_id, d.status, g.status as former_status
-), progress as materialized (
-  select relevo.move_counts(array_agg(o.event_id), array_agg(o.former_status), array_agg(o.status)) from opened o
 )
-select o.event_day, o.id, relevo.now(%(now)s) as due_at from opened o where (select count(*) from progress) > 0;
+select o.event_day, o.id, o.due_at from meant m cross join relevo.open_unsent(m.days, m.ids, m.journalled, %(now)s) o;

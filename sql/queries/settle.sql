@@ -75,7 +75,8 @@ select k.closed, k.kept
   from relevo.keep_late_tickets(%(token)s, %(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[], %(versions)s::int[], %(receipt_ms)s, %(now)s) k;
 
 -- name: split_unsent
--- Moves deliveries that were definitely not sent, though others of their request were, to a request of their own in the journal.
+-- Moves deliveries that were definitely not sent, though others of their request were, to a request of their own in the journal; under the lock
+-- of their claim, so that a reaper sees them in the one or in the other.
 with unsent as (
   select u.request_id, array_agg(u.id) as ids from unnest(%(in_requests)s::uuid[], %(ids)s::bigint[]) as u(request_id, id) group by u.request_id
 ), request as materialized (
@@ -97,6 +98,23 @@ update relevo.push_requests r
   cross join lateral (select array_agg(u.event_day) as days, array_agg(u.id) as ids
                         from unnest(q.days, q.ids) as u(event_day, id) where u.id <> all (q.unsent_ids)) p
  where r.request_day = q.request_day and r.id = q.id;
+
+-- name: reopen_unsent
+-- Notes of deliveries whose claim was lost that their requests were certainly not taken, and opens again what was given up because of them.
+with told as materialized (
+  select u.event_day, u.id, u.request_id from unnest(%(days)s::date[], %(ids)s::bigint[], %(in_requests)s::uuid[]) as u(event_day, id, request_id)
+), request as materialized (
+  select r.request_day, r.id, r.ids, r.journalled_at from relevo.push_requests r
+   where r.claim_token = %(token)s and r.id in (select t.request_id from told t)
+), noted as (
+  update relevo.push_requests r set answered_at = relevo.now(%(now)s), outcome = 'not_taken'
+    from request q
+   where r.request_day = q.request_day and r.id = q.id and r.answered_at is null and q.ids <@ array(select t.id from told t)
+), meant as (
+  select array_agg(t.event_day) as days, array_agg(t.id) as ids, array_agg(q.journalled_at) as journalled
+    from told t join request q on q.id = t.request_id
+)
+select o.event_day, o.id, o.due_at from meant m cross join relevo.open_unsent(m.days, m.ids, m.journalled, %(now)s) o;
 
 -- name: list_returned
 -- Lists the phones that have another token than the one that is gone, and those that confirmed it after the push service last knew it as gone.

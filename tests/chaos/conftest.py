@@ -72,7 +72,7 @@ def travelling(
     opened: list[Any] = []
 
     def make(**changes: object) -> app.App:
-        context = app.build(make_settings(expo_base_url=sandbox.url, **changes), clock=clock)
+        context = app.build(make_settings(**{"expo_base_url": sandbox.url} | changes), clock=clock)
         built = context.__enter__()
         opened.append(context)
         built.worker.record_start("run", [cycle.key for cycle in built.cycles()])

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 from uuid import UUID, uuid4
@@ -22,7 +23,9 @@ from relevo.app import App
 from relevo.client import verbs
 from relevo.client.values import Event
 from relevo.sandbox.server import Sandbox
+from relevo.sandbox.services.device_tokens import phone_key
 
+SIGKILL = 9
 PROGRAM = Path(__file__).parents[1] / "programs" / "dispatching.py"
 FINAL = ("ok", "unconfirmed", "invalid", "failed", "expired", "skipped", "cancelled", "unknown")
 
@@ -164,7 +167,7 @@ def fates(conn: psycopg.Connection[Any], sandbox: Sandbox, event_id: int) -> lis
         [event_id],
     ).fetchall()
     return [
-        Fate(token, seen.get(token, {"received": 0})["received"], status, attempts, lapses, error, requests)
+        Fate(token, seen.get(phone_key(token), {"received": 0})["received"], status, attempts, lapses, error, requests)
         for token, status, attempts, lapses, error, requests in rows
     ]
 
@@ -197,3 +200,40 @@ def unanswered(conn: psycopg.Connection[Any], event_id: int) -> int:
         [event_id],
     ).fetchall()
     return int(count)
+
+
+@dataclass
+class World:
+    """The test's database, its push service, its mortals, and a worker that clears up some minutes later."""
+
+    conn: psycopg.Connection[Any]
+    sandbox: Sandbox
+    mortals: Mortals
+    survivor: App
+    clock: Any
+    settings: Mapping[str, object]
+
+    def kill(self, cycle: str, strike: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Run a cycle in a process that is killed, and let the fleet forget that process."""
+        reported = self.mortals.run(cycle, strike, **self.settings)
+        self.conn.execute("update relevo.workers set stopped_at = now() where role = 'run-cycle'")
+        self.conn.execute("delete from relevo.push_connections")
+        return reported
+
+    def clear_up(self, *cycles: str) -> None:
+        """Let the survivor run, minutes later, until nothing is claimed and nothing is left to do."""
+        open_ones = "status in ('pending', 'retryable')" if "receipt" not in cycles else "completed_at is null"
+        left = f"""select (select count(*) from relevo.notification_deliveries where {open_ones})
+                        + (select count(*) from relevo.claims where ids <> '{{}}')"""
+
+        def nothing_left() -> bool:
+            self.clock.ahead += timedelta(minutes=2)
+            for cycle in ("reaper", *cycles):
+                run(self.survivor, cycle)
+            return self.conn.execute(left).fetchall() == [(0,)]
+
+        # PostgreSQL may take a moment to notice that the dead process is gone, and hold its locks until then.
+        eventually(nothing_left, "everything comes to its end")
+        self.clock.ahead = timedelta()
+        self.conn.execute("update relevo.cycle_state set shared_at = null")  # no clock was set back
+        self.conn.execute("update relevo.projects set filled_at = now() where filled_at > now()")

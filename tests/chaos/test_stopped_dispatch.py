@@ -7,15 +7,13 @@ from typing import Any
 
 import psycopg
 import pytest
-from mortals import Fate, Mortals, enqueue, fates, install, needless_resends, run
+from mortals import SIGKILL, Fate, Mortals, enqueue, fates, install, needless_resends, run
 
 import soak
 from phones import fan_out
 from processes import eventually
 from relevo.app import App
 from relevo.sandbox.server import Sandbox
-
-SIGKILL = 9
 
 # Two requests of four, one after the other; a lease that a test can outwait, and that a busy machine can keep.
 SETTINGS = {

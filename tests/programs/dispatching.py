@@ -2,8 +2,9 @@
 
 Reads one task per line, as JSON, and answers each with two lines: the process id of the process that runs it, and, once
 that is over, the signal that ended it and how often each moment came. A moment is a named statement, the COMMIT of a
-transaction (named after its last named statement), a request to the push service, or the instant at which such a
-request is written and its answer is not yet read. Each task has a process of its own, forked from this one, which has
+transaction (named after its last named statement), a request to a push service, or the instant at which such a
+request is written and its answer is not yet read; of requests of many streams also the instant at which some of them
+are answered. Each task has a process of its own, forked from this one, which has
 imported everything and connected to nothing.
 """
 
@@ -24,7 +25,8 @@ import psycopg
 from relevo import app, config
 from relevo.core import logs, queries
 from relevo.database import pool
-from relevo.providers import expo
+from relevo.providers import apns, expo, fcm, webpush
+from relevo.providers.http2_connection import Http2Connection, events
 from relevo.providers.http_connection import HttpConnection
 
 STEPS = ("claims", "journal", "settle", "receipts", "dispatch", "projects")
@@ -38,6 +40,7 @@ class Watch:
         self._strikes = strikes
         self._guard = threading.Lock()
         self.counts: Counter[str] = Counter()
+        self._mine = threading.local()
 
     def before(self, name: str) -> int:
         """Note that something begins; return how often it did."""
@@ -64,6 +67,10 @@ class Watch:
         expo.Expo.send = self._around(expo.Expo.send, lambda *_: "POST send")  # type: ignore[method-assign]
         expo.Expo.fetch_receipts = self._around(expo.Expo.fetch_receipts, lambda *_: "POST receipts")  # type: ignore[method-assign]
         HttpConnection.send = self._around(HttpConnection.send, lambda *_: "POST written")  # type: ignore[method-assign]
+        for service in (fcm.Fcm, apns.Apns, webpush.WebPush):
+            service.send = self._around_streams(service.send, f"POST {service.name}")  # type: ignore[method-assign]
+        Http2Connection._wait = self._around(Http2Connection._wait, self._written)  # type: ignore[method-assign]
+        Http2Connection.transfer = self._around_transfer(Http2Connection.transfer)  # type: ignore[method-assign]
 
     def _around(self, call: Callable[..., Any], name_of: Callable[..., str | None]) -> Callable[..., Any]:
         def watched(it: Any, *args: Any, **kwargs: Any) -> Any:
@@ -74,6 +81,33 @@ class Watch:
             result = call(it, *args, **kwargs)
             self.after(name, nth)
             return result
+
+        return watched
+
+    def _around_streams(self, send: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """Watch a request of many streams, and remember in its thread whose it is."""
+
+        def named(it: Any, *args: Any, **kwargs: Any) -> Any:
+            self._mine.request = name
+            try:
+                return send(it, *args, **kwargs)
+            finally:
+                self._mine.request = None
+
+        return self._around(named, lambda *_: name)
+
+    def _written(self, connection: Any, *_: Any) -> str | None:
+        """Name the instant at which streams are written and the connection waits for their answers."""
+        name = getattr(self._mine, "request", None)
+        return f"{name} written" if name and connection._http.open_outbound_streams else None
+
+    def _around_transfer(self, transfer: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(it: Any, *args: Any, **kwargs: Any) -> Any:
+            met = transfer(it, *args, **kwargs)
+            name = getattr(self._mine, "request", None)
+            if name and any(isinstance(each, events.StreamEnded) for each in met):
+                self.after(f"{name} answered in part", self.before(f"{name} answered in part"))
+            return met
 
         return watched
 

@@ -242,7 +242,7 @@ class Batch:
     def _drop_rest(self) -> None:
         """Leave nothing behind that could still be sent, whatever ended the batch."""
         for result in self._give_up_requests():
-            if result.reply is None or result.reply.kind == "held_back":
+            if result.reply is None:
                 self.recorder.mark_unsent([result.request.id])
             else:
                 self.recorder.hand_in(result.request, result.reply)

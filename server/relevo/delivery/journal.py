@@ -139,11 +139,13 @@ class Journal:
             connection.execute(_SQL["lock_claim"], {"token": claim.token})
             connection.execute(_SQL["amend_journal"], amended | {"token": claim.token})
 
-    def mark_unsent(self, claim: Claim, requests: Sequence[UUID], now: datetime | None = None) -> None:
-        """Note that journalled requests were not even begun; what was given up because of them is due again."""
+    def mark_unsent(
+        self, claim: Claim, requests: Sequence[UUID], now: datetime | None = None, outcome: str = "held_back"
+    ) -> None:
+        """Note that journalled requests were certainly not taken; what was given up because of them is due again."""
         with self._database.transaction("bound_by_key") as connection:
             connection.execute(_SQL["lock_claim"], {"token": claim.token})  # a reaper at work on it is waited for
-            marked = {"token": claim.token, "request_ids": uuid_array(requests), "now": now}
+            marked = {"token": claim.token, "request_ids": uuid_array(requests), "outcome": outcome, "now": now}
             opened = connection.execute(_SQL["mark_unsent"], marked).fetchall()
             if opened:
                 queue(connection, *zip(*opened, strict=True))

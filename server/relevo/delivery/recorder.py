@@ -244,20 +244,21 @@ class Recorder:
             return False
         return True
 
-    def mark_unsent(self, requests: Sequence[UUID]) -> None:
-        """Note that requests were not begun, waiting for the database if need be: nobody else knows it."""
+    def mark_unsent(self, requests: Sequence[UUID], outcome: str = "held_back") -> None:
+        """Note that requests were certainly not taken, waiting for the database if need be: nobody else knows it."""
         if requests:
             with self.context.report.in_passing(self.context.project):
                 claims = self.context.services.claims
-                self._persist(lambda: claims.mark_unsent(self._claim, requests, self.context.now), list)
+                self._persist(lambda: claims.mark_unsent(self._claim, requests, self.context.now, outcome), list)
 
     def hand_in(self, request: PushRequest, reply: Reply) -> None:
-        """Keep the tickets of a request that nobody waits for any more."""
-        if reply.kind != "answered" or len(reply.tickets) != len(request.deliveries):
-            return
-        answers = [ticketed(d, t) for d, t in zip(request.deliveries, reply.tickets, strict=True)]
+        """Keep what is known of a request that nobody waits for any more: its tickets, or that it was not taken."""
         try:
-            self._write(answers, {request.id: reply.kind})
+            if reply.kind not in ("answered", "unclear"):
+                self.mark_unsent([request.id], reply.kind)
+            elif len(reply.tickets) == len(request.deliveries):
+                pairs = zip(request.deliveries, reply.tickets, strict=True)
+                self._write([ticketed(d, t)._replace(request=request.id) for d, t in pairs], {request.id: reply.kind})
         except Exception as error:  # noqa: BLE001 whatever it is, nobody waits for this thread
             _log.error("late_answers_failed", claim=str(self._claim.token), error=normalise_error(error))
 

@@ -21,6 +21,7 @@ from relevo.database.outages import is_unavailable
 from relevo.database.pool import Connection, Database
 from relevo.delivery import columns
 from relevo.delivery.claim import Claim
+from relevo.delivery.journal import queue
 from relevo.runtime.heartbeat import Heartbeat
 
 _SQL = queries.load("claims", "settle", "receipts")
@@ -103,15 +104,31 @@ class Settling:
         with self._database.transaction("bound_by_key") as connection:
             written: dict[str, int] = {}
             if unsent := [answer for answer in answers if answer.not_sent]:
+                connection.execute(_SQL["lock_claim"], {"token": claim.token})  # a reaper at work on it is waited for
                 connection.execute(_SQL["split_unsent"], columns.unsent(claim, unsent) | {"now": now})
             if claim.loss is None:  # a claim known to be lost is a reaper's to end, even while its row still stands
                 written = dict(connection.execute(_SQL["settle_deliveries"], parameters).fetchall())
             if sum(written.values()) < len(answers):
                 late = connection.execute(_SQL["keep_late_tickets"], parameters).fetchone() or (0, 0)
             disabled = self._disable_tokens(connection, claim, answers, may_prune, now, written=written)
+        if sum(written.values()) < len(answers):
+            self._reopen_unsent(claim, [a for a in answers if a.status == "retryable" and not a.attempted], now)
         if finish or written:
             self._keep_or_drop(claim, since, finish=finish)
         return Settlement(written, closed_late=late[0], kept_as_evidence=late[1], tokens_disabled=disabled)
+
+    def _reopen_unsent(self, claim: Claim, unsent: Sequence[Answer], now: datetime | None) -> None:
+        """Open again what whoever ended the claim gave up, because nobody knew that it was not taken.
+
+        By itself, after the tickets that came late: each of the two locks deliveries in their order.
+        """
+        told = [answer for answer in unsent if answer.request is not None]
+        if told:
+            with self._database.transaction("bound_by_key") as connection:
+                connection.execute(_SQL["lock_claim"], {"token": claim.token})
+                parameters = columns.keys(told) | columns.unsent(claim, told) | {"now": now}
+                if opened := connection.execute(_SQL["reopen_unsent"], parameters).fetchall():
+                    queue(connection, *zip(*opened, strict=True))
 
     def parameters(
         self,

@@ -1,0 +1,47 @@
+-- Opens again what was given up, as unknown or failed, because the answer of a request journalled then was not seen: it is known now that the
+-- request did not reach the push service. Returns what is to be put into the queue. Dead letters are locked before deliveries.
+create or replace function relevo.open_unsent(of_days date[], of_ids bigint[], journalled timestamptz[], given_at timestamptz)
+  returns table (event_day date, id bigint, due_at timestamptz)
+  language plpgsql volatile
+  set enable_sort = on
+as $$
+begin
+  return query
+  with unsealed as materialized ( -- a month on its way to the archive is not written to any more
+    select relevo.hold_open(array(select distinct n.event_day from unnest(of_days) as n(event_day))) as days
+  ), meant as materialized (
+    select u.event_day, u.id, u.journalled_at
+      from unnest(of_days, of_ids, journalled) as u(event_day, id, journalled_at)
+     where u.event_day = any ((select s.days from unsealed s)::date[])
+     order by u.event_day, u.id
+  ), dead as materialized (
+    select l.event_day, l.delivery_id as id
+      from meant u
+      cross join lateral (select l.event_day, l.delivery_id from relevo.dead_letters l
+                           where l.event_day = u.event_day and l.delivery_id = u.id
+                             for update) l
+  ), given_up as materialized (
+    select d.event_day, d.id, d.status
+      from meant u
+      cross join lateral (select d.event_day, d.id, d.status from relevo.notification_deliveries d
+                           where d.event_day = u.event_day and d.id = u.id and d.status in ('unknown', 'failed') and d.last_error_code = 'answer_not_seen'
+                             and d.last_attempt_at = u.journalled_at -- by that very request
+                             for no key update) d
+     where (select count(*) from dead) >= 0
+  ), buried as (
+    delete from relevo.dead_letters l using given_up g where l.event_day = any (array[g.event_day]) and l.delivery_id = g.id
+  ), opened as (
+    update relevo.notification_deliveries d
+       set status = case when d.attempt_count > 1 then 'retryable' else 'pending' end, attempt_count = greatest(d.attempt_count - 1, 0),
+           completed_at = null, updated_at = relevo.now(given_at), last_error_code = null, last_error_message = null
+      from given_up g
+     where d.event_day = any (array[g.event_day]) and d.id = g.id
+    returning d.event_day, d.id, d.notification_event_id as event_id, d.status, g.status as former_status
+  ), progress as materialized (
+    select relevo.move_counts(array_agg(o.event_id), array_agg(o.former_status), array_agg(o.status)) from opened o
+  )
+  select o.event_day, o.id, relevo.now(given_at) from opened o where (select count(*) from progress) > 0;
+end
+$$;
+
+revoke all on function relevo.open_unsent from public;
