@@ -151,3 +151,27 @@ def test_a_dead_letter_is_redriven_at_the_new_place(native_relay: Callable[..., 
     worker.dispatch()
     assert len(worker.sandbox.received(own)) == 1
     assert worker.delivery("big!MessageTooBig")["project"] == "fcm::default::unknown"
+
+
+def test_while_its_receipt_is_awaited(native_relay: Callable[..., Relay]) -> None:
+    """Expo's receipt says that the former token is gone, and the phone has moved to FCM since: the new token is not given
+    up, the push goes to it, and the story blames nothing but the former one."""
+    name = "ana!receipt-DeviceNotRegistered"
+    worker = native_relay()
+    event = worker.tell(name, "eva!receipt-DeviceNotRegistered")
+    worker.dispatch()
+    own = worker.sandbox.fcm_token("ana")
+    verbs.register(worker.conn, Installation(own, worker.phones[name], provider="fcm", platform="android"))
+    worker.travel(hours=1)
+    worker.ask()
+    assert (worker.delivery(name)["status"], worker.is_disabled(name)) == ("retryable", False)
+    assert worker.delivery(name)["last_error_code"] == "token_changed"
+    eva = "eva!receipt-DeviceNotRegistered"
+    assert (worker.delivery(eva)["status"], worker.is_disabled(eva)) == ("invalid", True)
+    worker.travel(hours=1)
+    worker.dispatch()
+    worker.dispatch()
+    assert len(worker.sandbox.received(own)) == 1
+    found = worker.delivery(name)
+    assert (found["status"], found["attempt_count"], found["project"]) == ("ok", 2, "fcm::default::android")
+    assert verbs.explain(worker.conn, event, worker.phones[name]).gets_it

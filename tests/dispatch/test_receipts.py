@@ -486,18 +486,21 @@ class TestTokens:
         assert worker.dispatch().outcome == "idle"
 
     def test_leaves_a_token_alone_that_was_registered_meanwhile(self, relay) -> None:
-        """Compare and set: the phone has a newer token than the one the receipt speaks of."""
+        """Compare and set: the phone has a newer token than the one the receipt speaks of, and the push goes to that one."""
         worker = relay()
         name = "ana!receipt-DeviceNotRegistered"
         worker.tell(name)
         worker.dispatch()
         worker.register("new", installation_id=worker.phones[name])
         worker.ask()
-        assert worker.delivery(name)["status"] == "invalid"
+        found = worker.delivery(name)
+        assert (found["status"], found["last_error_code"]) == ("retryable", "token_changed")
         assert not worker.is_disabled("new")
-        worker.tell("new")
+        worker.travel(minutes=5)
         worker.dispatch()
         assert worker.received("new") == 1
+        worker.ask()
+        assert worker.delivery(name)["status"] == "ok"
 
     def test_leaves_it_alone_while_the_brake_is_drawn(self, relay) -> None:
         """A mass of such receipts disables nothing, and operators are told."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from uuid import UUID
 
 import psycopg
 import structlog
@@ -300,7 +301,7 @@ class _Wave:
             self.report.add(f"receipts of {self.project} were not told: {reply.kind} {reply.code or ''}".strip())
             self._note_failure(reply)
         blocked = self._note_credentials(claim, reply, watched=allowance.watched)
-        answers = [self._answer(each, reply, blocked=blocked) for each in _awaited(claim)]
+        answers = self._not_gone([self._answer(each, reply, blocked=blocked) for each in _awaited(claim)])
         settlement = self._write(claim, answers)
         if reply.kind == "answered" and not self.answered:
             self.answered = True
@@ -366,6 +367,16 @@ class _Wave:
         pause_ms = 0 if reply.kind == "answered" else max(self.pause_ms, reply.retry_after_ms)
         return ReceiptAnswer(awaiting, "waiting", paced=False, retry_after_ms=pause_ms)
 
+    def _not_gone(self, answers: list[ReceiptAnswer]) -> list[ReceiptAnswer]:
+        """Return answers in which the push to a former token that is gone is tried again with the phone's new one."""
+        gone = [each.awaiting for each in answers if each.status == "invalid"]
+        if not gone:
+            return answers
+        moved: dict[UUID, bool] = {}
+        with self.report.in_passing(self.project):
+            moved = self.services.claims.returned([(each.installation_id, each.token_version, None) for each in gone])
+        return [_moved(each) if _is_gone_from(each, moved) else each for each in answers]
+
     def _note_failure(self, reply: ReceiptReply) -> None:
         if not self.pause_ms:  # the requests of one wave are one failure
             self.pause_ms = self.services.projects.pause_receipts(self.project, reply.retry_after_ms, self.run.now)
@@ -408,6 +419,15 @@ def _joined(first: ReceiptReply, second: ReceiptReply) -> ReceiptReply:
     """Return what two requests for the same claim came to: all receipts, and the failure if one failed."""
     failed = next((each for each in (first, second) if each.kind != "answered"), first)
     return replace(failed, receipts={**first.receipts, **second.receipts})
+
+
+def _is_gone_from(answer: ReceiptAnswer, moved: Mapping[UUID, bool]) -> bool:
+    return answer.status == "invalid" and answer.awaiting.installation_id in moved
+
+
+def _moved(answer: ReceiptAnswer) -> ReceiptAnswer:
+    """Return what a gone token means for a phone that has another one by now."""
+    return replace(answer, status="retryable", error_code="token_changed")
 
 
 def _awaited(claim: Claim) -> Sequence[Awaiting]:
