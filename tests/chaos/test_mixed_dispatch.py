@@ -28,8 +28,8 @@ KILLS = [
     ("COMMIT of journal.journal_plain_wave", "before"),
     ("COMMIT of journal.journal_plain_wave", "after"),
     ("POST fcm", "before"),
-    ("POST apns written", "before"),
-    ("POST webpush written", "before"),
+    ("POST apns written", "after"),
+    ("POST webpush written", "after"),
     ("POST fcm answered in part", "after"),
     ("POST apns answered in part", "after"),
     ("POST webpush", "after"),
@@ -39,7 +39,7 @@ KILLS = [
     ("COMMIT of settle.settle_deliveries", "after"),
 ]
 """Each window once; where several services have it, in turns."""
-MOMENTS = [("", "before"), ("", "after"), (" written", "before"), (" answered in part", "after")]
+MOMENTS = [("", "before"), ("", "after"), (" written", "after"), (" answered in part", "after")]
 ALL_KILLS = [*KILLS, *((f"POST {service}{moment}", when) for service in SERVICES for moment, when in MOMENTS)]
 
 
@@ -136,12 +136,12 @@ STOPPED: Mapping[str, object] = {
     "receipt_first_poll_ms": 1,
 }
 """A lease that a test can outwait, and that a busy machine can keep."""
-STOPS = [("POST fcm answered in part", "after"), ("POST apns written", "before"), ("settle.split_unsent", "before")]
+STOPS = [("POST fcm answered in part", "after"), ("POST apns written", "after"), ("settle.split_unsent", "before")]
 ALL_STOPS = [
     *STOPS,
     ("COMMIT of journal.journal_plain_wave", "after"),
-    *((f"POST {service}{moment}", "before") for service in SERVICES for moment in ("", " written")),
-    *((f"POST {service}", "after") for service in SERVICES),
+    *((f"POST {service}", "before") for service in SERVICES),
+    *((f"POST {service}{moment}", "after") for service in SERVICES for moment in ("", " written")),
 ]
 
 

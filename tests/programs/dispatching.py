@@ -69,7 +69,8 @@ class Watch:
         HttpConnection.send = self._around(HttpConnection.send, lambda *_: "POST written")  # type: ignore[method-assign]
         for service in (fcm.Fcm, apns.Apns, webpush.WebPush):
             service.send = self._around_streams(service.send, f"POST {service.name}")  # type: ignore[method-assign]
-        Http2Connection._wait = self._around(Http2Connection._wait, self._written)  # type: ignore[method-assign]
+        Http2Connection.begin = self._around_begin(Http2Connection.begin)  # type: ignore[method-assign]
+        Http2Connection._write = self._around(Http2Connection._write, self._written)  # type: ignore[method-assign]
         Http2Connection.transfer = self._around_transfer(Http2Connection.transfer)  # type: ignore[method-assign]
 
     def _around(self, call: Callable[..., Any], name_of: Callable[..., str | None]) -> Callable[..., Any]:
@@ -88,7 +89,7 @@ class Watch:
         """Watch a request of many streams, and remember in its thread whose it is."""
 
         def named(it: Any, *args: Any, **kwargs: Any) -> Any:
-            self._mine.request = name
+            self._mine.request, self._mine.begun = name, False
             try:
                 return send(it, *args, **kwargs)
             finally:
@@ -96,10 +97,17 @@ class Watch:
 
         return self._around(named, lambda *_: name)
 
-    def _written(self, connection: Any, *_: Any) -> str | None:
-        """Name the instant at which streams are written and the connection waits for their answers."""
+    def _around_begin(self, begin: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(it: Any, *args: Any, **kwargs: Any) -> Any:
+            self._mine.begun = True
+            return begin(it, *args, **kwargs)
+
+        return watched
+
+    def _written(self, *_: Any) -> str | None:
+        """Name the instant at which streams of a request are written, and no answer of theirs is read."""
         name = getattr(self._mine, "request", None)
-        return f"{name} written" if name and connection._http.open_outbound_streams else None
+        return f"{name} written" if name and self._mine.begun else None
 
     def _around_transfer(self, transfer: Callable[..., Any]) -> Callable[..., Any]:
         def watched(it: Any, *args: Any, **kwargs: Any) -> Any:
