@@ -20,5 +20,6 @@ revoke all on function relevo.token_hash from public;
 alter table relevo.device_installations validate constraint device_installations_token_check;
 alter table relevo.device_installations validate constraint device_installations_platform_check;
 alter table relevo.device_installations validate constraint device_installations_part_check;
+alter table relevo.device_installations validate constraint device_installations_timezone_check;
 create unique index device_installations_token_hash on relevo.device_installations (relevo.token_hash(provider, part, token)) where token is not null;
 create index device_installations_token_text on relevo.device_installations using hash (token); -- for who knows no provider, and for 0.3.0

@@ -7,10 +7,10 @@ select distinct c.event_type
 -- name: claim_due
 -- Claims what is due in one lane of a project, oldest first, and looks where each delivery goes, what stands in its way and what its event
 -- says; its JSON as text, so that one that cannot be read is no other's trouble.
-select c.*, e.id, e.title, e.body, e.data, e.push
+select c.*, e.id, e.title, e.body, e.data, e.push, e.wording, e.texts, e.arguments
   from relevo.claim_due(%(token)s, %(worker_id)s, %(cycle)s, %(project)s, %(lane)s, %(limit)s, %(now)s, %(shard_index)s, %(shard_count)s,
                           %(only_types)s, %(not_types)s, %(suspect_lapses)s, %(lease_ms)s, %(since)s) c
-  left join lateral (select e.id, e.title, e.body, e.data::text, e.push::text from relevo.notification_events e where e.id = c.event_id) e on true;
+  left join lateral (select e.id, e.title, e.body, e.data::text, e.push::text, e.wording, e.texts::text, e.arguments::text from relevo.notification_events e where e.id = c.event_id) e on true;
 
 -- name: claim_probe
 -- Claims a few deliveries for a probe out of the oldest due ones: first those whose phone, event and past nothing speaks against.

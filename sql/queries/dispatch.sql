@@ -1,6 +1,7 @@
 -- name: read_contents
 -- Reads what some events say; their JSON as text, so that one that cannot be read is no other's trouble.
-select e.id, e.title, e.body, e.data::text, e.push::text from relevo.notification_events e where e.id = any (%(events)s::bigint[]);
+select e.id, e.title, e.body, e.data::text, e.push::text, e.wording, e.texts::text, e.arguments::text
+  from relevo.notification_events e where e.id = any (%(events)s::bigint[]);
 
 -- name: read_names
 -- Reads what news leave to the moment they are sent, as long as it is there: the keys of their events and the owners of their phones.

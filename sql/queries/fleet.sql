@@ -109,13 +109,16 @@ select count(*)::int as claims, coalesce(sum(cardinality(c.ids)), 0)::int as del
   from relevo.claims c;
 
 -- name: read_health
--- Tells the database's time, how long deliveries have waited in expired claims, and what waits for fan-out and receipts.
+-- Tells the database's time, how long deliveries have waited in expired claims, and what waits for fan-out, texts and receipts.
 select now() as now,
        (select extract(epoch from now() - min(c.leased_until))::float8
           from relevo.claims c where c.leased_until <= now()) as oldest_expired_s,
        (select count(*)::int from (select from relevo.notification_events e
                                     where e.state in ('waiting', 'fanning') and e.scheduled_at <= now() limit %(most)s) x) as events_waiting,
-       exists (select from relevo.awaited_receipts w where w.look_at <= now()) as receipts_due;
+       exists (select from relevo.awaited_receipts w where w.look_at <= now()) as receipts_due,
+       (select count(*)::int from (select from relevo.notification_events e
+                                    where e.arguments is not null and e.texts is null and e.state = 'waiting'
+                                      and e.scheduled_at <= now() - interval '1 minute' limit %(most)s) x) as unworded;
 
 -- name: count_dead_letters
 -- Counts the pushes that failed for good, up to a bound.

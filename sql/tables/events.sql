@@ -65,6 +65,10 @@ create table relevo.notification_events (
   fanout_failures    integer,
   fanout_retry_at    timestamptz,
   fanout_error       text,
+  arguments          jsonb check (jsonb_typeof(arguments) = 'object'),
+  wording            int,
+  texts              jsonb check (jsonb_typeof(texts) = 'object'),
+  constraint texts_of_a_wording check ((texts is null) = (wording is null) and (texts is null or arguments is not null)),
   constraint fanout_error_is_short check (length(fanout_error) between 1 and 300),
   constraint notification_events_check check ((event_day is null) = (fanout_started_at is null)),
   constraint notification_events_check1 check ((event_day is null) = (fanout_upto is null)),
@@ -85,6 +89,10 @@ comment on column relevo.notification_events.turn_at is
 comment on column relevo.notification_events.fanout_failures is 'How often its fan-out has failed since its last slice; null: not once.';
 comment on column relevo.notification_events.fanout_retry_at is 'When a fan-out that failed is tried again.';
 comment on column relevo.notification_events.fanout_error is 'What was said when it failed last.';
+comment on column relevo.notification_events.arguments is 'What goes into the texts of its type; null if it has a title and body of its own.';
+comment on column relevo.notification_events.wording is 'The version of those texts, chosen when it fell due.';
+comment on column relevo.notification_events.texts is
+  'Title, body and subtitle by locale, rendered; until then it does not fan out. Title and body are those of the default locale.';
 create index notification_events_by_month on relevo.notification_events (
   (date_trunc('month', coalesce(event_day, (ended_at at time zone 'UTC')::date)::timestamp)::date), id);
 create index notification_events_due on relevo.notification_events (lane desc, scheduled_at, id) where state in ('waiting', 'fanning');
@@ -95,6 +103,8 @@ create index notification_events_held on relevo.notification_events (deadline_at
 create index notification_events_item on relevo.notification_events (licitacion_id) where licitacion_id is not null;
 create index notification_events_turns on relevo.notification_events (lane, coalesce(project, ''), coalesce(turn_at, scheduled_at), id)
   where state in ('waiting', 'fanning');
+create index notification_events_unworded on relevo.notification_events (scheduled_at, id)
+  where arguments is not null and texts is null and state = 'waiting';
 
 create trigger note_ended after update on relevo.notification_events
   for each row when (new.event_type <> 'relevo.news' and (new.state in ('fanned', 'cancelled', 'completed'))

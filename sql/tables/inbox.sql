@@ -45,9 +45,11 @@ create table relevo.kept_inbox_items (
   data            jsonb not null,
   installation_id uuid,
   kept_until      timestamptz not null,
+  texts           jsonb,
   primary key (inbox_id, event_id)
 );
 comment on table relevo.kept_inbox_items is 'Items whose type keeps them in inboxes for longer than their month''s deliveries stay; cleanup copies and deletes them.';
+comment on column relevo.kept_inbox_items.texts is 'Title and body by locale, if its event was told by the texts of its type.';
 comment on column relevo.kept_inbox_items.installation_id is 'The only phone it came by, with which it is forgotten; null if there were several, or none.';
 create index kept_inbox_items_order on relevo.kept_inbox_items (inbox_id, place);
 create index kept_inbox_items_phone on relevo.kept_inbox_items (installation_id) where installation_id is not null;

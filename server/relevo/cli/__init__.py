@@ -44,11 +44,12 @@ PARTS = {
     "sandbox": ("sandbox",),
     "webpush": ("webpush",),
     "owners": ("owner", "category"),
+    "words": ("words",),
 }
 """The commands by the file they are in: a command loads its own file alone."""
 HEADINGS = {
     "Run it": ("run", "serve", "tick", "run-cycle", "pause", "resume"),
-    "Send": ("enqueue", "preview", "cancel", "event-type", "category"),
+    "Send": ("enqueue", "preview", "cancel", "event-type", "category", "words"),
     "Look": (
         "status",
         "events",

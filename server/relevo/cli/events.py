@@ -83,6 +83,9 @@ def enqueue(  # noqa: PLR0917 typer options
     ttl_s: Annotated[int | None, typer.Option(min=1, max=2_419_200, help="Seconds until it is pointless.")] = None,
     urgent: Annotated[bool, typer.Option("--urgent", help="Overtakes what is not.")] = False,
     data: Annotated[str, typer.Option(help="A JSON object for the app.")] = "{}",
+    arguments: Annotated[
+        str | None, typer.Option(help="A JSON object for the texts of its type, in place of title and body.")
+    ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep an event of this type and key that says something else.")
     ] = False,
@@ -105,6 +108,7 @@ def enqueue(  # noqa: PLR0917 typer options
         data=_json_object(data),
         audience=_audience(to or (), owner or (), topic or (), everyone=everyone),
         topics=topic or (),
+        arguments=None if arguments is None else _json_object(arguments, "--arguments"),
         category=category,
         lane="urgent" if urgent else None,
         scheduled_at=at,

@@ -49,6 +49,7 @@ _MATCHING_TEXTS = {"region": (0, 200), "tipo": (0, 100), "text": (0, 20_000)}
 _EVENT_FIELDS = {
     *("type", "key", "title", "body", "data", "push", "audience", "installations", "owners", "matching", "topics"),
     *("category", "lane", "at_most_once", "scheduled_at", "deadline_at", "ttl_s", "licitacion_id", "on_conflict"),
+    "arguments",
 }
 
 _PLAIN_TEXTS = {"type", "key", "title", "body"}
@@ -207,11 +208,10 @@ def _complaints(event: Mapping[str, Any]) -> Iterator[str]:
     yield from texts(event, _TEXTS)
     if event["type"].startswith(_RESERVED):
         yield "type must not begin with relevo., which is for Relevo itself"
-    for name in ("data", "push"):
+    for name in ("data", "push", "arguments"):
         if not isinstance(event.get(name) or {}, Mapping):
             yield f"{name} must be a JSON object"
-    if is_blank(event.get("title", "") + event.get("body", "")) and not event.get("data"):
-        yield "an event must say something: give it a title, a body or data"
+    yield from _says_nothing(event)
     if (wrong := push_complaint(event.get("push") or {})) is not None:
         yield wrong
     yield from _audience(event)
@@ -223,6 +223,14 @@ def _complaints(event: Mapping[str, Any]) -> Iterator[str]:
     yield from _deadline(event)
     if not _is_light(event) and weight(event) > _MOST_BYTES:
         yield "title, body, data and push together must fit into 4096 bytes once rendered"
+
+
+def _says_nothing(event: Mapping[str, Any]) -> Iterator[str]:
+    said = event.get("title", "") + event.get("body", "")
+    if event.get("arguments") is not None and said:
+        yield "an event has arguments, for the texts of its type, or a title and body of its own, not both"
+    if event.get("arguments") is None and is_blank(said) and not event.get("data"):
+        yield "an event must say something: give it a title, a body or data"
 
 
 def _listed(strangers: AbstractSet[str]) -> str:

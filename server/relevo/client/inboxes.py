@@ -71,15 +71,17 @@ def inbox(
     event_type: str | None = None,
     before: str | None = None,
     limit: int = 50,
+    locale: str | None = None,
 ) -> Call[InboxPage]:
     """Read a page of the inbox of an owner, or of an installation without owner, newest first.
 
     The project is needed where the owner has phones in several. `current` is all that was not archived.
+    What is told by the texts of its type is in `locale`, or else in that of the newest phone that said one.
     """
     _one_of("status", status, STATUSES)
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_AT_ONCE:
         raise InvalidInputError(f"limit must be between 1 and {MOST_AT_ONCE}.", hint="Leave it out for 50.")
-    more = {"category": category, "type": event_type, "before": before}
+    more = {"category": category, "type": event_type, "before": before, "locale": locale}
     asked = _asked(owner, installation_id, project, more) | {"status": status, "limit": limit}
     return Call("read_inbox", {"asked": as_json("inbox", asked)}, one(_page))
 

@@ -60,6 +60,8 @@ class Event:
     """Whom it is for. There is no default: nobody tells everyone by forgetting a word. An empty list is nobody."""
     topics: Sequence[str] = field(default=(), kw_only=True)
     """What it is about, for an audience of Matching: it goes only to phones that asked for one of these topics."""
+    arguments: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    """What goes into the texts of its type, by name, in place of title and body; `{}` if they name nothing."""
     category: str | None = None
     """Installations that opted out of it are left out."""
     lane: Literal["urgent", "bulk"] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Literal, TypeVar
 from uuid import UUID
@@ -359,6 +359,8 @@ def _checked(event: Event, given: dict[str, Any]) -> dict[str, Any]:
             given[name] = _time(name, given[name])
     if event.topics:
         given["topics"] = _listed(event.topics)
+    if isinstance(event.arguments, Mapping):
+        given["arguments"] = {name: _argument(name, value) for name, value in event.arguments.items()}
     given |= _audience(event.audience)
     check_event(given)
     return given
@@ -380,6 +382,13 @@ def _time(name: str, value: datetime) -> str:
             f"{name} must lie between the years {_FIRST_YEAR} and {_LAST_YEAR}, got {value}.", hint="Mend it."
         )
     return value.isoformat()
+
+
+def _argument(name: object, value: object) -> object:
+    """Return an argument as JSON has it: a time with its zone as text."""
+    if isinstance(value, datetime):
+        return _time(f"arguments.{str(name)[:60]}", value)
+    return value.isoformat() if isinstance(value, date) else value
 
 
 def _audience(audience: object) -> dict[str, Any]:

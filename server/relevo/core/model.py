@@ -144,6 +144,13 @@ class Content(NamedTuple):
     body: str
     data: Mapping[str, Any]
     push: Mapping[str, Any]
+    wording: int | None = None
+    """The version of its type's texts, if it is told by them."""
+    texts: Mapping[str, Mapping[str, str]] = {}
+    """Then its title, body and subtitle by locale, and what goes into them."""
+    arguments: Mapping[str, Any] = {}
+    spoken: tuple[str, str] = ("", "")
+    """In which locale it is told here, and for which time zone."""
 
 
 @dataclass(frozen=True)

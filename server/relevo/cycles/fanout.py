@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
@@ -15,10 +16,12 @@ from relevo.config import MINUTE, Settings
 from relevo.core import queries
 from relevo.core.logs import normalise_error
 from relevo.core.model import Lane, Step
+from relevo.cycles.wording import list_due, word_due
 from relevo.database.arrays import array
 from relevo.database.outages import is_unavailable
 from relevo.database.pool import Connection
 from relevo.delivery import runaway
+from relevo.delivery.speaking import Wordings
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 
@@ -27,6 +30,7 @@ _FEW = runaway.WATCHED_PHONES  # so that the brake counts all of them, and one c
 _TOGETHER = 500  # a tenth of a second: an urgent event that comes meanwhile waits no longer
 _RETRY_MS, _LONGEST_RETRY_MS = 5_000, 600_000  # after a failure; each more in a row doubles it
 _LONGEST_ERROR = 300
+_UNWORDED_EVERY_S = 0.2  # while others fan out; else as soon as nothing does
 _HELD = Step({"events_held": 1}, items=1, more=True)
 
 
@@ -104,12 +108,41 @@ class _Memory:
 
     served: str = ""
     """The project whose turn was last; the next one's is next. Each replica goes round by itself."""
+    wordings: Wordings = field(default_factory=Wordings)
+    looked_for_unworded: float = -_UNWORDED_EVERY_S
+    """When events that wait for their texts were last looked for."""
 
 
 def cycle(settings: Settings) -> Cycle:
     """Return fan-out for the schedule: on every replica, each at another event."""
     timing, memory = Every(settings.dispatch_interval_minutes * MINUTE), _Memory()
-    return Cycle("fanout", timing, lambda run: _fan_out(run, memory, at_once=True), wakeable=True, feeds="dispatch")
+    return Cycle("fanout", timing, lambda run: _step(run, memory), wakeable=True, feeds="dispatch")
+
+
+def _step(run: Run, memory: _Memory) -> Step:
+    """Fan out, and give events their texts in between: now and then, and once nothing else is to be fanned out."""
+    if time.monotonic() - memory.looked_for_unworded < _UNWORDED_EVERY_S:
+        return _fan_out(run, memory, at_once=True)
+    return _word_due(run, memory) or _fan_out(run, memory, at_once=True)
+
+
+def _word_due(run: Run, memory: _Memory) -> Step | None:
+    """Give events their texts; if that fails, each by itself, so that one bad event stops only itself."""
+    memory.looked_for_unworded = time.monotonic()
+    try:
+        return word_due(run, memory.wordings)
+    except psycopg.Error as error:
+        if is_unavailable(error):
+            raise
+    problems: list[str] = []
+    for event_id in list_due(run):
+        try:
+            word_due(run, memory.wordings, event_id)
+        except psycopg.Error as error:
+            if is_unavailable(error):
+                raise
+            problems += _leave_alone(run, event_id, error).problems
+    return Step(problems=tuple(problems), more=True)
 
 
 def _fan_out(run: Run, memory: _Memory, *, at_once: bool) -> Step:
@@ -134,7 +167,7 @@ def _fan_out(run: Run, memory: _Memory, *, at_once: bool) -> Step:
         if is_unavailable(error) or (event is None and not at_once):
             raise
         return _fan_out(run, memory, at_once=False) if at_once or event is None else _step_back(run, event, error)
-    return _look_beside(run)
+    return _word_due(run, memory) or _look_beside(run)
 
 
 def _asked(run: Run, memory: _Memory) -> dict[str, Any]:

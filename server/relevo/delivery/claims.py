@@ -14,7 +14,7 @@ import psycopg
 import structlog
 
 from relevo.config import Settings
-from relevo.core import queries
+from relevo.core import queries, wordings
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.model import Awaiting, Lane, LossReason, Shard
 from relevo.database.arrays import array
@@ -26,7 +26,7 @@ from relevo.delivery.journal import Journal, explain_loss
 from relevo.delivery.settling import Settling
 from relevo.runtime.heartbeat import Heartbeat, Loss, Renewed
 
-_SQL = queries.load("claims", "journal", "settle", "receipts")
+_SQL = queries.load("claims", "journal", "settle", "receipts", "words")
 _log = structlog.get_logger("relevo.claims")
 _FOREIGN_FOR_S = 5.0
 _MOST_LEFT = 10  # of the deliveries that cannot be written; the others are not looked for one by one
@@ -44,6 +44,8 @@ class Claims(Journal, Settling):
         self.composed: frozenset[str] = frozenset()
         """The event types for which this worker has a composer."""
         self._foreign: tuple[float, list[str]] = (-_FOREIGN_FOR_S, [])
+        self._unspoken: tuple[float, list[str]] = (-_FOREIGN_FOR_S, [])
+        """The event types with texts, where this worker cannot render any."""
 
     def claim(
         self,
@@ -163,19 +165,25 @@ class Claims(Journal, Settling):
     @property
     def limited(self) -> bool:
         """Whether some event types are not for this worker."""
-        return bool(self._settings.worker_event_types or self._foreign[1])
+        return bool(self._settings.worker_event_types or self._foreign[1] or self._unspoken[1])
 
     def _types(self, connection: Connection) -> dict[str, list[str] | None]:
         """Return which event types this worker may claim, as statements take it.
 
         Those it is limited to, and none for which a living worker has a composer that this one lacks: it would send
-        what that one makes otherwise.
+        what that one makes otherwise. None with texts either, if it lacks what renders them.
         """
         if time.monotonic() - self._foreign[0] > _FOREIGN_FOR_S:
             rows = connection.execute(_SQL["list_composed_types"], {"worker_id": self._worker_id}).fetchall()
             self.learn_composed(row[0] for row in rows)
+        if time.monotonic() - self._unspoken[0] > _FOREIGN_FOR_S and not wordings.is_available():
+            rows = connection.execute(_SQL["list_worded_types"]).fetchall()
+            self._unspoken = time.monotonic(), [row[0] for row in rows]
         only = self._settings.worker_event_types
-        return {"only_types": list(only) if only else None, "not_types": self._foreign[1] or None}
+        return {
+            "only_types": list(only) if only else None,
+            "not_types": [*self._foreign[1], *self._unspoken[1]] or None,
+        }
 
     def _adopt(self, token: UUID, cycle: str, parameters: dict[str, Any]) -> Claim | None:
         """After a lost COMMIT answer: bar the token if its claim does not stand, else read it back and go on.

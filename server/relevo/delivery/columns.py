@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from itertools import accumulate
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
@@ -58,6 +59,9 @@ class Chunk(NamedTuple):
     body: str = ""
     data: str = ""
     push: str = ""
+    wording: int | None = None
+    texts: str | None = None
+    arguments: str | None = None
     """What its event says, where the claim returned that, too; its JSON is text."""
 
 
@@ -79,12 +83,20 @@ def _deliveries_of(where: tuple[str, str, Lane], c: Chunk) -> Iterator[Delivery]
 def contents_of(chunks: Iterable[Chunk]) -> dict[int, Content]:
     """Return what the events of chunks say, as far as the claim returned it."""
     told = {each.event_id: each for each in chunks if each.content_id is not None}
-    return {event: content_of(event, c.title, c.body, c.data, c.push) for event, c in told.items()}
+    return {
+        event: content_of(event, c.title, c.body, c.data, c.push, c.wording, c.texts, c.arguments)
+        for event, c in told.items()
+    }
 
 
-def content_of(event: int, title: str, body: str, data: str, push: str) -> Content:
-    """Return what an event says, whose JSON is text."""
-    return Content(event, title, body, _json(data), _json(push))
+def content_of(event: int, title: str, body: str, data: str, push: str, *words: Any) -> Content:
+    """Return what an event says, whose JSON is text; by `words`, what texts of its type it is told by, if by any."""
+    content = Content(event, title, body, _json(data), _json(push))
+    wording, texts, arguments = words or (None, None, None)
+    if wording is None:
+        return content
+    given = json.loads(arguments, parse_float=Decimal)
+    return content._replace(wording=wording, texts=json.loads(texts), arguments=given)
 
 
 def _json(text: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from relevo.client.checks import is_blank
-from relevo.core import queries
+from relevo.core import queries, wordings
 from relevo.core.errors import Reschedule
 from relevo.core.logs import normalise_error
 from relevo.core.messages import Draft, Message, WrittenMessage
@@ -22,6 +22,7 @@ from relevo.delivery.batch_context import BatchContext
 from relevo.delivery.outcomes import LEAST_PAUSE_MS, MALFORMED, answer, not_attempted, obstructed, ticketed
 from relevo.delivery.reply_checks import checked_ticket
 from relevo.delivery.services import Services
+from relevo.delivery.speaking import Speaking
 from relevo.runtime import threads
 from relevo.runtime.hung_calls import MOST_CALLS, HungCall
 
@@ -73,7 +74,8 @@ class MessageBuilder:
     messages: dict[int, Message] = field(default_factory=dict)
     """What is to be sent, by the delivery's id."""
     hanging: list[_Hanging] = field(default_factory=list)
-    _drafts: dict[tuple[int, bool], tuple[Draft, bool]] = field(default_factory=dict)
+    _drafts: dict[tuple[int, tuple[str, str], bool], tuple[Draft, bool]] = field(default_factory=dict)
+    _speaking: Speaking | None = None
     _names: webhook_messages.Names = field(default_factory=webhook_messages.Names)
 
     @property
@@ -83,6 +85,7 @@ class MessageBuilder:
     def build(self, deliveries: Sequence[Delivery]) -> Built:
         """Write every delivery's message; what must not be sent is answered already."""
         contents = self._read_contents(deliveries)
+        self._speaking = Speaking.of(self._services.database, self._services.wordings, deliveries, contents)
         if self._compose_plainly(deliveries, contents):
             return Built(list(deliveries), [])
         self._names = webhook_messages.read_names(self._services.database, deliveries, contents)
@@ -92,6 +95,7 @@ class MessageBuilder:
                 obstructed(delivery, delivery.obstacle)
                 or self._services.phone_pauses.obstacle(delivery)
                 or self._held_up(delivery)
+                or self._left_to_others(delivery, contents)
                 or self._compose_one(delivery, contents)
             )
 
@@ -110,10 +114,12 @@ class MessageBuilder:
             return False
         if not isinstance(provider, ChecksTokens) or provider.refuses_any([delivery.token for delivery in deliveries]):
             return False
-        writers: dict[tuple[int, str | None], Writer] = {}
+        writers: dict[tuple[int, str | None, tuple[str, str] | None], Writer] = {}
         messages: dict[int, Message] = {}
+        speaking = self._speaking
         for delivery in deliveries:
-            kind = delivery.notification_event_id, delivery.platform
+            spoken = None if speaking is None else speaking.spoken(delivery)
+            kind = delivery.notification_event_id, delivery.platform, spoken
             write = writers.get(kind)
             if write is None:
                 write = self._writer(delivery, contents)
@@ -129,10 +135,10 @@ class MessageBuilder:
     def _writer(self, delivery: Delivery, contents: Mapping[int, Content]) -> Writer | None:
         """Return what writes the pushes of a delivery's event to such phones, unless each has to be checked."""
         content, provider = contents.get(delivery.notification_event_id), self.context.provider
-        if content is None or delivery.event_type in self._services.composers:
+        if content is None or delivery.event_type in self._services.composers or _lacks_words(content):
             return None
         try:
-            draft, light = self._draft(content, ios=_is_ios(delivery))
+            draft, light = self._draft(self._told(content, delivery), ios=_is_ios(delivery))
         except (ArithmeticError, TypeError, ValueError, RecursionError):
             return None
         if not light or not isinstance(provider, WritesMessages) or (draft.is_silent and not self._takes_silent):
@@ -171,6 +177,14 @@ class MessageBuilder:
         reply = Reply("held_back", code="composer_hung", message=f"Calls of {what} have not come back.")
         return not_attempted(delivery, reply, self._services.settings.outbox_retry_base_ms)
 
+    def _left_to_others(self, delivery: Delivery, contents: Mapping[int, Content]) -> Answer | None:
+        """Return the answer of a delivery whose type got texts just now, if this worker cannot render any."""
+        content = contents.get(delivery.notification_event_id)
+        if content is None or not _lacks_words(content):
+            return None
+        reply = Reply("held_back", code="words_missing", message="This worker cannot render texts of event types.")
+        return not_attempted(delivery, reply, self._services.settings.outbox_retry_base_ms)
+
     def _leave(self, delivery: Delivery, since: float, answered: Future[Answer | None]) -> None:
         """Leave a delivery to its composer, and go on with the others."""
         what = self._composer_of(delivery)
@@ -194,7 +208,7 @@ class MessageBuilder:
         if delivery.event_type == NEWS:
             return self._accept(delivery, webhook_messages.message(delivery, content, self._names))
         try:
-            draft, light = self._draft(content, ios=_is_ios(delivery))
+            draft, light = self._draft(self._told(content, delivery), ios=_is_ios(delivery))
         except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
             return answer(delivery, "failed", code=MALFORMED, message=normalise_error(error))
         message: Message = draft.message(delivery)
@@ -225,15 +239,24 @@ class MessageBuilder:
         self.messages[delivery.id] = message
         return None
 
+    def _told(self, content: Content, delivery: Delivery) -> Content:
+        """Return what an event says to a delivery's phone; raises ValueError if that cannot be rendered."""
+        return content if self._speaking is None else self._speaking.told(content, delivery)
+
     def _draft(self, content: Content, *, ios: bool) -> tuple[Draft, bool]:
         """Return an event's draft, and whether it is so light that its messages need not be weighed one by one."""
-        known = self._drafts.get((content.id, ios))
+        known = self._drafts.get((content.id, content.spoken, ios))
         if known is None:
             ttl_s = self._services.settings.push_ttl_s
             draft = rendering.draft(content, self.context.lane, ios=ios, default_ttl_s=ttl_s)
             weight = len(json.dumps([draft.fields, draft.data], ensure_ascii=False, allow_nan=False).encode())
-            known = self._drafts[content.id, ios] = draft, weight < _LIGHT_BYTES
+            known = self._drafts[content.id, content.spoken, ios] = draft, weight < _LIGHT_BYTES
         return known
+
+
+def _lacks_words(content: Content) -> bool:
+    """Return whether an event is told by texts of its type, which this worker cannot render."""
+    return content.wording is not None and not wordings.is_available()
 
 
 def _is_ios(delivery: Delivery) -> bool:

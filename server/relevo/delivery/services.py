@@ -17,6 +17,7 @@ from relevo.delivery.claims import Claims
 from relevo.delivery.phone_pauses import PhonePauses
 from relevo.delivery.projects import Projects
 from relevo.delivery.sending import PushMiddleware, RequestPools
+from relevo.delivery.speaking import Wordings
 from relevo.runtime.hung_calls import HungCalls
 
 
@@ -37,6 +38,7 @@ class Services:
     phone_pauses: PhonePauses = field(default_factory=PhonePauses)
     hung: HungCalls = field(default_factory=HungCalls)
     metrics: Metrics = field(default_factory=Metrics)
+    wordings: Wordings = field(default_factory=Wordings)
     hanging: dict[Future[None], Any] = field(default_factory=dict)
     """Batches that outlasted their run, because all that is left of them hangs."""
 

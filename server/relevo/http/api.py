@@ -27,6 +27,7 @@ from relevo.http import (
     pages,
     problems,
     tenders,
+    words,
 )
 from relevo.http.cached import Cached
 from relevo.http.dashboard.login_links import LoginCodes
@@ -47,6 +48,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     choices.router,
     choices.phone_router,
     news.router,
+    words.router,
     installations.router,
     inbox.router,
     tenders.router,

@@ -9,10 +9,19 @@ from pydantic import Field, JsonValue
 from relevo.http.fields import Text
 
 SOMETHING: dict[str, JsonValue] = {"pattern": r"\S"}
+_TELLS_ITSELF: dict[str, JsonValue] = {"arguments": {"type": "null"}}
 _SAYS_SOMETHING: list[JsonValue] = [
-    {"required": ["title"], "properties": {"title": {"type": "string", **SOMETHING}}},
-    {"required": ["body"], "properties": {"body": {"type": "string", **SOMETHING}}},
-    {"required": ["data"], "properties": {"data": {"type": "object", "minProperties": 1}}},
+    {"required": ["title"], "properties": {"title": {"type": "string", **SOMETHING}, **_TELLS_ITSELF}},
+    {"required": ["body"], "properties": {"body": {"type": "string", **SOMETHING}, **_TELLS_ITSELF}},
+    {"required": ["data"], "properties": {"data": {"type": "object", "minProperties": 1}, **_TELLS_ITSELF}},
+    {
+        "required": ["arguments"],
+        "properties": {
+            "arguments": {"type": "object"},
+            "title": {"type": ["string", "null"], "maxLength": 0},
+            "body": {"type": ["string", "null"], "maxLength": 0},
+        },
+    },
 ]
 _NAMES_NOBODY: dict[str, JsonValue] = {"installations": {"type": "null"}, "owners": {"type": "null"}}
 _ABOUT_NOTHING: dict[str, JsonValue] = {

@@ -67,6 +67,12 @@ class EventIn(BaseModel):
     )
     title: Text | None = Field(None, max_length=500)
     body: Text | None = Field(None, max_length=2_000)
+    arguments: dict[str, Any] | None = Field(
+        None,
+        description="What goes into the texts of its type, by name, in place of title and body; "
+        "`{}` if they name nothing.",
+        max_length=100,
+    )
     data: dict[str, Any] | None = Field(None, description="For the app.")
     push: dict[str, Any] | None = Field(None, description="Further fields of the push message.")
     audience: Literal["everyone", "installations", "owners", "matching"]

@@ -39,6 +39,8 @@ FORM_BODY = 8_192
 ANYBODY = Rule()
 APP = Rule(frozenset({"app", "operator"}))
 READ = Rule(frozenset({"app", "viewer", "operator"}))
+SAVE_WORDS = replace(APP, scoped=False)
+READ_WORDS = replace(READ, scoped=False)
 VIEW = Rule(frozenset({"viewer", "operator"}), scoped=False)
 OPERATE = Rule(frozenset({"operator"}), scoped=False)
 DEVICE = Rule(own_check=True, max_body=PHONE_BODY)
@@ -81,6 +83,10 @@ RULES: dict[tuple[str, str], Rule] = {
     ("POST", "/v1/owners/export"): APP,
     ("GET", "/v1/categories"): READ,
     ("PUT", "/v1/categories/{category}"): OPERATE,
+    ("POST", "/v1/words"): SAVE_WORDS,
+    ("POST", "/v1/words/preview"): READ_WORDS,
+    ("GET", "/v1/words"): READ_WORDS,
+    ("GET", "/v1/words/{event_type}"): READ_WORDS,
     ("PUT", "/v1/news/{subscription}"): APP,
     ("GET", "/v1/news/{subscription}"): APP,
     ("POST", "/v1/news/{subscription}/acknowledge"): APP,

@@ -13,7 +13,7 @@ begin
   end if;
   select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(event) as k
    where k <> all (array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'owners', 'matching', 'topics', 'category',
-                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id', 'on_conflict']);
+                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id', 'on_conflict', 'arguments']);
   if wrong is not null then
     perform relevo.refuse(format('an event has no field %s', wrong));
   end if;
@@ -26,7 +26,9 @@ begin
                 where event ? k and event -> k <> 'null' and jsonb_typeof(event -> k) <> 'object' loop
     perform relevo.refuse(format('%s must be a JSON object', wrong));
   end loop;
-  if relevo.is_blank(event ->> 'title') and relevo.is_blank(event ->> 'body') and coalesce(nullif(event -> 'data', 'null'), '{}') = '{}' then
+  if event ->> 'arguments' is not null then
+    perform relevo.check_arguments(event);
+  elsif relevo.is_blank(event ->> 'title') and relevo.is_blank(event ->> 'body') and coalesce(nullif(event -> 'data', 'null'), '{}') = '{}' then
     perform relevo.refuse('an event must say something: give it a title, a body or data');
   end if;
   if relevo.is_too_deep(event -> 'data') then

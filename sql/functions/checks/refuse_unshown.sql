@@ -9,7 +9,7 @@ begin
   select min(e.place) into wrong
     from jsonb_array_elements(events) with ordinality as e(one, place)
    where (ascii(e.one ->> 'title') between 33 and 126) is not true -- most begin with a letter
-     and news[e.place]
+     and news[e.place] and e.one ->> 'arguments' is null
      and relevo.is_blank(e.one ->> 'title') and relevo.is_blank(e.one ->> 'body')
      and e.one ->> 'audience' in ('installations', 'owners')
      and (select bool_and(d.provider = 'webpush')

@@ -1,16 +1,17 @@
 -- Returns a page of an inbox, newest first: what an owner, or an installation without owner, was sent or would have been sent. It is asked for as
--- {"owner": "user-7", "project": …, "status": "unread", "category": …, "type": …, "before": "123", "limit": 50}; `next` goes on from there.
+-- {"owner": "user-7", "project": …, "status": "unread", "category": …, "type": …, "before": "123", "limit": 50, "locale": "es"}; `next` goes on from there.
+-- What is told by the texts of its type is in the locale that is asked for, or else in that of the newest phone that said one.
 create or replace function relevo.inbox(asked jsonb) returns jsonb
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp set jit = off
 as $$
 declare
-  s relevo.inbox_subject := relevo.find_inbox(asked, array['status', 'category', 'type', 'before', 'limit']);
+  s relevo.inbox_subject := relevo.find_inbox(asked, array['status', 'category', 'type', 'before', 'limit', 'locale']);
   wanted text := coalesce(asked ->> 'status', 'current');
   most int;
   page record;
 begin
-  perform relevo.check_texts(asked, '{"status": 20, "category": 100, "type": 100, "before": 19}');
+  perform relevo.check_texts(asked, '{"status": 20, "category": 100, "type": 100, "before": 19, "locale": 35}');
   perform relevo.check_number(asked, 'limit', 1, 200, true);
   if wanted <> all (array['current', 'unread', 'unseen', 'read', 'archived', 'all']) then
     perform relevo.refuse('status must be current, unread, unseen, read, archived or all');
@@ -23,15 +24,19 @@ begin
          count(i.item) = most or count(*) > count(i.item) as is_more
     into page
     from (select w.place, case when w.event_id is not null then jsonb_build_object(
-                   'event_id', w.event_id, 'type', c.event_type, 'category', c.category, 'title', c.title, 'body', c.body, 'data', c.data, 'at', w.at,
+                   'event_id', w.event_id, 'type', c.event_type, 'category', c.category, 'title', coalesce(c.said ->> 'title', c.title), 'body', case when c.said is null then c.body else coalesce(c.said ->> 'body', '') end, 'data', c.data, 'at', w.at,
                    'seen_at', w.seen_at, 'read_at', w.read_at, 'archived_at', w.archived_at, 'cursor', w.place::text) end as item
             from relevo.walk_inbox(s, wanted, asked ->> 'category', asked ->> 'type', (asked ->> 'before')::bigint, most, 10000) w
             left join lateral (
-              select e.event_type, e.category, e.title, e.body, e.data from relevo.notification_events e where e.id = w.event_id
-              union all
-              select k.event_type, k.category, k.title, k.body, k.data from relevo.kept_inbox_items k
-               where k.inbox_id = s.inbox_id and k.event_id = w.event_id
-              limit 1) c on true
+              select o.event_type, o.category, o.title, o.body, o.data, case when o.texts is not null then relevo.text_in(o.texts, coalesce(asked ->> 'locale', (
+                       select d.locale from unnest(s.phones) with ordinality as u(phone, place)
+                         join relevo.device_installations d on d.installation_id = u.phone
+                        where d.locale is not null order by u.place limit 1))) end as said
+                from (select e.event_type, e.category, e.title, e.body, e.data, e.texts from relevo.notification_events e where e.id = w.event_id
+                      union all
+                      select k.event_type, k.category, k.title, k.body, k.data, k.texts from relevo.kept_inbox_items k
+                       where k.inbox_id = s.inbox_id and k.event_id = w.event_id
+                      limit 1) o) c on true
           offset 0) i; -- else each item would be made anew for each of what is asked of it
   return jsonb_build_object('items', coalesce(page.items, '[]'), 'next', case when page.is_more then page.last::text end, 'newest', page.newest::text);
 end

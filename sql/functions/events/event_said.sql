@@ -2,7 +2,8 @@
 create or replace function relevo.event_said(e relevo.notification_events) returns jsonb
   language sql stable
 as $$
-  select jsonb_build_object('audience', case when o.names <> '[]' then 'owners' else e.audience end, 'title', e.title, 'body', e.body,
+  select jsonb_build_object('audience', case when o.names <> '[]' then 'owners' else e.audience end, 'title', case when e.arguments is null then e.title else '' end,
+           'body', case when e.arguments is null then e.body else '' end, 'arguments', jsonb_strip_nulls(coalesce(e.arguments, '{}')),
            'category', e.category, 'lane', e.lane, 'at_most_once', e.at_most_once,
            'data', jsonb_strip_nulls(e.data), 'push', jsonb_strip_nulls(e.push),
            'matching', jsonb_strip_nulls(jsonb_build_object('rubros', relevo.sort_list(jsonb_build_object('r', e.match_rubros), 'r') -> 'r', 'region', e.match_region,

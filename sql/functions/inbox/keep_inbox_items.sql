@@ -26,9 +26,9 @@ begin
   insert into relevo.inboxes (project, owner, installation_id)
   select distinct u.project, u.owner, u.phone from unnest(f.projects, f.owners, f.phones) as u(project, owner, phone)
   on conflict do nothing;
-  insert into relevo.kept_inbox_items as k (inbox_id, event_id, place, at, event_type, category, title, body, data, installation_id, kept_until)
+  insert into relevo.kept_inbox_items as k (inbox_id, event_id, place, at, event_type, category, title, body, data, installation_id, kept_until, texts)
   select b.id, e.id, u.place, u.at, e.event_type, e.category, e.title, e.body, e.data, u.came_by,
-         u.at + coalesce(t.inbox_days, 90) * interval '1 day'
+         u.at + coalesce(t.inbox_days, 90) * interval '1 day', e.texts
     from unnest(f.owners, f.phones, f.projects, f.events, f.places, f.ats, f.came_by) as u(owner, phone, project, event_id, place, at, came_by)
     join relevo.inboxes b on b.owner = u.owner and b.project = u.project or b.installation_id = u.phone
     join relevo.notification_events e on e.id = u.event_id and e.state <> 'cancelled' and (e.title <> '' or e.body <> '') and e.event_type <> 'relevo.news'

@@ -21,9 +21,9 @@ begin
   insert into relevo.inboxes (project, owner)
   select distinct u.project, u.owner from unnest(f.projects, f.owners) as u(project, owner)
   on conflict do nothing;
-  insert into relevo.kept_inbox_items (inbox_id, event_id, place, at, event_type, category, title, body, data, kept_until)
+  insert into relevo.kept_inbox_items (inbox_id, event_id, place, at, event_type, category, title, body, data, kept_until, texts)
   select b.id, e.id, u.place, e.fanout_finished_at, e.event_type, e.category, e.title, e.body, e.data,
-         e.fanout_finished_at + coalesce(t.inbox_days, 90) * interval '1 day'
+         e.fanout_finished_at + coalesce(t.inbox_days, 90) * interval '1 day', e.texts
     from unnest(f.owners, f.projects, f.events, f.places) as u(owner, project, event_id, place)
     join relevo.inboxes b on b.owner = u.owner and b.project = u.project
     join relevo.notification_events e on e.id = u.event_id

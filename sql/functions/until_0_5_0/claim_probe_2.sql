@@ -1,10 +1,11 @@
--- claim_probe as 0.3.0 calls it.
+-- claim_probe as 0.3.0 calls it, which would send the default language to everybody: it gets no type that has texts.
 create or replace function relevo.claim_probe_2(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at
     timestamptz, shard int, shards int, only_types text[], not_types text[], usual_lease_ms int, look_at int) returns table (event_day date,
     event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint, deadline_at timestamptz,
     seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[], versions int[], platforms text[],
     locales text[], obstacles text[], lease_ms int)
   language sql volatile
-as $$ select * from relevo.claim_probe($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) $$;
+as $$ select * from relevo.claim_probe($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+  coalesce($11, '{}') || array(select distinct w.event_type from relevo.wordings w), $12, $13) $$;
 
 revoke all on function relevo.claim_probe_2 from public;

@@ -14,7 +14,9 @@ from starlette.responses import Response
 
 from relevo.client import verbs
 from relevo.client.values import Event, Explanation, Preview
-from relevo.core.errors import InvalidInputError
+from relevo.core import wordings
+from relevo.core.errors import InvalidInputError, MissingPartError, NotFoundError
+from relevo.core.wordings import Wording
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.actions import Action, FormInput, Question, Result
 from relevo.http.dashboard.formats import address, number
@@ -23,7 +25,7 @@ from relevo.http.dashboard.i18n import ngettext
 from relevo.http.dashboard.page import Page, render
 from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem
-from relevo.operators import audience, test_pushes
+from relevo.operators import audience, test_pushes, words
 from relevo.operators.audience import LeftOut
 from relevo.operators.phones import installations, owners_of
 from relevo.operators.test_pushes import MOST_PHONES, Trial
@@ -46,7 +48,25 @@ async def compose(request: Request) -> Response:
             preview = await _preview(request, _event(form))
         except (InvalidInputError, Problem) as error:
             wrong = str(error)
-    return _page(request, form, preview=preview, wrong_audience=wrong)
+    said, wrong_words = None, ""
+    types = {row["event_type"]: row["event_type"] for row in await threads_of(request).run(words.list_words)}
+    if form.typed("words"):
+        try:
+            said = await _said(request, form)
+        except (InvalidInputError, MissingPartError, NotFoundError, Problem) as error:
+            wrong_words = str(error)
+    shown = {"said": said, "wrong": wrong_words, "types": types}
+    return _page(request, form, preview=preview, wrong_audience=wrong, words=shown)
+
+
+async def _said(request: Request, form: FormInput) -> dict[str, Any]:
+    """Return what the chosen type says in every language, with the arguments and for the time zone of the form."""
+    row = await threads_of(request).run(words.show, form.text("words", 100))
+    wording = Wording.of_row(row)
+    given = _json_object(form.text("arguments", 2_000), _("The arguments must be a JSON object."), '{"count": 3}')
+    wordings.need()
+    texts = words.preview(wording, given, form.text("timezone", 64) or None)
+    return {"version": wording.version, "default": wording.default_locale, "samples": wording.samples, "texts": texts}
 
 
 def _page(
@@ -56,6 +76,7 @@ def _page(
     preview: dict[str, Any] | None = None,
     wrong_audience: str = "",
     problem: Problem | None = None,
+    words: dict[str, Any] | None = None,
 ) -> Response:
     """Show both forms as they were filled in; where a test push has a problem, its form alone."""
     return render(
@@ -68,6 +89,7 @@ def _page(
         wrong_audience=wrong_audience,
         problem=problem,
         most_phones=MOST_PHONES,
+        words=words,
     )
 
 

@@ -64,6 +64,7 @@ ERRORS = {
     "answer_not_seen": N_("The process that sent it died before it saw the answer."),
     "TicketWithoutId": N_("The push service took it without a number to ask by."),
     "poison": N_("Whoever tried to send it died, several times: something in it breaks the sender."),
+    "words_missing": N_("The process that had it cannot render the texts of its type; another one sends it."),
     "composer_failed": _OWN_CODE,
     "composer_hung": _OWN_CODE,
     "middleware_failed": _OWN_CODE,

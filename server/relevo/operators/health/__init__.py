@@ -13,6 +13,7 @@ from relevo.operators.health.sending import (
     of_queue,
     of_runaway,
     of_trouble,
+    of_words,
 )
 from relevo.operators.health.sources import of_month, of_source
 from relevo.operators.health.workers import of_credentials, of_cycles, of_instance, of_no_worker, of_pauses, of_workers
@@ -33,6 +34,7 @@ def find_problems(seen: Seen, settings: Settings) -> list[Problem]:
         *(problem for project in seen.projects for problem in of_failures(project, seen.now, settings)),
         *(problem for project in seen.projects for problem in of_project(project, seen.now)),
         *of_fanout(seen),
+        *of_words(seen),
         *(of_runaway(row) for row in seen.held),
         *(problem for row in seen.news for problem in of_news(row, seen.now)),
         *(of_month(month) for month in seen.archive if month["last_error"] is not None),

@@ -40,6 +40,7 @@ RUNBOOK = {
     "tokens_unregistered": "too-many-unregistered-tokens",
     "fanout_fails": "the-fan-out-of-an-event-fails",
     "runaway_held": "held-as-a-runaway",
+    "texts_not_rendered": "events-wait-for-their-texts",
     "month_not_archived": "a-month-is-not-archived",
 }
 """Where the runbook explains each problem, by its code: a heading's anchor."""

@@ -27,6 +27,8 @@ class Seen:
     oldest_expired_s: float | None = None
     events_waiting: int = 0
     receipts_due: bool = False
+    unworded: int = 0
+    """How many events have waited for their texts for a minute or longer, up to a bound."""
     copied: str = ""
     """Why nothing may be sent from this database, if it belongs elsewhere."""
     misnamed: Mapping[str, str | None] = field(default_factory=dict)

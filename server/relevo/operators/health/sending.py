@@ -197,6 +197,17 @@ def of_fanout(seen: Seen) -> Iterator[Problem]:
     )
 
 
+def of_words(seen: Seen) -> Iterator[Problem]:
+    """Say that events wait for their texts, while others are fanned out."""
+    if seen.unworded:
+        yield Problem(
+            "texts_not_rendered",
+            "{events} wait for the texts of their type, which no worker renders; install relevo[words] where "
+            "workers run",
+            events=in_numbers(seen.unworded, "event", "events"),
+        )
+
+
 def of_runaway(row: Row) -> Problem:
     """Name what the runaway brake holds."""
     return Problem(

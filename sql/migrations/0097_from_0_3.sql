@@ -82,9 +82,11 @@ create table relevo.kept_inbox_items (
   data            jsonb not null,
   installation_id uuid,
   kept_until      timestamptz not null,
+  texts           jsonb,
   primary key (inbox_id, event_id)
 );
 comment on table relevo.kept_inbox_items is 'Items whose type keeps them in inboxes for longer than their month''s deliveries stay; cleanup copies and deletes them.';
+comment on column relevo.kept_inbox_items.texts is 'Title and body by locale, if its event was told by the texts of its type.';
 comment on column relevo.kept_inbox_items.installation_id is 'The only phone it came by, with which it is forgotten; null if there were several, or none.';
 create index kept_inbox_items_order on relevo.kept_inbox_items (inbox_id, place);
 create index kept_inbox_items_phone on relevo.kept_inbox_items (installation_id) where installation_id is not null;
@@ -492,6 +494,65 @@ $$;
 
 revoke all on function relevo.check_deadline from public;
 
+-- Refuses an event, with the first thing that is wrong with it.
+create or replace function relevo.check_event(event jsonb) returns void
+  language plpgsql stable
+as $$
+declare
+  wrong text;
+begin
+  if relevo.is_plain_event(event) then
+    return;
+  end if;
+  if jsonb_typeof(event) is distinct from 'object' then
+    perform relevo.refuse('an event must be a JSON object');
+  end if;
+  select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(event) as k
+   where k <> all (array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'owners', 'matching', 'topics', 'category',
+                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id', 'on_conflict', 'arguments']);
+  if wrong is not null then
+    perform relevo.refuse(format('an event has no field %s', wrong));
+  end if;
+  for wrong in select k from unnest(array['type', 'key']) as k where coalesce(btrim(event ->> k), '') = '' loop
+    perform relevo.refuse(format('%s must be given', wrong));
+  end loop;
+  perform relevo.check_texts(event, '{"type": 100, "key": 300, "category": 100}');
+  perform relevo.check_texts(event, '{"title": 500, "body": 2000}', 0);
+  for wrong in select k from unnest(array['data', 'push', 'matching']) as k
+                where event ? k and event -> k <> 'null' and jsonb_typeof(event -> k) <> 'object' loop
+    perform relevo.refuse(format('%s must be a JSON object', wrong));
+  end loop;
+  if event ->> 'arguments' is not null then
+    perform relevo.check_arguments(event);
+  elsif relevo.is_blank(event ->> 'title') and relevo.is_blank(event ->> 'body') and coalesce(nullif(event -> 'data', 'null'), '{}') = '{}' then
+    perform relevo.refuse('an event must say something: give it a title, a body or data');
+  end if;
+  if relevo.is_too_deep(event -> 'data') then
+    perform relevo.refuse('data is nested too deeply: at most 100 levels are taken');
+  end if;
+  if event ->> 'on_conflict' <> all (array['refuse', 'keep']) then
+    perform relevo.refuse('on_conflict must be refuse or keep');
+  end if;
+  wrong := relevo.push_complaint(event -> 'push');
+  if wrong is not null then
+    perform relevo.refuse(wrong);
+  end if;
+  perform relevo.check_audience(event);
+  if coalesce(event ->> 'lane', 'bulk') <> all (array['urgent', 'bulk']) then
+    perform relevo.refuse('lane must be urgent or bulk');
+  end if;
+  perform relevo.check_boolean(event, 'at_most_once');
+  perform relevo.check_number(event, 'ttl_s', 1, 2419200, whole => true);
+  perform relevo.check_number(event, 'licitacion_id', 1, 9223372036854775807, whole => true);
+  if relevo.push_bytes(coalesce(event ->> 'title', ''), coalesce(event ->> 'body', ''), coalesce(nullif(event -> 'data', 'null'), '{}'),
+                       coalesce(nullif(event -> 'push', 'null'), '{}')) > 4096 then
+    perform relevo.refuse('title, body, data and push together must fit into 4096 bytes once rendered');
+  end if;
+end
+$$;
+
+revoke all on function relevo.check_event from public;
+
 -- Refuses an installation with the first thing that is wrong with it, by name; one without a provider keeps what it had.
 create or replace function relevo.check_installation(installation jsonb) returns void language plpgsql stable
 as $$
@@ -724,7 +785,7 @@ begin
   select min(e.place) into wrong
     from jsonb_array_elements(events) with ordinality as e(one, place)
    where (ascii(e.one ->> 'title') between 33 and 126) is not true -- most begin with a letter
-     and news[e.place]
+     and news[e.place] and e.one ->> 'arguments' is null
      and relevo.is_blank(e.one ->> 'title') and relevo.is_blank(e.one ->> 'body')
      and e.one ->> 'audience' in ('installations', 'owners')
      and (select bool_and(d.provider = 'webpush')
@@ -838,6 +899,7 @@ begin
          lane = n.lane, at_most_once = n.at_most_once, scheduled_at = n.scheduled_at, deadline_at = n.deadline_at, match_topics = n.match_topics,
          match_rubros = n.match_rubros, match_region = n.match_region, match_tipo = n.match_tipo, match_monto = n.match_monto,
          match_moneda = n.match_moneda, match_words = n.match_words, updated_at = now(),
+         arguments = n.arguments, texts = null, wording = null, turn_at = n.turn_at,
          -- what it said before is known as the same event, too: at first, and the last nine times
          content_hash = concat_ws(' ', relevo.content_hash(event, n.scheduled_at, relevo.event_time(event, 'deadline_at', null)), left(old.content_hash, 8 * 65 - 1), case when length(old.content_hash) >= 8 * 65 then right(old.content_hash, 64) end)
     from relevo.notification_events n
@@ -1139,18 +1201,19 @@ $$;
 revoke all on function relevo.forget_owner_in_project from public;
 
 -- Returns a page of an inbox, newest first: what an owner, or an installation without owner, was sent or would have been sent. It is asked for as
--- {"owner": "user-7", "project": …, "status": "unread", "category": …, "type": …, "before": "123", "limit": 50}; `next` goes on from there.
+-- {"owner": "user-7", "project": …, "status": "unread", "category": …, "type": …, "before": "123", "limit": 50, "locale": "es"}; `next` goes on from there.
+-- What is told by the texts of its type is in the locale that is asked for, or else in that of the newest phone that said one.
 create or replace function relevo.inbox(asked jsonb) returns jsonb
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp set jit = off
 as $$
 declare
-  s relevo.inbox_subject := relevo.find_inbox(asked, array['status', 'category', 'type', 'before', 'limit']);
+  s relevo.inbox_subject := relevo.find_inbox(asked, array['status', 'category', 'type', 'before', 'limit', 'locale']);
   wanted text := coalesce(asked ->> 'status', 'current');
   most int;
   page record;
 begin
-  perform relevo.check_texts(asked, '{"status": 20, "category": 100, "type": 100, "before": 19}');
+  perform relevo.check_texts(asked, '{"status": 20, "category": 100, "type": 100, "before": 19, "locale": 35}');
   perform relevo.check_number(asked, 'limit', 1, 200, true);
   if wanted <> all (array['current', 'unread', 'unseen', 'read', 'archived', 'all']) then
     perform relevo.refuse('status must be current, unread, unseen, read, archived or all');
@@ -1163,15 +1226,19 @@ begin
          count(i.item) = most or count(*) > count(i.item) as is_more
     into page
     from (select w.place, case when w.event_id is not null then jsonb_build_object(
-                   'event_id', w.event_id, 'type', c.event_type, 'category', c.category, 'title', c.title, 'body', c.body, 'data', c.data, 'at', w.at,
+                   'event_id', w.event_id, 'type', c.event_type, 'category', c.category, 'title', coalesce(c.said ->> 'title', c.title), 'body', case when c.said is null then c.body else coalesce(c.said ->> 'body', '') end, 'data', c.data, 'at', w.at,
                    'seen_at', w.seen_at, 'read_at', w.read_at, 'archived_at', w.archived_at, 'cursor', w.place::text) end as item
             from relevo.walk_inbox(s, wanted, asked ->> 'category', asked ->> 'type', (asked ->> 'before')::bigint, most, 10000) w
             left join lateral (
-              select e.event_type, e.category, e.title, e.body, e.data from relevo.notification_events e where e.id = w.event_id
-              union all
-              select k.event_type, k.category, k.title, k.body, k.data from relevo.kept_inbox_items k
-               where k.inbox_id = s.inbox_id and k.event_id = w.event_id
-              limit 1) c on true
+              select o.event_type, o.category, o.title, o.body, o.data, case when o.texts is not null then relevo.text_in(o.texts, coalesce(asked ->> 'locale', (
+                       select d.locale from unnest(s.phones) with ordinality as u(phone, place)
+                         join relevo.device_installations d on d.installation_id = u.phone
+                        where d.locale is not null order by u.place limit 1))) end as said
+                from (select e.event_type, e.category, e.title, e.body, e.data, e.texts from relevo.notification_events e where e.id = w.event_id
+                      union all
+                      select k.event_type, k.category, k.title, k.body, k.data, k.texts from relevo.kept_inbox_items k
+                       where k.inbox_id = s.inbox_id and k.event_id = w.event_id
+                      limit 1) o) c on true
           offset 0) i; -- else each item would be made anew for each of what is asked of it
   return jsonb_build_object('items', coalesce(page.items, '[]'), 'next', case when page.is_more then page.last::text end, 'newest', page.newest::text);
 end
@@ -1507,6 +1574,21 @@ $$;
 
 revoke all on function relevo.wrong_counts from public;
 
+-- Removes the content of events, and ends those that are not through; a hash of their keys stays, for dedup.
+create or replace function relevo.blank_events(ids bigint[], why text) returns void language plpgsql volatile
+as $$
+begin
+  perform relevo.end_event(e, 'cancelled', why) from unnest(ids) as e;
+  update relevo.notification_events
+     set event_key = relevo.hidden_key(event_type, event_key), title = 'forgotten', body = '', data = '{}', push = '{}', content_hash = '', arguments = null, texts = null, wording = null,
+         match_topics = '{}', match_rubros = '{}', match_region = null, match_tipo = null, match_monto = null, match_moneda = null,
+         match_words = null, end_reason = case when end_reason is not null then why end
+   where id = any (ids);
+end
+$$;
+
+revoke all on function relevo.blank_events from public;
+
 -- Returns in what an event differs from the one that is there, whose hash is another; null if they say the same nevertheless.
 create or replace function relevo.content_difference(event jsonb, id_of_event bigint) returns text
   language plpgsql
@@ -1665,6 +1747,26 @@ $$;
 
 revoke all on function relevo.lock_personal_events from public;
 
+-- Returns the names of the fields in which two contents differ, but not the values of arguments, data and push, which may be secret.
+create or replace function relevo.name_differences(was jsonb, given jsonb) returns text[]
+  language sql immutable
+as $$
+  select array_agg(case
+           when f.name in ('data', 'push', 'matching', 'arguments') then format('%s differs in %s', f.name, (
+             select string_agg(left(k.name, 60), ', ' order by k.name)
+               from (select k.name from jsonb_object_keys((was -> f.name) || (given -> f.name)) as k(name)
+                      where was -> f.name -> k.name is distinct from given -> f.name -> k.name
+                      order by k.name limit 5) k))
+           when f.name in ('owners', 'installations', 'topics') then
+             format('%s differ (%s named, %s given)', f.name, jsonb_array_length(was -> f.name), jsonb_array_length(given -> f.name))
+           else format('%s is %s, given %s', f.name, relevo.shown(was -> f.name), relevo.shown(given -> f.name)) end order by f.place)
+    from unnest(array['audience', 'owners', 'installations', 'topics', 'matching', 'title', 'body', 'arguments', 'data', 'push', 'category', 'lane',
+                      'at_most_once']) with ordinality as f(name, place)
+   where was -> f.name is distinct from given -> f.name
+$$;
+
+revoke all on function relevo.name_differences from public;
+
 -- Writes events, and returns for each whether it is new, and if not, whether it says the same; one that another transaction made meanwhile has
 -- no id here.
 -- How it goes: read what is given, look each up by its key among events and archived keys, number the new ones, insert them with their phones
@@ -1693,7 +1795,7 @@ begin
   ), made as (
     insert into relevo.notification_events as n (id, event_type, event_key, licitacion_id, title, body, data, push, audience, category,
       lane, at_most_once, scheduled_at, deadline_at, match_topics, match_rubros, match_region, match_tipo, match_monto, match_moneda, match_words,
-      content_hash)
+      content_hash, arguments, turn_at)
     select m.new_id, m.event_type, m.keys[1], (m.event ->> 'licitacion_id')::numeric::bigint, coalesce(m.event ->> 'title', ''),
            coalesce(m.event ->> 'body', ''), coalesce(nullif(m.event -> 'data', 'null'), '{}'), coalesce(nullif(m.event -> 'push', 'null'), '{}'),
            case m.event ->> 'audience' when 'owners' then 'installations' else m.event ->> 'audience' end, m.event ->> 'category',
@@ -1703,7 +1805,7 @@ begin
            case when m.event -> 'topics' <> 'null' then array(select distinct jsonb_array_elements_text(m.event -> 'topics')) else '{}' end,
            case when m.matching -> 'rubros' <> 'null' then array(select jsonb_array_elements_text(m.matching -> 'rubros')) else '{}' end,
            relevo.region_key(m.matching ->> 'region'), m.matching ->> 'tipo', (m.matching ->> 'monto')::numeric, m.matching ->> 'moneda',
-           relevo.words(m.matching ->> 'text'), m.hash
+           relevo.words(m.matching ->> 'text'), m.hash, nullif(m.event -> 'arguments', 'null'), case when m.event ->> 'arguments' is not null then timestamptz '2300-01-01Z' end
       from numbered m
       left join lateral (select t.* from relevo.event_types t where t.event_type = m.event_type offset 0) t on true
      where m.new_id is not null
@@ -1991,7 +2093,7 @@ begin
      and coalesce(e.turn_at, e.scheduled_at) <= at and coalesce(e.turn_at, e.scheduled_at) < due_hour + interval '1 hour'
      and e.scheduled_at <= at and e.audience = 'installations' and e.event_day is null and e.fanout_failures is null and a.named <= few
      and date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') = due_hour
-     and e.id <> all (left_out)
+     and e.id <> all (left_out) and (e.arguments is null or e.texts is not null)
    order by coalesce(e.turn_at, e.scheduled_at), e.id
    limit most
      for update of e skip locked;
@@ -2009,6 +2111,7 @@ begin
                                    limit few + 1) a) a
      where e.state in ('waiting', 'fanning') and e.lane = of_lane and coalesce(e.project, '') <> coalesce(of_project, '')
        and e.scheduled_at <= at and e.scheduled_at < due_hour + interval '1 hour'
+       and (e.arguments is null or e.texts is not null)
        and e.audience = 'installations' and e.event_day is null and e.fanout_failures is null and a.named <= few
        and date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') = due_hour
        and e.id <> all (left_out)
@@ -2049,9 +2152,9 @@ begin
   insert into relevo.inboxes (project, owner, installation_id)
   select distinct u.project, u.owner, u.phone from unnest(f.projects, f.owners, f.phones) as u(project, owner, phone)
   on conflict do nothing;
-  insert into relevo.kept_inbox_items as k (inbox_id, event_id, place, at, event_type, category, title, body, data, installation_id, kept_until)
+  insert into relevo.kept_inbox_items as k (inbox_id, event_id, place, at, event_type, category, title, body, data, installation_id, kept_until, texts)
   select b.id, e.id, u.place, u.at, e.event_type, e.category, e.title, e.body, e.data, u.came_by,
-         u.at + coalesce(t.inbox_days, 90) * interval '1 day'
+         u.at + coalesce(t.inbox_days, 90) * interval '1 day', e.texts
     from unnest(f.owners, f.phones, f.projects, f.events, f.places, f.ats, f.came_by) as u(owner, phone, project, event_id, place, at, came_by)
     join relevo.inboxes b on b.owner = u.owner and b.project = u.project or b.installation_id = u.phone
     join relevo.notification_events e on e.id = u.event_id and e.state <> 'cancelled' and (e.title <> '' or e.body <> '') and e.event_type <> 'relevo.news'
@@ -2089,9 +2192,9 @@ begin
   insert into relevo.inboxes (project, owner)
   select distinct u.project, u.owner from unnest(f.projects, f.owners) as u(project, owner)
   on conflict do nothing;
-  insert into relevo.kept_inbox_items (inbox_id, event_id, place, at, event_type, category, title, body, data, kept_until)
+  insert into relevo.kept_inbox_items (inbox_id, event_id, place, at, event_type, category, title, body, data, kept_until, texts)
   select b.id, e.id, u.place, e.fanout_finished_at, e.event_type, e.category, e.title, e.body, e.data,
-         e.fanout_finished_at + coalesce(t.inbox_days, 90) * interval '1 day'
+         e.fanout_finished_at + coalesce(t.inbox_days, 90) * interval '1 day', e.texts
     from unnest(f.owners, f.projects, f.events, f.places) as u(owner, project, event_id, place)
     join relevo.inboxes b on b.owner = u.owner and b.project = u.project
     join relevo.notification_events e on e.id = u.event_id
@@ -3445,25 +3548,27 @@ as $$ select * from relevo.claim_awaited($1, $2, $3, $4, $5, $6, $7, $8) $$;
 
 revoke all on function relevo.claim_awaited_1 from public;
 
--- claim_due as 0.3.0 calls it.
+-- claim_due as 0.3.0 calls it, which would send the default language to everybody: it gets no type that has texts.
 create or replace function relevo.claim_due_4(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at
     timestamptz, shard int, shards int, only_types text[], not_types text[], suspect_lapses int, usual_lease_ms int, since timestamptz)
     returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
     deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[], versions int[],
     platforms text[], locales text[], obstacles text[], lease_ms int, as_of text, places text)
   language sql volatile
-as $$ select * from relevo.claim_due($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) $$;
+as $$ select * from relevo.claim_due($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+  coalesce($11, '{}') || array(select distinct w.event_type from relevo.wordings w), $12, $13, $14) $$;
 
 revoke all on function relevo.claim_due_4 from public;
 
--- claim_probe as 0.3.0 calls it.
+-- claim_probe as 0.3.0 calls it, which would send the default language to everybody: it gets no type that has texts.
 create or replace function relevo.claim_probe_2(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at
     timestamptz, shard int, shards int, only_types text[], not_types text[], usual_lease_ms int, look_at int) returns table (event_day date,
     event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint, deadline_at timestamptz,
     seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[], versions int[], platforms text[],
     locales text[], obstacles text[], lease_ms int)
   language sql volatile
-as $$ select * from relevo.claim_probe($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) $$;
+as $$ select * from relevo.claim_probe($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+  coalesce($11, '{}') || array(select distinct w.event_type from relevo.wordings w), $12, $13) $$;
 
 revoke all on function relevo.claim_probe_2 from public;
 
@@ -3666,6 +3771,122 @@ create or replace function relevo.wrong_counts_1(events bigint[]) returns table 
 as $$ select * from relevo.wrong_counts($1) $$;
 
 revoke all on function relevo.wrong_counts_1 from public;
+
+-- Returns which of the arguments that texts name is missing in those of an event, or of another kind, in a sentence; null if all are there.
+create or replace function relevo.arguments_complaint(named jsonb, given jsonb) returns text
+  language plpgsql stable
+as $$
+declare
+  name text;
+  kind text;
+  value jsonb;
+begin
+  for name, kind in select n.key, n.value ->> 'kind' from jsonb_each(named) n order by n.key collate "C" loop
+    value := given -> name;
+    if coalesce(jsonb_typeof(value), 'null') = 'null' then
+      return format('argument %s is missing: the texts of its type name it', name);
+    end if;
+    case kind
+      when 'number' then
+        continue when jsonb_typeof(value) = 'number' and abs((value #>> '{}')::numeric) <= 999999999999999999 and length(value #>> '{}') <= 40;
+        return format('argument %s must be a number of at most 18 digits before the point', name);
+      when 'text' then
+        continue when jsonb_typeof(value) = 'string' and length(value #>> '{}') <= 500;
+        return format('argument %s must be text of at most 500 characters', name);
+      else
+        begin
+          continue when jsonb_typeof(value) = 'string' and value #>> '{}'
+            ~ '^(19|2[0-2])\d\d-\d\d-\d\d(T([01]\d|2[0-3]):[0-5]\d(:[0-5]\d([.]\d{1,6})?)?(Z|[+-](0\d|1[0-4]):[0-5]\d))?$'
+            and (value #>> '{}')::timestamptz is not null;
+        exception when datetime_field_overflow or invalid_datetime_format then
+          null;
+        end;
+        return format('argument %s must be a time with its offset, such as 2026-09-06T04:30:00Z, or a date', name);
+    end case;
+  end loop;
+  return null;
+end
+$$;
+
+revoke all on function relevo.arguments_complaint from public;
+
+-- Refuses an event that is told by its type's texts, if something is missing for them.
+create or replace function relevo.check_arguments(event jsonb) returns void
+  language plpgsql stable
+as $$
+declare
+  current relevo.wordings;
+  wrong text;
+begin
+  if jsonb_typeof(event -> 'arguments') <> 'object' then
+    perform relevo.refuse('arguments must be a JSON object');
+  end if;
+  if octet_length(event ->> 'arguments') > 4096 then
+    perform relevo.refuse('arguments must fit into 4096 bytes');
+  end if;
+  if event ->> 'title' <> '' or event ->> 'body' <> '' then
+    perform relevo.refuse('an event has arguments, for the texts of its type, or a title and body of its own, not both');
+  end if;
+  select w.* into current from relevo.wordings w where w.event_type = event ->> 'type' order by w.version desc limit 1;
+  if not found then
+    perform relevo.refuse(format('type %s has no texts that arguments could go into: save some with `relevo words set`, or give a title and body',
+                                 relevo.shown(event -> 'type')));
+  end if;
+  wrong := relevo.arguments_complaint(current.arguments, event -> 'arguments');
+  if wrong is not null then
+    perform relevo.refuse(wrong);
+  end if;
+  if relevo.push_bytes('', '', coalesce(nullif(event -> 'data', 'null'), '{}'), coalesce(nullif(event -> 'push', 'null'), '{}')) + current.bytes > 4096 then
+    perform relevo.refuse('data and push, together with the texts of the type, must fit into 4096 bytes once rendered');
+  end if;
+end
+$$;
+
+revoke all on function relevo.check_arguments from public;
+
+-- Returns the locales whose texts a phone may be shown, the best first: es-CL, es-419, es. In Latin America's Spanish es-419 is in between, and in
+-- English outside of the United States en-001. The package has the same function; a test compares them.
+create or replace function relevo.locale_chain(locale text) returns text[]
+  language plpgsql immutable
+as $$
+declare
+  parts text[] := string_to_array(lower(translate(locale, '_', '-')), '-');
+  chain text[] := '{}';
+begin
+  for n in reverse coalesce(cardinality(parts), 0) .. 1 loop
+    if n = 1 and cardinality(parts) > 1 then
+      chain := chain || case when parts[1] = 'es' and parts[2] <> 'es' then array['es-419']
+                             when parts[1] = 'en' and parts[2] <> 'us' then array['en-001'] else '{}' end;
+    end if;
+    chain := chain || array_to_string(parts[:n], '-');
+  end loop;
+  return chain;
+end
+$$;
+
+revoke all on function relevo.locale_chain from public;
+
+-- Saves texts as the next version of their type, and returns its number; the same as the current ones are that version. Whoever calls it has
+-- rendered them with the sample: PostgreSQL cannot.
+create or replace function relevo.save_wording(given jsonb) returns int
+  language plpgsql volatile
+as $$
+declare
+  current relevo.wordings;
+begin
+  perform pg_advisory_xact_lock(hashtextextended('relevo.wordings:' || (given ->> 'type'), 0));
+  select w.* into current from relevo.wordings w where w.event_type = given ->> 'type' order by w.version desc limit 1;
+  if (current.default_locale, current.texts, current.arguments) = (given ->> 'default', given -> 'texts', given -> 'arguments') then
+    return current.version;
+  end if;
+  insert into relevo.wordings (event_type, version, default_locale, texts, arguments, zoned, bytes)
+  values (given ->> 'type', coalesce(current.version, 0) + 1, given ->> 'default', given -> 'texts', given -> 'arguments',
+          (given ->> 'zoned')::boolean, (given ->> 'bytes')::int);
+  return coalesce(current.version, 0) + 1;
+end
+$$;
+
+revoke all on function relevo.save_wording from public;
 
 -- Returns the rule of a category: on, off or mandatory; null where there is none, which means on.
 create or replace function relevo.category_rule(of_category text) returns text language sql stable
@@ -4169,6 +4390,16 @@ return coalesce(case provider when 'fcm' then platform
 
 revoke all on function relevo.part_of from public;
 
+-- Returns what an event says to a reader of a locale, of its texts by locale; null if it has no text of that language.
+create or replace function relevo.text_in(texts jsonb, locale text) returns jsonb
+  language sql immutable
+return case when texts is not null and locale is not null then (
+  select t.value from unnest(relevo.locale_chain(locale)) with ordinality as c(name, place)
+    join jsonb_each(texts) as t on lower(t.key) = c.name
+   order by c.place limit 1) end;
+
+revoke all on function relevo.text_in from public;
+
 -- Returns a phone as the export of its owner has it: its push token shortened, with its preferences.
 create or replace function relevo.exported_phone(i relevo.device_installations) returns jsonb language sql stable
 as $$
@@ -4223,6 +4454,23 @@ as $$
 $$;
 
 revoke all on function relevo.exported_event from public;
+
+-- Returns the content of an event as it is compared, field by field; lists that are sets in one order.
+create or replace function relevo.event_said(e relevo.notification_events) returns jsonb
+  language sql stable
+as $$
+  select jsonb_build_object('audience', case when o.names <> '[]' then 'owners' else e.audience end, 'title', case when e.arguments is null then e.title else '' end,
+           'body', case when e.arguments is null then e.body else '' end, 'arguments', jsonb_strip_nulls(coalesce(e.arguments, '{}')),
+           'category', e.category, 'lane', e.lane, 'at_most_once', e.at_most_once,
+           'data', jsonb_strip_nulls(e.data), 'push', jsonb_strip_nulls(e.push),
+           'matching', jsonb_strip_nulls(jsonb_build_object('rubros', relevo.sort_list(jsonb_build_object('r', e.match_rubros), 'r') -> 'r', 'region', e.match_region,
+                       'tipo', e.match_tipo, 'monto', e.match_monto, 'moneda', e.match_moneda, 'text', e.match_words)),
+           'topics', relevo.sort_list(jsonb_build_object('t', e.match_topics), 't') -> 't', 'owners', o.names,
+           'installations', (select coalesce(jsonb_agg(a.installation_id order by a.installation_id), '[]') from relevo.event_audience a where a.event_id = e.id))
+    from (select coalesce(jsonb_agg(n.owner order by n.owner collate "C"), '[]') as names from relevo.event_owners n where n.event_id = e.id) o
+$$;
+
+revoke all on function relevo.event_said from public;
 
 -- Cuts the phones of a named audience that are still to come into slices, keeps all but the first, and returns the first.
 create or replace function relevo.cut_slices(e relevo.notification_events, named uuid[], most int) returns bigint[]
@@ -4484,7 +4732,7 @@ $$;
 revoke all on function relevo.named_targets from public;
 
 -- Locks the event whose turn it is in a lane: the first of the next project in the round, skipping those that another replica holds, those that
--- wait for a retry, and those given up. A slice puts its event ten seconds back (fan_out_slice): whatever falls due meanwhile goes first.
+-- wait for a retry or for their texts, and those given up. A slice puts its event ten seconds back (fan_out_slice): whatever falls due meanwhile goes first.
 create or replace function relevo.next_event(of_lane text, after_project text, given_up bigint[], at timestamptz) returns relevo.notification_events
   language plpgsql volatile
 as $$
@@ -4509,7 +4757,7 @@ begin
     select * into e from relevo.notification_events n
      where n.state in ('waiting', 'fanning') and n.lane = of_lane and coalesce(n.project, '') = whose
        and coalesce(n.turn_at, n.scheduled_at) <= at + interval '10 seconds' and n.scheduled_at <= at
-       and (n.fanout_retry_at is null or n.fanout_retry_at <= at) and n.id <> all (given_up)
+       and (n.fanout_retry_at is null or n.fanout_retry_at <= at) and n.id <> all (given_up) and (n.arguments is null or n.texts is not null)
      order by coalesce(n.turn_at, n.scheduled_at), n.id
      limit 1
        for update skip locked;

@@ -1,0 +1,147 @@
+"""Commands for the texts of event types."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from relevo.cli.common import AsJson, load_settings, open_database, out, print_json
+from relevo.core.errors import InvalidInputError, UsageError
+from relevo.core.wordings import Text, Wording
+from relevo.database import migrate
+from relevo.operators import words as texts
+
+cli = typer.Typer()
+words = typer.Typer(help="What event types say, in several languages.", no_args_is_help=True)
+cli.add_typer(words, name="words")
+Files = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Each a .toml or .json with the texts of one type.")]
+
+
+@words.command("set")
+def set_words(files: Files, as_json: AsJson = False) -> None:
+    """Save the texts of event types, each as the next version of its type.
+
+    All are checked before the first is saved: every argument is known, every language renders with the sample and fits
+    the push services of this fleet. The same as the current version is that version.
+    """
+    parsed = [_parse(file) for file in files]
+    with open_database(load_settings()) as database:
+        migrate.prepare(database)
+        with database.connection() as connection:
+            providers = texts.providers_of(connection)
+        for file, wording in zip(files, parsed, strict=True):
+            _check(file, wording, providers)
+        for wording in parsed:
+            saved = texts.save_words(database, wording.event_type, wording)
+            told = "is saved" if saved["created"] else "is current already"
+            if as_json:
+                print_json([{"type": wording.event_type, **saved}])
+            else:
+                out.print(f"Version {saved['version']} of {escape(wording.event_type)} {told}.")
+
+
+@words.command()
+def check(files: Files, as_json: AsJson = False) -> None:
+    """Check the texts of event types as if they were saved."""
+    with open_database(load_settings()) as database, database.connection() as connection:
+        providers = texts.providers_of(connection)
+    for file in files:
+        wording = _parse(file)
+        rendered = _check(file, wording, providers)
+        if as_json:
+            print_json([{"type": wording.event_type, "locales": list(rendered)}])
+        else:
+            out.print(f"{escape(str(file))}: {escape(wording.event_type)} is well in {', '.join(rendered)}.")
+
+
+@words.command()
+def preview(
+    files: Files,
+    argument: Annotated[
+        list[str] | None,
+        typer.Option("--argument", metavar="NAME=VALUE", help="In place of the sample; may be given again."),
+    ] = None,
+    timezone: Annotated[str | None, typer.Option(help="Where the phone is, such as America/Santiago.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how the texts of files look in every language, with the sample; it needs no database."""
+    for file in files:
+        wording = _parse(file)
+        _show(
+            wording.event_type, texts.preview(wording, _arguments(argument or (), wording), timezone), as_json=as_json
+        )
+
+
+@words.command()
+def show(
+    event_type: Annotated[
+        str | None, typer.Argument(metavar="[TYPE]", help="All types that have texts if left out.")
+    ] = None,
+    version: Annotated[int | None, typer.Option(min=1, help="The current one if left out.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what an event type says, with the sample; or list the types that have texts."""
+    with open_database(load_settings()) as database:
+        rows = texts.list_words(database) if event_type is None else [texts.show(database, event_type, version)]
+    if as_json:
+        print_json(rows)
+    elif event_type is None:
+        for row in rows:
+            out.print(f"{escape(row['event_type'])}: version {row['version']}, in {', '.join(row['texts'])}")
+    else:
+        wording = Wording.of_row(rows[0])
+        out.print(f"Version {wording.version}; arguments: {', '.join(wording.kinds) or 'none'}.")
+        _show(wording.event_type, texts.preview(wording), as_json=False)
+
+
+def _parse(file: Path) -> Wording:
+    given = texts.read_file(file)
+    try:
+        return texts.parse(given)
+    except InvalidInputError as error:
+        raise UsageError(f"{file}: {error.message}", hint=error.hint) from error
+
+
+def _check(file: Path, wording: Wording, providers: Sequence[str]) -> Mapping[str, Text]:
+    try:
+        return texts.check(wording, providers)
+    except InvalidInputError as error:
+        raise UsageError(f"{file}: {error.message}", hint=error.hint) from error
+
+
+def _arguments(given: Sequence[str], wording: Wording) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for one in given:
+        name, _, value = one.partition("=")
+        if name not in wording.kinds:
+            raise UsageError(
+                f"--argument {name} is none of {wording.event_type}.", hint=f"They are {', '.join(wording.kinds)}."
+            )
+        found[name] = _number(name, value) if wording.kinds[name] == "number" else value
+    return found
+
+
+def _number(name: str, value: str) -> int | Decimal:
+    try:
+        number = json.loads(value, parse_float=Decimal, parse_constant=str)
+    except ValueError:
+        number = value
+    if isinstance(number, bool) or not isinstance(number, int | Decimal):
+        raise UsageError(f"--argument {name} must be a number, got {value!r}.", hint="Write it as 1234.5.")
+    return number
+
+
+def _show(event_type: str, rendered: Mapping[str, Text], *, as_json: bool) -> None:
+    if as_json:
+        print_json([{"type": event_type, "texts": {locale: text.fields() for locale, text in rendered.items()}}])
+        return
+    out.print(escape(event_type), style="bold")
+    for locale, text in rendered.items():
+        shown = " · ".join(part for part in (text.title, text.subtitle, text.body) if part)
+        out.print(f"  {locale:8} {escape(shown)}", soft_wrap=True)

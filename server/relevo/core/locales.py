@@ -1,0 +1,48 @@
+"""Locales: which texts a phone may be shown, and in which time zones it may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from typing import TypeVar
+from zoneinfo import available_timezones
+
+T = TypeVar("T")
+LOCALE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z]{4})?(-([A-Za-z]{2}|[0-9]{3}))?")
+"""A language, maybe a script, maybe a region: `es`, `zh-Hant`, `es-419`."""
+
+
+def chain(locale: str) -> list[str]:
+    """Return the locales whose texts a phone may be shown, in small letters, the best first: es-cl, es-419, es.
+
+    `relevo.locale_chain` is the same in SQL; a test compares them.
+    """
+    parts = locale.replace("_", "-").lower().split("-") if locale else []
+    found = ["-".join(parts[:length]) for length in range(len(parts), 0, -1)]
+    between = {"es": ("es", "es-419"), "en": ("us", "en-001")}.get(parts[0]) if len(parts) > 1 else None
+    if between is not None and parts[1] != between[0]:
+        found.insert(-1, between[1])
+    return found
+
+
+@lru_cache(maxsize=4096)
+def best(locale: str | None, offered: tuple[str, ...], default: str) -> str:
+    """Return which of the offered locales a phone is shown, or the default one if none is of its language."""
+    names = {name.lower(): name for name in offered}
+    return next((names[name] for name in chain(locale or "") if name in names), default)
+
+
+def in_locale(texts: Mapping[str, T], locale: str | None, default: str) -> T:
+    """Return the text that a phone is shown."""
+    return texts[best(locale, tuple(texts), default)]
+
+
+@cache
+def _zones() -> dict[str, str]:
+    return {name.lower(): name for name in available_timezones()}
+
+
+def zone_named(name: str | None) -> str:
+    """Return a time zone by its name in any letters; UTC if there is none, or nobody knows it."""
+    return _zones().get((name or "").lower(), "UTC")

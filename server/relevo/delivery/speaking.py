@@ -1,0 +1,109 @@
+"""What events of types with texts say to each phone of a batch: in its language, and with times as they are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from psycopg.rows import dict_row
+
+from relevo.core import queries
+from relevo.core.locales import best, zone_named
+from relevo.core.model import Content, Delivery
+from relevo.core.wordings import RenderError, Text, Wording
+from relevo.database.arrays import uuid_array
+from relevo.database.pool import Connection, Database
+
+_SQL = queries.load("words")
+_MOST_KEPT = 1_000
+Spoken = tuple[str, str]
+"""In which locale an event is told, and for which time zone: none if no text names a time."""
+
+
+@dataclass
+class Wordings:
+    """The versions of types' texts that a process has read; they never change."""
+
+    _known: dict[tuple[str, int], Wording] = field(default_factory=dict)
+
+    def read(self, connection: Connection, event_type: str, version: int) -> Wording | None:
+        """Return a version, read once; None if it is not there."""
+        known = self._known.get((event_type, version))
+        if known is not None:
+            return known
+        with connection.cursor(row_factory=dict_row) as cursor:
+            asked = {"event_type": event_type, "version": version}
+            row = cursor.execute(_SQL["read_wording"], asked).fetchone()
+        if row is None:
+            return None
+        if len(self._known) >= _MOST_KEPT:
+            self._known.clear()
+        known = self._known[event_type, version] = Wording.of_row(row)
+        return known
+
+
+@dataclass
+class Speaking:
+    """The texts of one batch: each is rendered once per event, locale and, where it names a time, time zone."""
+
+    wordings: Mapping[int, Wording]
+    """By event, of those that are told by the texts of their type."""
+    locales: Mapping[int, tuple[str, ...]]
+    """Of each the locales that it was rendered in."""
+    zones: Mapping[UUID, str] = field(default_factory=dict)
+    """In which time zone phones are, if any of these events names a time."""
+    _told: dict[tuple[int, Spoken], Content] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        database: Database,
+        known: Wordings,
+        deliveries: Sequence[Delivery],
+        contents: Mapping[int, Content],
+    ) -> Speaking | None:
+        """Read what a batch needs for its texts; None if all of its events have their own, as most have."""
+        worded = {each.id: each.wording for each in contents.values() if each.wording is not None}
+        if not worded:
+            return None
+        types = {each.notification_event_id: each.event_type for each in deliveries}
+        with database.connection() as connection:
+            found = {event: known.read(connection, types[event], worded[event]) for event in worded if event in types}
+            wordings = {event: wording for event, wording in found.items() if wording is not None}
+            zoned = {event for event, wording in wordings.items() if wording.zoned}
+            phones = [each.installation_id for each in deliveries if each.notification_event_id in zoned]
+            zones = _read_zones(connection, phones) if phones else {}
+        return cls(wordings, {event: tuple(contents[event].texts) for event in wordings}, zones)
+
+    def spoken(self, delivery: Delivery) -> Spoken:
+        """Return in which locale, and for which time zone, an event is told to a phone."""
+        wording = self.wordings.get(delivery.notification_event_id)
+        if wording is None:
+            return "", ""
+        locale = best(delivery.locale, self.locales[delivery.notification_event_id], wording.default_locale)
+        return locale, self.zones.get(delivery.installation_id, "UTC") if wording.zoned else ""
+
+    def told(self, content: Content, delivery: Delivery) -> Content:
+        """Return what an event says to a phone; raises RenderError, a ValueError."""
+        if content.wording is None:
+            return content
+        if content.id not in self.wordings:
+            raise RenderError(f"version {content.wording} of the texts of {delivery.event_type} is not there")
+        spoken = self.spoken(delivery)
+        known = self._told.get((content.id, spoken))
+        if known is None:
+            known = self._told[content.id, spoken] = _in_words(self.wordings[content.id], content, spoken)
+        return known
+
+
+def _in_words(wording: Wording, content: Content, spoken: Spoken) -> Content:
+    locale, zone = spoken
+    said = wording.render(locale, content.arguments, zone) if zone else Text.of(content.texts[locale])
+    push = {**content.push, "subtitle": said.subtitle} if said.subtitle else content.push
+    return content._replace(title=said.title, body=said.body, push=push, spoken=spoken)
+
+
+def _read_zones(connection: Connection, phones: Sequence[UUID]) -> dict[UUID, str]:
+    rows = connection.execute(_SQL["read_timezones"], {"installations": uuid_array(phones)}).fetchall()
+    return {phone: zone_named(row[0]) for phone, row in zip(phones, rows, strict=True)}

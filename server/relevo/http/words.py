@@ -1,0 +1,163 @@
+"""The texts of event types over HTTP: save a version, read it, see how it looks in every language."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from relevo.core.locales import LOCALE
+from relevo.core.patterns import NAME
+from relevo.core.wordings import Text as Said
+from relevo.core.wordings import Wording
+from relevo.database.pool import Connection
+from relevo.http.database_threads import threads_of
+from relevo.http.fields import Body, Text
+from relevo.http.guard import Guarded
+from relevo.http.json_response import Json
+from relevo.http.problems import ProblemBody
+from relevo.operators import words
+
+router = APIRouter(route_class=Guarded, tags=["words"])
+EventType = Annotated[Text, Field(min_length=1, max_length=100)]
+Locale = Annotated[Text, Field(min_length=1, max_length=35)]
+
+
+class TextIn(Body):
+    """What is shown in one language, as patterns of ICU's MessageFormat."""
+
+    title: Annotated[Text, Field(min_length=1, max_length=words.MOST_PATTERN)]
+    body: Annotated[Text, Field(max_length=words.MOST_PATTERN)] = ""
+    subtitle: Annotated[Text, Field(max_length=words.MOST_PATTERN)] = ""
+
+
+class WordsIn(Body):
+    """What an event type says."""
+
+    type: EventType
+    default: Locale | None = Field(None, description="The locale that is shown where no other fits; one alone is it.")
+    arguments: dict[str, str | int | float] = Field(
+        default_factory=dict,
+        json_schema_extra={"propertyNames": {"pattern": f"^{NAME.pattern}$"}},
+        max_length=words.MOST_ARGUMENTS,
+        description="The arguments that texts name, with a sample.",
+    )
+    texts: dict[str, TextIn | Locale] = Field(
+        min_length=1,
+        max_length=words.MOST_LOCALES,
+        json_schema_extra={"propertyNames": {"pattern": f"^{LOCALE.pattern}$"}},
+        description="By locale; a locale instead of a text: the same words, with numbers and dates as they are there.",
+    )
+
+    def wording(self) -> Wording:
+        """Return it as it is saved; refuses what is wrong with it."""
+        return words.parse(self.model_dump(exclude_unset=True))
+
+
+class PreviewIn(WordsIn):
+    """What an event type would say."""
+
+    given: dict[str, str | int | float] = Field(
+        default_factory=dict, max_length=words.MOST_ARGUMENTS, description="Arguments in place of the samples."
+    )
+    timezone: Annotated[Text, Field(min_length=1, max_length=64)] | None = Field(
+        None, description="Where the phone is; UTC if not given."
+    )
+
+
+class SavedBody(BaseModel):
+    """Which version it is, and whether that is new: the same as the current one is that one."""
+
+    type: str
+    version: int
+    created: bool
+
+
+class WordsBody(BaseModel):
+    """A version of what an event type says."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: str
+    version: int
+    default: str
+    zoned: bool = Field(description="Whether a text names a time, so that it differs by the phone's time zone.")
+    arguments: dict[str, Any] = Field(description="Of each its kind (number, text or time) and a sample.")
+    texts: dict[str, dict[str, str]]
+    created_at: str
+
+
+class WordsPage(BaseModel):
+    """The types that have texts, each with its current version."""
+
+    items: list[WordsBody]
+    next: str | None = Field(description="The type to go on behind (`after`), if there may be more.")
+
+
+class PreviewBody(BaseModel):
+    """How it looks in every language."""
+
+    texts: dict[str, dict[str, str]]
+
+
+_MISSING: dict[int | str, dict[str, Any]] = {
+    404: {"model": ProblemBody, "description": "The type, or that version of it, has no texts."}
+}
+
+
+@router.post(
+    "/v1/words", responses={200: {"model": SavedBody}, 201: {"model": SavedBody, "description": "It is a new version."}}
+)
+async def save_words(request: Request, asked: WordsIn) -> Response:
+    """Save what an event type says as its next version, if every language renders with the sample and fits."""
+    saved = await threads_of(request).run_in_transaction(words.save_in, asked.wording())
+    return Json({"type": asked.type, **saved._asdict()}, 201 if saved.created else 200)
+
+
+@router.get("/v1/words", responses={200: {"model": WordsPage}})
+async def list_words(
+    request: Request,
+    after: Annotated[str, Query(max_length=100, description="The last type of the page before.")] = "",
+    limit: Annotated[int, Query(ge=1, le=100, description="How many at most.")] = 20,
+) -> Response:
+    """List the event types that have texts, each with its current version."""
+    rows = await threads_of(request).run_in_transaction(words.list_in, after, limit)
+    more = rows[-1]["event_type"] if len(rows) == limit else None
+    return Json({"items": [_told(row) for row in rows], "next": more})
+
+
+@router.get("/v1/words/{event_type}", responses={200: {"model": WordsBody}, **_MISSING})
+async def get_words(
+    request: Request,
+    event_type: str,
+    version: Annotated[int | None, Query(ge=1, lt=2**31, description="The current one if left out.")] = None,
+) -> Response:
+    """Read a version of what an event type says."""
+    return Json(_told(await threads_of(request).run_in_transaction(words.read_in, event_type, version)))
+
+
+@router.post("/v1/words/preview", responses={200: {"model": PreviewBody}})
+async def preview_words(request: Request, asked: PreviewIn) -> Response:
+    """Check what an event type would say as if it were saved, and show how it looks in every language."""
+    own = {name: value for name, value in asked.model_dump(exclude_unset=True).items() if name in WordsIn.model_fields}
+    shown = await threads_of(request).run_in_transaction(_preview, words.parse(own), asked)
+    return Json({"texts": {locale: text.fields() for locale, text in shown.items()}})
+
+
+def _preview(connection: Connection, wording: Wording, asked: PreviewIn) -> dict[str, Said]:
+    words.check(wording, words.providers_of(connection))
+    return words.preview(wording, asked.given, asked.timezone)
+
+
+def _told(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": row["event_type"],
+        "version": row["version"],
+        "default": row["default_locale"],
+        "zoned": row["zoned"],
+        "arguments": row["arguments"],
+        "texts": row["texts"],
+        "created_at": row["created_at"],
+    }

@@ -1,0 +1,250 @@
+"""The texts of event types: read from a file or a request, checked, saved as a version, shown and previewed."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from relevo.client import checks
+from relevo.core import patterns, queries, wordings
+from relevo.core.errors import InvalidInputError, NotFoundError, UsageError
+from relevo.core.locales import LOCALE, zone_named
+from relevo.core.patterns import Kind, PatternError
+from relevo.core.push_fields import MOST_BYTES
+from relevo.core.wordings import FIELDS, Arguments, RenderError, Text, Wording
+from relevo.database.pool import Connection, Database
+from relevo.operators import audit
+from relevo.operators.reading import Row, fetch
+
+_SQL = queries.load("words")
+MOST_LOCALES, MOST_ARGUMENTS, MOST_PATTERN, _MOST_FILE = 50, 30, 4_000, 1_000_000
+_GIVEN = {"type", "default", "arguments", "texts"}
+_HINT = "Nothing was saved; mend it and try again."
+
+
+class Saved(NamedTuple):
+    """A version of a type's texts, and whether it is new: the same again is the same version."""
+
+    version: int
+    created: bool
+
+
+def read_file(file: Path) -> Mapping[str, Any]:
+    """Read the texts of a type from a .toml or .json file."""
+    try:
+        if file.stat().st_size > _MOST_FILE:
+            raise UsageError(f"{file} is larger than {_MOST_FILE} bytes.", hint="A file holds the texts of one type.")
+        text = file.read_text(encoding="utf-8")
+        read = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text, parse_float=Decimal)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}.", hint="Is the path right?") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{file} cannot be read: {error}.", hint="It has to be TOML (.toml) or JSON.") from error
+    if not isinstance(read, dict):
+        raise UsageError(f"{file} holds no object.", hint='It begins with type = "…", or { "type": … }.')
+    return read
+
+
+def parse(given: Mapping[str, Any]) -> Wording:
+    """Return the texts of a type as they are given; raises InvalidInputError with the first thing that is wrong."""
+    wordings.need()
+    _refuse(next(_shape_complaints(given), None))
+    texts = {locale: _text_of(given["texts"], locale) for locale in given["texts"]}
+    default = given.get("default") or next(iter(texts))
+    samples = {name: _sample(value) for name, value in (given.get("arguments") or {}).items()}
+    if "default" not in given and len(texts) > 1:
+        _refuse("default must be given: the locale whose text is shown where no other fits")
+    if default not in texts:
+        _refuse(f"default must be one of the locales of texts, got {checks.quoted(default)}")
+    kinds = _kinds(texts, samples)
+    zoned = "time" in kinds.values()
+    return Wording(str(given["type"]), str(default), texts, kinds, samples, zoned=zoned)
+
+
+def check(wording: Wording, providers: Iterable[str]) -> dict[str, Text]:
+    """Render every locale with the sample, and weigh it for some push services; raises InvalidInputError."""
+    try:
+        rendered = wording.render_all(wording.samples)
+    except RenderError as error:
+        raise InvalidInputError(f"{error}.", hint=_HINT) from None
+    limits = {name: MOST_BYTES.get(name, max(MOST_BYTES.values())) for name in providers}
+    smallest = min(limits, key=lambda name: (limits[name], name), default="expo")
+    most = limits.get(smallest, MOST_BYTES["expo"])
+    for locale, text in rendered.items():
+        push = {"subtitle": text.subtitle} if text.subtitle else {}
+        weight = checks.weight({"title": text.title, "body": text.body, "push": push})
+        if weight > most:
+            _refuse(f"{locale} makes a push of {weight} bytes, and {smallest} takes {most}")
+    return rendered
+
+
+def preview(wording: Wording, arguments: Arguments | None = None, zone: str | None = None) -> dict[str, Text]:
+    """Render every locale, with the sample where an argument is not given; raises InvalidInputError."""
+    if zone is not None and zone_named(zone).lower() != zone.lower():
+        _refuse(f"timezone must be the IANA name of a time zone, such as America/Santiago, got {checks.quoted(zone)}")
+    try:
+        return wording.render_all({**wording.samples, **(arguments or {})}, zone)
+    except RenderError as error:
+        raise InvalidInputError(f"{error}.", hint="The arguments have to be as the sample's are.") from None
+
+
+def providers_of(connection: Connection) -> list[str]:
+    """List the push services that this fleet serves."""
+    return [row[0] for row in connection.execute(_SQL["list_providers"]).fetchall()]
+
+
+def save_in(connection: Connection, wording: Wording) -> Saved:
+    """Check texts and save them as the next version of their type, in the caller's transaction."""
+    rendered = check(wording, providers_of(connection))
+    before = _read(connection, wording.event_type, None)
+    given = {
+        "type": wording.event_type,
+        "default": wording.default_locale,
+        "texts": wording.texts,
+        "arguments": {name: {"kind": kind, "sample": wording.samples[name]} for name, kind in wording.kinds.items()},
+        "zoned": wording.zoned,
+        "bytes": max(text.bytes for text in rendered.values()),
+    }
+    written = Jsonb(given, dumps=lambda value: json.dumps(value, default=_number))
+    row = connection.execute(_SQL["save_wording"], {"given": written}).fetchone()
+    assert row is not None
+    return Saved(row[0], before is None or before["version"] != row[0])
+
+
+@audit.audited
+def save_words(database: Database, event_type: str, wording: Wording) -> dict[str, Any]:
+    """Save the texts of a type, and have that recorded."""
+    assert event_type == wording.event_type
+    with database.transaction() as connection:
+        saved = save_in(connection, wording)
+    return {"version": saved.version, "created": saved.created}
+
+
+def read_in(connection: Connection, event_type: str, version: int | None = None) -> Row:
+    """Return a version of a type's texts, or the current one; raises NotFoundError."""
+    row = _read(connection, event_type, version)
+    if row is None:
+        what = f"Version {version} of the texts of" if version else "The texts of"
+        raise NotFoundError(
+            f"{what} {checks.quoted(event_type)} are not there.", hint="`relevo words show` lists the types with texts."
+        )
+    return row
+
+
+def show(database: Database, event_type: str, version: int | None = None) -> Row:
+    """Return a version of a type's texts, or the current one; raises NotFoundError."""
+    with database.connection() as connection:
+        return read_in(connection, event_type, version)
+
+
+def list_words(database: Database, after: str = "", limit: int = 100) -> list[Row]:
+    """List the types that have texts, each with its current version."""
+    return fetch(database, _SQL["list_wordings"], after=after, limit=limit)
+
+
+def list_in(connection: Connection, after: str, limit: int) -> list[Row]:
+    """List the types that have texts, each with its current version, in the caller's transaction."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(_SQL["list_wordings"], {"after": after, "limit": limit}).fetchall()
+
+
+def _read(connection: Connection, event_type: str, version: int | None) -> Row | None:
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(_SQL["read_wording"], {"event_type": event_type, "version": version}).fetchone()
+
+
+def _refuse(complaint: str | None) -> None:
+    if complaint is not None:
+        raise InvalidInputError(f"{complaint[:500]}.", hint=_HINT)
+
+
+def _shape_complaints(given: Mapping[str, Any]) -> Iterator[str]:
+    checks.check_storable("the texts", dict(given))
+    if unknown := set(given) - _GIVEN:
+        yield f"texts have no field {', '.join(sorted(unknown))[:100]}; they have {', '.join(sorted(_GIVEN))}"
+    if not isinstance(given.get("type"), str) or not given["type"].strip():
+        yield "type must be given"
+    yield from checks.texts(given, {"type": (1, 100), "default": (1, 35)})
+    if given["type"].startswith("relevo."):
+        yield "type must not begin with relevo., which is for Relevo itself"
+    named, texts = given.get("arguments") or {}, given.get("texts")
+    if not isinstance(named, Mapping) or len(named) > MOST_ARGUMENTS:
+        yield f"arguments must be at most {MOST_ARGUMENTS} names, each with a sample"
+    if not isinstance(texts, Mapping) or not 1 <= len(texts) <= MOST_LOCALES:
+        yield f"texts must hold 1 to {MOST_LOCALES} locales, each with its title and body"
+    else:
+        yield from _text_complaints(texts)
+
+
+def _text_complaints(texts: Mapping[str, Any]) -> Iterator[str]:
+    if len({locale.lower() for locale in texts}) < len(texts):
+        yield "texts must name every locale once"
+    for locale, text in texts.items():
+        if not LOCALE.fullmatch(locale):
+            yield f"texts: {checks.quoted(locale)} is no locale; they are like es, es-419, zh-Hant or pt-BR"
+        if isinstance(text, str):
+            if not isinstance(texts.get(text), Mapping):
+                yield f"texts.{locale} is to be as {checks.quoted(text)} is, which has no text of its own"
+        elif not isinstance(text, Mapping) or not text.get("title") or set(text) - set(FIELDS):
+            yield f"texts.{locale} must have a title, and may have a body and a subtitle"
+        else:
+            yield from checks.texts(text, dict.fromkeys(FIELDS, (0, MOST_PATTERN)), f"texts.{locale}.")
+
+
+def _text_of(texts: Mapping[str, Any], locale: str) -> dict[str, str]:
+    text = texts[locale]
+    return dict(texts[text] if isinstance(text, str) else text)
+
+
+def _kinds(texts: Mapping[str, Mapping[str, str]], samples: Arguments) -> dict[str, Kind]:
+    """Return of which kind each argument has to be; raises if one is not known, or is named in two ways."""
+    needed: dict[str, set[Kind]] = {name: set() for name in samples}
+    unnamed = set(samples)
+    for locale, text in texts.items():
+        for part, said in text.items():
+            for named in _named(f"{locale} {part}", said, locale):
+                if named.name not in samples:
+                    _refuse(f"{locale} {part} names {{{named.name}}}, which is not among the arguments")
+                unnamed.discard(named.name)
+                needed[named.name] |= {named.kind} if named.kind else set()
+    if unnamed:
+        _refuse(f"argument {min(unnamed)} is named by no text: take it out")
+    return {name: _kind(name, needed[name], samples[name]) for name in samples}
+
+
+def _named(what: str, said: str, locale: str) -> set[patterns.Named]:
+    try:
+        wordings.pattern(said, locale)
+        return patterns.arguments(said)
+    except PatternError as error:
+        raise InvalidInputError(f"{what}: {error}.", hint=_HINT) from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{what} is not a pattern that ICU takes ({error}).", hint=_HINT) from None
+
+
+def _kind(name: str, needed: set[Kind], sample: object) -> Kind:
+    own: Kind = "text" if isinstance(sample, str) else "number"
+    if len(needed) > 1:
+        _refuse(f"argument {name} is named as a {' and as a '.join(sorted(needed))}")
+    kind = next(iter(needed), own)
+    fits = kind == own or (kind == "time" and isinstance(sample, str))
+    if isinstance(sample, bool) or not isinstance(sample, str | int | float | Decimal) or not fits:
+        _refuse(f"the sample of argument {name} must be a {kind}, got {checks.quoted(sample)}")
+    return kind
+
+
+def _sample(value: object) -> object:
+    """Return a sample as JSON has it: TOML has times of its own."""
+    return value.isoformat() if isinstance(value, date | datetime) else value
+
+
+def _number(value: object) -> object:
+    return float(value) if isinstance(value, Decimal) else str(value)

@@ -1,0 +1,63 @@
+-- name: save_wording
+-- Saves texts that were rendered with their sample as the next version of their type.
+select relevo.save_wording(%(given)s::jsonb);
+
+-- name: read_wording
+-- Reads a version of the texts of an event type, or the current one.
+select w.event_type, w.version, w.default_locale, w.texts, w.arguments, w.zoned, w.bytes, w.created_at
+  from relevo.wordings w
+ where w.event_type = %(event_type)s and (%(version)s::int is null or w.version = %(version)s)
+ order by w.version desc
+ limit 1;
+
+-- name: list_wordings
+-- Lists the event types that have texts, each with its current version.
+select distinct on (w.event_type) w.event_type, w.version, w.default_locale, w.texts, w.arguments, w.zoned, w.bytes, w.created_at
+  from relevo.wordings w
+ where w.event_type > coalesce(%(after)s::text, '')
+ order by w.event_type, w.version desc
+ limit %(limit)s;
+
+-- name: list_worded_types
+-- Lists the event types that have texts.
+select distinct w.event_type from relevo.wordings w;
+
+-- name: list_providers
+-- Lists the push services that this fleet serves, or has served.
+select p.provider from relevo.providers p order by p.provider;
+
+-- name: pick_unworded
+-- Locks events that are due and wait for their texts, each with the newest version of them that its arguments fit, and how many bytes are left for
+-- a text beside its data; with `only_late` only those whose deadline passed, with an id only that one.
+select e.id, e.event_type, w.version, e.arguments::text, 4096 - relevo.push_bytes('', '', e.data, e.push), (e.deadline_at <= relevo.now(%(now)s)) is true
+  from relevo.notification_events e
+  left join lateral (select w.version from relevo.wordings w
+                      where w.event_type = e.event_type and relevo.arguments_complaint(w.arguments, e.arguments) is null
+                      order by w.version desc limit 1) w on true
+ where e.arguments is not null and e.texts is null and e.state = 'waiting' and e.scheduled_at <= relevo.now(%(now)s)
+   and (not %(only_late)s or e.deadline_at <= relevo.now(%(now)s)) and e.id <> all (%(given_up)s::bigint[])
+   and (e.fanout_retry_at is null or e.fanout_retry_at <= relevo.now(%(now)s)) and (%(event_id)s::bigint is null or e.id = %(event_id)s)
+ order by e.scheduled_at, e.id
+ limit %(limit)s
+   for update of e skip locked;
+
+-- name: word_events
+-- Writes what events say, in every language that their type has texts in, and lets them fan out.
+update relevo.notification_events e
+   set title = g.title, body = g.body, texts = g.texts::jsonb, wording = g.version, turn_at = null, fanout_failures = null, fanout_retry_at = null, fanout_error = null, updated_at = relevo.now(%(now)s)
+  from unnest(%(events)s::bigint[], %(versions)s::int[], %(titles)s::text[], %(bodies)s::text[], %(texts)s::text[]) as g(id, version, title, body, texts)
+ where e.id = g.id and e.texts is null;
+
+-- name: end_unworded
+-- Ends events that have no text that could be shown, each with what was wrong.
+update relevo.notification_events e
+   set state = 'cancelled', ended_at = relevo.now(%(now)s), swept_at = relevo.now(%(now)s), end_reason = left(g.why, 300), updated_at = relevo.now(%(now)s)
+  from unnest(%(events)s::bigint[], %(whys)s::text[]) as g(id, why)
+ where e.id = g.id and e.state = 'waiting';
+
+-- name: read_timezones
+-- Reads in which time zones some phones are, in their order.
+select i.timezone
+  from unnest(%(installations)s::uuid[]) with ordinality as u(installation_id, place)
+  left join lateral (select i.timezone from relevo.device_installations i where i.installation_id = u.installation_id offset 0) i on true
+ order by u.place;

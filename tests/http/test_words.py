@@ -1,0 +1,106 @@
+"""Texts of event types over HTTP: saved, listed, read, previewed; and on the compose page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from browsing import Person
+from relevo.client import verbs
+from relevo.client.inboxes import inbox
+from relevo.client.values import Event, Installation, Owners
+from relevo.core import wordings
+from serving import Served
+
+WORDS: dict[str, Any] = {
+    "type": "order.shipped",
+    "default": "en",
+    "arguments": {"count": 2, "at": "2026-09-06T04:30:00Z"},
+    "texts": {
+        "en": {"title": "{count, plural, one {# parcel} other {# parcels}}", "body": "{at, date, ::EEEHHmm}"},
+        "es": {"title": "{count, plural, one {# paquete} other {# paquetes}}", "body": "{at, date, ::EEEHHmm}"},
+        "es-CL": "es",
+    },
+}
+
+
+def test_a_version_is_saved_and_read(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """The same again is the same version; a token of one project, and a phone, may do neither."""
+    app = served.client("app")
+    made = app.post("/v1/words", WORDS)
+    assert (made.status_code, made.json()) == (201, {"type": "order.shipped", "version": 1, "created": True})
+    again = app.post("/v1/words", WORDS)
+    assert (again.status_code, again.json()["created"]) == (200, False)
+    read = app.get("/v1/words/order.shipped").json()
+    assert read["texts"]["es-CL"] == read["texts"]["es"] == WORDS["texts"]["es"]
+    assert (read["arguments"]["at"]["kind"], read["zoned"], read["version"]) == ("time", True, 1)
+    assert [each["type"] for each in app.get("/v1/words").json()["items"]] == ["order.shipped"]
+    assert app.get("/v1/words/order.shipped", params={"version": 7}).status_code == 404
+    assert served.client("app", project="shop").post("/v1/words", WORDS).status_code == 403
+    assert served.client("viewer").post("/v1/words", WORDS).status_code == 403
+
+
+def test_what_is_wrong_is_a_problem(served: Served, conn: psycopg.Connection[Any], monkeypatch: Any) -> None:
+    """In a sentence that names the place; without ICU what to install, and everything else goes on."""
+    app = served.client("app")
+    for changed, complaint in (
+        ({"texts": {"en": {"title": "{total}"}}}, "en title names {total}, which is not among the arguments."),
+        ({"texts": {"en": {"title": "{count"}}}, "U_UNMATCHED_BRACES"),
+        ({"default": "fr"}, "default must be one of the locales of texts"),
+    ):
+        refused = app.post("/v1/words", WORDS | changed)
+        assert (refused.status_code, complaint in refused.json()["detail"]) == (400, True), refused.json()
+    monkeypatch.setattr(wordings, "is_available", lambda: False)
+    missing = app.post("/v1/words", WORDS)
+    assert (missing.status_code, "icu4py is missing" in missing.text) == (500, True)
+    assert app.get("/v1/words").status_code == 200
+
+
+def test_a_preview_writes_nothing(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Every language, with arguments and a time zone of one's own."""
+    asked = WORDS | {"given": {"count": 1}, "timezone": "America/Santiago"}
+    shown = served.client("app").post("/v1/words/preview", asked).json()["texts"]
+    assert shown["es-CL"] == {"title": "1 paquete", "body": "dom, 01:30"}
+    assert conn.execute("select from relevo.wordings").fetchall() == []
+
+
+def test_an_event_over_http(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """It gives arguments; a missing one is a 400 that names it, and arguments beside a title, too."""
+    app = served.client("app")
+    app.post("/v1/words", WORDS)
+    event = {"type": "order.shipped", "key": "1", "audience": "everyone"}
+    assert app.post("/v1/events", event | {"arguments": WORDS["arguments"]}).status_code == 201
+    refused = app.post("/v1/events", event | {"key": "2", "arguments": {"count": 1}})
+    assert (refused.status_code, "argument at is missing" in refused.json()["detail"]) == (400, True)
+    assert app.post("/v1/events", event | {"key": "2", "arguments": {}, "title": "x"}).status_code == 400
+
+
+def test_the_compose_page_shows_every_language(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """A type's texts with the given arguments, where the phone is; what is wrong is said on the page, in both languages."""
+    served.client("app").post("/v1/words", WORDS)
+    person = Person(served, "viewer")
+    person.log_in()
+    page = person.get(
+        "/dashboard/compose?words=order.shipped&arguments=%7B%22count%22%3A1%7D&timezone=America/Santiago"
+    ).text
+    assert all(said in page for said in ("1 parcel", "1 paquete", "dom, 1:30", "es-CL"))
+    wrong = person.get(
+        '/dashboard/compose?words=order.shipped&arguments={"count":"x"}', headers={"Accept-Language": "es"}
+    ).text
+    assert "the arguments cannot be read" in wrong
+    assert "¿Qué dice un tipo?" in wrong
+
+
+def test_the_inbox_speaks_the_readers_language(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """The locale that is asked for, else that of the newest phone; nothing is ever empty."""
+    served.client("app").post("/v1/words", WORDS)
+    verbs.register(conn, Installation("ExponentPushToken[a]", owner="ana", locale="es-CL"))
+    verbs.enqueue(conn, Event("order.shipped", "1", audience=Owners("ana"), arguments=WORDS["arguments"]))
+    served.app.runner.run(served.app.registry["fanout"], "manual")
+
+    def title(**asked: Any) -> str:
+        (item,) = inbox(conn, owner="ana", **asked).items
+        return item.title
+
+    assert [title(), title(locale="en-GB"), title(locale="fr")] == ["2 paquetes", "2 parcels", "2 parcels"]
