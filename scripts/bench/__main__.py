@@ -32,6 +32,7 @@ from bench import (
     sdk,
     snapshot,
     starting,
+    words,
 )
 from bench.measuring import Row
 from bench.sizes import QUICK, Sizes, changed
@@ -57,6 +58,7 @@ TOGETHER: dict[str, Callable[[Stand], Iterable[Row]]] = {
     "requests": requests.rows,
     "sdk": sdk.rows,
     "aged": dispatch.aged,
+    "words": words.rows,
 }
 """Rows by the name that --only knows, in their order: these share one database and one sandbox."""
 ALONE: dict[str, Callable[[Sizes], Iterable[Row]]] = {
@@ -76,7 +78,7 @@ ON_DEMAND = {"memory", "requests", "sdk", "ingest", "idle", "inbox", "pages", "s
 """Measured only if they are named."""
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main(given: Sequence[str] | None = None) -> None:
     """Measure what is asked for."""
     known = [*TOGETHER, *ALONE]
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
@@ -91,7 +93,7 @@ def main(words: Sequence[str] | None = None) -> None:
         help="put the charts into the README, and the tables into the page on scaling",
     )
     parser.add_argument("--into", type=Path, default=RESULTS, help="the folder that bench.json and charts go to")
-    asked = parser.parse_args(words)
+    asked = parser.parse_args(given)
     names = asked.only.split(",") if asked.only else [name for name in known if name not in ON_DEMAND]
     if strange := sorted(set(names) - set(known)):
         parser.error(f"there are no rows {', '.join(strange)}; known are {', '.join(known)}")

@@ -22,7 +22,7 @@ from bench.pages import PAGES
 ROOT = Path(__file__).resolve().parents[2]
 
 NATIVE = soak.cases(("fcm",), whole=("fcm", "apns", "webpush"))  # they are measured alike
-FEW = ("dispatch", "receipts", "enqueue", "reaper", "growth", *NATIVE)
+FEW = ("dispatch", "receipts", "enqueue", "reaper", "words", "growth", *NATIVE)
 DISPATCH = measuring.rate(
     "dispatch",
     "dispatch",
@@ -55,7 +55,18 @@ def test_a_quick_run_measures_every_row_asked_for(measured: tuple[str, Path]) ->
     written = json.loads((measured[1] / "bench.json").read_text())
     every = {row["name"]: row["figures"] for row in written["rows"]}
     rows = {name: figures for name, figures in every.items() if not name.startswith("growth")}
-    assert set(rows) == {"dispatch", "ceiling", "plain_loop", "receipts", "enqueue", "enqueue_many", "reaper", *NATIVE}
+    assert set(rows) == {
+        "dispatch",
+        "ceiling",
+        "plain_loop",
+        "receipts",
+        "enqueue",
+        "enqueue_many",
+        "reaper",
+        "words",
+        "zoned",
+        *NATIVE,
+    }
     for name, figures in rows.items():
         for figure in ("per_s", "worker_ms_per_1000", "wal_bytes_each"):
             assert figures[figure] > 0, (name, figure)
