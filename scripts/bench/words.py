@@ -30,7 +30,7 @@ def rows(stand: Stand) -> Iterator[Row]:
     with stand.worker() as built:
         for name, given in _TYPES.items():
             wording = words.parse({"type": f"bench.{name}", "default": "en", **given})
-            words.save_words(built.database, wording.event_type, wording)
+            words.save(built.database, wording)
         _send(stand, built, "", "warm")
         turns = [
             [_send(stand, built, name, f"{name}{turn}") for name in ("", *_TYPES)] for turn in range(stand.sizes.rounds)

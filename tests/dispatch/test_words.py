@@ -56,9 +56,7 @@ def worker(relay, sandbox) -> Relay:
 
 def save(worker: Relay, **changed: Any) -> int:
     """Save the texts of a type, and return their version."""
-    wording = words.parse(GIVEN | changed)
-    version: int = words.save_words(worker.app.database, wording.event_type, wording)["version"]
-    return version
+    return words.save(worker.app.database, words.parse(GIVEN | changed)).version
 
 
 def shown(worker: Relay, token: str) -> tuple[str, str]:

@@ -32,6 +32,10 @@ def test_a_version_is_saved_and_read(served: Served, conn: psycopg.Connection[An
     assert (made.status_code, made.json()) == (201, {"type": "order.shipped", "version": 1, "created": True})
     again = app.post("/v1/words", WORDS)
     assert (again.status_code, again.json()["created"]) == (200, False)
+    done = conn.execute(
+        "select action, target ->> 'event_type', outcome, face from relevo.audit_log where face = 'http'"
+    ).fetchall()
+    assert done == [("save_words", "order.shipped", "ok", "http")] * 2
     read = app.get("/v1/words/order.shipped").json()
     assert read["texts"]["es-CL"] == read["texts"]["es"] == WORDS["texts"]["es"]
     assert (read["arguments"]["at"]["kind"], read["zoned"], read["version"]) == ("time", True, 1)

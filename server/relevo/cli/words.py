@@ -38,12 +38,12 @@ def set_words(files: Files, as_json: AsJson = False) -> None:
         for file, wording in zip(files, parsed, strict=True):
             _check(file, wording, providers)
         for wording in parsed:
-            saved = texts.save_words(database, wording.event_type, wording)
-            told = "is saved" if saved["created"] else "is current already"
+            saved = texts.save(database, wording)
+            told = "is saved" if saved.created else "is current already"
             if as_json:
-                print_json([{"type": wording.event_type, **saved}])
+                print_json([{"type": wording.event_type, **saved._asdict()}])
             else:
-                out.print(f"Version {saved['version']} of {escape(wording.event_type)} {told}.")
+                out.print(f"Version {saved.version} of {escape(wording.event_type)} {told}.")
 
 
 @words.command()

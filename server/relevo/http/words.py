@@ -112,7 +112,7 @@ _MISSING: dict[int | str, dict[str, Any]] = {
 )
 async def save_words(request: Request, asked: WordsIn) -> Response:
     """Save what an event type says as its next version, if every language renders with the sample and fits."""
-    saved = await threads_of(request).run_in_transaction(words.save_in, asked.wording())
+    saved = await threads_of(request).run(words.save, asked.wording())
     return Json({"type": asked.type, **saved._asdict()}, 201 if saved.created else 200)
 
 

@@ -101,8 +101,16 @@ def providers_of(connection: Connection) -> list[str]:
     return [row[0] for row in connection.execute(_SQL["list_providers"]).fetchall()]
 
 
-def save_in(connection: Connection, wording: Wording) -> Saved:
-    """Check texts and save them as the next version of their type, in the caller's transaction."""
+def save(database: Database, wording: Wording) -> Saved:
+    """Check texts, save them as the next version of their type, and have that recorded."""
+    with audit.recorded(database, "save_words", event_type=wording.event_type) as result:
+        with database.transaction() as connection:
+            saved = _save(connection, wording)
+        result.update(saved._asdict())
+    return saved
+
+
+def _save(connection: Connection, wording: Wording) -> Saved:
     rendered = check(wording, providers_of(connection))
     before = _read(connection, wording.event_type, None)
     given = {
@@ -117,15 +125,6 @@ def save_in(connection: Connection, wording: Wording) -> Saved:
     row = connection.execute(_SQL["save_wording"], {"given": written}).fetchone()
     assert row is not None
     return Saved(row[0], before is None or before["version"] != row[0])
-
-
-@audit.audited
-def save_words(database: Database, event_type: str, wording: Wording) -> dict[str, Any]:
-    """Save the texts of a type, and have that recorded."""
-    assert event_type == wording.event_type
-    with database.transaction() as connection:
-        saved = save_in(connection, wording)
-    return {"version": saved.version, "created": saved.created}
 
 
 def read_in(connection: Connection, event_type: str, version: int | None = None) -> Row:

@@ -83,7 +83,7 @@ COUNTERS = frozenset(
         *("events_fanned_out", "events_held", "events_expired", "events_ended", "events_created", "events_cancelled"),
         *("licitaciones_found", "licitaciones_new", "licitaciones_changed", "rejected", "mended"),
         *("push_requests", "late_tickets", "tokens_disabled", "tokens_not_disabled", "calls_given_up"),
-        *("left_alone", "answers_not_written"),
+        *("left_alone", "answers_not_written", "events_worded", "events_unrendered"),
         *("notifications_sent", "notifications_confirmed", "notifications_failed", "notifications_retryable"),
         *("notifications_postponed", "notifications_invalidated", "notifications_expired", "notifications_skipped"),
         *("notifications_unconfirmed", "notifications_unknown", "notifications_cancelled"),
@@ -104,7 +104,7 @@ ACTIONS = frozenset(
     {
         *("pause", "resume", "run_cycle", "adopt", "set_event_type", "reset_event_type", "redrive", "repair"),
         *("release_project", "release_events", "retry_rejects", "forget", "forget_owner", "grant", "cancel_event"),
-        *("log_out_owner", "complete_owner", "complete_event", "change_event", "import_phones"),
+        *("log_out_owner", "complete_owner", "complete_event", "change_event", "import_phones", "save_words"),
         *("block_owner", "unblock_owner", "export_owner", "set_category", "choose_category"),
         *(
             "subscribe_news",
@@ -124,7 +124,7 @@ DETAILS = frozenset(
     {
         *("answer", "cycle", "source", "reason", "event_id", "event_type", "project", "title", "phones", "id", "name"),
         *("role", "days", "path", "method", "times", "error_code", "ids", "origin", "drop", "subscription", "outcome"),
-        *("installation_id", "reject_id", "worker", "paused"),
+        *("installation_id", "reject_id", "worker", "paused", "version", "created"),
     }
 )
 """With what, and to what end, as the record names it."""
