@@ -173,6 +173,16 @@ def test_a_token_is_never_made_too_often(sandbox: Sandbox) -> None:
     assert tokens.younger(entry(sandbox), now + 1_200) != first
 
 
+@pytest.mark.parametrize(("first_used_s", "until_s"), [(1_500, 2_700), (2_390, 3_300), (1_199, 2_400)])
+def test_a_late_beginner_uses_its_token_on(sandbox: Sandbox, first_used_s: int, until_s: int) -> None:
+    """A worker that starts shortly before the next token's time shows no second one within 20 minutes, if none grows old."""
+    begin = 1_794_873_600.0
+    tokens = ApnsTokens()
+    first = tokens.get(entry(sandbox), begin + first_used_s)
+    assert tokens.get(entry(sandbox), begin + until_s - 1) == first
+    assert tokens.get(entry(sandbox), begin + until_s) == ApnsTokens().get(entry(sandbox), begin + 2_400)
+
+
 def test_an_expired_token_is_replaced_once(sandbox: Sandbox) -> None:
     """When Apple calls a token expired that was used for twenty minutes, the push goes once more with a new one."""
     clock = [(datetime.now(UTC).timestamp() - 1_200) // 2_400 * 2_400]

@@ -17,6 +17,8 @@ from relevo.providers.push_projects import ApnsEntry, PushProject
 LIVES_S = 2_400
 """How long a token is used: Apple takes one for an hour, and wants no new one within 20 minutes."""
 SHORTEST_S = 1_200
+_OLDEST_S = 3_300
+"""Well below an hour: clocks differ."""
 _MOST_KEPT = 1_000
 _NUMBER_BYTES = 32
 
@@ -45,7 +47,13 @@ class ApnsTokens:
         self._kept: dict[tuple[str, str, str, int], tuple[str, float]] = {}
 
     def get(self, project: PushProject[ApnsEntry], now: float) -> str:
-        """Return a project's token at a time: the same for everybody within 40 minutes."""
+        """Return a project's token at a time: the same for everybody within 40 minutes.
+
+        One that this process began to use shortly before that is used on for 20 minutes, or until it is old.
+        """
+        earlier = self._kept.get(_named(project, now - LIVES_S, LIVES_S))
+        if earlier is not None and now - earlier[1] < SHORTEST_S and now % LIVES_S < _OLDEST_S - LIVES_S:
+            return earlier[0]
         return self._token(project, now, LIVES_S)[0]
 
     def younger(self, project: PushProject[ApnsEntry], now: float) -> str:
@@ -55,16 +63,19 @@ class ApnsTokens:
 
     def _token(self, project: PushProject[ApnsEntry], now: float, step_s: int) -> tuple[str, float]:
         """Return a token, and since when this process uses it."""
-        issued_at = int(now) // step_s * step_s
-        entry = project.entry
-        named = project.secret, entry.key_id, entry.team_id, issued_at
+        named = _named(project, now, step_s)
         with self._lock:
             found = self._kept.get(named)
             if found is None:
                 if len(self._kept) >= _MOST_KEPT:
                     self._kept.clear()
-                found = self._kept[named] = sign(load_key(project), entry.key_id, entry.team_id, issued_at), now
+                found = self._kept[named] = sign(load_key(project), *named[1:]), now
         return found
+
+
+def _named(project: PushProject[ApnsEntry], now: float, step_s: int) -> tuple[str, str, str, int]:
+    """Return what makes a token: the key, its names, and a time that is the same for all within a step."""
+    return project.secret, project.entry.key_id, project.entry.team_id, int(now) // step_s * step_s
 
 
 def sign(key: ec.EllipticCurvePrivateKey, key_id: str, team_id: str, issued_at: int) -> str:
