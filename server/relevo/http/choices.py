@@ -157,7 +157,7 @@ async def put_category(request: Request, category: Name, body: CategoryIn) -> Re
 
 
 @router.post("/v1/owners/choices", responses={200: {"model": Chosen}})
-async def choose(request: Request, body: ChoiceIn) -> Response:
+async def choose_category(request: Request, body: ChoiceIn) -> Response:
     """Note what an owner chose of a category, with when and by which words, and hold to it at once."""
     asked = body.model_dump(exclude_none=True)
     if project := caller_of(request).project or body.project:
@@ -167,7 +167,7 @@ async def choose(request: Request, body: ChoiceIn) -> Response:
 
 
 @router.post("/v1/owners/block", responses={200: {"model": Blocked}})
-async def block(request: Request, body: BlockIn) -> Response:
+async def block_owner(request: Request, body: BlockIn) -> Response:
     """Send an owner nothing any more; what is kept of them stays. A token of one project does so there."""
     project = caller_of(request).project
     many = await do(request, "block_owner", body.owner, lambda c: choices.block(c, body.owner, body.reason, project))
@@ -175,7 +175,7 @@ async def block(request: Request, body: BlockIn) -> Response:
 
 
 @router.post("/v1/owners/unblock", responses={200: {"model": Blocked}})
-async def unblock(request: Request, whose: OwnerIn) -> Response:
+async def unblock_owner(request: Request, whose: OwnerIn) -> Response:
     """Let pushes go to an owner again."""
     project = caller_of(request).project
     many = await do(request, "unblock_owner", whose.owner, lambda c: choices.unblock(c, whose.owner, project))
@@ -183,7 +183,7 @@ async def unblock(request: Request, whose: OwnerIn) -> Response:
 
 
 @router.post("/v1/owners/export", responses={200: {"model": Exported}})
-async def export(request: Request, body: ExportIn) -> Response:
+async def export_owner(request: Request, body: ExportIn) -> Response:
     """Return everything that is kept of an owner, a kind at a time; for a token of one project, what is there."""
     project = caller_of(request).project
     asked = body.model_dump()
