@@ -39,7 +39,6 @@ _GOAWAY = 7
 _GOAWAY_LEAST = 8
 _LARGEST_STREAM_ID = 2**31 - 1
 _PING = b"relevo??"
-_IS_INDEXED = 0x80
 
 
 class Goaway(NamedTuple):
@@ -70,7 +69,7 @@ class Http2Connection:
             )
         )
         if Encoder is not None:
-            self._http.encoder = _RememberingEncoder()
+            self._http.encoder = _PlainEncoder()
         self._out = bytearray()
         self._queued = 0
         self.offered = 0
@@ -228,28 +227,12 @@ class _Connection(connection.H2Connection):
 
 if Encoder is not None:
 
-    class _RememberingEncoder(Encoder):
-        """Remembers how it wrote headers that are in its table, and does no Huffman coding: Python is slow at both."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self._known: dict[tuple[bytes, bytes], bytes] = {}
+    class _PlainEncoder(Encoder):
+        """Without Huffman coding, which is a quarter of the CPU when it is done in Python."""
 
         def encode(self, headers: Any, huffman: bool = False) -> bytes:
-            """Encode a request's headers, which are HeaderTuples of bytes."""
-            if self.header_table.resized:
-                self._known.clear()
-                return super().encode(headers, huffman=huffman)
-            return b"".join([self._known.get(each) or self.add(each, not each.indexable, huffman) for each in headers])
-
-        def add(self, to_add: tuple[bytes, bytes], sensitive: bool, huffman: bool = False) -> bytes:
-            """Encode one header."""
-            encoded = super().add(to_add, sensitive, huffman)
-            if encoded[0] & _IS_INDEXED:
-                self._known[to_add] = encoded
-            elif not sensitive:  # it is in the table now, and all others have moved
-                self._known.clear()
-            return encoded
+            """Encode a request's headers."""
+            return super().encode(headers, huffman=huffman)
 
 
 class _Frames:
