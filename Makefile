@@ -75,6 +75,9 @@ fmt: installed-dev ## format the code and mend what the linter can mend
 docs: installed-dev ## write the pages of server/docs that are generated: settings, HTTP API, commands
 	@.venv/bin/python scripts/generate_docs.py $(ARGS)
 
+clients: installed-dev ## install the kits of server/clients, write their types from the OpenAPI document, and build them
+	@.venv/bin/python scripts/generate_clients.py
+
 texts: installed-dev ## collect the texts of the pages into locale/, and compile their translations
 	@.venv/bin/python scripts/collect_texts.py
 

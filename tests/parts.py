@@ -9,6 +9,10 @@ import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
+
+KITS_INSTALLED = Path(__file__).parents[1] / "server" / "clients" / "node_modules" / ".installed"
+"""Written once the kits' packages are installed."""
 
 
 def _where(program: str) -> str | None:
@@ -18,6 +22,12 @@ def _where(program: str) -> str | None:
 def _may_ask_npm() -> bool:
     """Tell whether npm is here and may be asked for a package: its registry is not ours to rely on."""
     return os.environ.get("RELEVO_TEST_NPM") == "1" and _where("node") is not None and _where("npm") is not None
+
+
+def _may_build_kits() -> bool:
+    """Tell whether the kits of server/clients can be built: their packages are there, or may be asked for."""
+    asked = "1" in (os.environ.get("RELEVO_TEST_KITS"), os.environ.get("RELEVO_TEST_NPM"))
+    return (asked or KITS_INSTALLED.exists()) and _where("node") is not None and _where("npm") is not None
 
 
 @cache
@@ -48,6 +58,11 @@ OPTIONAL_PARTS: dict[str, tuple[Callable[[], bool], str]] = {
         _may_ask_npm,
         "set RELEVO_TEST_NPM=1, with Node.js 20 or newer and npm (Debian: apt-get install nodejs npm),",
     ),
+    "kits": (
+        _may_build_kits,
+        "set RELEVO_TEST_KITS=1, with Node.js 20 or newer and npm (Debian: apt-get install nodejs npm),",
+    ),
+    "npm": (lambda: _where("npm") is not None, "install npm (Debian: apt-get install npm)"),
     "chromium-headless-shell": (
         lambda: _where("chromium-headless-shell") is not None,
         "install a headless Chromium (Debian: apt-get install chromium-headless-shell)",
@@ -63,5 +78,5 @@ OPTIONAL_PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "root": (lambda: os.geteuid() == 0, "run as root"),
 }
 
-NEVER_REQUIRED = {"npm-packages", "mount", "prometheus", "systemd-analyze"}
+NEVER_REQUIRED = {"kits", "npm-packages", "mount", "prometheus", "systemd-analyze"}
 """What hangs on a registry of others, or on what a container may do: no installing brings it."""

@@ -27,6 +27,7 @@ TARGETS = {
     "smoke",
     "fmt",
     "docs",
+    "clients",
     "dist",
     "clean",
     "help",

@@ -1,0 +1,176 @@
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { Device, InboxStore, type KeyValue, NoAnswerError, NotRegisteredError, RelevoClient, RelevoError } from "@relevo/client";
+import { app, database, eventually, fresh, memory, Network, phonesOf, push, sign, url } from "@relevo/testing";
+
+after(() => database.end());
+
+interface Made {
+  device: Device;
+  network: Network;
+  storage: KeyValue;
+  token: string;
+}
+
+function made(storage: KeyValue = memory(), now?: () => number, token = `ExponentPushToken[${fresh("t")}]`): Made {
+  const network = new Network();
+  const client = new RelevoClient({ url, fetch: network.fetch, timeoutMs: 30_000 });
+  return { device: new Device({ client, storage, sign, ...(now ? { now } : {}) }), network, storage, token };
+}
+
+test("an answer that is an error is told as Relevo tells it", async () => {
+  const wrong = { type: "t", key: "k", title: "x", audience: "owners" } as never;
+  await assert.rejects(app.enqueue(wrong), (error: RelevoError) => {
+    assert.equal(error.status, 400);
+    assert.equal(error.type, "urn:relevo:invalid");
+    assert.ok(error.errors.some((each) => each.field === "owners"), JSON.stringify(error.errors));
+    assert.ok(error.requestId);
+    return true;
+  });
+});
+
+test("what may be repeated is tried again, and what may not is not", async () => {
+  const network = new Network();
+  const client = new RelevoClient({ url, fetch: network.fetch, token: process.env["RELEVO_APP_TOKEN"] as string });
+  network.loseNext = 2;
+  const event = { type: "t", key: fresh("k"), title: "x", audience: "everyone" } as const;
+  assert.equal((await client.enqueue(event)).created, false); // the first one arrived, and its answer was lost
+  assert.equal(network.calls.length, 3);
+  network.loseNext = 1;
+  await assert.rejects(client.http.send("POST", "/v1/events/preview", { body: event }), NoAnswerError);
+  assert.equal(network.calls.length, 4);
+});
+
+test("a request ends when its time is over", async () => {
+  const never: typeof fetch = (_, init) => new Promise((_resolve, reject) => init?.signal?.addEventListener("abort", () => reject(new Error("aborted"))));
+  const client = new RelevoClient({ url, fetch: never, timeoutMs: 20, retries: 0 });
+  await assert.rejects(client.inbox(), /took too long/);
+});
+
+test("a phone registers once, and says later only what changed", async () => {
+  const { device, network, storage, token } = made();
+  const owner = fresh("ana");
+  await device.register({ token, platform: "ios" }, owner);
+  await device.register({ token, platform: "ios" }, owner);
+  assert.deepEqual(network.calls, ["PUT /v1/installations/… 201"]);
+  await device.register({ token: `ExponentPushToken[${fresh("u")}]`, platform: "ios" }, owner);
+  assert.deepEqual(network.calls.slice(1), ["PUT /v1/installations/… 200"]);
+  const again = made(storage).device; // the app was started again
+  assert.equal(await again.installationId(), await device.installationId());
+  assert.equal(await again.isRegistered(), true);
+  assert.equal((await phonesOf(owner)).length, 1);
+});
+
+test("a month later a phone says that it is still there", async () => {
+  let now = Date.now();
+  const { device, network, token } = made(memory(), () => now);
+  const owner = fresh("ana");
+  await device.register({ token }, owner);
+  now += 31 * 86_400_000;
+  await device.register({ token }, owner);
+  assert.equal(network.calls.length, 2);
+});
+
+test("a lost answer costs nothing but another signature", async () => {
+  const { device, network, token } = made();
+  const owner = fresh("ana");
+  network.loseNext = 1;
+  await device.register({ token }, owner);
+  assert.deepEqual(network.calls, ["PUT /v1/installations/… 201", "PUT /v1/installations/… 200"]);
+  assert.deepEqual((await device.list({})).items, []); // the secret it has is the one that holds
+  assert.equal((await phonesOf(owner)).length, 1);
+});
+
+test("a phone that was logged out elsewhere registers anew", async () => {
+  const { device, token } = made();
+  const owner = fresh("ana");
+  await device.register({ token }, owner);
+  await app.logOut(await device.installationId());
+  await assert.rejects(device.counts(), (error: RelevoError) => error.status === 401);
+  await device.register({ token, locale: "es-CL" }, owner);
+  assert.deepEqual(await device.counts(), { unread: 0, unseen: 0 });
+});
+
+test("the next owner of a phone sees nothing of the one before", async () => {
+  const { device, token } = made();
+  const [ana, ben] = [fresh("ana"), fresh("ben")];
+  await device.register({ token }, ana);
+  await push(ana, "for Ana");
+  assert.deepEqual((await device.list({})).items.map((item) => item.title), ["for Ana"]);
+  await device.register({ token }, ben);
+  assert.deepEqual((await device.list({})).items, []);
+  await push(ana, "again for Ana");
+  assert.deepEqual((await device.list({})).items, []);
+  assert.deepEqual((await phonesOf(ana)).length, 0);
+});
+
+test("a log-out without network is sent before anything else", async () => {
+  const { device, network, storage, token } = made();
+  const [ana, ben] = [fresh("ana"), fresh("ben")];
+  await device.register({ token }, ana);
+  network.online = false;
+  assert.equal(await device.logOut(), "later");
+  await assert.rejects(device.list({}), NotRegisteredError);
+  await assert.rejects(device.register({ token }, ben), NoAnswerError);
+  const later = made(storage); // the app was ended, and started the next day
+  await later.device.register({ token }, ben);
+  assert.deepEqual(later.network.calls, ["POST /v1/installations/…/log-out 200", "PUT /v1/installations/… 200"]);
+  assert.deepEqual([(await phonesOf(ana)).length, (await phonesOf(ben)).length], [0, 1]);
+});
+
+test("a log-out whose answer was lost is done", async () => {
+  const { device, network, token } = made();
+  await device.register({ token }, fresh("ana"));
+  network.loseNext = 1;
+  assert.equal(await device.logOut(), "done");
+  assert.deepEqual(network.calls.slice(1), ["POST /v1/installations/…/log-out 200", "POST /v1/installations/…/log-out 401"]);
+});
+
+test("an inbox shows pages, counts, marks at once and what is new", async () => {
+  const { device, network, token } = made();
+  const owner = fresh("ana");
+  await device.register({ token }, owner);
+  for (const title of ["one", "two", "three"]) await push(owner, title);
+  const inbox = new InboxStore(device, { pageSize: 2 });
+  const titles = (): string[] => inbox.state().items.map((item) => item.title);
+  await inbox.refresh();
+  assert.deepEqual([titles(), inbox.state().unread, inbox.state().hasMore], [["three", "two"], 3, true]);
+  await inbox.loadMore();
+  assert.deepEqual(titles(), ["three", "two", "one"]);
+  const first = inbox.state().items[0]!.event_id;
+  const marking = inbox.markRead(first);
+  assert.equal(inbox.state().unread, 2); // before Relevo has heard of it
+  await marking;
+  assert.deepEqual(await device.counts(), { unread: 2, unseen: 2 });
+  const stop = inbox.watch();
+  await eventually(() => network.calls.some((call) => call.startsWith("GET /v1/inbox/counts")), "it watches");
+  await push(owner, "four");
+  await eventually(() => titles()[0] === "four", "what is new is shown");
+  stop();
+  await inbox.archive(first);
+  assert.ok(!titles().includes("three"));
+  await inbox.markAllRead();
+  assert.deepEqual(await device.counts(), { unread: 0, unseen: 0 });
+});
+
+test("marks made without network are sent when there is one", async () => {
+  const { device, network, storage, token } = made();
+  const owner = fresh("ana");
+  await device.register({ token }, owner);
+  const event = await push(owner, "one");
+  network.online = false;
+  await device.mark(event, "read");
+  const later = made(storage, undefined, token).device;
+  assert.equal((await later.counts()).unread, 1);
+  await later.flush();
+  assert.equal((await later.counts()).unread, 0);
+});
+
+test("preferences are set, told and removed", async () => {
+  const { device, token } = made();
+  await device.register({ token }, fresh("ana"));
+  await device.setPreference("news", { topics: ["news"] });
+  assert.deepEqual((await device.preferences()).map((each) => each.name).sort(), ["default", "news"]);
+  await device.setPreference("news", null);
+  assert.deepEqual((await device.preferences()).map((each) => each.name), ["default"]);
+});

@@ -1,0 +1,1 @@
+export default { expoConfig: { extra: { eas: { projectId: "p-1" } } }, easConfig: null };

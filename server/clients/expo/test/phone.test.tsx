@@ -1,0 +1,265 @@
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { RelevoProvider, type RelevoProviderProps, useInbox, usePreferences, useRelevoPush } from "@relevo/expo";
+import type { NotificationResponse } from "expo-notifications";
+import { act, create, type ReactTestRenderer } from "react-test-renderer";
+import { database, eventually, fresh, Network, phonesOf, push, received, sign, url } from "@relevo/testing";
+import { type FakePhone, newPhone, phone, shown } from "./fakes/phone.js";
+
+Object.assign(globalThis, { IS_REACT_ACT_ENVIRONMENT: true });
+const TAPPED = "expo.modules.notifications.actions.DEFAULT";
+
+interface Screen {
+  push: ReturnType<typeof useRelevoPush>;
+  inbox: ReturnType<typeof useInbox>;
+  preferences: ReturnType<typeof usePreferences>;
+}
+
+/** The app as it runs: one screen that shows everything. */
+class App {
+  readonly taps: NotificationResponse[] = [];
+  readonly network = new Network();
+  screen!: Screen;
+  #rendered!: ReactTestRenderer;
+
+  readonly Screen = (): null => {
+    const push = useRelevoPush({ onTap: (response) => this.taps.push(response) });
+    this.screen = { push, inbox: useInbox({ badge: true }), preferences: usePreferences() };
+    return null;
+  };
+
+  #element(props: Partial<RelevoProviderProps>): React.ReactElement {
+    return (
+      <RelevoProvider url={url} sign={sign} fetch={this.network.fetch} {...props}>
+        <this.Screen />
+      </RelevoProvider>
+    );
+  }
+
+  async start(props: Partial<RelevoProviderProps>): Promise<this> {
+    await act(async () => {
+      this.#rendered = create(this.#element(props));
+    });
+    return this;
+  }
+
+  async show(props: Partial<RelevoProviderProps>): Promise<void> {
+    await act(async () => this.#rendered.update(this.#element(props)));
+  }
+
+  async sees(look: () => boolean, what: string): Promise<void> {
+    await eventually(async () => {
+      await act(async () => new Promise((resolve) => setTimeout(resolve, 10)));
+      return look();
+    }, () => `${what}; the screen has ${JSON.stringify(this.screen, (_, value: unknown) => (value instanceof Error ? String(value) : value))}`);
+  }
+
+  registered(): Promise<void> {
+    return this.sees(() => this.screen.push.status === "registered", "registered");
+  }
+
+  async end(): Promise<void> {
+    await act(async () => this.#rendered.unmount());
+  }
+}
+
+after(() => database.end());
+
+function tapOn(message: Parameters<typeof shown>[0], actionIdentifier = TAPPED): NotificationResponse {
+  return { notification: shown(message), actionIdentifier };
+}
+
+function freshPhone(): FakePhone {
+  return newPhone(`ExponentPushToken[${fresh("phone")}]`);
+}
+
+/** How often a tap was reported. */
+function reports(app: App): number {
+  return app.network.calls.filter((call) => call.startsWith("POST /v1/installations/…/opened")).length;
+}
+
+/** A push of an event whose type asks to hear of taps. */
+async function tracked(token: string): Promise<Parameters<typeof shown>[0]> {
+  const [message] = await received(token);
+  assert.ok(message);
+  return { ...message, data: { ...message.data, reportOpened: true } };
+}
+
+test("register, push, tap that starts the app, inbox, log out", async () => {
+  const owner = fresh("ana");
+  const { token } = freshPhone();
+  const first = await new App().start({ owner });
+  await first.registered();
+  assert.equal(phone.asked, 0); // nobody was asked for permission by a start
+  await first.end();
+
+  const event = await push(owner, "On its way");
+  const message = await tracked(token);
+  assert.equal(message.title, "On its way");
+
+  phone.last = tapOn(message); // the app is not running: the tap starts it
+  const app = await new App().start({ owner });
+  await app.registered();
+  await app.sees(() => app.taps.length > 0, "the tap that started the app is told");
+  await act(async () => phone.tell("response", tapOn(message))); // and, as platforms do, told again
+  await eventually(() => reports(app) === 1, "the tap was reported");
+  assert.equal(app.taps.length, 1);
+
+  await app.sees(() => app.screen.inbox.items.length === 1, "it is in the inbox");
+  await app.sees(() => app.screen.inbox.unread === 1 && phone.badge === 1, "it counts");
+  await act(async () => app.screen.inbox.markRead(event));
+  await app.sees(() => app.screen.inbox.unread === 0 && phone.badge === 0, "it was read");
+
+  await act(async () => app.screen.push.logOut());
+  assert.equal(app.screen.push.status, "logged-out");
+  assert.deepEqual((await phonesOf(owner)).map((each) => each.receives), [false]);
+  await push(owner, "nobody's");
+  assert.equal((await received(token)).length, 1);
+  await app.end();
+});
+
+test("what is new comes to the open screen", async () => {
+  const owner = fresh("ana");
+  freshPhone();
+  const app = await new App().start({ owner });
+  await app.registered();
+  await push(owner, "while you look");
+  await app.sees(() => app.screen.inbox.items[0]?.title === "while you look", "the long poll tells it");
+  await app.end();
+});
+
+test("two owners on one phone: each gets only what is theirs", async () => {
+  const [ana, ben] = [fresh("ana"), fresh("ben")];
+  const { token } = freshPhone();
+  const app = await new App().start({ owner: ana });
+  await app.registered();
+  const installation = app.screen.push.installationId;
+  await push(ana, "for Ana");
+  await app.sees(() => app.screen.inbox.items.length === 1, "Ana sees hers");
+
+  await app.show({ owner: undefined }); // Ana logs out
+  await app.sees(() => app.screen.push.status === "logged-out", "logged out");
+  await push(ana, "Ana again");
+  await app.show({ owner: ben });
+  await app.registered();
+  await eventually(async () => (await phonesOf(ben)).length === 1, "it is Ben's");
+  await push(ben, "for Ben");
+  await app.sees(() => app.screen.inbox.items.map((item) => item.title).join() === "for Ben", "Ben sees his alone");
+  assert.equal(app.screen.push.installationId, installation);
+  assert.deepEqual((await received(token)).map((each) => each.title), ["for Ana", "for Ben"]);
+  await app.end();
+});
+
+test("before it is known who is logged in, nothing is registered and nobody is logged out", async () => {
+  const owner = fresh("ana");
+  freshPhone();
+  const before = await new App().start({ owner });
+  await before.registered();
+  await before.end();
+  const app = await new App().start({ owner: undefined, enabled: false });
+  assert.equal(app.screen.push.status, "idle");
+  assert.deepEqual(app.network.calls, []);
+  await app.show({ owner, enabled: true });
+  await app.registered();
+  assert.deepEqual((await phonesOf(owner)).map((each) => each.receives), [true]);
+  await app.end();
+});
+
+test("a lost answer leaves the phone registered once, and its inbox readable", async () => {
+  const owner = fresh("ana");
+  freshPhone();
+  const app = new App();
+  app.network.loseNext = 1;
+  await app.start({ owner });
+  await app.registered();
+  await push(owner, "after all");
+  await app.sees(() => app.screen.inbox.items.length === 1, "the inbox is read");
+  assert.equal((await phonesOf(owner)).length, 1);
+  await app.end();
+});
+
+test("offline for a day: taps, marks and the log-out wait, and go in order", async () => {
+  const [ana, ben] = [fresh("ana"), fresh("ben")];
+  const { token } = freshPhone();
+  const app = await new App().start({ owner: ana });
+  await app.registered();
+  const event = await push(ana, "tapped in a tunnel");
+  await app.sees(() => app.screen.inbox.items.length === 1, "it is in the inbox");
+  phone.online = app.network.online = false;
+  await act(async () => phone.tell("response", tapOn(await tracked(token))));
+  await app.sees(() => app.taps.length === 1, "the tap is told at once");
+  await act(async () => app.screen.inbox.markRead(event));
+  assert.equal(app.screen.inbox.items[0]?.read_at !== null, true);
+  await app.end();
+
+  phone.online = true;
+  const next = await new App().start({ owner: ana }); // the day after
+  await next.registered();
+  await eventually(() => reports(next) === 1, "the tap was reported");
+  await next.sees(() => next.screen.inbox.unread === 0, "and so was the mark");
+  phone.online = next.network.online = false;
+  await act(async () => next.screen.push.logOut());
+  assert.equal(next.screen.push.status, "logged-out");
+  assert.equal(phone.unregistered, 1); // so that nothing is shown meanwhile
+  await next.end();
+
+  phone.online = true;
+  const last = await new App().start({ owner: ben });
+  await last.registered();
+  assert.ok(last.network.calls[0]?.startsWith("POST /v1/installations/…/log-out"), last.network.calls.join());
+  assert.deepEqual([(await phonesOf(ana)).length, (await phonesOf(ben)).length], [0, 1]);
+  await last.end();
+});
+
+test("a phone that starts offline registers by itself when it is back", async () => {
+  const owner = fresh("ana");
+  freshPhone();
+  const app = new App();
+  phone.online = app.network.online = false;
+  await app.start({ owner });
+  await app.sees(() => app.screen.push.status === "offline", "offline");
+  phone.online = app.network.online = true;
+  await act(async () => phone.tell("state", "active"));
+  await app.registered();
+  await app.end();
+});
+
+test("a push token that changes reaches Relevo", async () => {
+  const owner = fresh("ana");
+  freshPhone();
+  const app = await new App().start({ owner });
+  await app.registered();
+  phone.token = `ExponentPushToken[${fresh("rotated")}]`;
+  await act(async () => phone.tell("token", { type: "ios", data: "x" }));
+  await eventually(() => app.network.calls.filter((call) => call.startsWith("PUT")).length === 2, "it was told");
+  await push(owner, "to the new token");
+  assert.equal((await received(phone.token)).length, 1);
+  await app.end();
+});
+
+test("permission is asked for when the app says so; without it the inbox works", async () => {
+  const owner = fresh("ana");
+  freshPhone();
+  phone.permission = "undetermined";
+  phone.os = "android";
+  const app = await new App().start({ owner });
+  await app.registered();
+  assert.deepEqual([phone.asked, app.screen.push.permission, phone.channels[0]], [0, "undetermined", "default"]);
+  await push(owner, "unseen");
+  await app.sees(() => app.screen.inbox.items.length === 1, "it is in the inbox");
+  await act(async () => app.screen.push.register("now"));
+  assert.deepEqual([phone.asked, app.screen.push.permission], [1, "granted"]);
+  await push(owner, "seen");
+  assert.deepEqual((await received(phone.token)).map((each) => each.title), ["seen"]);
+  await app.end();
+});
+
+test("preferences are shown and set", async () => {
+  freshPhone();
+  const app = await new App().start({ owner: fresh("ana") });
+  await app.registered();
+  await app.sees(() => app.screen.preferences.preferences.length === 1, "the first one");
+  await act(async () => app.screen.preferences.set("news", { topics: ["news"] }));
+  assert.deepEqual(app.screen.preferences.preferences.map((each) => each.name).sort(), ["default", "news"]);
+  await app.end();
+});

@@ -1,0 +1,26 @@
+"""The types of the kits are what the OpenAPI document says today, and no package address is in the lock file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+import generate_clients
+
+
+@pytest.mark.needs("kits")
+def test_generating_again_changes_nothing(clients: Path, tmp_path: Path) -> None:
+    """What is stored equals what would be written: else run `make clients`."""
+    generate_clients.generate(tmp_path / "types")
+    for file in (tmp_path / "types").iterdir():
+        stored = generate_clients.TYPES / file.name
+        assert stored.read_text(encoding="utf-8") == file.read_text(encoding="utf-8"), "run `make clients`"
+
+
+def test_the_lock_file_names_no_registry() -> None:
+    """Packages are locked by name, version and hash; where they come from is the machine's own setting."""
+    assert '"resolved": "http' not in (generate_clients.CLIENTS / "package-lock.json").read_text(encoding="utf-8")
