@@ -229,3 +229,28 @@ def test_a_push_that_shows_nothing_is_skipped_where_it_must_not_be(relay, answer
     assert asked == [[token("ana")]]
     told = verbs.explain(worker.conn, silent, worker.phones["ana"])
     assert (told.gets_it, told.raw["delivery"]["error_code"]) == (False, "shows_nothing")
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"), [(["ana"], [1, 2, 4, 8, 16, 32, 60, 60]), ([], [5, 5, 5, 8, 16, 32, 60, 60])]
+)
+def test_what_is_turned_away_for_ever_waits_ever_longer(relay, answering, clock, command, others, expected) -> None:
+    """A stream that is refused each time, beside others that are taken or alone, is tried again after twice as long each
+    time, up to the longest wait; it spends no attempt, status names it, and it is sent once it is taken."""
+    worker = relay(outbox_retry_max_ms=60_000, outbox_retry_base_ms=1_000, push_breaker_failures=1_000)
+    answering(eva=GOAWAY)
+    worker.tell("eva", *others)
+    waits = []
+    clock.stop()
+    for _ in range(8):
+        worker.dispatch(at_most=1 + len(others))
+        waits.append(round(seconds_from(clock.now(), worker.delivery("eva")["next_attempt_at"])))
+        worker.travel(seconds=waits[-1] + 1)
+        if others:
+            worker.tell(*others)
+    assert waits == expected
+    assert worker.delivery("eva")["attempt_count"] == 0
+    assert "turned it away 8 times in a row, GoAway" in " ".join(command("status").out.split())
+    answering()
+    worker.dispatch()
+    assert worker.delivery("eva")["status"] == "sent"

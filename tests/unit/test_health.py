@@ -245,7 +245,7 @@ ILL: list[tuple[dict[str, Any], str]] = [
         for kind, name, words in (
             ("lane", "bulk app", "left alone after an error while the rest goes on: the bulk lane of project app (no;"),
             ("claim", "c1", ": expired claim c1 (no; 3 times since 2026-11-15 11:00:00Z); mend what it names"),
-            ("delivery", "7", ": the answer of delivery 7 (no;"),
+            ("delivery", "7", ": delivery 7 (no;"),
             ("receipts", "app", ": the receipts of project app (no;"),
             ("subscription", "crm", ": news for subscription crm (no;"),
             ("part", "cleanup prune_runs", ": the step prune_runs of cleanup (no;"),

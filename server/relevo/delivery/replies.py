@@ -20,8 +20,11 @@ from relevo.delivery.outcomes import (
     ticketed,
 )
 from relevo.delivery.rate_and_breaker import Judgement
+from relevo.delivery.turned_away import TurnedAwayError, pause_ms
+from relevo.runtime.troubles import Thing
 
 _NOT_SENT_PAUSE_MS = 5_000
+_OFTEN = 5
 _WAITING = ("retryable", "not_sent", "unclear")
 
 
@@ -64,7 +67,7 @@ class ReplyHandler:
             case "too_many" | "rejected" | "mixed_projects":
                 return Handled(self._refused(deliveries[0], reply))
             case _:
-                return Handled([not_attempted(d, reply, self._pause_ms(reply)) for d in deliveries])
+                return Handled([not_attempted(d, reply, self._pause_ms(d, reply)) for d in deliveries])
 
     def _ticketed(
         self, deliveries: Sequence[Delivery], tickets: Sequence[Ticket], floor_ms: int, *, blocked: bool
@@ -72,7 +75,7 @@ class ReplyHandler:
         """Return what tickets mean, each for its delivery."""
         self.context.report.add(*alerts(tickets))
         again = () if _failure(tickets) else self.bad_messages.took(deliveries)
-        tickets = self._not_gone(deliveries, tickets)
+        tickets = self._slower(deliveries, self._not_gone(deliveries, tickets))
         for delivery, ticket in zip(deliveries, tickets, strict=True):
             if ticket.pauses == "phone" and ticket.retry_after_ms:
                 self.context.services.phone_pauses.pause(delivery.installation_id, ticket.retry_after_ms)
@@ -91,6 +94,30 @@ class ReplyHandler:
         with self.context.report.in_passing(self.context.project):
             back = self.context.services.claims.returned(gone)
         return [_returned(t, has_moved=back.get(d.installation_id)) if t.fate == "invalid" else t for d, t in pairs]
+
+    def _slower(self, deliveries: Sequence[Delivery], tickets: Sequence[Ticket]) -> Sequence[Ticket]:
+        """Return tickets in which what is turned away again and again waits ever longer."""
+        pairs = list(zip(deliveries, tickets, strict=True)) if not isinstance(tickets, Accepted) else ()
+        unsent = {delivery.id for delivery, ticket in pairs if ticket.fate == "not_sent"}
+        for known in self.context.services.turned_away.forget(d.id for d in deliveries if d.id not in unsent):
+            self.context.run.troubles.went_well(Thing("delivery", str(known)))
+        if not unsent:
+            return tickets
+        return [
+            t._replace(retry_after_ms=max(t.retry_after_ms, self._turned_away_ms(d, t))) if d.id in unsent else t
+            for d, t in pairs
+        ]
+
+    def _turned_away_ms(self, delivery: Delivery, said: Reply | Ticket) -> int:
+        """Return how long a delivery waits that was certainly not taken, the longer the more often that was so."""
+        services = self.context.services
+        times = services.turned_away.met(delivery.id)
+        wait_ms = pause_ms(times, services.settings.outbox_retry_max_ms)
+        if times >= _OFTEN:
+            with self.context.report.in_passing(self.context.project):
+                why = TurnedAwayError(f"its push service turned it away {times} times in a row, {reason(said)}")
+                self.context.run.troubles.met(Thing("delivery", str(delivery.id)), why, rests_s=wait_ms / 1000)
+        return wait_ms
 
     def _refused(self, delivery: Delivery, reply: Reply) -> list[Answer]:
         """Return the answer for a message that was refused alone, if it is to blame; if not, that is decided later."""
@@ -120,13 +147,13 @@ class ReplyHandler:
             case "refused":
                 return not_attempted(delivery, reply, LEAST_PAUSE_MS)
             case "untried":  # as long again as it has been refused
-                pause_ms = max(settings.outbox_retry_base_ms, int(self.bad_messages.since_s * 1000))
-                return not_attempted(delivery, reply, min(pause_ms, settings.outbox_retry_max_ms))
+                wait_ms = max(settings.outbox_retry_base_ms, int(self.bad_messages.since_s * 1000))
+                return not_attempted(delivery, reply, min(wait_ms, settings.outbox_retry_max_ms))
 
-    def _pause_ms(self, reply: Reply) -> int:
+    def _pause_ms(self, delivery: Delivery, reply: Reply) -> int:
         """Return how long what was not sent waits; the project's own pause comes on top."""
         if reply.kind == "not_sent":
-            return max(reply.retry_after_ms, _NOT_SENT_PAUSE_MS)
+            return max(reply.retry_after_ms, _NOT_SENT_PAUSE_MS, self._turned_away_ms(delivery, reply))
         if reply.code == "rescheduled":
             return LEAST_PAUSE_MS
         if reply.code == "middleware_failed":
@@ -184,9 +211,9 @@ class ReplyHandler:
             self.context.pool.halted |= projects.failed(project, reason(failure), credential=False, now=now)
         else:
             blocked = self.report_tickets(deliveries, tickets)
-        if pause_ms := _project_pause_ms(tickets):
+        if rest_ms := _project_pause_ms(tickets):
             self.context.pool.halted = True
-            projects.throttled(project, pause_ms, now)
+            projects.throttled(project, rest_ms, now)
         return blocked
 
     def report_tickets(self, deliveries: Sequence[Delivery], tickets: Sequence[Ticket]) -> bool:

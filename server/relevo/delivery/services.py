@@ -18,6 +18,7 @@ from relevo.delivery.phone_pauses import PhonePauses
 from relevo.delivery.projects import Projects
 from relevo.delivery.sending import PushMiddleware, RequestPools
 from relevo.delivery.speaking import Wordings
+from relevo.delivery.turned_away import TurnedAway
 from relevo.runtime.hung_calls import HungCalls
 
 
@@ -36,6 +37,7 @@ class Services:
     composers: Mapping[str, Composer] = field(default_factory=dict)
     pools: RequestPools = field(default_factory=RequestPools)
     phone_pauses: PhonePauses = field(default_factory=PhonePauses)
+    turned_away: TurnedAway = field(default_factory=TurnedAway)
     hung: HungCalls = field(default_factory=HungCalls)
     metrics: Metrics = field(default_factory=Metrics)
     wordings: Wordings = field(default_factory=Wordings)

@@ -45,7 +45,7 @@ def _left_alone(kind: str, name: str) -> str:
         case "claim":
             return Phrase("expired claim {name}", name=name)
         case "delivery":
-            return Phrase("the answer of delivery {name}", name=name)
+            return Phrase("delivery {name}", name=name)
         case "receipts":
             return Phrase("the receipts of project {name}", name=project_in_words(name))
         case _:
