@@ -304,6 +304,8 @@ def _push_kind(rule: Mapping[str, Any]) -> str:
         return f"one of {', '.join(f'`{each}`' for each in rule['of'])}"
     if "most" in rule:
         return f"{kind}, at most {rule['most']} characters"
+    if "word" in rule:
+        return f"{kind.removesuffix(' or word')}, {rule['low']} to {rule['high']}, or `{rule['word']}`"
     return f"{kind}, {rule['low']} to {rule['high']}" if "low" in rule else kind
 
 

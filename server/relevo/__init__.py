@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         mark_inbox_before,
     )
     from relevo.client.news import Outcome, acknowledge_news, read_news, subscribe_news
+    from relevo.client.opens import report_opened
     from relevo.client.signatures import sign_installation, verify_webhook
     from relevo.client.values import (
         Enqueued,
@@ -138,6 +139,7 @@ __all__ = [
     "read_news",
     "register",
     "register_many",
+    "report_opened",
     "set_category",
     "set_preference",
     "sign_installation",
@@ -168,6 +170,7 @@ _MODULES = {
         ("InboxCounts", "InboxItem", "InboxPage", "inbox", "inbox_counts", "mark_inbox", "mark_inbox_before"),
         "relevo.client.inboxes",
     ),
+    "report_opened": "relevo.client.opens",
     **dict.fromkeys(
         ("Category", "OwnerPage", "block", "choose", "export_owner", "list_categories", "set_category", "unblock"),
         "relevo.client.consent",

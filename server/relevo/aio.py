@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relevo.client import consent, inboxes, news, verbs
+from relevo.client import consent, inboxes, news, opens, verbs
 from relevo.client.connections import awaited
 
 enqueue = awaited(verbs.enqueue)
@@ -30,6 +30,7 @@ inbox = awaited(inboxes.inbox)
 inbox_counts = awaited(inboxes.inbox_counts)
 mark_inbox = awaited(inboxes.mark_inbox)
 mark_inbox_before = awaited(inboxes.mark_inbox_before)
+report_opened = awaited(opens.report_opened)
 set_category = awaited(consent.set_category)
 list_categories = awaited(consent.list_categories)
 choose = awaited(consent.choose)

@@ -10,7 +10,10 @@ select distinct c.event_type
 select c.*, e.id, e.title, e.body, e.data, e.push, e.wording, e.texts, e.arguments
   from relevo.claim_due(%(token)s, %(worker_id)s, %(cycle)s, %(project)s, %(lane)s, %(limit)s, %(now)s, %(shard_index)s, %(shard_count)s,
                           %(only_types)s, %(not_types)s, %(suspect_lapses)s, %(lease_ms)s, %(since)s) c
-  left join lateral (select e.id, e.title, e.body, e.data::text, e.push::text, e.wording, e.texts::text, e.arguments::text from relevo.notification_events e where e.id = c.event_id) e on true;
+  left join lateral (select e.id, e.title, e.body, e.data::text, (case when e.collapse is null and e.opens is null and e.unread_badge is null then e.push
+                                  else relevo.push_asked(e.push, e.event_type, e.collapse, e.opens, e.unread_badge) end)::text as push,
+                            e.wording, e.texts::text, e.arguments::text
+                       from relevo.notification_events e where e.id = c.event_id) e on true;
 
 -- name: claim_probe
 -- Claims a few deliveries for a probe out of the oldest due ones: first those whose phone, event and past nothing speaks against.

@@ -1,7 +1,13 @@
 -- name: read_contents
 -- Reads what some events say; their JSON as text, so that one that cannot be read is no other's trouble.
-select e.id, e.title, e.body, e.data::text, e.push::text, e.wording, e.texts::text, e.arguments::text
+select e.id, e.title, e.body, e.data::text, (case when e.collapse is null and e.opens is null and e.unread_badge is null then e.push
+             else relevo.push_asked(e.push, e.event_type, e.collapse, e.opens, e.unread_badge) end)::text,
+       e.wording, e.texts::text, e.arguments::text
   from relevo.notification_events e where e.id = any (%(events)s::bigint[]);
+
+-- name: count_unread
+-- Counts what is unread in the inboxes of some phones, for the badges of their pushes.
+select b.installation_id, b.unread from relevo.unread_badges(%(installations)s::uuid[]) b;
 
 -- name: read_names
 -- Reads what news leave to the moment they are sent, as long as it is there: the keys of their events and the owners of their phones.

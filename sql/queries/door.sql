@@ -162,3 +162,7 @@ select relevo.block_owner(%(asked)s::jsonb, %(blocked)s::boolean);
 -- name: export_owner
 -- Reads a page of what is kept of an owner.
 select relevo.export_owner(%(asked)s::jsonb);
+
+-- name: report_opened
+-- Notes that a push was opened on its phone.
+select relevo.report_opened(%(installation_id)s::text::uuid, %(delivery_id)s::bigint, %(at)s::text::timestamptz, %(action)s::text);

@@ -71,6 +71,7 @@ select now() as now, e.id, e.event_type, e.event_key, e.state, e.title, e.body, 
        e.first_sent_at, e.ended_at, e.end_reason, e.swept_at, e.match_topics, e.updated_at, e.fanout_failures, e.fanout_error, e.fanout_retry_at,
        l.external_id, left(l.nombre, 300) as nombre, l.organismo, l.publicada_at, r.source, r.claimed_at as first_seen_at,
        h.held_at, h.reason as held_reason, h.released_at, t.held_at as repeats_held_at, t.reason as repeats_reason,
+       e.collapse, relevo.reactions_of(e) as reactions,
        (select f.former_event_id from relevo.event_followers f where f.event_id = e.id order by f.former_event_id limit 1) as former_event_id,
        (select count(*)::int from (select from relevo.event_audience a where a.event_id = e.id limit %(most)s) x) as named,
        array(select o.owner from relevo.event_owners o where o.event_id = e.id order by o.owner limit 10) as owners
@@ -86,8 +87,10 @@ select now() as now, e.id, e.event_type, e.event_key, e.state, e.title, e.body, 
 -- receipt, which came after the last attempt, told of an error.
 select count(*)::int as looked_at, max(x.last_attempt_at) as last_attempt_at, max(x.completed_at) as last_completed_at,
        coalesce(max(x.attempt_count), 0)::int as most_attempts, count(*) filter (where x.receipt_failed)::int as receipts_failed,
-       max(coalesce(x.completed_at, x.updated_at)) filter (where x.receipt_failed) as receipt_failed_at
-  from (select d.last_attempt_at, d.completed_at, d.updated_at, d.attempt_count,
+       max(coalesce(x.completed_at, x.updated_at)) filter (where x.receipt_failed) as receipt_failed_at,
+       count(*) filter (where x.superseded)::int as superseded, max(x.completed_at) filter (where x.superseded) as superseded_at,
+       min(x.opened_at) as first_opened_at
+  from (select d.last_attempt_at, d.completed_at, d.updated_at, d.attempt_count, d.last_error_code = 'superseded' as superseded, d.opened_at,
                d.status in ('retryable', 'failed', 'invalid', 'expired') and d.provider_receipt_id = d.provider_ticket_id
                and d.last_error_code is not null and coalesce(d.completed_at, d.updated_at) > d.last_attempt_at as receipt_failed
           from relevo.notification_deliveries d

@@ -69,6 +69,10 @@ with oldest as materialized (
 )
 select count(*)::int from taken;
 
+-- name: fold_reactions
+-- Adds a batch of the changes of how often events were opened and read to the events, and tells how many of each kind.
+select f.kind, f.count from relevo.fold_reactions(%(limit)s) f;
+
 -- name: fold_tallies
 -- Folds a batch of tallies that no brake looks at any more into their minutes.
 with old as materialized (

@@ -34,3 +34,13 @@ create table relevo.delivery_counts (
 );
 comment on table relevo.delivery_counts is
   'How many deliveries there are of each status, of events that are not archived: sums, and changes that the reaper folds.';
+
+create table relevo.event_reactions (
+  id       bigint generated always as identity primary key,
+  event_id bigint not null,
+  kind     text not null check (kind in ('opened', 'read')),
+  count    integer not null -- how many more, or fewer
+);
+comment on table relevo.event_reactions is
+  'Changes of how often events were opened and read, written with the change itself and added to the events by the reaper.';
+create index event_reactions_event on relevo.event_reactions (event_id);

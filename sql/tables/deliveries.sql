@@ -27,6 +27,8 @@ create table relevo.notification_deliveries (
   provider_ticket_id    text check (length(provider_ticket_id) between 1 and 200), -- the push service took it
   provider_receipt_id   text check (length(provider_receipt_id) between 1 and 200), -- the push service says what became of it
   token_version         integer,
+  opened_at             timestamptz,
+  opened_action         text check (length(opened_action) between 1 and 100),
   primary key (event_day, id),
   constraint final_exactly_when_completed check (
     (status in ('ok', 'unconfirmed', 'invalid', 'failed', 'expired', 'skipped', 'cancelled', 'unknown')) = (completed_at is not null)),
@@ -41,6 +43,8 @@ comment on table relevo.notification_deliveries is
   'One push to one installation. Processing is not stored: a delivery is processing while it is claimed.';
 comment on column relevo.notification_deliveries.token_version is
   'The version of the token it was sent to: a token is disabled only if it is still this one.';
+comment on column relevo.notification_deliveries.opened_at is 'When it was opened, as its phone reported; only where the event''s type asks for that.';
+comment on column relevo.notification_deliveries.opened_action is 'By which of its buttons it was opened; null: by itself.';
 create index notification_deliveries_phone on relevo.notification_deliveries (installation_id, id);
 
 create type relevo.written_delivery as (
@@ -113,7 +117,7 @@ select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_ty
        d.provider_ticket_id, d.provider_receipt_id, coalesce(c.token, r.claim_token) as claim_token,
        coalesce(c.claimed_at, rc.claimed_at) as locked_at, coalesce(c.worker_id, rc.worker_id) as locked_by,
        coalesce(c.leased_until, rc.leased_until) as locked_until, coalesce(c.token, rc.token) is not null as processing,
-       d.token_version, r.look_at as next_receipt_at
+       d.token_version, r.look_at as next_receipt_at, d.opened_at, d.opened_action
   from relevo.notification_deliveries d
   left join relevo.notification_events e on e.id = d.notification_event_id
   left join lateral (select q.due_at from relevo.due_chunks q

@@ -13,12 +13,16 @@ create table relevo.event_types (
   ttl_s           integer check (ttl_s between 1 and 2419200), -- the deadline of an event that has none
   inbox           boolean,
   inbox_days      integer check (inbox_days between 1 and 3650),
+  opens           boolean,
+  complete_on     text check (complete_on in ('read', 'opened')),
   constraint event_types_check check (retry_base_ms is null or retry_max_ms is null or retry_base_ms <= retry_max_ms)
 );
 comment on table relevo.event_types is
   'What differs per event type; null means the setting. Read at every claim and settle, so a change needs no restart.';
 comment on column relevo.event_types.inbox is 'Whether its events are in inboxes; null means that they are.';
 comment on column relevo.event_types.inbox_days is 'For how many days they are; null means 90.';
+comment on column relevo.event_types.opens is 'Whether phones report taps on its pushes, and taps and reads are counted; null means that they are not.';
+comment on column relevo.event_types.complete_on is 'What on one phone ends what still waits on the owner''s others: that it is read, or opened.';
 create index event_types_inbox_days on relevo.event_types (inbox_days) where inbox_days is not null;
 create index event_types_urgent on relevo.event_types (event_type) where lane = 'urgent';
 
@@ -69,6 +73,11 @@ create table relevo.notification_events (
   wording            int,
   texts              jsonb check (jsonb_typeof(texts) = 'object'),
   constraint texts_of_a_wording check ((texts is null) = (wording is null) and (texts is null or arguments is not null)),
+  collapse           text check (length(collapse) between 1 and 64),
+  opens              boolean,
+  unread_badge       boolean,
+  opened_count       bigint,
+  read_count         bigint,
   constraint fanout_error_is_short check (length(fanout_error) between 1 and 300),
   constraint notification_events_check check ((event_day is null) = (fanout_started_at is null)),
   constraint notification_events_check1 check ((event_day is null) = (fanout_upto is null)),
@@ -93,6 +102,12 @@ comment on column relevo.notification_events.arguments is 'What goes into the te
 comment on column relevo.notification_events.wording is 'The version of those texts, chosen when it fell due.';
 comment on column relevo.notification_events.texts is
   'Title, body and subtitle by locale, rendered; until then it does not fan out. Title and body are those of the default locale.';
+comment on column relevo.notification_events.collapse is
+  'What it is about: a later one of the same type and collapse key takes its place on each phone, and what waits of it ends unsent.';
+comment on column relevo.notification_events.opens is 'Whether its type asked for taps when it was enqueued: its pushes tell phones to report them.';
+comment on column relevo.notification_events.unread_badge is 'Whether the badge of its pushes is how much is unread in the inbox then.';
+comment on column relevo.notification_events.opened_count is 'How many of its deliveries were opened, but for what event_reactions still holds.';
+comment on column relevo.notification_events.read_count is 'In how many inboxes it was marked as read, likewise.';
 create index notification_events_by_month on relevo.notification_events (
   (date_trunc('month', coalesce(event_day, (ended_at at time zone 'UTC')::date)::timestamp)::date), id);
 create index notification_events_due on relevo.notification_events (lane desc, scheduled_at, id) where state in ('waiting', 'fanning');

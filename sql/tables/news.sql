@@ -18,7 +18,7 @@ create table relevo.news_subscriptions (
   name       text primary key check (name ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,49}$'),
   id         uuid not null default gen_random_uuid() unique,
   kinds      text[] not null check (cardinality(kinds) > 0 -- what it is for
-    and kinds <@ array['event.finished', 'delivery.failed', 'token.disabled', 'installation.unregistered']),
+    and kinds <@ array['event.finished', 'delivery.failed', 'token.disabled', 'installation.unregistered', 'delivery.opened']),
   project    text check (length(project) between 1 and 200),
   webhook    text check (length(webhook) between 1 and 200),
   paused_at  timestamptz,

@@ -63,6 +63,31 @@ def test_a_month_goes_all_the_way(build, conn, past, store_settings, tmp_path) -
     assert conn.execute(left).fetchone() == (0,)
 
 
+def test_taps_go_along(build, conn, folder_settings, tmp_path) -> None:
+    """A delivery leaves with when and how it was opened, its event with how often, also what was not added up yet."""
+    event = add_old_event(conn, OLD, "k")
+    add_old_deliveries(conn, OLD, 20, event=event)
+    conn.execute(
+        "update relevo.notification_deliveries set opened_at = created_at, opened_action = 'reply' where id % 2 = 0"
+    )
+    conn.execute(
+        "insert into relevo.event_reactions (event_id, kind, count) values (%s, 'opened', 10), (%s, 'read', 3)",
+        [event] * 2,
+    )
+    app = build(**folder_settings)
+    clean_up(app)
+    assert export(app).outcome == "ok"
+    store, found = open_store(**folder_settings), {}
+    for entity in ("notification_deliveries", "notification_events"):
+        store.fetch(f"{entity}/year={OLD:%Y}/month={OLD:%m}/part-00001.parquet", tmp_path / entity)
+        found[entity] = pq.read_table(tmp_path / entity).to_pylist()
+    opened = [row for row in found["notification_deliveries"] if row["opened_at"] is not None]
+    assert ({row["opened_action"] for row in opened}, len(opened)) == ({"reply"}, 10)
+    [row] = found["notification_events"]
+    assert (row["opened_count"], row["read_count"]) == (10, 3)
+    assert conn.execute("select count(*) from relevo.event_reactions").fetchone() == (0,)
+
+
 def test_a_month_is_verified_with_its_last_part(build, conn, past, folder_settings, monkeypatch) -> None:
     """A part that is taken back while the month is looked at as a whole is verified again before the month counts."""
     app = build(archive_part_rows=300, **folder_settings)

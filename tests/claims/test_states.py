@@ -128,6 +128,7 @@ IMPOSSIBLE = {
     "sent_has_a_ticket": DELIVERY + "status = 'sent'",
     "retryable_was_attempted": DELIVERY + "status = 'retryable'",
     # words outside their set, numbers and texts outside their bounds
+    "notification_deliveries_opened_action_check": DELIVERY + "opened_action = ''",
     "notification_deliveries_status_check": DELIVERY + "status = 'processing'",
     "notification_deliveries_lane_check": DELIVERY + "lane = 'slow'",
     "notification_deliveries_attempt_count_check": DELIVERY + "attempt_count = 101",
@@ -162,6 +163,7 @@ IMPOSSIBLE = {
     "event_types_retry_jitter_ms_check": TYPE + "retry_jitter_ms = -1",
     "event_types_ttl_s_check": TYPE + "ttl_s = -1",
     "event_types_inbox_days_check": TYPE + "inbox_days = 0",
+    "event_types_complete_on_check": TYPE + "complete_on = 'seen'",
     "event_types_lane_check": TYPE + "lane = 'slow'",
     "event_types_check": TYPE + "retry_base_ms = 2, retry_max_ms = 1",
 }

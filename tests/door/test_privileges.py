@@ -26,7 +26,7 @@ DOOR = {
     "forget_installation", "forget_owner", "set_preference",
     "change", "preview", "explain", "explain_event", "register_many",
     "subscribe_news", "read_news", "acknowledge_news",
-    "inbox", "inbox_counts", "mark_inbox", "mark_inbox_before",
+    "inbox", "inbox_counts", "mark_inbox", "mark_inbox_before", "report_opened",
     "set_category", "list_categories", "choose", "block_owner", "export_owner",
 }  # fmt: skip
 

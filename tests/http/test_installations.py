@@ -302,6 +302,48 @@ def test_a_phone_logs_out_and_says_what_was_handled(phones: Phones, conn: psycop
     assert phones.call("POST", f"{base}/log-out", phones.app).json() == {"logged_out": False}
 
 
+def test_a_phone_reports_what_was_opened(phones: Phones, conn: psycopg.Connection[Any]) -> None:
+    """Its own pushes alone, once each; the app may for any phone of its project; what is wrong is named."""
+    phone, secret = phones.new(token=TOKEN.format("a"))
+    other, _ = phones.new(token=TOKEN.format("b"))
+    conn.execute("insert into relevo.event_types (event_type, opens) values ('t', true)")
+    conn.execute("select relevo.ensure_partitions(%s, 1)", [TODAY])
+    made = conn.execute(
+        "insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, created_at)"
+        " select %s, 1, p, 't', now() - interval '1 hour' from unnest(%s::uuid[]) p returning installation_id, id",
+        [TODAY, [phone, other]],
+    ).fetchall()
+    ids = dict(made)
+    path = f"/v1/installations/{phone}/opened"
+    at = "2020-01-01T00:00:00Z"
+    assert phones.call("POST", path, json={"delivery_id": ids[phone]}).status_code == 401
+    assert (
+        phones.call("POST", f"/v1/installations/{other}/opened", secret, json={"delivery_id": ids[other]}).status_code
+        == 401
+    )
+    assert phones.call("POST", path, secret, json={"delivery_id": ids[other]}).status_code == 404
+    told = phones.call("POST", path, secret, json={"delivery_id": ids[phone], "at": at, "action": "reply"})
+    assert (told.status_code, told.json()) == (200, {"outcome": "noted"})
+    assert phones.call("POST", path, secret, json={"delivery_id": ids[phone]}).json() == {"outcome": "known"}
+    by_app = phones.call("POST", f"/v1/installations/{other}/opened", phones.app, json={"delivery_id": ids[other]})
+    assert by_app.json() == {"outcome": "noted"}
+    for wrong in (
+        {},
+        {"delivery_id": "7"},
+        {"delivery_id": 1, "at": 1_700_000_000},
+        {"delivery_id": 1, "at": "2026-11-17T09:30:00"},
+        {"delivery_id": 1, "action": ""},
+        {"delivery_id": 1, "action": None},
+        {"delivery_id": 1, "more": 1},
+    ):
+        answer = phones.call("POST", path, secret, json=wrong)
+        assert answer.status_code == 400, wrong
+    row = conn.execute(
+        "select opened_at = created_at, opened_action from relevo.notification_deliveries where id = %s", [ids[phone]]
+    ).fetchone()
+    assert row == (True, "reply")
+
+
 def test_open_registration(serve: Callable[..., Served], conn: psycopg.Connection[Any]) -> None:
     """Where it is set, strangers register once, without an owner, in that project alone, and take nothing from others."""
     served = serve(http_open_registration="public", http_rate_per_second=0)

@@ -18,7 +18,7 @@ from psycopg.types.json import Jsonb
 from browsing import NASTY, Person
 from deliveries import mark_failed, mark_sent
 from phones import add_phones, fan_out
-from relevo.client import values, verbs
+from relevo.client import inboxes, opens, values, verbs
 from relevo.config import Settings
 from relevo.http.dashboard import reasons, templating
 from relevo.http.dashboard.templating import is_local_link
@@ -730,3 +730,43 @@ def test_a_real_push_service_is_no_sandbox(make_settings: Callable[..., Settings
     assert sandbox_address(make_settings()) == NOWHERE
     assert sandbox_address(make_settings(expo_base_url="http://localhost:19000/")) == "http://localhost:19000"
     assert sandbox_address(make_settings(expo_base_url="https://exp.host")) is None
+
+
+def test_what_was_opened_and_what_took_anothers_place(person: Person, conn: Connection, served: Served) -> None:
+    """An event's page counts taken, opened and read, in both languages; a push says by which button, and who took its place."""
+    conn.execute("insert into relevo.event_types (event_type, opens) values ('order.shipped', true)")
+    phones = [phone(conn, owner=name) for name in ("ana", "bob")]
+    former = event(conn, "1", values.Owners("ana"), collapse="order-7")
+    opened = event(conn, "2", values.Owners("ana", "bob"), collapse="order-7")
+    fan_out(served.app)
+    ids = deliveries_of(conn, opened)
+    mark_sent(conn, list(ids.values()))
+    [waited] = deliveries_of(conn, former).values()
+    conn.execute(
+        "update relevo.notification_deliveries set status = 'cancelled', completed_at = now(), last_error_code = 'superseded' where id = %s",
+        [waited],
+    )
+    conn.execute(
+        "insert into relevo.event_progress_deltas (event_id, status, deliveries) values (%s, 'sent', 2)", [opened]
+    )
+    assert opens.report_opened(conn, phones[0], ids[phones[0]], action="reply") == "noted"
+    inboxes.mark_inbox_before(conn, owner="ana")
+    said = told(person, f"/dashboard/events/{opened}")
+    assert "taken by a push service 2 opened, as phones reported 1 (50 %) read in the inbox 1 (50 %)" in said
+    assert "The first of its pushes was opened, as its phone reported." in said
+    assert "Collapse key order-7" in said
+    assert "It was opened by the button reply, as the phone reported." in told(
+        person, f"/dashboard/deliveries/{ids[phones[0]]}"
+    )
+    assert "A later event of the same type and collapse key took its place." in told(
+        person, f"/dashboard/events/{former}"
+    )
+    assert "A later event of the same type and collapse key took its place." in told(
+        person, f"/dashboard/deliveries/{waited}"
+    )
+    person.get("/dashboard/language/es")
+    said = told(person, f"/dashboard/events/{opened}")
+    assert "aceptadas por un servicio de notificaciones 2 abiertas, según informaron los teléfonos 1 (50 %)" in said
+    assert "Un evento posterior del mismo tipo y clave de reemplazo ocupó su lugar." in told(
+        person, f"/dashboard/events/{former}"
+    )

@@ -120,7 +120,7 @@ each_route = pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route
 
 def test_every_row_is_held_against_the_wire() -> None:
     """No row of the table is left out here."""
-    own = {"title", "body", "data", "no title and no body", "ttl_s, deadline", "push.priority, lane"}
+    own = {"title", "body", "data", "no title and no body", "ttl_s, deadline", "push.priority, lane", "collapse"}
     assert TABLE.keys() == {*FIELDS, *own}
 
 
@@ -209,3 +209,27 @@ def test_without_a_word(route: Route, composed: bool) -> None:
     }[cell.where]
     [value] = [value for path, value in silent.items() if path.endswith(expected[0])]
     assert expected[1] in (None, value)
+
+
+@each_way
+@each_route
+def test_a_collapse_key_is_where_the_table_says(route: Route, composed: bool) -> None:
+    """Two events of one type and key bear the same id, tag or topic; each fits, however long the key is."""
+    spot = place("", TABLE["collapse"][ROUTES.index(route)])
+    bare, short = wire(route, {}, composed=composed), wire(route, {"collapse": "order:7"}, composed=composed)
+    assert is_at(spot, differing(short, bare))
+    [own] = [value for path, value in short.items() if spot in f"{path}."]
+    if route.platform != "web":
+        assert own == "order:7"
+    [other] = [v for p, v in wire(route, {"collapse": "x" * 164}, composed=composed).items() if spot in f"{p}."]
+    assert other != own
+    assert len(other.encode()) <= (32 if route.platform == "web" else 64)
+    assert not [path for path in short if path.endswith(".collapse")]
+
+
+@each_way
+@each_route
+def test_a_push_says_whether_taps_are_wanted(route: Route, composed: bool) -> None:
+    """Only the data of an event whose type asks for taps says so."""
+    asking, bare = wire(route, {"opens": True}, composed=composed), wire(route, {}, composed=composed)
+    assert {path.rpartition(".")[2] for path in differing(asking, bare)} == {"reportopened"}

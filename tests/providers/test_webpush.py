@@ -26,10 +26,10 @@ from relevo.core.model import Delivery, Reply, Ticket
 from relevo.providers import webpush_subscriptions
 from relevo.providers.http2 import RefusedAddressError
 from relevo.providers.lookups import Lookups
+from relevo.providers.message_parts import topic
 from relevo.providers.push_projects import PushProjects, WebPushEntry
 from relevo.providers.webpush import WebPush
 from relevo.providers.webpush_encryption import MAX_PLAIN_BYTES, encrypt
-from relevo.providers.webpush_message import topic
 from relevo.providers.webpush_tokens import KEPT_S, check, make_pair
 
 SUBJECT = "mailto:ops@example.com"

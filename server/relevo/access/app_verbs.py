@@ -260,7 +260,7 @@ def subscribe(connection: Connection, asked: Subscription, caller: str | None) -
     if caller is not None and owner != caller:
         raise KeyTakenError("A subscription of this name is there, and not of this project.")
     project = asked.project or caller
-    kinds = asked.kinds or [kind for kind in news.KINDS if project is None or kind != "event.finished"]
+    kinds = asked.kinds or [kind for kind in news.USUAL_KINDS if project is None or kind != "event.finished"]
     return news.subscribe_news(connection, asked.name, kinds=kinds, project=project, webhook=asked.webhook)
 
 

@@ -12,13 +12,14 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from psycopg.rows import dict_row
 
 from relevo.access.api_tokens import Token
-from relevo.client import tokens, verbs
+from relevo.client import opens, tokens, verbs
 from relevo.client.signatures import FORM, Claim, Signed, SigningKey, check_signature, is_of_old_form, read_keys
 from relevo.client.values import Installation, Preference
 from relevo.config import Settings
@@ -374,6 +375,23 @@ def complete(connection: Connection, installation_id: UUID, reason: str, proof: 
     """Note that everything for an installation until now was handled elsewhere."""
     admit(connection, installation_id, proof)
     return verbs.complete(connection, installation_id, reason)
+
+
+def report_opened(
+    connection: Connection,
+    installation_id: UUID,
+    delivery_id: int,
+    proof: Proof,
+    *,
+    at: datetime | None,
+    action: str | None,
+) -> opens.Opened:
+    """Note that a push was opened on this phone; say so if it has no such delivery."""
+    admit(connection, installation_id, proof)
+    outcome = opens.report_opened(connection, installation_id, delivery_id, at=at, action=action)
+    if outcome == "gone":
+        raise NotFoundError(f"This installation has no delivery {delivery_id}.")
+    return outcome
 
 
 def preferences(connection: Connection, installation_id: UUID, proof: Proof, name: str | None = None) -> list[Any]:

@@ -86,6 +86,7 @@ def enqueue(  # noqa: PLR0917 typer options
     arguments: Annotated[
         str | None, typer.Option(help="A JSON object for the texts of its type, in place of title and body.")
     ] = None,
+    collapse: Annotated[str | None, typer.Option(help="It takes the place of a former one of this key.")] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep an event of this type and key that says something else.")
     ] = False,
@@ -113,6 +114,7 @@ def enqueue(  # noqa: PLR0917 typer options
         lane="urgent" if urgent else None,
         scheduled_at=at,
         ttl_s=ttl_s,
+        collapse=collapse,
     )
     with open_database(settings) as database:
         with suppress(pg.InsufficientPrivilege):  # a role of the door may enqueue, and look at nothing

@@ -42,7 +42,8 @@ Name = Annotated[str, typer.Argument(help="The subscription's name.")]
 def subscribe(
     name: Name,
     kinds: Annotated[
-        list[str] | None, typer.Option("--kind", help=f"May be given again: {', '.join(news.KINDS)}; default all.")
+        list[str] | None,
+        typer.Option("--kind", help=f"May be given again: {', '.join(news.KINDS)}; default all but the last."),
     ] = None,
     project: Annotated[str | None, typer.Option(help="Only news of this project's phones.")] = None,
     webhook: Annotated[
@@ -51,7 +52,7 @@ def subscribe(
     as_json: AsJson = False,
 ) -> None:
     """Subscribe to news from now on, or change what a subscription asks for."""
-    asked: Any = tuple(kinds or (kind for kind in news.KINDS if project is None or kind != "event.finished"))
+    asked: Any = tuple(kinds or (kind for kind in news.USUAL_KINDS if project is None or kind != "event.finished"))
     settings = load_settings()
     with open_database(settings) as database:
         migrate.prepare(database)

@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated, Any, NoReturn, Protocol
+from typing import Annotated, Any, Literal, NoReturn, Protocol
 
 import typer
 from rich.markup import escape
@@ -268,6 +268,13 @@ def event_type(  # noqa: PLR0917 typer options
     inbox_days: Annotated[
         int | None, typer.Option(min=1, max=3_650, help="For how many days they are; 90 unless said.")
     ] = None,
+    opens: Annotated[
+        bool | None, typer.Option("--opens/--no-opens", help="Whether phones report taps, and they are counted.")
+    ] = None,
+    complete_on: Annotated[
+        Literal["read", "opened"] | None,
+        typer.Option(help="What on one phone ends what still waits on the owner's others."),
+    ] = None,
     reset: Annotated[bool, typer.Option("--reset", help="Let it follow the settings again.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -287,6 +294,8 @@ def event_type(  # noqa: PLR0917 typer options
         "at_most_once": at_most_once,
         "inbox": inbox,
         "inbox_days": inbox_days,
+        "opens": opens,
+        "complete_on": complete_on,
     }
     with open_database(settings) as database:
         migrate.prepare(database)

@@ -37,10 +37,12 @@ _UUID = re.compile("[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _NOBODY = str(UUID(int=0))
 _MOST_MONTO = 999_999_999_999_999_999
 _MOST_TYPE, _MOST_KEY, _MOST_TITLE, _MOST_BODY = 100, 300, 500, 2000
+_MOST_COLLAPSE = 64
 _TEXTS = {
     "type": (1, _MOST_TYPE),
     "key": (1, _MOST_KEY),
     "category": (1, 100),
+    "collapse": (1, _MOST_COLLAPSE),
     "title": (0, _MOST_TITLE),
     "body": (0, _MOST_BODY),
 }
@@ -49,7 +51,7 @@ _MATCHING_TEXTS = {"region": (0, 200), "tipo": (0, 100), "text": (0, 20_000)}
 _EVENT_FIELDS = {
     *("type", "key", "title", "body", "data", "push", "audience", "installations", "owners", "matching", "topics"),
     *("category", "lane", "at_most_once", "scheduled_at", "deadline_at", "ttl_s", "licitacion_id", "on_conflict"),
-    "arguments",
+    *("arguments", "collapse"),
 }
 
 _PLAIN_TEXTS = {"type", "key", "title", "body"}
@@ -66,7 +68,7 @@ PUSH_FIELDS: Mapping[str, Mapping[str, Any]] = {
             "volume": {"kind": "number", "low": 0, "high": 1},
         },
     },
-    "badge": {"kind": "whole number", "low": 0, "high": 2_147_483_647},
+    "badge": {"kind": "whole number or word", "low": 0, "high": 2_147_483_647, "word": "unread"},
     "ttl": {"kind": "whole number", "low": 0, "high": _MOST_TTL_S},
     "expiration": {"kind": "whole number", "low": 0, "high": 253_402_300_799},
     "priority": {"kind": "choice", "of": ["default", "normal", "high"]},
@@ -354,8 +356,10 @@ def _fits(value: object, rule: Mapping[str, Any]) -> bool:
             return value in rule["of"]
         case "boolean":
             return isinstance(value, bool)
-        case "number" | "whole number" as kind:
-            return _is_within(value, rule["low"], rule["high"], whole=kind == "whole number")
+        case "whole number or word" if value == rule["word"]:
+            return True
+        case "number" | "whole number" | "whole number or word" as kind:
+            return _is_within(value, rule["low"], rule["high"], whole=kind != "number")
     return False
 
 
@@ -372,7 +376,8 @@ def wanted(rule: Mapping[str, Any]) -> str:
             return "true or false"
         case "object":
             return "a JSON object"
-    return f"a {rule['kind']} between {rule['low']} and {rule['high']}"
+    kind, _, or_word = rule["kind"].partition(" or ")
+    return f"a {kind} between {rule['low']} and {rule['high']}" + (f", or {rule[or_word]}" if or_word else "")
 
 
 def _is_light(event: Mapping[str, Any]) -> bool:
@@ -407,4 +412,5 @@ def weight(event: Mapping[str, Any]) -> int:
         "collapseId": "x" * 40,
         "data": {**(event.get("data") or {}), **added},
     }
-    return len(json.dumps(rendered, ensure_ascii=False, default=str).encode())
+    added_key = 0 if event.get("collapse") is None else _MOST_COLLAPSE
+    return len(json.dumps(rendered, ensure_ascii=False, default=str).encode()) + added_key

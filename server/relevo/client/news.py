@@ -13,8 +13,10 @@ from relevo.client.connections import verb
 from relevo.client.connections.steps import Call, as_json, as_uuid, each, from_json, one
 from relevo.core.errors import InvalidInputError
 
-Kind = Literal["event.finished", "delivery.failed", "token.disabled", "installation.unregistered"]
-KINDS: tuple[Kind, ...] = ("event.finished", "delivery.failed", "token.disabled", "installation.unregistered")
+Kind = Literal["event.finished", "delivery.failed", "token.disabled", "installation.unregistered", "delivery.opened"]
+USUAL_KINDS: tuple[Kind, ...] = ("event.finished", "delivery.failed", "token.disabled", "installation.unregistered")
+"""Those that are meant where none is named: what was opened says what a person did, and has to be asked for."""
+KINDS: tuple[Kind, ...] = (*USUAL_KINDS, "delivery.opened")
 MOST_AT_ONCE = 1_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -41,7 +43,7 @@ class Outcome:
 
 @verb
 def subscribe_news(
-    name: str, *, kinds: Sequence[Kind] = KINDS, project: str | None = None, webhook: str | None = None
+    name: str, *, kinds: Sequence[Kind] = USUAL_KINDS, project: str | None = None, webhook: str | None = None
 ) -> Call[bool]:
     """Subscribe to news from now on, or change what a subscription asks for; return whether it is new.
 
@@ -50,7 +52,8 @@ def subscribe_news(
     """
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise InvalidInputError(
-            f"kinds must be some of {', '.join(KINDS)}, got {str(unknown[0])[:50]!r}.", hint="Leave it out for all."
+            f"kinds must be some of {', '.join(KINDS)}, got {str(unknown[0])[:50]!r}.",
+            hint="Leave it out for the usual ones.",
         )
     asked = {"name": _subscription(name), "kinds": list(kinds)}
     asked |= {key: _text(key, text) for key, text in (("project", project), ("webhook", webhook)) if text is not None}

@@ -69,6 +69,8 @@ class Event:
     scheduled_at: datetime | None = None
     deadline_at: datetime | None = None
     ttl_s: int | None = None
+    collapse: str | None = None
+    """What it is about: a later event of this type and collapse key takes its place on each phone."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,11 @@ class EventStatus:
     def progress(self) -> str:
         """How far it is, in a word: its state, and once its deliveries are made: sending, sent or finished."""
         return progress_of(self.state, self.deliveries)
+
+    @property
+    def reactions(self) -> Mapping[str, int] | None:
+        """How many pushes were taken and opened, and in how many inboxes it was read; None unless its type asks."""
+        return self.raw.get("reactions")
 
     @property
     def left_to_send(self) -> bool:

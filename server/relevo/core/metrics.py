@@ -57,6 +57,9 @@ class Metrics:
             "relevo_receipts", "Receipts by code; ok is a push that arrived.", "provider", "code"
         )
         self.retries = self._counter("relevo_retries", "Deliveries to be tried again, by code.", "code")
+        self.reactions = self._counter(
+            "relevo_reactions", "Pushes that were opened and events that were read, where types ask for that.", "kind"
+        )
         self.http_seconds = self._histogram(
             "relevo_http_request_duration_seconds", "How long our own HTTP answers took.",
             _REQUEST_S, "method", "route", "status",

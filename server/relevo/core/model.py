@@ -89,6 +89,7 @@ Obstacle = Literal[
     "event_gone",
     "event_ended",
     "handled_elsewhere",
+    "superseded",
     "deadline_passed",
     "installation_gone",
     "not_allowed",

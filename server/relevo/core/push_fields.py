@@ -45,6 +45,10 @@ _WRITTEN: Mapping[str, tuple[str, ...]] = {
     "no title and no body": ("contentAvailable", *["data alone"] * 2, "background", "data alone", "background", ""),
     "ttl_s, deadline": ("ttl", "ttl", "ttl", "apns-expiration", "TTL", "apns-expiration", "TTL"),
     "push.priority, lane": (*["priority"] * 3, "apns-priority", "Urgency", "apns-priority", "Urgency"),
+    "collapse": (
+        *("collapseId", "tag", "collapse_key", "apns-collapse-id", "~Topic, as a hash", "apns-collapse-id"),
+        "~Topic, as a hash",
+    ),
     "push.subtitle": ("=", "", "", "aps.alert.subtitle", "", "aps.alert.subtitle", ""),
     "push.sound": ("=", "=", "notification.sound", "aps.sound", "", "aps.sound", ""),
     "push.badge": ("=", "", "notification.notification_count", "aps.badge", "", "aps.badge", "="),
@@ -53,7 +57,10 @@ _WRITTEN: Mapping[str, tuple[str, ...]] = {
     "push.relevanceScore": ("=", "", "", "aps.relevance-score", "", "aps.relevance-score", ""),
     "push.channelId": ("", "=", "notification.channel_id", "", "", "", ""),
     "push.categoryId": ("=", "=", "notification.click_action", "aps.category", "", "aps.category", ""),
-    "push.collapseId": ("=", "", "", "apns-collapse-id", "", "apns-collapse-id", "~Topic, as a hash"),
+    "push.collapseId": (
+        *("=", "", "collapse_key", "apns-collapse-id", "~Topic, as a hash", "apns-collapse-id"),
+        "~Topic, as a hash",
+    ),
     "push.threadId": ("=", "", "", "aps.thread-id", "", "aps.thread-id", ""),
     "push.targetContentId": ("=", "", "", "aps.target-content-id", "", "aps.target-content-id", ""),
     "push.filterCriteria": ("=", "", "", "aps.filter-criteria", "", "aps.filter-criteria", ""),

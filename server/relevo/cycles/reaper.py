@@ -107,6 +107,7 @@ def _keep_up(run: Run) -> Counter[str]:
         "fold_progress": _fold_progress,
         "fold_counts": _fold_counts,
         "fold_repeats": _fold_repeats,
+        "fold_reactions": _fold_reactions,
         "fold_tallies": _fold_tallies,
         "prune_refused_events": _forget_refused,
         "delete_leftovers": _delete_leftovers,
@@ -141,6 +142,15 @@ def _fold_counts(run: Run) -> Counter[str]:
 def _fold_repeats(run: Run) -> Counter[str]:
     with run.transaction() as connection:
         return Counter(events_held=runaway.fold_repeats(connection, run.settings, _FOLDS_PER_STEP, run.now))
+
+
+def _fold_reactions(run: Run) -> Counter[str]:
+    """Add to events how often they were opened and read since."""
+    with run.transaction() as connection:
+        folded = connection.execute(_SQL["fold_reactions"], {"limit": _FOLDS_PER_STEP}).fetchall()
+    for kind, count in folded:
+        run.metrics.reactions.labels(kind).inc(max(count, 0))
+    return Counter()
 
 
 def _fold_tallies(run: Run) -> Counter[str]:

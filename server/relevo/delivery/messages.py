@@ -8,6 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
+from uuid import UUID
 
 from relevo.client.checks import is_blank
 from relevo.core import queries, wordings
@@ -16,7 +17,7 @@ from relevo.core.logs import normalise_error
 from relevo.core.messages import Draft, Message, WrittenMessage
 from relevo.core.model import NEWS, Answer, Content, Delivery, Reply
 from relevo.core.ports import ChecksTokens, Composer, ProviderFacts, WritesMessages
-from relevo.database.arrays import array
+from relevo.database.arrays import array, uuid_array
 from relevo.delivery import columns, rendering, webhook_messages
 from relevo.delivery.batch_context import BatchContext
 from relevo.delivery.outcomes import LEAST_PAUSE_MS, MALFORMED, answer, not_attempted, obstructed, ticketed
@@ -74,8 +75,10 @@ class MessageBuilder:
     messages: dict[int, Message] = field(default_factory=dict)
     """What is to be sent, by the delivery's id."""
     hanging: list[_Hanging] = field(default_factory=list)
-    _drafts: dict[tuple[int, tuple[str, str], bool], tuple[Draft, bool]] = field(default_factory=dict)
+    _drafts: dict[tuple[int, tuple[str, str], bool, int | None], tuple[Draft, bool]] = field(default_factory=dict)
     _speaking: Speaking | None = None
+    _unread: Mapping[UUID, int] = field(default_factory=dict)
+    """How much is unread in the inboxes of phones, where an event asks for that."""
     _names: webhook_messages.Names = field(default_factory=webhook_messages.Names)
 
     @property
@@ -86,6 +89,7 @@ class MessageBuilder:
         """Write every delivery's message; what must not be sent is answered already."""
         contents = self._read_contents(deliveries)
         self._speaking = Speaking.of(self._services.database, self._services.wordings, deliveries, contents)
+        self._count_unread(deliveries, contents)
         if self._compose_plainly(deliveries, contents):
             return Built(list(deliveries), [])
         self._names = webhook_messages.read_names(self._services.database, deliveries, contents)
@@ -114,12 +118,13 @@ class MessageBuilder:
             return False
         if not isinstance(provider, ChecksTokens) or provider.refuses_any([delivery.token for delivery in deliveries]):
             return False
-        writers: dict[tuple[int, str | None, tuple[str, str] | None], Writer] = {}
+        writers: dict[tuple[int, str | None, tuple[str, str] | None, int | None], Writer] = {}
         messages: dict[int, Message] = {}
         speaking = self._speaking
         for delivery in deliveries:
             spoken = None if speaking is None else speaking.spoken(delivery)
-            kind = delivery.notification_event_id, delivery.platform, spoken
+            unread = self._unread.get(delivery.installation_id)
+            kind = delivery.notification_event_id, delivery.platform, spoken, unread
             write = writers.get(kind)
             if write is None:
                 write = self._writer(delivery, contents)
@@ -138,7 +143,7 @@ class MessageBuilder:
         if content is None or delivery.event_type in self._services.composers or _lacks_words(content):
             return None
         try:
-            draft, light = self._draft(self._told(content, delivery), ios=_is_ios(delivery))
+            draft, light = self._draft(self._told(content, delivery), delivery)
         except (ArithmeticError, TypeError, ValueError, RecursionError):
             return None
         if not light or not isinstance(provider, WritesMessages) or (draft.is_silent and not self._takes_silent):
@@ -208,7 +213,7 @@ class MessageBuilder:
         if delivery.event_type == NEWS:
             return self._accept(delivery, webhook_messages.message(delivery, content, self._names))
         try:
-            draft, light = self._draft(self._told(content, delivery), ios=_is_ios(delivery))
+            draft, light = self._draft(self._told(content, delivery), delivery)
         except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
             return answer(delivery, "failed", code=MALFORMED, message=normalise_error(error))
         message: Message = draft.message(delivery)
@@ -243,14 +248,25 @@ class MessageBuilder:
         """Return what an event says to a delivery's phone; raises ValueError if that cannot be rendered."""
         return content if self._speaking is None else self._speaking.told(content, delivery)
 
-    def _draft(self, content: Content, *, ios: bool) -> tuple[Draft, bool]:
+    def _count_unread(self, deliveries: Sequence[Delivery], contents: Mapping[int, Content]) -> None:
+        """Read once for all of these deliveries how much is unread, if the event of any asks for that as its badge."""
+        asking = {event for event, content in contents.items() if content.push.get("badge") == rendering.UNREAD}
+        if not asking:
+            return
+        phones = uuid_array({each.installation_id for each in deliveries if each.notification_event_id in asking})
+        with self._services.database.connection() as connection:
+            rows = connection.execute(_SQL["count_unread"], {"installations": phones}).fetchall()
+        self._unread = {**self._unread, **dict(rows)}
+
+    def _draft(self, content: Content, delivery: Delivery) -> tuple[Draft, bool]:
         """Return an event's draft, and whether it is so light that its messages need not be weighed one by one."""
-        known = self._drafts.get((content.id, content.spoken, ios))
+        ios, unread = _is_ios(delivery), self._unread.get(delivery.installation_id)
+        known = self._drafts.get((content.id, content.spoken, ios, unread))
         if known is None:
             ttl_s = self._services.settings.push_ttl_s
-            draft = rendering.draft(content, self.context.lane, ios=ios, default_ttl_s=ttl_s)
+            draft = rendering.draft(content, self.context.lane, ios=ios, default_ttl_s=ttl_s, unread=unread)
             weight = len(json.dumps([draft.fields, draft.data], ensure_ascii=False, allow_nan=False).encode())
-            known = self._drafts[content.id, content.spoken, ios] = draft, weight < _LIGHT_BYTES
+            known = self._drafts[content.id, content.spoken, ios, unread] = draft, weight < _LIGHT_BYTES
         return known
 
 

@@ -13,7 +13,7 @@ LEAST_PAUSE_MS = 1_000
 MALFORMED = "MalformedMessage"
 """Our own word: such a message cannot even be written."""
 
-_ENDED = ("event_gone", "event_ended", "handled_elsewhere")
+_ENDED = ("event_gone", "event_ended", "handled_elsewhere", "superseded")
 _LONGEST_TICKET = 200
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
 
 from relevo.client.checks import is_blank
 from relevo.core.messages import Draft
 from relevo.core.model import Content, Item, Lane
 
+UNREAD = "unread"
+"""The badge that asks for how much is unread."""
 _TITLE = "📋 Nueva Licitación"
 _SIGNS = {"CLP": "$", "USD": "US$"}
 _LONGEST_TTL_S = 2_419_200
+_LONGEST_COLLAPSE = 64  # Apple takes so many bytes
 _MAX_NAME = 1_000  # bytes: with the longest code and label a push stays below Expo's 4096
 
 
@@ -27,19 +32,27 @@ def news(item: Item) -> tuple[str, str]:
     return _cut(item.nombre), _cut(item.descripcion or "")
 
 
-def draft(content: Content, lane: Lane, *, ios: bool, default_ttl_s: int) -> Draft:
-    """Write down what an event says to every phone of one kind.
+def draft(content: Content, lane: Lane, *, ios: bool, default_ttl_s: int, unread: int | None = None) -> Draft:
+    """Write down what an event says to every phone of one kind; `unread` is the badge of one that asks for that.
 
     A repeat replaces what is shown already: by its tag on Android, by its collapse id on iOS (on Android that would
     only use up the few keys a phone has). An event without a word is for the app alone: nothing is shown or heard.
+    One with a collapse key takes the place of the former of its key, at the push service, too.
     """
+    push = dict(content.push)
+    collapse, opens = push.pop("collapse", None), push.pop("opens", None)
+    if push.get("badge") == UNREAD:
+        push = {key: value for key, value in push.items() if key != "badge"} | (
+            {} if unread is None else {"badge": unread}
+        )
     silent = is_blank(content.title) and is_blank(content.body)
     if not silent:
         fields = {
             "sound": "default",
             "priority": "high" if lane == "urgent" else "default",
             "collapseId" if ios else "tag": f"relevo-{content.id}",
-            **content.push,
+            **_replacing(collapse, ios=ios),
+            **push,
             "title": content.title,
             "body": content.body,
         }
@@ -50,11 +63,20 @@ def draft(content: Content, lane: Lane, *, ios: bool, default_ttl_s: int) -> Dra
             if ios
             else {"priority": "high" if lane == "urgent" else "normal"}
         )
-        fields = {**quiet, **content.push}
+        fields = {**quiet, **_replacing(collapse, ios=ios), **push}
     wished = fields.pop("ttl", None)
     sane = isinstance(wished, int | float) and not isinstance(wished, bool) and 0 <= wished <= _LONGEST_TTL_S
-    data = {**content.data, "notificationEventId": content.id}
+    data = {**content.data, "notificationEventId": content.id, **({"reportOpened": True} if opens else {})}
     return Draft(fields, data, int(wished) if sane else None, default_ttl_s, silent)
+
+
+def _replacing(collapse: str | None, *, ios: bool) -> dict[str, Any]:
+    """Return the fields by which a push takes the place of another: the type and collapse key, or their hash."""
+    if collapse is None:
+        return {}
+    fits = len(collapse) <= _LONGEST_COLLAPSE and collapse.isascii() and collapse.isprintable()
+    name = collapse if fits else f"relevo-{hashlib.sha256(collapse.encode()).hexdigest()[:40]}"
+    return {"collapseId": name} if ios else {"collapseId": name, "tag": name}
 
 
 def money(amount: Decimal | None, currency: str | None) -> str:

@@ -83,6 +83,9 @@ class EventIn(BaseModel):
     )
     matching: dict[str, Any] | None = Field(None, json_schema_extra=event_schema.MATCHING)
     category: Text | None = Field(None, min_length=1, max_length=100)
+    collapse: Text | None = Field(
+        None, min_length=1, max_length=64, description="It takes the place of a former one of its type and this key."
+    )
     lane: Literal["urgent", "bulk"] | None = None
     at_most_once: StrictBool | None = None
     scheduled_at: event_schema.Moment | None = Field(None, description="When to send it; now if not given.")

@@ -6,7 +6,16 @@ import re
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    field_validator,
+)
 
 _AMOUNT = r"^([0-9]{1,18}|[0-9]{1,17}\.[0-9]{1,2})$"
 _TOO_MUCH = 10**18
@@ -28,6 +37,15 @@ def given_one_of(*names: str) -> list[dict[str, Any]]:
     """Return, for a schema's `anyOf`, that one of these texts is given."""
     return [{"required": [name], "properties": {name: {"type": "string"}}} for name in names]
 
+
+def _written(value: Any) -> Any:
+    if not isinstance(value, str) or "T" not in value.upper():  # a number would be taken as seconds
+        raise ValueError("must be a time with its zone, as 2026-11-17T09:30:00Z")
+    return value
+
+
+Instant = Annotated[AwareDatetime, BeforeValidator(_written)]
+"""A time with its zone, in a body."""
 
 NO_TEXT = BeforeValidator(_number)
 """Of a number in a body: it must not be given as text."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 from uuid import UUID
 
@@ -13,9 +14,10 @@ from starlette.responses import Response
 
 from relevo.access import phones
 from relevo.access.phones import NoProofError, NotAllowedError, Proof
+from relevo.client import opens
 from relevo.client.values import Installation, Preference
 from relevo.database.pool import Connection
-from relevo.http.fields import Amount, Body, Text
+from relevo.http.fields import Amount, Body, Id, Instant, Text
 from relevo.http.guard import Guarded
 from relevo.http.json_response import Json
 from relevo.http.problems import Problem, ProblemBody
@@ -108,6 +110,28 @@ class CompletedBody(BaseModel):
     """That it was noted."""
 
     completed: bool
+
+
+class OpenedIn(Body):
+    """A push that was opened: which one, as its data says, when, and by which button."""
+
+    delivery_id: Id = Field(description="`notificationDeliveryId` of the push's data.")
+    at: Instant | None = Field(
+        None,
+        description="When; now unless it is said. It counts as neither before the push was sent nor in the future.",
+    )
+    action: Annotated[Text, Field(min_length=1, max_length=opens.MOST_OF_ACTION)] | None = Field(
+        None, description="The button; left out for a tap on the push itself."
+    )
+
+
+class OpenedBody(BaseModel):
+    """What became of the report: whatever it is, it need not be sent again."""
+
+    outcome: Literal["noted", "known", "off", "too_late"] = Field(
+        description="`known`: reported before; `off`: the event's type does not ask for taps; `too_late`: 30 days "
+        "after it was sent, or once it is archived."
+    )
 
 
 class PreferenceBody(BaseModel):
@@ -211,6 +235,17 @@ async def complete_installation(request: Request, installation_id: UUID, why: Re
     reason = (why or ReasonIn()).reason
     done = await ask(request, phones.complete, installation_id, reason, proof_of(request))
     return Json({"completed": done})
+
+
+@router.post("/v1/installations/{installation_id}/opened", responses={200: {"model": OpenedBody}, **MISSING})
+async def report_opened(request: Request, installation_id: UUID, opened: OpenedIn) -> Response:
+    """Report that a push was opened, at once or later; the same report again changes nothing.
+
+    Only pushes whose data has `reportOpened` ask for it.
+    """
+    report = partial(phones.report_opened, at=opened.at, action=opened.action)
+    outcome = await ask(request, report, installation_id, opened.delivery_id, proof_of(request))
+    return Json({"outcome": outcome})
 
 
 @router.get("/v1/installations/{installation_id}/preferences", responses={200: {"model": Preferences}, **MISSING})

@@ -38,7 +38,7 @@ class SubscriptionIn(Body):
     """What to hear of."""
 
     kinds: Annotated[list[Kind], Field(min_length=1, max_length=10)] | None = Field(
-        None, description="Which news; all if left out, with a project all but event.finished."
+        None, description="Which news; all but delivery.opened if left out, with a project not event.finished either."
     )
     project: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(
         None, description="Of whose phones; a token of one project has its own."

@@ -93,6 +93,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("PUT", "/v1/installations/{installation_id}"): DEVICE,
     ("POST", "/v1/installations/{installation_id}/log-out"): DEVICE,
     ("POST", "/v1/installations/{installation_id}/complete"): DEVICE,
+    ("POST", "/v1/installations/{installation_id}/opened"): DEVICE,
     ("DELETE", "/v1/installations/{installation_id}"): DEVICE,
     ("GET", "/v1/installations/{installation_id}/preferences"): DEVICE,
     ("GET", "/v1/installations/{installation_id}/preferences/{name}"): DEVICE,

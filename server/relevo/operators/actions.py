@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from psycopg import errors as pg
@@ -112,6 +112,8 @@ def set_event_type(
     at_most_once: bool | None = None,
     inbox: bool | None = None,
     inbox_days: int | None = None,
+    opens: bool | None = None,
+    complete_on: Literal["read", "opened"] | None = None,
 ) -> None:
     """Set what differs for one event type; None leaves it as it is. It applies from now on, without a restart.
 
@@ -138,6 +140,8 @@ def set_event_type(
                     "at_most_once": at_most_once,
                     "inbox": inbox,
                     "inbox_days": inbox_days,
+                    "opens": opens,
+                    "complete_on": complete_on,
                 },
             )
     except pg.CheckViolation as error:

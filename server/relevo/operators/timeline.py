@@ -66,8 +66,7 @@ def of_event(
     if event["first_sent_at"]:
         yield Moment(event["first_sent_at"], "first_sent", event)
     is_whole = sample["looked_at"] >= event["deliveries_created"]
-    if is_whole and sample["receipts_failed"]:
-        yield Moment(sample["receipt_failed_at"], "receipts_failed", sample)
+    yield from _sampled(sample, is_whole=is_whole)
     if event["ended_at"]:
         yield Moment(event["ended_at"], "ended", event)
     if event["swept_at"]:
@@ -79,6 +78,16 @@ def of_event(
     if event["repeats_held_at"]:
         yield Moment(event["repeats_held_at"], "pushes_held", event)
     yield from (Moment(row["at"], "incident", row) for row in incidents)
+
+
+def _sampled(sample: Row, *, is_whole: bool) -> Iterator[Moment]:
+    """Return what is known of the deliveries that were looked at; `is_whole` if these are all of them."""
+    if is_whole and sample["receipts_failed"]:
+        yield Moment(sample["receipt_failed_at"], "receipts_failed", sample)
+    if sample["superseded"]:
+        yield Moment(sample["superseded_at"], "superseded", sample)
+    if is_whole and sample["first_opened_at"]:
+        yield Moment(sample["first_opened_at"], "first_opened", sample)
 
 
 def _made(event: Row) -> Iterator[Moment]:
@@ -192,6 +201,13 @@ _WORDS: dict[str, tuple[str | Word, Word | None]] = {
             sample["receipts_failed"], "push did not arrive", "pushes did not arrive; this was the last of them"
         ),
     ),
+    "superseded": (
+        "a later event took its place",
+        lambda sample: (
+            f"{_several(sample['superseded'], 'push', 'pushes')} that still waited ended unsent; this was the last"
+        ),
+    ),
+    "first_opened": ("first push opened", lambda _: "as its phone reported"),
     "ended": (lambda event: event["state"], lambda event: event["end_reason"]),
     "swept": ("open deliveries ended", None),
     "last_ended": (

@@ -19,6 +19,7 @@ from relevo.providers.message_parts import (
     dumps,
     image_of,
     sound_name,
+    topic,
 )
 
 _quoted = json.encoder.encode_basestring
@@ -135,6 +136,8 @@ def _shown(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _android(fields: Mapping[str, Any]) -> dict[str, Any]:
     section: dict[str, Any] = {"priority": "high" if _is_high(fields) else "normal"}
+    if collapse := fields.get("collapseId"):
+        section["collapse_key"] = str(collapse)
     if fields.get("title") or fields.get("body"):
         section["notification"] = _shown(fields)
     return {"android": {**section, "ttl": f"{_TTL}s"}}
@@ -160,4 +163,7 @@ def _web(fields: Mapping[str, Any]) -> dict[str, Any]:
     if image := image_of(fields):
         shown["image"] = image
     section: dict[str, Any] = {"notification": shown} if shown.keys() & {"title", "body"} else {}
-    return {"webpush": {**section, "headers": {"Urgency": "high" if _is_high(fields) else "normal", "TTL": _TTL}}}
+    headers = {"Urgency": "high" if _is_high(fields) else "normal"}
+    if collapse := fields.get("collapseId"):
+        headers["Topic"] = topic(str(collapse))
+    return {"webpush": {**section, "headers": {**headers, "TTL": _TTL}}}

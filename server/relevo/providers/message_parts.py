@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +16,7 @@ OWN_NAMES = ("notificationDeliveryId", "installationId", "pushProvider")
 """The keys of `data` that are written for each delivery."""
 ROOM_FOR_NAMES = 160
 """How many bytes the names of a delivery take at most."""
+_TOPIC_BYTES = 24
 UNWRITABLE = (ArithmeticError, TypeError, ValueError, RecursionError)
 """What writing a message raises that cannot be written."""
 
@@ -42,3 +45,8 @@ def image_of(fields: Mapping[str, Any]) -> str | None:
 def sound_name(sound: object) -> object:
     """Return the name of a sound that may be told with its volume."""
     return sound.get("name", "default") if isinstance(sound, Mapping) else sound
+
+
+def topic(text: str) -> str:
+    """Return the topic of a text, for browsers: 32 letters that are the same for the same text."""
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode("utf-8", "replace")).digest()[:_TOPIC_BYTES]).decode()

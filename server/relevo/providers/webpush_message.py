@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 from relevo.core.messages import Draft, Message, WrittenMessage
 from relevo.core.model import Delivery
-from relevo.providers.message_parts import OWN_NAMES, ROOM_FOR_NAMES, UNWRITABLE, data_of, dumps, image_of
-from relevo.providers.webpush_tokens import base64url
+from relevo.providers.message_parts import OWN_NAMES, ROOM_FOR_NAMES, UNWRITABLE, data_of, dumps, image_of, topic
 
 _SHOWN = ("title", "body", "tag", "badge", "icon")
-_TOPIC_BYTES = 24
 _LONGEST_TTL_S = 2_419_200
 
 Headers = tuple[tuple[str, str], ...]
@@ -84,11 +81,6 @@ def posted(message: Message) -> Posted:
 def is_silent(fields: Mapping[str, Any]) -> bool:
     """Return whether a push has nothing to show."""
     return not any(str(fields.get(key) or "").strip() for key in ("title", "body"))
-
-
-def topic(text: str) -> str:
-    """Return the topic of a text: 32 letters that are the same for the same text."""
-    return base64url(hashlib.sha256(text.encode("utf-8", "replace")).digest()[:_TOPIC_BYTES])
 
 
 def _ttl(seconds: int) -> tuple[str, str]:

@@ -7,7 +7,8 @@ as $$
 declare
   place text;
   impersonal text[] := array['id', 'event_type', 'licitacion_id', 'audience', 'category', 'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'state',
-    'event_day', 'fanout_started_at', 'fanout_finished_at', 'first_sent_at', 'targets_selected', 'deliveries_created', 'ended_at', 'created_at', 'updated_at'];
+    'event_day', 'fanout_started_at', 'fanout_finished_at', 'first_sent_at', 'targets_selected', 'deliveries_created', 'ended_at', 'created_at', 'updated_at',
+    'opened_count', 'read_count'];
   columns text;
   contents text;
   ids bigint[];
@@ -29,6 +30,7 @@ begin
   ids := array(select e.id from relevo.notification_events e
                 where relevo.event_is_over(e) and relevo.event_month(e) = of_month order by e.id limit most for update);
   perform relevo.keep_missed_items(ids);
+  perform relevo.add_reactions(ids);
   -- the changes first: a reaper that is folding them is waited for
   with folded as (
     delete from relevo.event_progress_deltas d where d.event_id = any (ids) returning d.event_id, d.status, d.deliveries

@@ -13,14 +13,14 @@ begin
   end if;
   select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(event) as k
    where k <> all (array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'owners', 'matching', 'topics', 'category',
-                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id', 'on_conflict', 'arguments']);
+                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id', 'on_conflict', 'arguments', 'collapse']);
   if wrong is not null then
     perform relevo.refuse(format('an event has no field %s', wrong));
   end if;
   for wrong in select k from unnest(array['type', 'key']) as k where coalesce(btrim(event ->> k), '') = '' loop
     perform relevo.refuse(format('%s must be given', wrong));
   end loop;
-  perform relevo.check_texts(event, '{"type": 100, "key": 300, "category": 100}');
+  perform relevo.check_texts(event, '{"type": 100, "key": 300, "category": 100, "collapse": 64}');
   perform relevo.check_texts(event, '{"title": 500, "body": 2000}', 0);
   for wrong in select k from unnest(array['data', 'push', 'matching']) as k
                 where event ? k and event -> k <> 'null' and jsonb_typeof(event -> k) <> 'object' loop
@@ -48,8 +48,8 @@ begin
   perform relevo.check_boolean(event, 'at_most_once');
   perform relevo.check_number(event, 'ttl_s', 1, 2419200, whole => true);
   perform relevo.check_number(event, 'licitacion_id', 1, 9223372036854775807, whole => true);
-  if relevo.push_bytes(coalesce(event ->> 'title', ''), coalesce(event ->> 'body', ''), coalesce(nullif(event -> 'data', 'null'), '{}'),
-                       coalesce(nullif(event -> 'push', 'null'), '{}')) > 4096 then
+  if (relevo.push_bytes(coalesce(event ->> 'title', ''), coalesce(event ->> 'body', ''), coalesce(nullif(event -> 'data', 'null'), '{}'),
+                       coalesce(nullif(event -> 'push', 'null'), '{}')) + case when event ->> 'collapse' is not null then 64 else 0 end) > 4096 then
     perform relevo.refuse('title, body, data and push together must fit into 4096 bytes once rendered');
   end if;
 end

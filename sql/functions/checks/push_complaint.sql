@@ -23,7 +23,7 @@ begin
         continue;
       when 'string' then
         if kind in ('text', 'text or object') and length(value #>> '{}') between 1 and (rule ->> 'most')::int
-           or kind = 'choice' and rule -> 'of' @> value then
+           or kind = 'choice' and rule -> 'of' @> value or value = rule -> 'word' then
           continue;
         end if;
       when 'boolean' then
@@ -31,7 +31,7 @@ begin
           continue;
         end if;
       when 'number' then
-        if kind in ('number', 'whole number') and (value #>> '{}')::numeric between (rule ->> 'low')::numeric and (rule ->> 'high')::numeric
+        if kind in ('number', 'whole number', 'whole number or word') and (value #>> '{}')::numeric between (rule ->> 'low')::numeric and (rule ->> 'high')::numeric
            and (kind = 'number' or (value #>> '{}')::numeric % 1 = 0) then
           continue;
         end if;
@@ -51,6 +51,7 @@ begin
       when 'choice' then 'one of ' || (select string_agg(c, ', ') from jsonb_array_elements_text(rule -> 'of') c)
       when 'boolean' then 'true or false'
       when 'object' then 'a JSON object'
+      when 'whole number or word' then format('a whole number between %s and %s, or %s', rule ->> 'low', rule ->> 'high', rule ->> 'word')
       else format('a %s between %s and %s', kind, rule ->> 'low', rule ->> 'high') end);
   end loop;
   return null;

@@ -5,7 +5,7 @@ return '{
   "subtitle": {"kind": "text", "most": 500},
   "sound": {"kind": "text or object", "most": 100, "fields": {
     "name": {"kind": "text", "most": 100}, "critical": {"kind": "boolean"}, "volume": {"kind": "number", "low": 0, "high": 1}}},
-  "badge": {"kind": "whole number", "low": 0, "high": 2147483647},
+  "badge": {"kind": "whole number or word", "low": 0, "high": 2147483647, "word": "unread"},
   "ttl": {"kind": "whole number", "low": 0, "high": 2419200},
   "expiration": {"kind": "whole number", "low": 0, "high": 253402300799},
   "priority": {"kind": "choice", "of": ["default", "normal", "high"]},

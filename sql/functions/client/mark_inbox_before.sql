@@ -15,6 +15,13 @@ begin
   if inbox is null then
     return false;
   end if;
+  if mark = 'read' and exists (select from relevo.event_types t where t.opens or t.complete_on = 'read') then
+    perform from relevo.inboxes b where b.id = inbox for no key update; -- who marks the same meanwhile counts nothing twice
+    s := relevo.find_inbox(asked);
+    perform relevo.note_read(array(
+      select w.event_id from relevo.event_types t cross join lateral relevo.walk_inbox(s, 'unread', null, t.event_type, null, 1000, 10000) w
+       where (t.opens or t.complete_on = 'read') and w.at <= until and w.event_id is not null), s.owner, 1);
+  end if;
   update relevo.inboxes b
      set seen_before = greatest(b.seen_before, until), read_before = case when mark = 'read' then greatest(b.read_before, until) else b.read_before end
    where b.id = inbox;

@@ -22,8 +22,8 @@ begin
   end if;
   perform relevo.check_list(subscription, 'kinds', 10, 50);
   asked := array(select distinct k.kind from jsonb_array_elements_text(nullif(subscription -> 'kinds', 'null')) as k(kind) order by 1);
-  if asked = '{}' or not asked <@ array['event.finished', 'delivery.failed', 'token.disabled', 'installation.unregistered'] then
-    perform relevo.refuse('kinds must name some of event.finished, delivery.failed, token.disabled and installation.unregistered');
+  if asked = '{}' or not asked <@ array['event.finished', 'delivery.failed', 'token.disabled', 'installation.unregistered', 'delivery.opened'] then
+    perform relevo.refuse('kinds must name some of event.finished, delivery.failed, token.disabled, installation.unregistered and delivery.opened');
   end if;
   if subscription ->> 'project' is not null and 'event.finished' = any (asked) then
     perform relevo.refuse('event.finished goes with no project, for an event may reach phones of several');

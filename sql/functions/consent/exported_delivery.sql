@@ -3,7 +3,7 @@ create or replace function relevo.exported_delivery(d relevo.notification_delive
 as $$
   select jsonb_build_object('id', d.id, 'installation_id', d.installation_id, 'event_id', d.notification_event_id, 'type', d.event_type,
                             'title', e.title, 'body', e.body, 'data', e.data, 'provider', d.provider, 'status', d.status, 'attempts', d.attempt_count,
-                            'created_at', d.created_at, 'completed_at', d.completed_at)
+                            'created_at', d.created_at, 'completed_at', d.completed_at, 'opened_at', d.opened_at, 'opened_action', d.opened_action)
     from (select) one
     left join relevo.notification_events e on e.id = d.notification_event_id
 $$;

@@ -34,6 +34,7 @@ begin
     -- the changes first: a reaper that is folding them is waited for, and its sums go next
     delete from relevo.event_progress_deltas p where p.event_id = id_of_event;
     delete from relevo.event_progress p where p.event_id = id_of_event;
+    delete from relevo.event_reactions r where r.event_id = id_of_event;
   end if;
 end
 $$;

@@ -12,7 +12,7 @@ as $$
              format('%s differ (%s named, %s given)', f.name, jsonb_array_length(was -> f.name), jsonb_array_length(given -> f.name))
            else format('%s is %s, given %s', f.name, relevo.shown(was -> f.name), relevo.shown(given -> f.name)) end order by f.place)
     from unnest(array['audience', 'owners', 'installations', 'topics', 'matching', 'title', 'body', 'arguments', 'data', 'push', 'category', 'lane',
-                      'at_most_once']) with ordinality as f(name, place)
+                      'at_most_once', 'collapse']) with ordinality as f(name, place)
    where was -> f.name is distinct from given -> f.name
 $$;
 

@@ -26,21 +26,22 @@ begin
   ), made as (
     insert into relevo.notification_events as n (id, event_type, event_key, licitacion_id, title, body, data, push, audience, category,
       lane, at_most_once, scheduled_at, deadline_at, match_topics, match_rubros, match_region, match_tipo, match_monto, match_moneda, match_words,
-      content_hash, arguments, turn_at)
+      content_hash, arguments, turn_at, collapse, opens, unread_badge)
     select m.new_id, m.event_type, m.keys[1], (m.event ->> 'licitacion_id')::numeric::bigint, coalesce(m.event ->> 'title', ''),
-           coalesce(m.event ->> 'body', ''), coalesce(nullif(m.event -> 'data', 'null'), '{}'), coalesce(nullif(m.event -> 'push', 'null'), '{}'),
+           coalesce(m.event ->> 'body', ''), coalesce(nullif(m.event -> 'data', 'null'), '{}'),
+           case when m.event -> 'push' ->> 'badge' = 'unread' then (m.event -> 'push') - 'badge' else coalesce(nullif(m.event -> 'push', 'null'), '{}') end,
            case m.event ->> 'audience' when 'owners' then 'installations' else m.event ->> 'audience' end, m.event ->> 'category',
            coalesce(m.event ->> 'lane', t.lane, 'bulk'), coalesce((m.event ->> 'at_most_once')::boolean, t.at_most_once, false), m.at,
-           relevo.check_deadline(coalesce(m.until, m.at + coalesce((m.event ->> 'ttl_s')::numeric::int, t.ttl_s) * interval '1 second'), m.at,
-                                   case when many then m.ord end),
+           relevo.check_deadline(coalesce(m.until, m.at + coalesce((m.event ->> 'ttl_s')::numeric::int, t.ttl_s) * interval '1 second'), m.at, case when many then m.ord end),
            case when m.event -> 'topics' <> 'null' then array(select distinct jsonb_array_elements_text(m.event -> 'topics')) else '{}' end,
            case when m.matching -> 'rubros' <> 'null' then array(select jsonb_array_elements_text(m.matching -> 'rubros')) else '{}' end,
            relevo.region_key(m.matching ->> 'region'), m.matching ->> 'tipo', (m.matching ->> 'monto')::numeric, m.matching ->> 'moneda',
-           relevo.words(m.matching ->> 'text'), m.hash, nullif(m.event -> 'arguments', 'null'), case when m.event ->> 'arguments' is not null then timestamptz '2300-01-01Z' end
+           relevo.words(m.matching ->> 'text'), m.hash, nullif(m.event -> 'arguments', 'null'), case when m.event ->> 'arguments' is not null then timestamptz '2300-01-01Z' end,
+           m.event ->> 'collapse', nullif(t.opens or t.complete_on = 'opened', false),
+           nullif(m.event -> 'push' ->> 'badge' = 'unread', false) -- apart from the rest: 0.3.0 would send the word
       from numbered m
       left join lateral (select t.* from relevo.event_types t where t.event_type = m.event_type offset 0) t on true
-     where m.new_id is not null
-     order by m.event_type collate "C", m.keys[1] collate "C" -- in the order of all who write the same: nobody waits crosswise
+     where m.new_id is not null order by m.event_type collate "C", m.keys[1] collate "C" -- in the order of all who write the same: nobody waits crosswise
     on conflict (event_type, event_key) do nothing
     returning n.id
   ), named as (

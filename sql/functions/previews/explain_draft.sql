@@ -61,6 +61,8 @@ begin
     when d.id is not null and i.handled_before >= d.created_at then
       rule := 'handled_elsewhere'; why := 'Everything for it was handled elsewhere' || coalesce(': ' || i.handled_reason, '') || '.';
       about := jsonb_build_object('reason', i.handled_reason);
+    when d.last_error_code = 'superseded' or d.status in ('pending', 'retryable') and e.collapse is not null and relevo.is_superseded(e.id, e.event_type, e.collapse, e.scheduled_at, d.event_day, installation) then
+      rule := 'superseded'; why := 'A later event of the same type and collapse key took its place.';
     when e.ended_at is not null then
       rule := 'event_ended'; why := format('The event was %s', e.state) || coalesce(': ' || e.end_reason, '') || '.';
       about := jsonb_build_object('state', e.state, 'reason', e.end_reason);
@@ -80,7 +82,7 @@ begin
                        else format('The event is for its owner, %s.', i.owner) end;
       about := case when rule = 'owner' then jsonb_build_object('owner', i.owner) else about end;
   end case;
-  return jsonb_build_object('gets_it', coalesce(d.status in ('pending', 'retryable', 'sent', 'ok', 'unconfirmed', 'unknown'), gets), 'rule', rule, 'reason', why,
+  return jsonb_build_object('gets_it', rule <> 'superseded' and coalesce(d.status in ('pending', 'retryable', 'sent', 'ok', 'unconfirmed', 'unknown'), gets), 'rule', rule, 'reason', why,
     'values', about, 'preference', fitting, 'differing_preferences', misses,
     'delivery', case when d.id is not null then jsonb_build_object('id', d.id, 'status', d.status, 'attempts', d.attempt_count,
                        'error_code', d.last_error_code, 'provider', d.provider, 'updated_at', d.updated_at) end);

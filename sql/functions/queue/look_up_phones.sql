@@ -20,6 +20,7 @@ as $$
                relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, at, i.handled_before >= c.created_at
                  or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
                       select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner)),
+               case when e.collapse is not null and relevo.is_superseded(e.id, e.event_type, e.collapse, e.scheduled_at, c.event_day, u.installation_id) then 'superseded' end,
                relevo.obstacle_of_phone(i.installation_id, i.may_receive, relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, r.rule)),
                case when e.audience = 'matching' and not exists (
                       select from relevo.notification_preferences p

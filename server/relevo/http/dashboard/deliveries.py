@@ -57,6 +57,8 @@ def _moments(seen: Push) -> Iterator[Moment]:
         yield Moment(row["last_attempt_at"], "taken", row)
     elif row["completed_at"] is None and not seen.last_is_told:
         yield Moment(row["last_attempt_at"], "attempt_failed", row)
+    if row["opened_at"]:
+        yield Moment(row["opened_at"], "opened", row)
     if row["lapse_count"]:
         yield Moment(row["updated_at"], "lapsed", row)
     if row["completed_at"]:

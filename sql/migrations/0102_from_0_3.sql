@@ -315,7 +315,8 @@ as $$
 declare
   place text;
   impersonal text[] := array['id', 'event_type', 'licitacion_id', 'audience', 'category', 'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'state',
-    'event_day', 'fanout_started_at', 'fanout_finished_at', 'first_sent_at', 'targets_selected', 'deliveries_created', 'ended_at', 'created_at', 'updated_at'];
+    'event_day', 'fanout_started_at', 'fanout_finished_at', 'first_sent_at', 'targets_selected', 'deliveries_created', 'ended_at', 'created_at', 'updated_at',
+    'opened_count', 'read_count'];
   columns text;
   contents text;
   ids bigint[];
@@ -337,6 +338,7 @@ begin
   ids := array(select e.id from relevo.notification_events e
                 where relevo.event_is_over(e) and relevo.event_month(e) = of_month order by e.id limit most for update);
   perform relevo.keep_missed_items(ids);
+  perform relevo.add_reactions(ids);
   -- the changes first: a reaper that is folding them is waited for
   with folded as (
     delete from relevo.event_progress_deltas d where d.event_id = any (ids) returning d.event_id, d.status, d.deliveries
@@ -509,14 +511,14 @@ begin
   end if;
   select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(event) as k
    where k <> all (array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'owners', 'matching', 'topics', 'category',
-                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id', 'on_conflict', 'arguments']);
+                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id', 'on_conflict', 'arguments', 'collapse']);
   if wrong is not null then
     perform relevo.refuse(format('an event has no field %s', wrong));
   end if;
   for wrong in select k from unnest(array['type', 'key']) as k where coalesce(btrim(event ->> k), '') = '' loop
     perform relevo.refuse(format('%s must be given', wrong));
   end loop;
-  perform relevo.check_texts(event, '{"type": 100, "key": 300, "category": 100}');
+  perform relevo.check_texts(event, '{"type": 100, "key": 300, "category": 100, "collapse": 64}');
   perform relevo.check_texts(event, '{"title": 500, "body": 2000}', 0);
   for wrong in select k from unnest(array['data', 'push', 'matching']) as k
                 where event ? k and event -> k <> 'null' and jsonb_typeof(event -> k) <> 'object' loop
@@ -544,8 +546,8 @@ begin
   perform relevo.check_boolean(event, 'at_most_once');
   perform relevo.check_number(event, 'ttl_s', 1, 2419200, whole => true);
   perform relevo.check_number(event, 'licitacion_id', 1, 9223372036854775807, whole => true);
-  if relevo.push_bytes(coalesce(event ->> 'title', ''), coalesce(event ->> 'body', ''), coalesce(nullif(event -> 'data', 'null'), '{}'),
-                       coalesce(nullif(event -> 'push', 'null'), '{}')) > 4096 then
+  if (relevo.push_bytes(coalesce(event ->> 'title', ''), coalesce(event ->> 'body', ''), coalesce(nullif(event -> 'data', 'null'), '{}'),
+                       coalesce(nullif(event -> 'push', 'null'), '{}')) + case when event ->> 'collapse' is not null then 64 else 0 end) > 4096 then
     perform relevo.refuse('title, body, data and push together must fit into 4096 bytes once rendered');
   end if;
 end
@@ -774,6 +776,36 @@ $$;
 
 revoke all on function relevo.provider_of from public;
 
+-- Returns what a push may carry beside title, body and data: the kind and bounds of each field. The package has the same table; a test compares
+-- them.
+create or replace function relevo.push_fields() returns jsonb language sql immutable
+return '{
+  "subtitle": {"kind": "text", "most": 500},
+  "sound": {"kind": "text or object", "most": 100, "fields": {
+    "name": {"kind": "text", "most": 100}, "critical": {"kind": "boolean"}, "volume": {"kind": "number", "low": 0, "high": 1}}},
+  "badge": {"kind": "whole number or word", "low": 0, "high": 2147483647, "word": "unread"},
+  "ttl": {"kind": "whole number", "low": 0, "high": 2419200},
+  "expiration": {"kind": "whole number", "low": 0, "high": 253402300799},
+  "priority": {"kind": "choice", "of": ["default", "normal", "high"]},
+  "interruptionLevel": {"kind": "choice", "of": ["active", "critical", "passive", "time-sensitive"]},
+  "relevanceScore": {"kind": "number", "low": 0, "high": 1},
+  "channelId": {"kind": "text", "most": 200},
+  "categoryId": {"kind": "text", "most": 200},
+  "collapseId": {"kind": "text", "most": 64},
+  "threadId": {"kind": "text", "most": 200},
+  "targetContentId": {"kind": "text", "most": 200},
+  "filterCriteria": {"kind": "text", "most": 200},
+  "tag": {"kind": "text", "most": 200},
+  "icon": {"kind": "text", "most": 500},
+  "richContent": {"kind": "object", "fields": {"image": {"kind": "text", "most": 2000}}},
+  "mutableContent": {"kind": "boolean"},
+  "contentAvailable": {"kind": "boolean"},
+  "_contentAvailable": {"kind": "boolean"},
+  "_displayInForeground": {"kind": "boolean"}
+}'::jsonb;
+
+revoke all on function relevo.push_fields from public;
+
 -- Refuses the first new event that shows nothing and is for browsers alone, as far as its phones are known: Web Push takes no silent push.
 create or replace function relevo.refuse_unshown(events jsonb, news boolean[]) returns void
   language plpgsql stable
@@ -898,7 +930,7 @@ begin
      set licitacion_id = n.licitacion_id, title = n.title, body = n.body, data = n.data, push = n.push, audience = n.audience, category = n.category,
          lane = n.lane, at_most_once = n.at_most_once, scheduled_at = n.scheduled_at, deadline_at = n.deadline_at, match_topics = n.match_topics,
          match_rubros = n.match_rubros, match_region = n.match_region, match_tipo = n.match_tipo, match_monto = n.match_monto,
-         match_moneda = n.match_moneda, match_words = n.match_words, updated_at = now(),
+         match_moneda = n.match_moneda, match_words = n.match_words, collapse = n.collapse, opens = n.opens, unread_badge = n.unread_badge, updated_at = now(),
          arguments = n.arguments, texts = null, wording = null, turn_at = n.turn_at,
          -- what it said before is known as the same event, too: at first, and the last nine times
          content_hash = concat_ws(' ', relevo.content_hash(event, n.scheduled_at, relevo.event_time(event, 'deadline_at', null)), left(old.content_hash, 8 * 65 - 1), case when length(old.content_hash) >= 8 * 65 then right(old.content_hash, 64) end)
@@ -1007,7 +1039,7 @@ return array['enqueue(jsonb)', 'enqueue_many(jsonb)', 'event_id(text, text)', 'g
   'unregister_owner(text)', 'forget_installation(uuid)', 'forget_owner(text)', 'set_preference(uuid, text, jsonb)', 'subscribe_news(jsonb)',
   'read_news(text, bigint, int)', 'acknowledge_news(text, bigint)', 'inbox(jsonb)', 'inbox_counts(jsonb)', 'mark_inbox(jsonb, bigint, text)',
   'mark_inbox_before(jsonb, timestamptz, text)', 'set_category(jsonb)', 'list_categories(jsonb)', 'choose(jsonb, text)', 'block_owner(jsonb, boolean)',
-  'export_owner(jsonb)'];
+  'export_owner(jsonb)', 'report_opened(uuid, bigint, timestamptz, text)'];
 
 revoke all on function relevo.door_functions from public;
 
@@ -1125,6 +1157,7 @@ declare
 begin
   perform pg_advisory_xact_lock_shared(hashtextextended('relevo.keep_inbox_items', 0)); -- what is being kept is found below
   perform relevo.lock_personal_events(array[installation], null);
+  perform relevo.forget_opens(installation);
   delete from relevo.device_installations where installation_id = installation;
   known := found;
   alone := array(select a.event_id from relevo.event_audience a -- anew: one may have come meanwhile
@@ -1199,6 +1232,39 @@ end
 $$;
 
 revoke all on function relevo.forget_owner_in_project from public;
+
+-- Returns an event and how far it is, without counting deliveries; progress is its state, and once its deliveries are made: sending, sent
+-- (receipts are awaited) or finished.
+create or replace function relevo.get_event(id_of_event bigint) returns jsonb
+  language sql stable security definer set search_path = pg_catalog, pg_temp
+as $$
+  select jsonb_build_object('id', e.id, 'type', e.event_type, 'key', e.event_key, 'state', e.state,
+           'progress', case when e.state <> 'fanned' then e.state when c.counts ?| array['pending', 'retryable'] then 'sending'
+                            when c.counts ? 'sent' then 'sent' else 'finished' end,
+           'title', e.title, 'body', e.body,
+           'audience', case when e.audience = 'installations' and exists (select from relevo.event_owners o where o.event_id = e.id)
+                            then 'owners' else e.audience end,
+           'topics', to_jsonb(e.match_topics), 'category', e.category, 'lane', e.lane, 'at_most_once', e.at_most_once,
+           'created_at', e.created_at, 'scheduled_at', e.scheduled_at, 'deadline_at', e.deadline_at,
+           'fanout_started_at', e.fanout_started_at, 'fanout_finished_at', e.fanout_finished_at,
+           'ended_at', e.ended_at, 'end_reason', e.end_reason, 'targets_selected', e.targets_selected,
+           'deliveries_created', e.deliveries_created, 'licitacion_id', e.licitacion_id, 'collapse', e.collapse, 'deliveries', c.counts, 'reactions', relevo.reactions_of(e))
+    from relevo.notification_events e
+    cross join lateral (select coalesce(jsonb_object_agg(s.status, s.n), '{}') as counts from (
+              select p.status, sum(p.deliveries) as n from (
+                select f.status, f.deliveries from relevo.event_progress f where f.event_id = e.id
+                union all
+                select d.status, d.deliveries from relevo.event_progress_deltas d where d.event_id = e.id) p
+               group by p.status having sum(p.deliveries) <> 0) s) c
+   where e.id = id_of_event
+  union all
+  select jsonb_build_object('id', k.event_id, 'type', k.event_type, 'key', k.event_key, 'state', k.state,
+           'progress', case when k.state = 'fanned' then 'finished' else k.state end, 'title', '', 'body', '',
+           'deliveries', jsonb '{}', 'archived', to_char(k.month, 'YYYY-MM'))
+    from relevo.event_keys k where k.event_id = id_of_event
+$$;
+
+revoke all on function relevo.get_event from public;
 
 -- Returns a page of an inbox, newest first: what an owner, or an installation without owner, was sent or would have been sent. It is asked for as
 -- {"owner": "user-7", "project": …, "status": "unread", "category": …, "type": …, "before": "123", "limit": 50, "locale": "es"}; `next` goes on from there.
@@ -1339,6 +1405,7 @@ declare
   s relevo.inbox_subject := relevo.find_inbox(asked);
   item record;
   inbox bigint;
+  done record;
 begin
   if mark is null or mark <> all (array['read', 'unread', 'seen', 'unseen', 'archive', 'unarchive']) then
     perform relevo.refuse('mark must be read, unread, seen, unseen, archive or unarchive');
@@ -1356,12 +1423,16 @@ begin
           case when item.at <= s.read_before then s.read_before end)
   on conflict do nothing;
   update relevo.inbox_marks m set seen_at = n.seen_at, read_at = n.read_at, archived_at = n.archived_at
-    from (select case when mark in ('read', 'seen') then coalesce(m.seen_at, now()) when mark <> 'unseen' then m.seen_at end as seen_at,
+    from (select m.read_at as former, case when mark in ('read', 'seen') then coalesce(m.seen_at, now()) when mark <> 'unseen' then m.seen_at end as seen_at,
                  case when mark = 'read' then coalesce(m.read_at, now()) when mark not in ('unread', 'unseen') then m.read_at end as read_at,
                  case when mark = 'archive' then coalesce(m.archived_at, now()) when mark <> 'unarchive' then m.archived_at end as archived_at
             from relevo.inbox_marks m where m.inbox_id = inbox and m.event_id = of_event for update) n
    where m.inbox_id = inbox and m.event_id = of_event
-     and (m.seen_at, m.read_at, m.archived_at) is distinct from (n.seen_at, n.read_at, n.archived_at);
+     and (m.seen_at, m.read_at, m.archived_at) is distinct from (n.seen_at, n.read_at, n.archived_at)
+  returning n.former, m.read_at into done;
+  if found and (done.former is null) <> (done.read_at is null) then
+    perform relevo.note_read(array[of_event], s.owner, case when done.former is null then 1 else -1 end);
+  end if;
   return true;
 end
 $$;
@@ -1384,6 +1455,13 @@ begin
   inbox := relevo.open_inbox(s);
   if inbox is null then
     return false;
+  end if;
+  if mark = 'read' and exists (select from relevo.event_types t where t.opens or t.complete_on = 'read') then
+    perform from relevo.inboxes b where b.id = inbox for no key update; -- who marks the same meanwhile counts nothing twice
+    s := relevo.find_inbox(asked);
+    perform relevo.note_read(array(
+      select w.event_id from relevo.event_types t cross join lateral relevo.walk_inbox(s, 'unread', null, t.event_type, null, 1000, 10000) w
+       where (t.opens or t.complete_on = 'read') and w.at <= until and w.event_id is not null), s.owner, 1);
   end if;
   update relevo.inboxes b
      set seen_before = greatest(b.seen_before, until), read_before = case when mark = 'read' then greatest(b.read_before, until) else b.read_before end
@@ -1445,6 +1523,60 @@ $$;
 
 revoke all on function relevo.register_many from public;
 
+-- Notes that a push was opened, as its phone reports; returns noted, or known if that was reported before, off if the type of its event does not
+-- ask for it, too_late 30 days after it was sent or once its month is archived, or gone if this phone has no such delivery. Clocks of phones are
+-- off: it was opened neither before it was sent nor in the future.
+create or replace function relevo.report_opened(installation uuid, delivery bigint, at timestamptz default null, action text default null) returns text
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  d record;
+  asks relevo.event_types;
+begin
+  if installation is null or delivery is null then
+    perform relevo.refuse('installation and delivery must be given');
+  end if;
+  perform relevo.check_texts(jsonb_build_object('action', action), '{"action": 100}');
+  select n.event_day, n.id, n.notification_event_id as event_id, n.event_type, n.project, n.created_at, i.owner,
+         case when n.attempt_count = 1 then n.last_attempt_at else n.created_at end as sent_at, coalesce(i.owner_since, '-infinity') as owner_since
+    into d
+    from relevo.notification_deliveries n
+    join relevo.device_installations i on i.installation_id = n.installation_id
+   where n.installation_id = installation and n.id = delivery;
+  if not found then
+    return 'gone';
+  end if;
+  select t.* into asks from relevo.event_types t where t.event_type = d.event_type;
+  if (asks.opens or asks.complete_on = 'opened') is not true then
+    return 'off';
+  end if;
+  if d.sent_at < now() - interval '30 days' or relevo.hold_open(array[d.event_day]) = '{}' then
+    return 'too_late';
+  end if;
+  if asks.opens then
+    update relevo.notification_deliveries n
+       set opened_at = least(greatest(coalesce(at, now()), d.sent_at), now()), opened_action = action
+     where n.event_day = d.event_day and n.id = d.id and n.opened_at is null;
+    if not found then
+      return 'known';
+    end if;
+    insert into relevo.event_reactions (event_id, kind, count) values (d.event_id, 'opened', 1);
+    if relevo.is_news('delivery.opened') then
+      insert into relevo.news_inbox (at, kind, project, event_id, delivery_id, installation_id, data)
+      values (now(), 'delivery.opened', regexp_replace(d.project, '^.*?::', ''), d.event_id, d.id, installation,
+              jsonb_build_object('event_type', d.event_type, 'action', action, 'opened_at', least(greatest(coalesce(at, now()), d.sent_at), now())));
+    end if;
+  end if;
+  if asks.complete_on = 'opened' and d.created_at >= d.owner_since then -- not for who has the phone now
+    perform relevo.complete_reacted(array[d.event_id], d.owner, 'opened');
+  end if;
+  return 'noted';
+end
+$$;
+
+revoke all on function relevo.report_opened from public;
+
 -- Makes or changes a category that people may choose: {"category": "offers", "rule": "off", "texts": {"en": {"name": "Offers", "sentence": "…"}}}.
 -- The rule and the locales that are not given stay as they are. Returns whether it is new.
 create or replace function relevo.set_category(asked jsonb) returns boolean
@@ -1490,6 +1622,47 @@ end
 $$;
 
 revoke all on function relevo.set_category from public;
+
+-- Subscribes to news from now on, or changes what a subscription is for; returns whether it is new.
+create or replace function relevo.subscribe_news(subscription jsonb) returns boolean
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  wrong text;
+  asked text[];
+  is_new boolean;
+begin
+  if jsonb_typeof(subscription) is distinct from 'object' then
+    perform relevo.refuse('a subscription must be a JSON object');
+  end if;
+  select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(subscription) as k
+   where k <> all (array['name', 'kinds', 'project', 'webhook']);
+  if wrong is not null then
+    perform relevo.refuse(format('a subscription has no field %s', wrong));
+  end if;
+  perform relevo.check_texts(subscription, '{"name": 50, "project": 200, "webhook": 200}');
+  if coalesce(subscription ->> 'name', '') !~ '^[A-Za-z0-9][A-Za-z0-9._-]*$' then
+    perform relevo.refuse('name must be letters, digits, dots, dashes and underscores');
+  end if;
+  perform relevo.check_list(subscription, 'kinds', 10, 50);
+  asked := array(select distinct k.kind from jsonb_array_elements_text(nullif(subscription -> 'kinds', 'null')) as k(kind) order by 1);
+  if asked = '{}' or not asked <@ array['event.finished', 'delivery.failed', 'token.disabled', 'installation.unregistered', 'delivery.opened'] then
+    perform relevo.refuse('kinds must name some of event.finished, delivery.failed, token.disabled, installation.unregistered and delivery.opened');
+  end if;
+  if subscription ->> 'project' is not null and 'event.finished' = any (asked) then
+    perform relevo.refuse('event.finished goes with no project, for an event may reach phones of several');
+  end if;
+  insert into relevo.news_subscriptions as s (name, kinds, project, webhook)
+  values (subscription ->> 'name', asked, subscription ->> 'project', subscription ->> 'webhook')
+  on conflict (name) do update set kinds = excluded.kinds, project = excluded.project, webhook = excluded.webhook
+  returning s.xmax = 0 into is_new;
+  insert into relevo.news_cursors (subscription) values (subscription ->> 'name') on conflict do nothing;
+  return is_new;
+end
+$$;
+
+revoke all on function relevo.subscribe_news from public;
 
 -- Copies an owner's rules to the phones they hold for, where something changed; returns how many phones the owner has there.
 create or replace function relevo.apply_to_phones(of_owner text, of_project text) returns int
@@ -1582,7 +1755,7 @@ begin
   update relevo.notification_events
      set event_key = relevo.hidden_key(event_type, event_key), title = 'forgotten', body = '', data = '{}', push = '{}', content_hash = '', arguments = null, texts = null, wording = null,
          match_topics = '{}', match_rubros = '{}', match_region = null, match_tipo = null, match_monto = null, match_moneda = null,
-         match_words = null, end_reason = case when end_reason is not null then why end
+         match_words = null, collapse = null, end_reason = case when end_reason is not null then why end
    where id = any (ids);
 end
 $$;
@@ -1666,6 +1839,7 @@ begin
     -- the changes first: a reaper that is folding them is waited for, and its sums go next
     delete from relevo.event_progress_deltas p where p.event_id = id_of_event;
     delete from relevo.event_progress p where p.event_id = id_of_event;
+    delete from relevo.event_reactions r where r.event_id = id_of_event;
   end if;
 end
 $$;
@@ -1761,7 +1935,7 @@ as $$
              format('%s differ (%s named, %s given)', f.name, jsonb_array_length(was -> f.name), jsonb_array_length(given -> f.name))
            else format('%s is %s, given %s', f.name, relevo.shown(was -> f.name), relevo.shown(given -> f.name)) end order by f.place)
     from unnest(array['audience', 'owners', 'installations', 'topics', 'matching', 'title', 'body', 'arguments', 'data', 'push', 'category', 'lane',
-                      'at_most_once']) with ordinality as f(name, place)
+                      'at_most_once', 'collapse']) with ordinality as f(name, place)
    where was -> f.name is distinct from given -> f.name
 $$;
 
@@ -1795,21 +1969,22 @@ begin
   ), made as (
     insert into relevo.notification_events as n (id, event_type, event_key, licitacion_id, title, body, data, push, audience, category,
       lane, at_most_once, scheduled_at, deadline_at, match_topics, match_rubros, match_region, match_tipo, match_monto, match_moneda, match_words,
-      content_hash, arguments, turn_at)
+      content_hash, arguments, turn_at, collapse, opens, unread_badge)
     select m.new_id, m.event_type, m.keys[1], (m.event ->> 'licitacion_id')::numeric::bigint, coalesce(m.event ->> 'title', ''),
-           coalesce(m.event ->> 'body', ''), coalesce(nullif(m.event -> 'data', 'null'), '{}'), coalesce(nullif(m.event -> 'push', 'null'), '{}'),
+           coalesce(m.event ->> 'body', ''), coalesce(nullif(m.event -> 'data', 'null'), '{}'),
+           case when m.event -> 'push' ->> 'badge' = 'unread' then (m.event -> 'push') - 'badge' else coalesce(nullif(m.event -> 'push', 'null'), '{}') end,
            case m.event ->> 'audience' when 'owners' then 'installations' else m.event ->> 'audience' end, m.event ->> 'category',
            coalesce(m.event ->> 'lane', t.lane, 'bulk'), coalesce((m.event ->> 'at_most_once')::boolean, t.at_most_once, false), m.at,
-           relevo.check_deadline(coalesce(m.until, m.at + coalesce((m.event ->> 'ttl_s')::numeric::int, t.ttl_s) * interval '1 second'), m.at,
-                                   case when many then m.ord end),
+           relevo.check_deadline(coalesce(m.until, m.at + coalesce((m.event ->> 'ttl_s')::numeric::int, t.ttl_s) * interval '1 second'), m.at, case when many then m.ord end),
            case when m.event -> 'topics' <> 'null' then array(select distinct jsonb_array_elements_text(m.event -> 'topics')) else '{}' end,
            case when m.matching -> 'rubros' <> 'null' then array(select jsonb_array_elements_text(m.matching -> 'rubros')) else '{}' end,
            relevo.region_key(m.matching ->> 'region'), m.matching ->> 'tipo', (m.matching ->> 'monto')::numeric, m.matching ->> 'moneda',
-           relevo.words(m.matching ->> 'text'), m.hash, nullif(m.event -> 'arguments', 'null'), case when m.event ->> 'arguments' is not null then timestamptz '2300-01-01Z' end
+           relevo.words(m.matching ->> 'text'), m.hash, nullif(m.event -> 'arguments', 'null'), case when m.event ->> 'arguments' is not null then timestamptz '2300-01-01Z' end,
+           m.event ->> 'collapse', nullif(t.opens or t.complete_on = 'opened', false),
+           nullif(m.event -> 'push' ->> 'badge' = 'unread', false) -- apart from the rest: 0.3.0 would send the word
       from numbered m
       left join lateral (select t.* from relevo.event_types t where t.event_type = m.event_type offset 0) t on true
-     where m.new_id is not null
-     order by m.event_type collate "C", m.keys[1] collate "C" -- in the order of all who write the same: nobody waits crosswise
+     where m.new_id is not null order by m.event_type collate "C", m.keys[1] collate "C" -- in the order of all who write the same: nobody waits crosswise
     on conflict (event_type, event_key) do nothing
     returning n.id
   ), named as (
@@ -2632,6 +2807,26 @@ $$;
 
 revoke all on function relevo.due_lanes from public;
 
+-- Returns whether a phone has a delivery of a later event of the same type and collapse key: the one that falls due later is the later one. It
+-- walks along what the phone got since, newest first, so it costs the same however many phones share a collapse key.
+create or replace function relevo.is_superseded(of_event bigint, of_type text, of_collapse text, due_at timestamptz, of_day date, installation uuid)
+  returns boolean
+  language plpgsql stable
+  set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan
+as $$
+begin
+  return exists (
+    select from (select d.notification_event_id, d.event_type from relevo.notification_deliveries d
+                  where d.installation_id = installation and d.event_day >= of_day - 1 -- the earlier one may have fanned out after the later one
+                  order by d.id desc limit 1000) d
+      cross join lateral (select l.id, l.collapse, l.scheduled_at, l.state from relevo.notification_events l
+                           where l.id = d.notification_event_id offset 0) l
+     where d.event_type = of_type and l.collapse = of_collapse and (l.scheduled_at, l.id) > (due_at, of_event) and l.state <> 'cancelled');
+end
+$$;
+
+revoke all on function relevo.is_superseded from public;
+
 -- Returns what keeps a phone from being sent to; null if nothing does. It is inlined.
 create or replace function relevo.obstacle_of_phone(installation_id uuid, may_receive boolean, unwanted text) returns text
   language sql immutable parallel safe
@@ -2714,6 +2909,129 @@ return case when provider = 'expo' then project
             else left(provider || '::' || project || '::' || part, 200) end;
 
 revoke all on function relevo.sending_project from public;
+
+-- Adds the changes of how often some events, which the caller has locked, were opened and read to the events; returns how many of each kind.
+create or replace function relevo.add_reactions(of_events bigint[]) returns table (kind text, count bigint)
+  language sql volatile
+  set search_path = pg_catalog, pg_temp
+as $$
+  with taken as (
+    delete from relevo.event_reactions r where r.event_id = any (of_events) returning r.event_id, r.kind, r.count
+  ), told as (
+    update relevo.notification_events e
+       set opened_count = coalesce(e.opened_count + s.opened, s.opened, e.opened_count), read_count = coalesce(e.read_count + s.read, s.read, e.read_count)
+      from (select t.event_id, sum(t.count) filter (where t.kind = 'opened') as opened, sum(t.count) filter (where t.kind = 'read') as read
+              from taken t group by t.event_id) s
+     where e.id = s.event_id
+  )
+  select t.kind, sum(t.count) from taken t group by t.kind
+$$;
+
+revoke all on function relevo.add_reactions from public;
+
+-- Ends unsent what still waits for an owner's phones of events that the owner read, or opened, on one of them, where their types say so.
+create or replace function relevo.complete_reacted(of_events bigint[], of_owner text, by_what text) returns void
+  language sql volatile
+as $$
+  insert into relevo.event_completions (event_id, owner, reason)
+  select e.id, of_owner, by_what
+    from relevo.notification_events e
+    join relevo.event_types t on t.event_type = e.event_type and t.complete_on = by_what
+   where e.id = any (of_events) and of_owner is not null and e.ended_at is null
+     and (e.state <> 'fanned' or exists (
+           select from (select p.status, p.deliveries from relevo.event_progress p where p.event_id = e.id
+                        union all
+                        select d.status, d.deliveries from relevo.event_progress_deltas d where d.event_id = e.id) p
+            where p.status in ('pending', 'retryable')
+            group by p.status having sum(p.deliveries) > 0))
+   order by e.id
+     for key share of e
+  on conflict do nothing
+$$;
+
+revoke all on function relevo.complete_reacted from public;
+
+-- Adds the oldest changes of how often events were opened and read to their events, passing by those that another holds; returns how many of each
+-- kind. Those of events that are gone are dropped.
+create or replace function relevo.fold_reactions(most int) returns table (kind text, count bigint)
+  language plpgsql volatile
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  meant bigint[] := array(select distinct o.event_id from (select r.event_id from relevo.event_reactions r order by r.id limit most) o);
+begin
+  if meant = '{}' then
+    return;
+  end if;
+  delete from relevo.event_reactions r
+   where r.event_id = any (meant) and not exists (select from relevo.notification_events e where e.id = r.event_id);
+  return query select a.kind, a.count from relevo.add_reactions(array(
+    select e.id from relevo.notification_events e where e.id = any (meant) order by e.id for no key update skip locked)) a;
+end
+$$;
+
+revoke all on function relevo.fold_reactions from public;
+
+-- Forgets when an installation opened what, but for months on their way to the archive, which hold no name.
+create or replace function relevo.forget_opens(installation uuid) returns void
+  language plpgsql volatile
+as $$
+declare
+  open_days date[];
+begin
+  open_days := relevo.hold_open(array(select distinct d.event_day from relevo.notification_deliveries d
+                                       where d.installation_id = installation and d.opened_at is not null));
+  perform from relevo.notification_deliveries d
+   where d.installation_id = installation and d.opened_at is not null and d.event_day = any (open_days)
+   order by d.event_day, d.id for no key update; -- in the order of every writer
+  update relevo.notification_deliveries d set opened_at = null, opened_action = null
+   where d.installation_id = installation and d.opened_at is not null and d.event_day = any (open_days);
+end
+$$;
+
+revoke all on function relevo.forget_opens from public;
+
+-- Counts that events were marked as read in an inbox, or as unread again (`more` is 1 or -1), and ends what still waits of them for the owner's
+-- phones, each where its type asks for that.
+create or replace function relevo.note_read(of_events bigint[], of_owner text, more int) returns void
+  language plpgsql volatile
+as $$
+begin
+  insert into relevo.event_reactions (event_id, kind, count)
+  select e.id, 'read', more from relevo.notification_events e join relevo.event_types t on t.event_type = e.event_type and t.opens
+   where e.id = any (of_events);
+  if more > 0 then
+    perform relevo.complete_reacted(of_events, of_owner, 'read');
+  end if;
+end
+$$;
+
+revoke all on function relevo.note_read from public;
+
+-- Returns for some phones how much is unread in the inbox of their owner, or their own: at most 99, and at most 2,000 deliveries of each are walked
+-- along. Each inbox is counted once, however many of the phones are its owner's.
+create or replace function relevo.unread_badges(of_installations uuid[]) returns table (installation_id uuid, unread int)
+  language sql stable
+  set search_path = pg_catalog, pg_temp set jit = off
+as $$
+  with phones as materialized (
+    select i.installation_id, i.owner, i.project
+      from (select distinct u.id from unnest(of_installations) as u(id)) u
+      cross join lateral (select i.installation_id, i.owner, i.project from relevo.device_installations i
+                           where i.installation_id = u.id and not i.for_news offset 0) i
+  ), counted as materialized (
+    select s.owner, s.project, s.alone, (
+             select count(w.event_id)::int
+               from relevo.walk_inbox(relevo.find_inbox(jsonb_strip_nulls(jsonb_build_object('owner', s.owner, 'installation_id', s.alone, 'project', s.project))),
+                                      'unread', null, null, null, 99, 2000) w) as unread
+      from (select distinct p.owner, p.project, case when p.owner is null then p.installation_id end as alone from phones p) s
+  )
+  select p.installation_id, c.unread
+    from phones p
+    join counted c on c.project = p.project and (c.owner, c.alone) is not distinct from (p.owner, case when p.owner is null then p.installation_id end)
+$$;
+
+revoke all on function relevo.unread_badges from public;
 
 -- Claims sent deliveries of a project whose receipts are due, the longest due first: as many requests' worth as fit, at least one; a row for
 -- each.
@@ -3075,6 +3393,19 @@ end
 $$;
 
 revoke all on function relevo.phones_unmoved from public;
+
+-- Returns the fields of an event's push with what it asks for beside them: to take the place of what was shown, to have taps reported, and how
+-- much is unread as its badge.
+create or replace function relevo.push_asked(push jsonb, event_type text, collapse text, opens boolean, unread_badge boolean) returns jsonb
+  language plpgsql stable
+as $$
+begin
+  return push || jsonb_strip_nulls(jsonb_build_object('collapse', event_type || ':' || collapse, 'opens', opens))
+              || case when unread_badge then jsonb_build_object('badge', 'unread') else '{}' end;
+end
+$$;
+
+revoke all on function relevo.push_asked from public;
 
 -- Ends a claim, or, of the deliveries that it holds, some: what was never journalled is due again, what was journalled and not answered is
 -- ambiguous. Returns how many became what, and how many of them are `ambiguous`. A claim of receipts only lets go of them.
@@ -3905,7 +4236,7 @@ create or replace function relevo.exported_delivery(d relevo.notification_delive
 as $$
   select jsonb_build_object('id', d.id, 'installation_id', d.installation_id, 'event_id', d.notification_event_id, 'type', d.event_type,
                             'title', e.title, 'body', e.body, 'data', e.data, 'provider', d.provider, 'status', d.status, 'attempts', d.attempt_count,
-                            'created_at', d.created_at, 'completed_at', d.completed_at)
+                            'created_at', d.created_at, 'completed_at', d.completed_at, 'opened_at', d.opened_at, 'opened_action', d.opened_action)
     from (select) one
     left join relevo.notification_events e on e.id = d.notification_event_id
 $$;
@@ -3990,6 +4321,7 @@ as $$
                relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, at, i.handled_before >= c.created_at
                  or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
                       select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner)),
+               case when e.collapse is not null and relevo.is_superseded(e.id, e.event_type, e.collapse, e.scheduled_at, c.event_day, u.installation_id) then 'superseded' end,
                relevo.obstacle_of_phone(i.installation_id, i.may_receive, relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, r.rule)),
                case when e.audience = 'matching' and not exists (
                       select from relevo.notification_preferences p
@@ -4382,6 +4714,68 @@ create or replace function relevo.is_alive(w relevo.workers, at timestamptz defa
 
 revoke all on function relevo.is_alive from public;
 
+-- Returns what is wrong with the fields of a push, in a sentence, or null; a field of null counts as missing.
+create or replace function relevo.push_complaint(given jsonb, rules jsonb default relevo.push_fields(), place text default 'push') returns text
+  language plpgsql immutable
+as $$
+declare
+  field text;
+  value jsonb;
+  rule jsonb;
+  kind text;
+  wrong text;
+begin
+  if given is null or given in ('{}', 'null') then
+    return null;
+  end if;
+  for field, value in select f.key, f.value from jsonb_each(given) f order by f.key collate "C" loop
+    rule := rules -> field;
+    if rule is null then
+      return format('%s has no field %s; it may have %s', place, left(field, 60), (select string_agg(k, ', ' order by k collate "C") from jsonb_object_keys(rules) k));
+    end if;
+    kind := rule ->> 'kind';
+    case jsonb_typeof(value)
+      when 'null' then
+        continue;
+      when 'string' then
+        if kind in ('text', 'text or object') and length(value #>> '{}') between 1 and (rule ->> 'most')::int
+           or kind = 'choice' and rule -> 'of' @> value or value = rule -> 'word' then
+          continue;
+        end if;
+      when 'boolean' then
+        if kind = 'boolean' then
+          continue;
+        end if;
+      when 'number' then
+        if kind in ('number', 'whole number', 'whole number or word') and (value #>> '{}')::numeric between (rule ->> 'low')::numeric and (rule ->> 'high')::numeric
+           and (kind = 'number' or (value #>> '{}')::numeric % 1 = 0) then
+          continue;
+        end if;
+      when 'object' then
+        if kind in ('object', 'text or object') then
+          wrong := relevo.push_complaint(value, rule -> 'fields', format('%s.%s', place, field));
+          if wrong is not null then
+            return wrong;
+          end if;
+          continue;
+        end if;
+      else
+    end case;
+    return format('%s.%s must be %s', place, field, case kind
+      when 'text' then format('text of 1 to %s characters', rule ->> 'most')
+      when 'text or object' then format('text of 1 to %s characters, or a JSON object', rule ->> 'most')
+      when 'choice' then 'one of ' || (select string_agg(c, ', ') from jsonb_array_elements_text(rule -> 'of') c)
+      when 'boolean' then 'true or false'
+      when 'object' then 'a JSON object'
+      when 'whole number or word' then format('a whole number between %s and %s, or %s', rule ->> 'low', rule ->> 'high', rule ->> 'word')
+      else format('a %s between %s and %s', kind, rule ->> 'low', rule ->> 'high') end);
+  end loop;
+  return null;
+end
+$$;
+
+revoke all on function relevo.push_complaint from public;
+
 -- Returns which of its provider's services a phone's pushes go to; empty where all go to the same.
 create or replace function relevo.part_of(provider text, platform text, environment text, token text) returns text language sql immutable parallel safe
 return coalesce(case provider when 'fcm' then platform
@@ -4449,7 +4843,7 @@ revoke all on function relevo.count_slice from public;
 -- Returns an event as the export of one of its owners has it: what it said, and when.
 create or replace function relevo.exported_event(e relevo.notification_events) returns jsonb language sql stable
 as $$
-  select jsonb_build_object('id', e.id, 'type', e.event_type, 'key', e.event_key, 'title', e.title, 'body', e.body, 'data', e.data, 'category', e.category,
+  select jsonb_build_object('id', e.id, 'type', e.event_type, 'key', e.event_key, 'title', e.title, 'body', e.body, 'data', e.data, 'category', e.category, 'collapse', e.collapse,
                             'state', e.state, 'created_at', e.created_at)
 $$;
 
@@ -4462,7 +4856,8 @@ as $$
   select jsonb_build_object('audience', case when o.names <> '[]' then 'owners' else e.audience end, 'title', case when e.arguments is null then e.title else '' end,
            'body', case when e.arguments is null then e.body else '' end, 'arguments', jsonb_strip_nulls(coalesce(e.arguments, '{}')),
            'category', e.category, 'lane', e.lane, 'at_most_once', e.at_most_once,
-           'data', jsonb_strip_nulls(e.data), 'push', jsonb_strip_nulls(e.push),
+           'data', jsonb_strip_nulls(e.data), 'push', jsonb_strip_nulls(e.push || jsonb_build_object('badge', coalesce(e.push -> 'badge', case when e.unread_badge then '"unread"'::jsonb end))),
+           'collapse', e.collapse,
            'matching', jsonb_strip_nulls(jsonb_build_object('rubros', relevo.sort_list(jsonb_build_object('r', e.match_rubros), 'r') -> 'r', 'region', e.match_region,
                        'tipo', e.match_tipo, 'monto', e.match_monto, 'moneda', e.match_moneda, 'text', e.match_words)),
            'topics', relevo.sort_list(jsonb_build_object('t', e.match_topics), 't') -> 't', 'owners', o.names,
@@ -5041,6 +5436,8 @@ begin
     when d.id is not null and i.handled_before >= d.created_at then
       rule := 'handled_elsewhere'; why := 'Everything for it was handled elsewhere' || coalesce(': ' || i.handled_reason, '') || '.';
       about := jsonb_build_object('reason', i.handled_reason);
+    when d.last_error_code = 'superseded' or d.status in ('pending', 'retryable') and e.collapse is not null and relevo.is_superseded(e.id, e.event_type, e.collapse, e.scheduled_at, d.event_day, installation) then
+      rule := 'superseded'; why := 'A later event of the same type and collapse key took its place.';
     when e.ended_at is not null then
       rule := 'event_ended'; why := format('The event was %s', e.state) || coalesce(': ' || e.end_reason, '') || '.';
       about := jsonb_build_object('state', e.state, 'reason', e.end_reason);
@@ -5060,7 +5457,7 @@ begin
                        else format('The event is for its owner, %s.', i.owner) end;
       about := case when rule = 'owner' then jsonb_build_object('owner', i.owner) else about end;
   end case;
-  return jsonb_build_object('gets_it', coalesce(d.status in ('pending', 'retryable', 'sent', 'ok', 'unconfirmed', 'unknown'), gets), 'rule', rule, 'reason', why,
+  return jsonb_build_object('gets_it', rule <> 'superseded' and coalesce(d.status in ('pending', 'retryable', 'sent', 'ok', 'unconfirmed', 'unknown'), gets), 'rule', rule, 'reason', why,
     'values', about, 'preference', fitting, 'differing_preferences', misses,
     'delivery', case when d.id is not null then jsonb_build_object('id', d.id, 'status', d.status, 'attempts', d.attempt_count,
                        'error_code', d.last_error_code, 'provider', d.provider, 'updated_at', d.updated_at) end);
@@ -5068,6 +5465,28 @@ end
 $$;
 
 revoke all on function relevo.explain_draft from public;
+
+-- Returns how many pushes of an event were taken by a push service, how many were opened, and in how many inboxes it was read; null where its
+-- type asks for none of that.
+create or replace function relevo.reactions_of(e relevo.notification_events) returns jsonb
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select jsonb_build_object(
+           'taken', (select coalesce(sum(p.deliveries), 0)::bigint
+                       from (select p.status, p.deliveries from relevo.event_progress p where p.event_id = e.id
+                             union all
+                             select d.status, d.deliveries from relevo.event_progress_deltas d where d.event_id = e.id) p
+                      where p.status in ('sent', 'ok', 'unconfirmed')),
+           'opened', coalesce(e.opened_count, 0) + r.opened, 'read', coalesce(e.read_count, 0) + r.read)
+    from (select coalesce(sum(r.count) filter (where r.kind = 'opened'), 0)::bigint as opened,
+                 coalesce(sum(r.count) filter (where r.kind = 'read'), 0)::bigint as read
+            from relevo.event_reactions r where r.event_id = e.id) r
+   where e.opened_count is not null or e.read_count is not null
+      or exists (select from relevo.event_types t where t.event_type = e.event_type and t.opens)
+$$;
+
+revoke all on function relevo.reactions_of from public;
 
 -- buckets_of as 0.3.0 calls it.
 create or replace function relevo.buckets_of_1(e relevo.notification_events) returns text[]

@@ -1,0 +1,19 @@
+-- Returns whether a phone has a delivery of a later event of the same type and collapse key: the one that falls due later is the later one. It
+-- walks along what the phone got since, newest first, so it costs the same however many phones share a collapse key.
+create or replace function relevo.is_superseded(of_event bigint, of_type text, of_collapse text, due_at timestamptz, of_day date, installation uuid)
+  returns boolean
+  language plpgsql stable
+  set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan
+as $$
+begin
+  return exists (
+    select from (select d.notification_event_id, d.event_type from relevo.notification_deliveries d
+                  where d.installation_id = installation and d.event_day >= of_day - 1 -- the earlier one may have fanned out after the later one
+                  order by d.id desc limit 1000) d
+      cross join lateral (select l.id, l.collapse, l.scheduled_at, l.state from relevo.notification_events l
+                           where l.id = d.notification_event_id offset 0) l
+     where d.event_type = of_type and l.collapse = of_collapse and (l.scheduled_at, l.id) > (due_at, of_event) and l.state <> 'cancelled');
+end
+$$;
+
+revoke all on function relevo.is_superseded from public;

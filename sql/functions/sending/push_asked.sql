@@ -1,0 +1,12 @@
+-- Returns the fields of an event's push with what it asks for beside them: to take the place of what was shown, to have taps reported, and how
+-- much is unread as its badge.
+create or replace function relevo.push_asked(push jsonb, event_type text, collapse text, opens boolean, unread_badge boolean) returns jsonb
+  language plpgsql stable
+as $$
+begin
+  return push || jsonb_strip_nulls(jsonb_build_object('collapse', event_type || ':' || collapse, 'opens', opens))
+              || case when unread_badge then jsonb_build_object('badge', 'unread') else '{}' end;
+end
+$$;
+
+revoke all on function relevo.push_asked from public;
