@@ -646,6 +646,12 @@ export type EventIn = ({
      */
     category?: string | null;
     /**
+     * Collapse
+     *
+     * It takes the place of a former one of its type and this key.
+     */
+    collapse?: string | null;
+    /**
      * Lane
      */
     lane?: 'urgent' | 'bulk' | null;
@@ -1214,6 +1220,12 @@ export type KeyedEventIn = ({
      */
     category?: string | null;
     /**
+     * Collapse
+     *
+     * It takes the place of a former one of its type and this key.
+     */
+    collapse?: string | null;
+    /**
      * Lane
      */
     lane?: 'urgent' | 'bulk' | null;
@@ -1425,6 +1437,46 @@ export type NewsPage = {
      * The position to go on behind (`after`), if there may be more.
      */
     next: number | null;
+};
+
+/**
+ * OpenedBody
+ *
+ * What became of the report: whatever it is, it need not be sent again.
+ */
+export type OpenedBody = {
+    /**
+     * Outcome
+     *
+     * `known`: reported before; `off`: the event's type does not ask for taps; `too_late`: 30 days after it was sent, or once it is archived.
+     */
+    outcome: 'noted' | 'known' | 'off' | 'too_late';
+};
+
+/**
+ * OpenedIn
+ *
+ * A push that was opened: which one, as its data says, when, and by which button.
+ */
+export type OpenedIn = {
+    /**
+     * Delivery Id
+     *
+     * `notificationDeliveryId` of the push's data.
+     */
+    delivery_id: number;
+    /**
+     * At
+     *
+     * When; now unless it is said. It counts as neither before the push was sent nor in the future.
+     */
+    at?: string;
+    /**
+     * Action
+     *
+     * The button; left out for a tap on the push itself.
+     */
+    action?: string;
 };
 
 /**
@@ -1866,9 +1918,9 @@ export type SubscriptionIn = {
     /**
      * Kinds
      *
-     * Which news; all if left out, with a project all but event.finished.
+     * Which news; all but delivery.opened if left out, with a project not event.finished either.
      */
-    kinds?: Array<'event.finished' | 'delivery.failed' | 'token.disabled' | 'installation.unregistered'>;
+    kinds?: Array<'event.finished' | 'delivery.failed' | 'token.disabled' | 'installation.unregistered' | 'delivery.opened'>;
     /**
      * Project
      *
@@ -3931,6 +3983,60 @@ export type CompleteInstallationResponses = {
 };
 
 export type CompleteInstallationResponse = CompleteInstallationResponses[keyof CompleteInstallationResponses];
+
+export type ReportOpenedData = {
+    body: OpenedIn;
+    path: {
+        /**
+         * Installation Id
+         */
+        installation_id: string;
+    };
+    query?: never;
+    url: '/v1/installations/{installation_id}/opened';
+};
+
+export type ReportOpenedErrors = {
+    /**
+     * Something in the request is not as it should be: `errors` names field and reason.
+     */
+    400: ProblemBody;
+    /**
+     * No token, or one that is unknown, revoked or expired.
+     */
+    401: ProblemBody;
+    /**
+     * The token's role, or its project, is not enough.
+     */
+    403: ProblemBody;
+    /**
+     * It is not there, or not for this caller to see.
+     */
+    404: ProblemBody;
+    /**
+     * The body is larger than HTTP_MAX_BODY_BYTES, or than the 65536 bytes that a phone's may have.
+     */
+    413: ProblemBody;
+    /**
+     * Too many requests of this caller; Retry-After says when to come back.
+     */
+    429: ProblemBody;
+    /**
+     * No room, or no database, for a moment; Retry-After says when to come back.
+     */
+    503: ProblemBody;
+};
+
+export type ReportOpenedError = ReportOpenedErrors[keyof ReportOpenedErrors];
+
+export type ReportOpenedResponses = {
+    /**
+     * Successful Response
+     */
+    200: OpenedBody;
+};
+
+export type ReportOpenedResponse = ReportOpenedResponses[keyof ReportOpenedResponses];
 
 export type ListPreferencesData = {
     body?: never;
