@@ -1119,6 +1119,7 @@ begin
       select jsonb_agg(relevo.exported_delivery(p.d) order by (p.d).id) as items, max((p.d).id) as last into page
         from (select d.d from relevo.device_installations i
                 cross join lateral (select d from relevo.notification_deliveries d where d.installation_id = i.installation_id and d.id > past
+                                       and d.created_at >= coalesce(i.owner_since, '-infinity') -- what was before is another owner's
                                      order by d.id limit most) d
                where i.owner = of_owner and (of_project is null or i.project = of_project) order by (d.d).id limit most) p;
     when 'marks' then
@@ -1181,7 +1182,9 @@ declare
   many int;
 begin
   perform relevo.check_owner(of_owner);
+  perform relevo.lock_owner(of_owner);
   perform pg_advisory_xact_lock_shared(hashtextextended('relevo.keep_inbox_items', 0)); -- what is being kept is found below
+  perform from relevo.inboxes where owner = of_owner order by id for update; -- whoever marks an item locks the inbox first
   perform relevo.lock_personal_events(array(select i.installation_id from relevo.device_installations i where i.owner = of_owner), of_owner);
   select count(*) filter (where relevo.forget_installation(i.installation_id)) into many
     from (select i.installation_id from relevo.device_installations i where i.owner = of_owner order by i.installation_id for update) i;
@@ -1209,8 +1212,10 @@ declare
   many int;
 begin
   perform relevo.check_owner(of_owner);
+  perform relevo.lock_owner(of_owner);
   perform pg_advisory_xact_lock_shared(hashtextextended('relevo.keep_inbox_items', 0)); -- what is being kept is found below
   phones := array(select i.installation_id from relevo.device_installations i where i.owner = of_owner and i.project = of_project);
+  perform from relevo.inboxes where owner = of_owner and project = of_project order by id for update; -- whoever marks an item locks the inbox first
   perform relevo.lock_personal_events(phones, of_owner);
   select count(*) filter (where relevo.forget_installation(i.installation_id)) into many
     from (select i.installation_id from relevo.device_installations i
@@ -1292,7 +1297,7 @@ begin
          count(i.item) = most or count(*) > count(i.item) as is_more
     into page
     from (select w.place, case when w.event_id is not null then jsonb_build_object(
-                   'event_id', w.event_id, 'type', c.event_type, 'category', c.category, 'title', coalesce(c.said ->> 'title', c.title), 'body', case when c.said is null then c.body else coalesce(c.said ->> 'body', '') end, 'data', c.data, 'at', w.at,
+                   'event_id', w.event_id, 'type', c.event_type, 'category', c.category, 'title', case when c.said is null then c.title else coalesce(c.said ->> 'title', '') end, 'body', case when c.said is null then c.body else coalesce(c.said ->> 'body', '') end, 'data', c.data, 'at', w.at,
                    'seen_at', w.seen_at, 'read_at', w.read_at, 'archived_at', w.archived_at, 'cursor', w.place::text) end as item
             from relevo.walk_inbox(s, wanted, asked ->> 'category', asked ->> 'type', (asked ->> 'before')::bigint, most, 10000) w
             left join lateral (
@@ -1693,9 +1698,12 @@ $$;
 revoke all on function relevo.in_locale from public;
 
 -- Lets what is written of one owner take turns with phones that are being registered for them: neither misses the other.
-create or replace function relevo.lock_owner(of_owner text) returns void language sql volatile
+create or replace function relevo.lock_owner(of_owner text) returns void language plpgsql volatile
 as $$
-  select pg_advisory_xact_lock(hashtextextended('relevo.owner:' || of_owner, 0))
+begin
+  perform pg_advisory_xact_lock_shared(hashtextextended('relevo.owners', 0)); -- a long list of phones takes this one alone
+  perform pg_advisory_xact_lock(hashtextextended('relevo.owner:' || of_owner, 0));
+end
 $$;
 
 revoke all on function relevo.lock_owner from public;
@@ -1980,8 +1988,7 @@ begin
            case when m.matching -> 'rubros' <> 'null' then array(select jsonb_array_elements_text(m.matching -> 'rubros')) else '{}' end,
            relevo.region_key(m.matching ->> 'region'), m.matching ->> 'tipo', (m.matching ->> 'monto')::numeric, m.matching ->> 'moneda',
            relevo.words(m.matching ->> 'text'), m.hash, nullif(m.event -> 'arguments', 'null'), case when m.event ->> 'arguments' is not null then timestamptz '2300-01-01Z' end,
-           m.event ->> 'collapse', nullif(t.opens or t.complete_on = 'opened', false),
-           nullif(m.event -> 'push' ->> 'badge' = 'unread', false) -- apart from the rest: 0.3.0 would send the word
+           m.event ->> 'collapse', nullif(t.opens or t.complete_on = 'opened', false), nullif(m.event -> 'push' ->> 'badge' = 'unread', false) -- apart from the rest: 0.3.0 would send the word
       from numbered m
       left join lateral (select t.* from relevo.event_types t where t.event_type = m.event_type offset 0) t on true
      where m.new_id is not null order by m.event_type collate "C", m.keys[1] collate "C" -- in the order of all who write the same: nobody waits crosswise
@@ -2544,6 +2551,8 @@ begin
        from (select distinct g.i ->> 'token' as token from jsonb_array_elements(given) as g(i) where g.i ->> 'token' is not null order by 1) t;
     perform pg_advisory_xact_lock_shared(hashtextextended('relevo.owner:' || o.owner, 0)) -- what is being chosen is found by the trigger
        from (select distinct g.i ->> 'owner' as owner from jsonb_array_elements(given) as g(i) where g.i ->> 'owner' is not null order by 1) o;
+  else
+    perform pg_advisory_xact_lock(hashtextextended('relevo.owners', 0)); -- in place of a lock for each owner
   end if;
   of_all := relevo.resolved_installations(given);
   select array_agg((g.i ->> 'installation_id')::uuid order by g.ord),
@@ -2816,12 +2825,15 @@ create or replace function relevo.is_superseded(of_event bigint, of_type text, o
 as $$
 begin
   return exists (
-    select from (select d.notification_event_id, d.event_type from relevo.notification_deliveries d
-                  where d.installation_id = installation and d.event_day >= of_day - 1 -- the earlier one may have fanned out after the later one
+    select from (select d.notification_event_id, d.event_type, d.status, d.last_error_code from relevo.notification_deliveries d
+                  where d.installation_id = installation and d.event_day >= least(of_day, (due_at at time zone 'UTC')::date) - 1 -- the earlier may have fanned out after it
                   order by d.id desc limit 1000) d
-      cross join lateral (select l.id, l.collapse, l.scheduled_at, l.state from relevo.notification_events l
+      cross join lateral (select l.id, l.collapse, l.scheduled_at, l.state, l.deadline_at from relevo.notification_events l
                            where l.id = d.notification_event_id offset 0) l
-     where d.event_type = of_type and l.collapse = of_collapse and (l.scheduled_at, l.id) > (due_at, of_event) and l.state <> 'cancelled');
+     where d.event_type = of_type and l.collapse = of_collapse and (l.scheduled_at, l.id) > (due_at, of_event) and l.state <> 'cancelled'
+       -- one that this phone will not be shown takes nobody's place; one that was itself superseded has a later one behind it
+       and (d.status not in ('expired', 'skipped', 'failed', 'invalid', 'cancelled') or d.last_error_code = 'superseded')
+       and (d.status not in ('pending', 'retryable') or l.deadline_at is null or l.deadline_at > now()));
 end
 $$;
 
@@ -4167,7 +4179,8 @@ begin
   if wrong is not null then
     perform relevo.refuse(wrong);
   end if;
-  if relevo.push_bytes('', '', coalesce(nullif(event -> 'data', 'null'), '{}'), coalesce(nullif(event -> 'push', 'null'), '{}')) + current.bytes > 4096 then
+  if relevo.push_bytes('', '', coalesce(nullif(event -> 'data', 'null'), '{}'), coalesce(nullif(event -> 'push', 'null'), '{}')) + current.bytes
+       + (case when event ->> 'collapse' is not null then 64 else 0 end) > 4096 then
     perform relevo.refuse('data and push, together with the texts of the type, must fit into 4096 bytes once rendered');
   end if;
 end
@@ -4793,6 +4806,15 @@ return case when texts is not null and locale is not null then (
    order by c.place limit 1) end;
 
 revoke all on function relevo.text_in from public;
+
+-- obstacle_of_phone as 0.3.0 calls it, which knows no choices of owners.
+create or replace function relevo.phone_obstacle(installation_id uuid, may_receive boolean, opt_outs text[], category text) returns text
+  language sql stable parallel safe
+  return case when installation_id is null then 'installation_gone'
+              when not may_receive then 'not_allowed'
+              when category = any (opt_outs) and relevo.category_rule(category) is distinct from 'mandatory' then 'opted_out' end;
+
+revoke all on function relevo.phone_obstacle from public;
 
 -- Returns a phone as the export of its owner has it: its push token shortened, with its preferences.
 create or replace function relevo.exported_phone(i relevo.device_installations) returns jsonb language sql stable

@@ -10,13 +10,13 @@ select a.number::int, max(g.place)
        with ordinality as a(owner, project, phone, after, number)
   cross join lateral (
     select d.id as place
-      from (select i.installation_id from relevo.device_installations i
-             where i.owner = a.owner and (a.project is null or i.project = a.project)
+      from ((select i.installation_id from relevo.device_installations i
+             where i.owner = a.owner and (a.project is null or i.project = a.project) and not i.for_news order by i.seq desc limit 100)
             union all select a.phone where a.phone is not null) p
       cross join lateral (select d.id from relevo.notification_deliveries d
                            where d.installation_id = p.installation_id and d.id > a.after
                              and d.event_day >= (now() at time zone 'UTC')::date - 7 -- fan-out makes a delivery in its own days
                            order by d.id desc limit 1) d
     union all
-    select o.inbox_place from relevo.event_owners o where o.owner = a.owner and o.inbox_place > a.after) g
+    (select o.inbox_place from relevo.event_owners o where o.owner = a.owner and o.inbox_place > a.after order by o.inbox_place desc limit 1)) g
  group by a.number;

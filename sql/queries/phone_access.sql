@@ -12,6 +12,10 @@ select relevo.token_hash(r.i ->> 'provider', r.i ->> 'part', r.i ->> 'token'),
   cross join lateral jsonb_array_elements(relevo.resolved_installations(jsonb_build_array( -- with its provider: nothing is refused before the caller is judged
     g.i || jsonb_build_object('provider', p.provider, 'token', relevo.normal_token(p.provider, g.i ->> 'token'))))) as r(i);
 
+-- name: lock_owner
+-- Has those who register a phone of an owner take turns with those who choose for that owner, before phones are locked.
+select pg_advisory_xact_lock_shared(hashtextextended('relevo.owner:' || %(owner)s::text, 0));
+
 -- name: lock_phones
 -- Locks an installation and whoever has its token, in the order of all who write installations, so that both stay as they are read; returns
 -- their projects and providers.

@@ -29,7 +29,7 @@ select p.provider from relevo.providers p order by p.provider;
 -- name: pick_unworded
 -- Locks events that are due and wait for their texts, each with the newest version of them that its arguments fit, and how many bytes are left for
 -- a text beside its data; with `only_late` only those whose deadline passed, with an id only that one.
-select e.id, e.event_type, w.version, e.arguments::text, 4096 - relevo.push_bytes('', '', e.data, e.push), (e.deadline_at <= relevo.now(%(now)s)) is true
+select e.id, e.event_type, w.version, e.arguments::text, 4096 - relevo.push_bytes('', '', e.data, e.push) - case when e.collapse is not null then 64 else 0 end, (e.deadline_at <= relevo.now(%(now)s)) is true
   from relevo.notification_events e
   left join lateral (select w.version from relevo.wordings w
                       where w.event_type = e.event_type and relevo.arguments_complaint(w.arguments, e.arguments) is null
@@ -37,7 +37,7 @@ select e.id, e.event_type, w.version, e.arguments::text, 4096 - relevo.push_byte
  where e.arguments is not null and e.texts is null and e.state = 'waiting' and e.scheduled_at <= relevo.now(%(now)s)
    and (not %(only_late)s or e.deadline_at <= relevo.now(%(now)s)) and e.id <> all (%(given_up)s::bigint[])
    and (e.fanout_retry_at is null or e.fanout_retry_at <= relevo.now(%(now)s)) and (%(event_id)s::bigint is null or e.id = %(event_id)s)
- order by e.scheduled_at, e.id
+ order by e.lane desc, e.scheduled_at, e.id
  limit %(limit)s
    for update of e skip locked;
 

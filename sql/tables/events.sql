@@ -118,7 +118,7 @@ create index notification_events_held on relevo.notification_events (deadline_at
 create index notification_events_item on relevo.notification_events (licitacion_id) where licitacion_id is not null;
 create index notification_events_turns on relevo.notification_events (lane, coalesce(project, ''), coalesce(turn_at, scheduled_at), id)
   where state in ('waiting', 'fanning');
-create index notification_events_unworded on relevo.notification_events (scheduled_at, id)
+create index notification_events_unworded on relevo.notification_events (lane desc, scheduled_at, id)
   where arguments is not null and texts is null and state = 'waiting';
 
 create trigger note_ended after update on relevo.notification_events

@@ -45,6 +45,7 @@ BEYOND_A_SCHEMA = re.compile(
     r"|an event must say something"
     r"|goes with no project"
     r"|there is no category"
+    r"|environment goes with provider apns alone"
     r"|whose inbox it is"
     r"|has no texts that arguments could go into"
     r"|which is not among the arguments|is named by no text|is not a pattern that ICU takes|must name every locale once"

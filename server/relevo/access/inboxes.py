@@ -66,6 +66,7 @@ class Asked:
     event_type: str | None = None
     before: str | None = None
     limit: int = 50
+    locale: str | None = None
 
 
 class Page(NamedTuple):

@@ -456,6 +456,8 @@ def _lock(connection: Connection, asked: Installation) -> Holder | None:
     connection.execute(_SQL["lock_device"], names)
     if asked.token is not None:
         names["token_hash"], _ = connection.execute(_SQL["lock_token"], names).fetchone() or (None, None)
+    if asked.owner is not None:
+        connection.execute(_SQL["lock_owner"], {"owner": asked.owner})
     locked = connection.execute(_SQL["lock_phones"], names).fetchall()
     return next((Holder(*row) for found, *row in locked if found != asked.installation_id), None)
 

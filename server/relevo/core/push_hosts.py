@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-KNOWN = ("fcm.googleapis.com", "updates.push.services.mozilla.com", ".push.apple.com", ".notify.windows.com")
+KNOWN = (
+    *("fcm.googleapis.com", "updates.push.services.mozilla.com", "web.push.apple.com"),
+    *(".push.apple.com", ".notify.windows.com"),
+)
 """Of Chrome, Firefox, Safari and Edge; one that begins with a dot stands for all names below it."""
 
 HTTPS_PORT = 443

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, time
 from decimal import Decimal
 from functools import cache, lru_cache
-from importlib.util import find_spec
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from zoneinfo import ZoneInfo
 
@@ -96,8 +96,12 @@ class Wording:
 
 @cache
 def is_available() -> bool:
-    """Return whether ICU is installed here."""
-    return find_spec("icu4py") is not None
+    """Return whether ICU is installed here, and can be loaded."""
+    try:
+        import_module("icu4py.messageformat")
+    except ImportError:
+        return False
+    return True
 
 
 def need() -> None:
@@ -116,7 +120,7 @@ def pattern(text: str, locale: str, zone: str = "UTC") -> MessageFormat:
     return MessageFormat(text, f"{locale.replace('-', '_')}@timezone={zone}")
 
 
-_known_pattern = lru_cache(maxsize=4_096)(pattern)  # to read one takes a hundred times as long as to render it
+_known_pattern = lru_cache(maxsize=1_000)(pattern)  # to read one takes a hundred times as long as to render it
 
 
 def _render(what: str, text: str, locale: str, zone: str, values: dict[str, Value]) -> str:

@@ -128,12 +128,13 @@ def _step(run: Run, memory: _Memory) -> Step:
 
 def _word_due(run: Run, memory: _Memory) -> Step | None:
     """Give events their texts; if that fails, each by itself, so that one bad event stops only itself."""
-    memory.looked_for_unworded = time.monotonic()
     try:
         return word_due(run, memory.wordings)
     except psycopg.Error as error:
         if is_unavailable(error):
             raise
+    finally:
+        memory.looked_for_unworded = time.monotonic()  # when it ended: fan-out has its turn, however long this took
     problems: list[str] = []
     for event_id in list_due(run):
         try:

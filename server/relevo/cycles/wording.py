@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from relevo.client.checks import is_blank
 from relevo.core import queries, wordings
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
@@ -83,7 +84,7 @@ def _word(run: Run, connection: Connection, due: Sequence[_Unworded], known: Wor
         if not event.too_late:
             try:
                 worded.append(_render(connection, event, known))
-            except psycopg.Error:
+            except (psycopg.Error, ImportError, MemoryError):  # this process's own trouble
                 raise
             except Exception as error:  # noqa: BLE001 whatever it is, it belongs to this event
                 said = str(error) if isinstance(error, RenderError) else normalise_error(error, 200)
@@ -104,6 +105,8 @@ def _render(connection: Connection, event: _Unworded, known: Wordings) -> _Worde
         raise RenderError("no version of them fits its arguments")
     texts = wording.render_all(json.loads(event.arguments, parse_float=Decimal))
     for locale, text in texts.items():
+        if is_blank(text.title) and is_blank(text.body):
+            raise RenderError(f"{locale} shows nothing: its title and body are blank")
         if text.bytes > event.room:
             raise RenderError(f"{locale} is too large for a push by {text.bytes - event.room} bytes")
     return _Worded(event.id, event.version, texts[wording.default_locale], texts)

@@ -198,6 +198,7 @@ class Batch:
             self._measure("answered", tickets)
             with self.context.report.in_passing(self.context.project):
                 self.replies.report_tickets(deliveries, tickets)
+            self.replies.forget_turned_away(deliveries)
             again += self.bad_messages.took(deliveries)
         self.recorder.settle_sent(sent)
         return again

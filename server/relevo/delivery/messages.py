@@ -10,6 +10,8 @@ from functools import cached_property
 from typing import NamedTuple
 from uuid import UUID
 
+import psycopg
+
 from relevo.client.checks import is_blank
 from relevo.core import queries, wordings
 from relevo.core.errors import Reschedule
@@ -18,6 +20,7 @@ from relevo.core.messages import Draft, Message, WrittenMessage
 from relevo.core.model import NEWS, Answer, Content, Delivery, Reply
 from relevo.core.ports import ChecksTokens, Composer, ProviderFacts, WritesMessages
 from relevo.database.arrays import array, uuid_array
+from relevo.database.outages import is_unavailable
 from relevo.delivery import columns, rendering, webhook_messages
 from relevo.delivery.batch_context import BatchContext
 from relevo.delivery.outcomes import LEAST_PAUSE_MS, MALFORMED, answer, not_attempted, obstructed, ticketed
@@ -30,6 +33,7 @@ from relevo.runtime.hung_calls import MOST_CALLS, HungCall
 _SQL = queries.load("dispatch")
 Writer = Callable[[Delivery], WrittenMessage]
 SHOWS_NOTHING = "shows_nothing"
+_COUNTED_TOGETHER = 100
 _LIGHT_BYTES = 3_000  # of the 4096 that every push service bears; what a delivery adds is far below the rest
 _MOST_HUNG_HERE = 4
 
@@ -253,10 +257,18 @@ class MessageBuilder:
         asking = {event for event, content in contents.items() if content.push.get("badge") == rendering.UNREAD}
         if not asking:
             return
-        phones = uuid_array({each.installation_id for each in deliveries if each.notification_event_id in asking})
-        with self._services.database.connection() as connection:
-            rows = connection.execute(_SQL["count_unread"], {"installations": phones}).fetchall()
-        self._unread = {**self._unread, **dict(rows)}
+        sent = [each for each in deliveries if each.notification_event_id in asking and each.obstacle is None]
+        phones, unread = sorted({each.installation_id for each in sent}), dict(self._unread)
+        for first in range(0, len(phones), _COUNTED_TOGETHER):
+            some = uuid_array(phones[first : first + _COUNTED_TOGETHER])
+            try:
+                with self._services.database.connection() as connection:
+                    unread |= dict(connection.execute(_SQL["count_unread"], {"installations": some}).fetchall())
+            except psycopg.Error as error:
+                if is_unavailable(error):
+                    raise
+                break  # a push without its badge is better than none
+        self._unread = unread
 
     def _draft(self, content: Content, delivery: Delivery) -> tuple[Draft, bool]:
         """Return an event's draft, and whether it is so light that its messages need not be weighed one by one."""

@@ -23,6 +23,7 @@ from relevo.delivery.rate_and_breaker import Judgement
 from relevo.delivery.turned_away import TurnedAwayError, pause_ms
 from relevo.runtime.troubles import Thing
 
+_OUTAGE_PAUSE_MS = 60_000
 _NOT_SENT_PAUSE_MS = 5_000
 _OFTEN = 5
 _WAITING = ("retryable", "not_sent", "unclear")
@@ -99,14 +100,18 @@ class ReplyHandler:
         """Return tickets in which what is turned away again and again waits ever longer."""
         pairs = list(zip(deliveries, tickets, strict=True)) if not isinstance(tickets, Accepted) else ()
         unsent = {delivery.id for delivery, ticket in pairs if ticket.fate == "not_sent"}
-        for known in self.context.services.turned_away.forget(d.id for d in deliveries if d.id not in unsent):
-            self.context.run.troubles.went_well(Thing("delivery", str(known)))
+        self.forget_turned_away([delivery for delivery in deliveries if delivery.id not in unsent])
         if not unsent:
             return tickets
         return [
             t._replace(retry_after_ms=max(t.retry_after_ms, self._turned_away_ms(d, t))) if d.id in unsent else t
             for d, t in pairs
         ]
+
+    def forget_turned_away(self, deliveries: Sequence[Delivery]) -> None:
+        """Note that deliveries are not turned away any more."""
+        for known in self.context.services.turned_away.forget(delivery.id for delivery in deliveries):
+            self.context.run.troubles.went_well(Thing("delivery", str(known)))
 
     def _turned_away_ms(self, delivery: Delivery, said: Reply | Ticket) -> int:
         """Return how long a delivery waits that was certainly not taken, the longer the more often that was so."""
@@ -153,7 +158,8 @@ class ReplyHandler:
     def _pause_ms(self, delivery: Delivery, reply: Reply) -> int:
         """Return how long what was not sent waits; the project's own pause comes on top."""
         if reply.kind == "not_sent":
-            return max(reply.retry_after_ms, _NOT_SENT_PAUSE_MS, self._turned_away_ms(delivery, reply))
+            own_ms = min(self._turned_away_ms(delivery, reply), _OUTAGE_PAUSE_MS)  # it may be an outage, and end soon
+            return max(reply.retry_after_ms, _NOT_SENT_PAUSE_MS, own_ms)
         if reply.code == "rescheduled":
             return LEAST_PAUSE_MS
         if reply.code == "middleware_failed":

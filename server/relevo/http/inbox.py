@@ -123,12 +123,18 @@ class InboxQuery(WhoseQuery):
     )
     before: str | None = Field(None, pattern=_PLACE, description="`next` of the page before.")
     limit: int = Field(50, ge=1, le=MOST_AT_ONCE, description="How many at most.")
+    locale: Text | None = Field(
+        None,
+        min_length=1,
+        max_length=35,
+        description="In which words, such as es-CL; else the newest phone's.",
+    )
     after: str | None = Field(None, pattern=_PLACE, description="`newest` of the page that is known, with `wait_ms`.")
     wait_ms: int | None = Field(None, ge=0, le=MAX_WAIT_MS, description="How long to wait at most, in ms.")
 
     def asked(self) -> Asked:
         """Return which items are asked for."""
-        return Asked(self.status, self.category, self.event_type, self.before, self.limit)
+        return Asked(self.status, self.category, self.event_type, self.before, self.limit, self.locale)
 
 
 @router.get("/v1/inbox", responses={200: {"model": InboxOut}, **MISSING})

@@ -12,7 +12,7 @@ from relevo.core.locales import LOCALE
 from relevo.core.patterns import NAME
 from relevo.core.wordings import Text as Said
 from relevo.core.wordings import Wording
-from relevo.database.pool import Connection
+from relevo.database.pool import Connection, Database
 from relevo.http.database_threads import threads_of
 from relevo.http.fields import Body, Text
 from relevo.http.guard import Guarded
@@ -112,7 +112,7 @@ _MISSING: dict[int | str, dict[str, Any]] = {
 )
 async def save_words(request: Request, asked: WordsIn) -> Response:
     """Save what an event type says as its next version, if every language renders with the sample and fits."""
-    saved = await threads_of(request).run(words.save, asked.wording())
+    saved = await threads_of(request).run(_save, asked)
     return Json({"type": asked.type, **saved._asdict()}, 201 if saved.created else 200)
 
 
@@ -142,11 +142,17 @@ async def get_words(
 async def preview_words(request: Request, asked: PreviewIn) -> Response:
     """Check what an event type would say as if it were saved, and show how it looks in every language."""
     own = {name: value for name, value in asked.model_dump(exclude_unset=True).items() if name in WordsIn.model_fields}
-    shown = await threads_of(request).run_in_transaction(_preview, words.parse(own), asked)
+    shown = await threads_of(request).run_in_transaction(_preview, own, asked)
     return Json({"texts": {locale: text.fields() for locale, text in shown.items()}})
 
 
-def _preview(connection: Connection, wording: Wording, asked: PreviewIn) -> dict[str, Said]:
+def _save(database: Database, asked: WordsIn) -> words.Saved:
+    """Save it; ICU reads patterns here, in a thread, and not where all requests wait."""
+    return words.save(database, asked.wording())
+
+
+def _preview(connection: Connection, own: dict[str, Any], asked: PreviewIn) -> dict[str, Said]:
+    wording = words.parse(own)
     words.check(wording, words.providers_of(connection))
     return words.preview(wording, asked.given, asked.timezone)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime
@@ -26,6 +27,10 @@ from relevo.operators.reading import Row, fetch
 
 _SQL = queries.load("words")
 MOST_LOCALES, MOST_ARGUMENTS, MOST_PATTERN, _MOST_FILE = 50, 30, 4_000, 1_000_000
+_MOST_BRACES = 60
+"""In one pattern: ICU takes milliseconds and kilobytes for each argument and branch."""
+_SLOW = re.compile(r",\s*(spellout|ordinal|duration)\b")
+"""Kinds that take ICU a hundred times as long."""
 _GIVEN = {"type", "default", "arguments", "texts"}
 _HINT = "Nothing was saved; mend it and try again."
 
@@ -196,6 +201,11 @@ def _text_complaints(texts: Mapping[str, Any]) -> Iterator[str]:
             yield f"texts.{locale} must have a title, and may have a body and a subtitle"
         else:
             yield from checks.texts(text, dict.fromkeys(FIELDS, (0, MOST_PATTERN)), f"texts.{locale}.")
+            for name, pattern in text.items():
+                if pattern and pattern.count("{") > _MOST_BRACES:
+                    yield f"texts.{locale}.{name} must have at most {_MOST_BRACES} arguments and branches"
+                if pattern and (slow := _SLOW.search(pattern)):
+                    yield f"texts.{locale}.{name} must not use {slow[1]}"
 
 
 def _text_of(texts: Mapping[str, Any], locale: str) -> dict[str, str]:

@@ -48,6 +48,7 @@ _CREDENTIAL = (400, 401, 403)
 _THROTTLED = (406, 429)
 _TOO_BIG = 413
 _SEVERAL = 5  # browsers: fewer that are throttled at once are throttled each by itself
+_MOST_ANSWERED = 1_000
 _HEADERS = (
     ("content-encoding", "aes128gcm"),
     ("content-type", "application/octet-stream"),
@@ -184,6 +185,8 @@ class WebPush:
     def _is_proven(self, place: str, hosts: Hosts, outcomes: Sequence[Outcome]) -> bool:
         """Return whether a place is a push service: one that a phone made up is no outage of all the others."""
         if not hosts.names(place) and any(isinstance(each, Answered) for each in outcomes):
+            if len(self._answered) >= _MOST_ANSWERED:
+                self._answered.clear()
             self._answered.add(place)
         return hosts.names(place) or place in self._answered
 

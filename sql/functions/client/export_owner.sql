@@ -31,6 +31,7 @@ begin
       select jsonb_agg(relevo.exported_delivery(p.d) order by (p.d).id) as items, max((p.d).id) as last into page
         from (select d.d from relevo.device_installations i
                 cross join lateral (select d from relevo.notification_deliveries d where d.installation_id = i.installation_id and d.id > past
+                                       and d.created_at >= coalesce(i.owner_since, '-infinity') -- what was before is another owner's
                                      order by d.id limit most) d
                where i.owner = of_owner and (of_project is null or i.project = of_project) order by (d.d).id limit most) p;
     when 'marks' then

@@ -24,7 +24,7 @@ begin
          count(i.item) = most or count(*) > count(i.item) as is_more
     into page
     from (select w.place, case when w.event_id is not null then jsonb_build_object(
-                   'event_id', w.event_id, 'type', c.event_type, 'category', c.category, 'title', coalesce(c.said ->> 'title', c.title), 'body', case when c.said is null then c.body else coalesce(c.said ->> 'body', '') end, 'data', c.data, 'at', w.at,
+                   'event_id', w.event_id, 'type', c.event_type, 'category', c.category, 'title', case when c.said is null then c.title else coalesce(c.said ->> 'title', '') end, 'body', case when c.said is null then c.body else coalesce(c.said ->> 'body', '') end, 'data', c.data, 'at', w.at,
                    'seen_at', w.seen_at, 'read_at', w.read_at, 'archived_at', w.archived_at, 'cursor', w.place::text) end as item
             from relevo.walk_inbox(s, wanted, asked ->> 'category', asked ->> 'type', (asked ->> 'before')::bigint, most, 10000) w
             left join lateral (

@@ -18,6 +18,8 @@ begin
        from (select distinct g.i ->> 'token' as token from jsonb_array_elements(given) as g(i) where g.i ->> 'token' is not null order by 1) t;
     perform pg_advisory_xact_lock_shared(hashtextextended('relevo.owner:' || o.owner, 0)) -- what is being chosen is found by the trigger
        from (select distinct g.i ->> 'owner' as owner from jsonb_array_elements(given) as g(i) where g.i ->> 'owner' is not null order by 1) o;
+  else
+    perform pg_advisory_xact_lock(hashtextextended('relevo.owners', 0)); -- in place of a lock for each owner
   end if;
   of_all := relevo.resolved_installations(given);
   select array_agg((g.i ->> 'installation_id')::uuid order by g.ord),

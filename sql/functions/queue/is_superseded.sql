@@ -7,12 +7,15 @@ create or replace function relevo.is_superseded(of_event bigint, of_type text, o
 as $$
 begin
   return exists (
-    select from (select d.notification_event_id, d.event_type from relevo.notification_deliveries d
-                  where d.installation_id = installation and d.event_day >= of_day - 1 -- the earlier one may have fanned out after the later one
+    select from (select d.notification_event_id, d.event_type, d.status, d.last_error_code from relevo.notification_deliveries d
+                  where d.installation_id = installation and d.event_day >= least(of_day, (due_at at time zone 'UTC')::date) - 1 -- the earlier may have fanned out after it
                   order by d.id desc limit 1000) d
-      cross join lateral (select l.id, l.collapse, l.scheduled_at, l.state from relevo.notification_events l
+      cross join lateral (select l.id, l.collapse, l.scheduled_at, l.state, l.deadline_at from relevo.notification_events l
                            where l.id = d.notification_event_id offset 0) l
-     where d.event_type = of_type and l.collapse = of_collapse and (l.scheduled_at, l.id) > (due_at, of_event) and l.state <> 'cancelled');
+     where d.event_type = of_type and l.collapse = of_collapse and (l.scheduled_at, l.id) > (due_at, of_event) and l.state <> 'cancelled'
+       -- one that this phone will not be shown takes nobody's place; one that was itself superseded has a later one behind it
+       and (d.status not in ('expired', 'skipped', 'failed', 'invalid', 'cancelled') or d.last_error_code = 'superseded')
+       and (d.status not in ('pending', 'retryable') or l.deadline_at is null or l.deadline_at > now()));
 end
 $$;
 

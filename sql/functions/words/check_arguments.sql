@@ -24,7 +24,8 @@ begin
   if wrong is not null then
     perform relevo.refuse(wrong);
   end if;
-  if relevo.push_bytes('', '', coalesce(nullif(event -> 'data', 'null'), '{}'), coalesce(nullif(event -> 'push', 'null'), '{}')) + current.bytes > 4096 then
+  if relevo.push_bytes('', '', coalesce(nullif(event -> 'data', 'null'), '{}'), coalesce(nullif(event -> 'push', 'null'), '{}')) + current.bytes
+       + (case when event ->> 'collapse' is not null then 64 else 0 end) > 4096 then
     perform relevo.refuse('data and push, together with the texts of the type, must fit into 4096 bytes once rendered');
   end if;
 end

@@ -4376,6 +4376,12 @@ export type ReadInboxData = {
          */
         limit?: number;
         /**
+         * Locale
+         *
+         * In which words, such as es-CL; else the newest phone's.
+         */
+        locale?: string | null;
+        /**
          * After
          *
          * `newest` of the page that is known, with `wait_ms`.
