@@ -42,6 +42,7 @@ NOT_COVERED: dict[str, str] = {
     "projects.forget_credential_answers": "only where a fault was met more than an hour ago",
     "settle.keep_tickets": "only where an answer cannot be written: tests/dispatch/test_settled_apart.py",
     "dispatch.read_names": "only for news: it reads, and writes nothing",
+    "dispatch.count_unread": "only where a badge is asked for: it reads, and writes nothing",
     "dispatch.read_contents": "only after a lost COMMIT answer or for a probe: a claim tells what its events say",
 }
 # These come at every run, and every time that they came without a kill.
