@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from inboxes import counts, read_all, sent, titles
 
 import relevo
 from deliveries import TODAY
+from inboxes import counts, read_all, sent, titles
 from phones import add_phones, fan_out_to_the_end
 from plans import rows_read_by_table
 from relevo import Event, Installation, Owners

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+
 from inboxes import counts, sent, titles
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "archive"))

@@ -7,9 +7,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from inboxes import counts, sent, titles
 
 import relevo
+from inboxes import counts, sent, titles
 from phones import add_phones
 from relevo.core.errors import InvalidInputError
 
