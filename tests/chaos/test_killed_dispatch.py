@@ -175,7 +175,7 @@ def kill_everywhere(
         world.clear_up(cycle)
         played.append((scene, point))
     assert not any(point["name"].endswith(STEADY) for point in missed), missed
-    assert len(missed) <= len(points) / 10, missed
+    assert len(missed) <= max(3, len(points) / 10), missed  # of statements that come only now and then
     return played
 
 

@@ -14,6 +14,7 @@ import native
 from native import ANDROID, IOS
 from relevo.core.model import Reply, Ticket
 from relevo.providers.fcm import Fcm
+from relevo.providers.message_parts import topic
 from relevo.sandbox import Sandbox
 
 
@@ -230,7 +231,7 @@ def test_each_platform_has_its_own_section(fcm: Fcm) -> None:
     assert ios["headers"] == {"apns-push-type": "alert", "apns-priority": "10", "apns-collapse-id": "c"}
     assert written("web")["webpush"] == {
         "notification": {"title": "Hola", "body": "¿Qué tal?", "tag": "t"},
-        "headers": {"Urgency": "high", "TTL": "90"},
+        "headers": {"Urgency": "high", "TTL": "90", "Topic": topic("c")},
     }
 
 

@@ -46,7 +46,7 @@ _WRITTEN: Mapping[str, tuple[str, ...]] = {
     "ttl_s, deadline": ("ttl", "ttl", "ttl", "apns-expiration", "TTL", "apns-expiration", "TTL"),
     "push.priority, lane": (*["priority"] * 3, "apns-priority", "Urgency", "apns-priority", "Urgency"),
     "collapse": (
-        *("collapseId", "tag", "collapse_key", "apns-collapse-id", "~Topic, as a hash", "apns-collapse-id"),
+        *("collapseId", "tag", "notification.tag", "apns-collapse-id", "~Topic, as a hash", "apns-collapse-id"),
         "~Topic, as a hash",
     ),
     "push.subtitle": ("=", "", "", "aps.alert.subtitle", "", "aps.alert.subtitle", ""),
@@ -58,7 +58,7 @@ _WRITTEN: Mapping[str, tuple[str, ...]] = {
     "push.channelId": ("", "=", "notification.channel_id", "", "", "", ""),
     "push.categoryId": ("=", "=", "notification.click_action", "aps.category", "", "aps.category", ""),
     "push.collapseId": (
-        *("=", "", "collapse_key", "apns-collapse-id", "~Topic, as a hash", "apns-collapse-id"),
+        *("=", "", "", "apns-collapse-id", "~Topic, as a hash", "apns-collapse-id"),
         "~Topic, as a hash",
     ),
     "push.threadId": ("=", "", "", "aps.thread-id", "", "aps.thread-id", ""),

@@ -136,8 +136,6 @@ def _shown(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _android(fields: Mapping[str, Any]) -> dict[str, Any]:
     section: dict[str, Any] = {"priority": "high" if _is_high(fields) else "normal"}
-    if collapse := fields.get("collapseId"):
-        section["collapse_key"] = str(collapse)
     if fields.get("title") or fields.get("body"):
         section["notification"] = _shown(fields)
     return {"android": {**section, "ttl": f"{_TTL}s"}}
