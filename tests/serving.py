@@ -96,8 +96,9 @@ def end(conn: psycopg.Connection[Any], event_id: int, **became: int) -> None:
     """Have an event's deliveries end in these numbers, as a settle would write it."""
     total = sum(became.values())
     changes = [("pending", -total), *became.items()]
-    for status, count in changes:
-        conn.execute(
-            "insert into relevo.event_progress_deltas (event_id, status, deliveries) values (%s, %s, %s)",
-            [event_id, status, count],
-        )
+    with conn.transaction():  # whoever waits sees all of it at once
+        for status, count in changes:
+            conn.execute(
+                "insert into relevo.event_progress_deltas (event_id, status, deliveries) values (%s, %s, %s)",
+                [event_id, status, count],
+            )
