@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 import relevo
+from inboxes import sent
 from phones import add_phones
 from processes import eventually
 from relevo.client import consent
@@ -157,3 +158,29 @@ def test_export_and_forget(conn: psycopg.Connection[Any], offers: str) -> None:
     assert {kind: relevo.export_owner(conn, kind, owner="ana").items for kind in consent.KINDS} == dict.fromkeys(
         consent.KINDS, ()
     )
+
+
+def test_an_export_has_nothing_of_a_phones_former_owner(conn: psycopg.Connection[Any]) -> None:
+    """What a phone got while it was another's is in that one's past, and not in the export of whoever has it now."""
+    phone = relevo.register(conn, relevo.Installation("ExponentPushToken[a]", owner="ana"))
+    sent(conn, [phone], "For ana alone")
+    assert [item["title"] for item in relevo.export_owner(conn, "deliveries", owner="ana").items] == ["For ana alone"]
+    relevo.register(conn, relevo.Installation("ExponentPushToken[a]", phone, owner="eva"))
+    assert relevo.export_owner(conn, "deliveries", owner="eva").items == ()
+    sent(conn, [phone], "For eva")
+    assert [item["title"] for item in relevo.export_owner(conn, "deliveries", owner="eva").items] == ["For eva"]
+
+
+def test_a_long_list_of_phones_waits_for_a_choice(conn: psycopg.Connection[Any], dsn: str) -> None:
+    """Phones that are registered by the hundred while their owner chooses have the choice, too."""
+    relevo.set_category(conn, "offers")
+    new = [relevo.Installation(f"ExponentPushToken[{n}]", owner="ana") for n in range(21)]
+    blocked = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+    with psycopg.connect(dsn, autocommit=True) as other, psycopg.connect(dsn, autocommit=True) as watching:
+        with conn.transaction():
+            relevo.choose(conn, "offers", owner="ana", wanted=False)
+            registering = threading.Thread(target=relevo.register_many, args=(other, new))
+            registering.start()
+            eventually(lambda: watching.execute(blocked).fetchone() == (1,))
+        registering.join()
+    assert conn.execute("select distinct refused from relevo.device_installations").fetchall() == [(["offers"],)]
