@@ -100,3 +100,7 @@ delete from relevo.refused_events r
 -- name: delete_leftovers
 -- Deletes so many of the deliveries that are left of an event that was deleted, and tells how many rows; 0 if nothing is left of any.
 select relevo.delete_leftovers(%(limit)s);
+
+-- name: follow_moved_phones
+-- Brings what waits for so many of the phones that moved to where they are now, and tells how many phones it looked at.
+select relevo.follow_moved_phones(%(limit)s, %(now)s);

@@ -89,6 +89,33 @@ def test_after_it_is_claimed(native_relay: Callable[..., Relay]) -> None:
     check(worker, "ana", moved[0], ("fcm", "fcm::default::android"))
 
 
+def test_from_behind_an_open_breaker(native_relay: Callable[..., Relay], conn: Any) -> None:
+    """Expo refuses the project's credential, so nothing of it is sent: what waits for a phone that moves to FCM follows
+    it there, once no claim holds it; what waits for others of the same event stays, untried."""
+    worker = native_relay()
+    names = ["ana", "eva", "ida"]
+    worker.tell(*names)
+    worker.app.services.projects.failed("default", "the credential was refused", credential=True)
+    assert worker.dispatch().outcome != "failed"
+    held = conn.execute("delete from relevo.due_chunks returning ids").fetchone()
+    to_fcm(worker, "ida")
+    own = to_fcm(worker, "ana")
+    worker.reap()
+    assert worker.rows("select from relevo.moved_phones") != [], "nothing waits yet, and it is open"
+    conn.execute(
+        """select relevo.queue_deliveries(array_agg(d.event_day), array_agg(d.id), array_agg(now() - interval '1 hour'))
+             from relevo.notification_deliveries d where d.id = any (%s)""",
+        held,
+    )
+    worker.reap()
+    assert worker.rows("select from relevo.moved_phones") == []
+    worker.dispatch()
+    check(worker, "ana", own, ("fcm", "fcm::default::android"))
+    [waits] = worker.rows("select * from relevo.due_chunks")
+    assert (waits["project"], waits["installations"]) == ("default", [worker.phones["eva"]])
+    assert (worker.received("eva"), worker.project()["breaker"]) == (0, "open")
+
+
 def test_there_and_back(native_relay: Callable[..., Relay]) -> None:
     """What waits in FCM's lane of a platform goes to APNs, and what waits there to Expo."""
     worker = native_relay()

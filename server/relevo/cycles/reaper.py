@@ -1,6 +1,7 @@
 """Reaper: take back expired claims, notice silent workers, end the runs they left behind, fold events' counts.
 
-It also deletes what an app's own transaction left of an event that it deleted.
+It also deletes what an app's own transaction left of an event that it deleted, and lets what waits follow phones that
+moved to another provider.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ _CLAIMS_PER_STEP = 50
 _FOLDS_PER_STEP = 10_000
 _LEFTOVERS = 5_000
 _LEFTOVERS_PER_STEP = 100_000
+_MOVED_PHONES = 200
+_MOVED_PHONES_PER_STEP = 10_000
 _TALLIES_SHOWN_MS = 15 * 60_000  # by `relevo status`; the brake on disabling tokens looks less far back
 _TAKEN_BACK = ("deliveries_recovered", "deliveries_dead", "deliveries_unknown", "deliveries_closed_by_late_ticket")
 
@@ -111,6 +114,7 @@ def _keep_up(run: Run) -> Counter[str]:
         "fold_tallies": _fold_tallies,
         "prune_refused_events": _forget_refused,
         "delete_leftovers": _delete_leftovers,
+        "follow_moved_phones": _follow_moved_phones,
         "news": subscriptions.distribute_news,
     }
     for name, part in parts.items():
@@ -175,6 +179,17 @@ def _delete_leftovers(run: Run) -> Counter[str]:
             (deleted,) = connection.execute(_SQL["delete_leftovers"], {"limit": _LEFTOVERS}).fetchone() or (0,)
         total += deleted
     return Counter(leftovers_deleted=total)
+
+
+def _follow_moved_phones(run: Run) -> Counter[str]:
+    """Bring what waits for phones that moved to where they are now, also from behind an open breaker."""
+    total, looked_at = 0, _MOVED_PHONES
+    while looked_at == _MOVED_PHONES and total < _MOVED_PHONES_PER_STEP and run.may_go_on():
+        with run.transaction("bound_by_key") as connection:
+            asked = {"limit": _MOVED_PHONES, "now": run.now}
+            (looked_at,) = connection.execute(_SQL["follow_moved_phones"], asked).fetchone() or (0,)
+        total += looked_at
+    return Counter()
 
 
 def _reap_some(run: Run) -> tuple[Counter[str], bool]:
