@@ -18,6 +18,7 @@ from relevo.core import logs
 from relevo.core.errors import ConfigError, NotFoundError
 from relevo.core.metrics import Metrics
 from relevo.core.ports import ArchiveStore, Composer, PushProvider, Renderer, Source
+from relevo.core.push_hosts import Hosts
 from relevo.core.sending_project import SendingProject
 from relevo.cycles import cleanup, dispatch, export, fanout, ingest, reaper, receipt
 from relevo.database.instance import Guard
@@ -96,6 +97,8 @@ class App:
     services: Services
     registry: dict[str, Cycle]
     metrics: Metrics
+    webpush_hosts: Callable[[str], Hosts] = lambda _project: Hosts()
+    """Where Web Push of a project may go."""
 
     def cycles(self, names: Sequence[str] | None = None) -> list[Cycle]:
         """Return the cycles of these names (or name:source), in this order, or all; an unknown name is refused."""
@@ -248,7 +251,8 @@ def build(
         heartbeat.announce(guard.check)  # first: the beat tells what it found
         heartbeat.announce(worker.beat)
         try:
-            yield App(settings, opened, worker, heartbeat, claims, runner, services, registry, metrics)
+            hosts = partial(push_services.webpush_hosts, sending, credentials)
+            yield App(settings, opened, worker, heartbeat, claims, runner, services, registry, metrics, hosts)
         finally:
             services.pools.close()
             heartbeat.stop()

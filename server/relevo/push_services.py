@@ -21,9 +21,10 @@ from relevo.core.addresses import is_loopback
 from relevo.core.errors import ConfigError, UsageError
 from relevo.core.model import NEWS
 from relevo.core.ports import PushProvider
+from relevo.core.push_hosts import Hosts
 from relevo.core.sending_project import SendingProject
 from relevo.providers.expo import Expo
-from relevo.providers.push_projects import Check, ExpoEntry, PushProjects
+from relevo.providers.push_projects import Check, ExpoEntry, PushProjects, Unusable, WebPushEntry
 from relevo.providers.secret_file import SecretFile, UnusableFileError
 from relevo.providers.webhook import Webhook, read_addresses
 from relevo.sandbox import embedded as embedded_sandbox
@@ -88,6 +89,12 @@ def overrides(projects: PushProjects, project: SendingProject) -> Mapping[str, i
     return (
         entry.model_dump(include={"rate_per_second", "connections", "chunk_size"}, exclude_none=True) if entry else {}
     )
+
+
+def webpush_hosts(settings: Settings, projects: PushProjects, project: str) -> Hosts:
+    """Return where Web Push of a project may go, as PUSH_PROJECTS_FILE has it now."""
+    found = projects.find(WebPushEntry, project)
+    return Hosts(settings.webpush_hosts or (), () if isinstance(found, Unusable) else found.entry.hosts)
 
 
 def unusable(projects: PushProjects) -> Iterator[str]:

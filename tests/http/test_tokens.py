@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from relevo.providers.webpush_tokens import make_pair
 from serving import Served
 from tokens import BAD_TOKENS, POINT, SECRET, subscription
 
@@ -60,8 +62,8 @@ def test_bad_tokens_are_refused_in_the_words_of_the_door(serve: Callable[..., Se
         ("https://ntfy.example.org:8443/up", {"webpush_hosts": "ntfy.example.org:8443"}, True),
         ("https://169.254.169.254/latest", {}, False),
         ("https://localhost/a", {}, False),
-        ("https://localhost:1/a", {"http_allow_private": True}, True),
-        ("http://127.0.0.1:1/a", {"http_allow_private": True}, True),
+        ("https://localhost:1/a", {"http_allow_private": True}, False),
+        ("https://localhost:1/a", {"webpush_hosts": "localhost:1"}, True),
         ("https://10.0.0.1/a", {"http_allow_private": True}, False),
     ],
 )
@@ -78,6 +80,22 @@ def test_pushes_go_to_push_services_alone(
             assert answer.json()["detail"].startswith("token.endpoint must be at a known push service, not at ")
             assert endpoint.partition("/")[2] not in answer.text
         given = {"provider": "webpush", "token": subscription(endpoint, auth=f"{'a' * 21}A")}
+
+
+def test_a_projects_own_push_services_are_known(serve: Callable[..., Served]) -> None:
+    """What `hosts` of a project in PUSH_PROJECTS names is taken for its phones, as when it is sent, and for no others."""
+    entry = {"private_key": make_pair().private_pem, "subject": "mailto:a@b.example", "hosts": ["ntfy.example.org"]}
+    served = serve(http_rate_per_second=0, push_projects=json.dumps({"shop": {"webpush": entry}}))
+    found = {}
+    for project in ("shop", "default"):
+        given = {
+            "provider": "webpush",
+            "project": project,
+            "token": subscription(f"https://ntfy.example.org/{project}"),
+        }
+        found[project] = served.client("app").call("PUT", f"/v1/installations/{uuid4()}", json=given)
+    assert {project: answer.status_code for project, answer in found.items()} == {"shop": 201, "default": 400}
+    assert "PUSH_PROJECTS_FILE, or WEBPUSH_HOSTS" in found["default"].text
 
 
 def test_a_phone_moves_by_itself(

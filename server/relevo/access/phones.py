@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -110,18 +110,13 @@ class Rules:
 
     keys: Mapping[str, SigningKey] = field(default_factory=dict)
     open_project: str | None = None
-    push_hosts: Hosts = field(default_factory=Hosts)
-    near_hosts: bool = False
+    push_hosts: Callable[[str], Hosts] = lambda _project: Hosts()
+    """Where Web Push of a project may go, by the same list as when it is sent."""
 
     @classmethod
-    def of(cls, settings: Settings) -> Rules:
+    def of(cls, settings: Settings, hosts: Callable[[str], Hosts]) -> Rules:
         """Read them from the settings and the keys' file."""
-        return cls(
-            cls._keys(settings),
-            settings.http_open_registration,
-            Hosts(settings.webpush_hosts or ()),
-            settings.http_allow_private,
-        )
+        return cls(cls._keys(settings), settings.http_open_registration, hosts)
 
     @staticmethod
     def _keys(settings: Settings) -> Mapping[str, SigningKey]:
@@ -135,16 +130,16 @@ class Rules:
                 hint='As in {"2026-11": {"secret": "…"}}; `openssl rand -base64 32` makes a secret.',
             ) from None
 
-    def check_endpoint(self, token: str) -> None:
+    def check_endpoint(self, token: str, project: str) -> None:
         """Refuse a Web Push subscription whose address, which a phone chose, is none of a push service."""
         given = tokens.subscription(token)
         if given is None or not given.host:  # what is no subscription is refused by the door
             return
         place = push_hosts.place_of(given.host, given.port)
-        if not (self.push_hosts.allows(place) or (self.near_hosts and push_hosts.is_near(given.host))):
+        if not self.push_hosts(project).allows(place):
             raise InvalidInputError(
                 f"token.endpoint must be at a known push service, not at {place[:100]}.",
-                hint="WEBPUSH_HOSTS names further ones; the app's own server may register it in SQL or Python.",
+                hint="`hosts` of the project in PUSH_PROJECTS_FILE, or WEBPUSH_HOSTS, names further ones.",
             )
 
 
@@ -262,7 +257,7 @@ def register(
     proven = prove(rules, asked, known, proof, now)
     judge(asked, known, holder, proven, rules.open_project)
     if (asked.provider or (known.provider if known else _EXPO)) == _WEB_PUSH and asked.token is not None:
-        rules.check_endpoint(asked.token)
+        rules.check_endpoint(asked.token, asked.project or _DEFAULT_PROJECT)
     gives_secret = judge_secret(asked, known, holder, proven, renew=renew)
     if proven.signed is not None:
         _use_up(connection, proven.signed)

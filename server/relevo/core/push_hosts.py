@@ -11,7 +11,6 @@ KNOWN = (
 """Of Chrome, Firefox, Safari and Edge; one that begins with a dot stands for all names below it."""
 
 HTTPS_PORT = 443
-_NEAR = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Hosts:
@@ -42,8 +41,3 @@ class Hosts:
 def place_of(host: str, port: int | None) -> str:
     """Return a host with its port, which is left out where it is the usual one."""
     return host if port in (None, HTTPS_PORT) else f"{host}:{port}"
-
-
-def is_near(host: str) -> bool:
-    """Return whether a host is this machine itself."""
-    return host in _NEAR

@@ -48,7 +48,7 @@ class HttpServer:
         self._settings = app.settings
         self._exposition = exposition or (lambda _database: app.metrics.render())
         self.readiness = Readiness(app.settings, scheduled)
-        self._device_rules = Rules.of(app.settings)  # a bad file of keys is told at the start
+        self._device_rules = Rules.of(app.settings, app.webpush_hosts)  # a bad file of keys is told at the start
         self.url = ""
         self.codes = LoginCodes()
         self._stop = threading.Event()
