@@ -47,7 +47,7 @@ PAGES_SEEN = [
     "/dashboard/dead-letters",
     "/dashboard/archive",
     "/dashboard/audit",
-    "/dashboard/compose?audience=everyone",
+    "/dashboard/compose?audience=everyone&title={owner}&body={owner}",
     "/dashboard/compose/{trial}",
     "/dashboard/actions/test?phones={installation}&title={owner}&body={owner}",
     "/dashboard/actions/redrive?code=MessageTooBig",

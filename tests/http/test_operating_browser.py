@@ -135,3 +135,32 @@ def test_who_may_not(served: Served, conn: psycopg.Connection[Any], chromium: An
     entries = audit.latest(served.app.database, limit=100)
     assert {"refused_role", "refused_form", "refused_session"} <= {entry["action"] for entry in entries}
     assert "pause" not in {entry["action"] for entry in entries}
+
+
+def test_an_event_is_written_looked_at_sent_and_cancelled(
+    served: Served, conn: psycopg.Connection[Any], chromium: Any
+) -> None:
+    """Its page leads on: what is wrong first, then how it looks on each kind of phone, the event's page, and there its end."""
+    phone(conn)
+    page = window(chromium, served, "operator", timezone_id="America/Santiago")
+    page.click("nav >> text=Compose")
+    page.fill("#event-title", "Shops close early")
+    page.select_option("#audience", "topics")
+    page.click("button:has-text('Look at it first') >> nth=0")
+    assert page.inner_text("[role=alert] .bad") == "Which topics?"
+    page.select_option("#audience", "everyone")
+    page.fill("#deadline_at", "2027-01-01T09:00")
+    page.click("button:has-text('Look at it first') >> nth=0")
+    assert page.locator(".look .shown:has-text('Shops close early')").count() == 6
+    assert sticks_out(page) == []
+    page.dblclick("button:has-text('Send it to 1 phone')")
+    page.wait_for_url("**/dashboard/events/*")
+    assert "Shops close early" in page.inner_text("h1")
+    assert conn.execute("select deadline_at = '2027-01-01 12:00Z' from relevo.notification_events").fetchall() == [
+        (True,)
+    ]
+    page.click("text=Cancel it…")
+    page.fill("#reason", "a typing error")
+    page.click("button:has-text('Cancel it')")
+    assert conn.execute("select state from relevo.notification_events").fetchall() == [("cancelled",)]
+    page.context.close()

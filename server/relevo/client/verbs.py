@@ -280,11 +280,17 @@ def _installations(told: Any) -> list[InstallationStatus]:
 def as_preview(told: Any, event: Mapping[str, Any]) -> Preview:
     """Read a preview of an event as the SQL door tells it."""
     raw = from_json(told)
-    kinds = [(kind["provider"], kind["platform"]) for kind in raw.get("kinds", ())]
-    warnings = push_fields.warnings(event, kinds) + push_fields.size_warnings(event, kinds, weight)
     sample = tuple(UUID(one["installation_id"]) for one in raw["sample"])
     unknown = tuple(UUID(one) for one in raw["unknown_installations"])
-    return Preview(raw["count"], raw["exact"], sample, unknown, raw, raw["at_least"], raw["at_most"], tuple(warnings))
+    return Preview(
+        raw["count"], raw["exact"], sample, unknown, raw, raw["at_least"], raw["at_most"], field_warnings(event, raw)
+    )
+
+
+def field_warnings(event: Mapping[str, Any], preview: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what of an event would not reach phones of the kinds that a preview found as it is, in sentences."""
+    kinds = [(kind["provider"], kind["platform"]) for kind in preview.get("kinds", ())]
+    return tuple(push_fields.warnings(event, kinds) + push_fields.size_warnings(event, kinds, weight))
 
 
 def _explanation(told: Any) -> Explanation:

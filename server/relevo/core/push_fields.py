@@ -158,7 +158,7 @@ def _routes(kinds: Iterable[tuple[str, str | None]]) -> list[Route]:
 
 def _given(event: Mapping[str, Any]) -> list[str]:
     """Return the rows of the table that an event has something in."""
-    texts = [name for name in ("title", "body") if event.get(name)]
+    texts = [name for name in ("title", "body") if event.get(name) or event.get("arguments") is not None]
     fields = [f"push.{name}" for name, value in _mapping(event.get("push")).items() if value is not None]
     return [*(texts or ["no title and no body"]), *fields]
 

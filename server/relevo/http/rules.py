@@ -133,6 +133,8 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/dashboard/archive"): VIEW_PAGE,
     ("GET", "/dashboard/audit"): VIEW_PAGE,
     ("GET", "/dashboard/compose"): VIEW_PAGE,
+    ("POST", "/dashboard/compose"): VIEW_PAGE,
+    ("POST", "/dashboard/compose/send"): OPERATE_PAGE,
     ("GET", "/dashboard/compose/{event_id}"): VIEW_PAGE,
     ("GET", "/dashboard/actions/{verb}"): OPERATE_PAGE,
     ("POST", "/dashboard/actions/{verb}"): OPERATE_PAGE,

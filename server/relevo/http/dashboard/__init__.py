@@ -19,6 +19,7 @@ from relevo.http.dashboard import (
     search,
     sources,
     system,
+    test_push,
 )
 
 ROUTERS = (
@@ -37,6 +38,7 @@ ROUTERS = (
     archive.router,
     audit.router,
     compose.router,
+    test_push.router,
     action_pages.router,
     search.nowhere,  # the last
 )

@@ -8,14 +8,14 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import RedirectResponse, Response
 
 from relevo.core.errors import InvalidInputError
-from relevo.http.dashboard import compose, dead_letters, operator_actions
+from relevo.http.dashboard import dead_letters, operator_actions, test_push
 from relevo.http.dashboard.actions import Action, FormInput
 from relevo.http.dashboard.i18n import gettext as _
 from relevo.http.dashboard.page import Page, fields_of, render
 from relevo.http.problems import Problem, of_error
 
 router = APIRouter(route_class=Page, include_in_schema=False)
-_ACTIONS = operator_actions.ACTIONS | dead_letters.ACTIONS | compose.ACTIONS
+_ACTIONS = operator_actions.ACTIONS | dead_letters.ACTIONS | test_push.ACTIONS
 
 Verb = Annotated[str, Path(max_length=40)]
 

@@ -9,6 +9,7 @@ function localTimes(place) {
   }
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   for (const each of place.querySelectorAll("[data-zone]")) each.textContent = zone ? ` (${zone})` : "";
+  for (const each of place.querySelectorAll("input[data-own-zone]")) each.value ||= zone || "";
 }
 
 function busy(main) {
