@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from relevo.client.news import Outcome, acknowledge_news, read_news, subscribe_news
     from relevo.client.opens import report_opened
+    from relevo.client.quiet import QuietHours, get_quiet, set_quiet
     from relevo.client.signatures import sign_installation, verify_webhook
     from relevo.client.values import (
         Enqueued,
@@ -108,6 +109,7 @@ __all__ = [
     "Preference",
     "Preview",
     "PushContext",
+    "QuietHours",
     "Reject",
     "Reply",
     "Reschedule",
@@ -128,6 +130,7 @@ __all__ = [
     "export_owner",
     "forget",
     "get",
+    "get_quiet",
     "inbox",
     "inbox_counts",
     "list_categories",
@@ -142,6 +145,7 @@ __all__ = [
     "report_opened",
     "set_category",
     "set_preference",
+    "set_quiet",
     "sign_installation",
     "subscribe_news",
     "unblock",
@@ -175,6 +179,7 @@ _MODULES = {
         ("Category", "OwnerPage", "block", "choose", "export_owner", "list_categories", "set_category", "unblock"),
         "relevo.client.consent",
     ),
+    **dict.fromkeys(("QuietHours", "get_quiet", "set_quiet"), "relevo.client.quiet"),
     **dict.fromkeys(("Cycle", "Run"), "relevo.runtime.runs"),
     **dict.fromkeys(("Cron", "Every"), "relevo.runtime.timing"),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relevo.client import consent, inboxes, news, opens, verbs
+from relevo.client import consent, inboxes, news, opens, quiet, verbs
 from relevo.client.connections import awaited
 
 enqueue = awaited(verbs.enqueue)
@@ -37,3 +37,5 @@ choose = awaited(consent.choose)
 block = awaited(consent.block)
 unblock = awaited(consent.unblock)
 export_owner = awaited(consent.export_owner)
+set_quiet = awaited(quiet.set_quiet)
+get_quiet = awaited(quiet.get_quiet)

@@ -133,12 +133,15 @@ select x.event_day, x.id, x.notification_event_id as event_id, x.installation_id
 
 -- name: read_delivery_wait
 -- Tells of an open or sent delivery when it is due, who holds it and until when, and when its receipt is asked for.
-select q.due_at, c.claimed_at, c.worker_id, c.leased_until, w.look_at as receipt_at, p.breaker, p.breaker_reason, p.probe_at, p.rest_until,
+select q.due_at, coalesce(q.is_quiet, false) as is_quiet, c.claimed_at, c.worker_id, c.leased_until, w.look_at as receipt_at, p.breaker, p.breaker_reason, p.probe_at, p.rest_until,
        exists (select from relevo.event_repeats r where r.event_id = %(event_id)s and r.held_at is not null) as repeats_held,
        (select s.paused_reason from relevo.cycle_state s where s.cycle = 'dispatch' and s.source = '' and s.paused_at is not null) as paused_reason,
        (select s.paused_reason from relevo.cycle_state s where s.cycle = 'receipt' and s.source = '' and s.paused_at is not null) as receipts_paused
   from (select 1) as one
-  left join lateral (select q.due_at from relevo.due_chunks q
+  left join lateral (select q.due_at, q.due_at > now() and q.attempt_count = 0 and (not q.had_error or exists (
+                              select from relevo.notification_deliveries d
+                               where d.event_day = q.event_day and d.id = %(id)s and d.last_error_code = 'quiet_hours')) as is_quiet
+                       from relevo.due_chunks q
                       where %(open)s and q.event_id = %(event_id)s and %(id)s = any (q.ids) limit 1) q on true
   left join lateral (select c.claimed_at, c.worker_id, c.leased_until from relevo.claims c
                       where %(open)s and %(event_id)s = any (c.events) and %(id)s = any (c.ids) limit 1) c on true

@@ -159,6 +159,14 @@ select relevo.choose(%(asked)s::jsonb, %(face)s::text);
 -- Sends an owner nothing any more, or again.
 select relevo.block_owner(%(asked)s::jsonb, %(blocked)s::boolean);
 
+-- name: set_quiet
+-- Sets the quiet hours of an owner, a phone or a project.
+select relevo.set_quiet(%(asked)s::jsonb);
+
+-- name: get_quiet
+-- Reads the quiet hours of an owner, a phone or a project.
+select relevo.get_quiet(%(asked)s::jsonb);
+
 -- name: export_owner
 -- Reads a page of what is kept of an owner.
 select relevo.export_owner(%(asked)s::jsonb);

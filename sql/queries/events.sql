@@ -146,20 +146,23 @@ select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_erro
  limit 10;
 
 -- name: list_event_waits
--- Tells why what is open of an event waits, and until when, per project, out of a bounded number of its chunks and claims.
+-- Tells why what is open of an event waits, and until when, per project and whether quiet hours are why, out of a bounded number of its chunks and claims.
 select x.project, x.lane, sum(x.deliveries)::int as deliveries, min(x.due_at) as next_attempt_at, bool_or(x.claimed) as claimed,
-       p.breaker, p.breaker_reason, p.probe_at, p.rest_until,
+       p.breaker, p.breaker_reason, p.probe_at, p.rest_until, x.is_quiet,
        x.lane = 'bulk' and exists (select from relevo.event_repeats r where r.event_id = %(event_id)s and r.held_at is not null) as repeats_held
-  from (select q.project, q.lane, q.due_at, cardinality(q.ids) as deliveries, false as claimed
+  from (select q.project, q.lane, q.due_at, cardinality(q.ids) as deliveries, false as claimed,
+               q.due_at > now() and q.attempt_count = 0 and (not q.had_error or exists (
+                 select from relevo.notification_deliveries d
+                  where d.event_day = q.event_day and d.id = q.ids[1] and d.last_error_code = 'quiet_hours')) as is_quiet
           from (select * from relevo.due_chunks q where q.event_id = %(event_id)s limit 10000) q
         union all
-        select d.project, d.lane, c.due_at, 1, true
+        select d.project, d.lane, c.due_at, 1, true, false
           from (select * from relevo.claims c where %(event_id)s = any (c.events) limit 100) c
           cross join unnest(c.days, c.ids) as u(event_day, id)
           join relevo.notification_deliveries d on d.event_day = u.event_day and d.id = u.id and d.notification_event_id = %(event_id)s) x
   left join relevo.projects p on p.project = x.project
- group by x.project, x.lane, p.project
- order by x.project, x.lane
+ group by x.project, x.lane, p.project, x.is_quiet
+ order by x.project, x.lane, x.is_quiet
  limit 50;
 
 -- name: list_event_requests

@@ -15,6 +15,10 @@ create table relevo.event_types (
   inbox_days      integer check (inbox_days between 1 and 3650),
   opens           boolean,
   complete_on     text check (complete_on in ('read', 'opened')),
+  quiet           text check (quiet in ('wait', 'silent', 'ignore')),
+  quiet_max_wait_s integer check (quiet_max_wait_s between 60 and 604800),
+  quiet_deadline  text check (quiet_deadline in ('silent', 'expired')),
+  quiet_spread_s  integer check (quiet_spread_s between 0 and 7200),
   constraint event_types_check check (retry_base_ms is null or retry_max_ms is null or retry_base_ms <= retry_max_ms)
 );
 comment on table relevo.event_types is
@@ -23,6 +27,10 @@ comment on column relevo.event_types.inbox is 'Whether its events are in inboxes
 comment on column relevo.event_types.inbox_days is 'For how many days they are; null means 90.';
 comment on column relevo.event_types.opens is 'Whether phones report taps on its pushes, and taps and reads are counted; null means that they are not.';
 comment on column relevo.event_types.complete_on is 'What on one phone ends what still waits on the owner''s others: that it is read, or opened.';
+comment on column relevo.event_types.quiet is 'What quiet hours mean for its events; null: urgent ones ignore them, others wait for their end.';
+comment on column relevo.event_types.quiet_max_wait_s is 'For how long after it fell due an event waits at most; then it goes silently. Null: until they end.';
+comment on column relevo.event_types.quiet_deadline is 'What becomes of one whose deadline lies in the quiet hours; null: it goes silently at once.';
+comment on column relevo.event_types.quiet_spread_s is 'Over how long what waited is spread after their end; null means 300.';
 create index event_types_inbox_days on relevo.event_types (inbox_days) where inbox_days is not null;
 create index event_types_urgent on relevo.event_types (event_type) where lane = 'urgent';
 

@@ -30,6 +30,8 @@ create table relevo.device_installations (
   refused         text[] not null default '{}', -- by its owner: categories
   accepted        text[] not null default '{}',
   blocked         boolean not null default false,
+  quiet           integer,
+  owner_quiet     integer,
   constraint device_installations_check check ((invalidated_at is null) = (invalid_reason is null))
 );
 comment on table relevo.device_installations is 'An app on a phone. Deliveries know only its random id; deleting this row forgets the person.';
@@ -47,6 +49,8 @@ comment on column relevo.device_installations.timezone is 'The time zone it is i
 comment on column relevo.device_installations.refused is 'Categories that its owner refused; owner_rules has the choices, and this is their copy.';
 comment on column relevo.device_installations.accepted is 'Categories that its owner accepted; those that are off need it.';
 comment on column relevo.device_installations.blocked is 'Whether its owner is blocked: nothing is sent to it.';
+comment on column relevo.device_installations.quiet is 'Its own quiet hours, one of quiet_profiles; null: those of its owner, or else of its project.';
+comment on column relevo.device_installations.owner_quiet is 'The quiet hours of its owner; owner_rules has them, and this is their copy.';
 create index device_installations_dead on relevo.device_installations (dead_since) where dead_since is not null;
 create index device_installations_live on relevo.device_installations (seq) where active and push_capable and permission = 'granted'
   and invalidated_at is null and token is not null;

@@ -165,6 +165,10 @@ IMPOSSIBLE = {
     "event_types_inbox_days_check": TYPE + "inbox_days = 0",
     "event_types_complete_on_check": TYPE + "complete_on = 'seen'",
     "event_types_lane_check": TYPE + "lane = 'slow'",
+    "event_types_quiet_check": TYPE + "quiet = 'never'",
+    "event_types_quiet_max_wait_s_check": TYPE + "quiet_max_wait_s = 59",
+    "event_types_quiet_deadline_check": TYPE + "quiet_deadline = 'sent'",
+    "event_types_quiet_spread_s_check": TYPE + "quiet_spread_s = -1",
     "event_types_check": TYPE + "retry_base_ms = 2, retry_max_ms = 1",
 }
 

@@ -28,6 +28,7 @@ DOOR = {
     "subscribe_news", "read_news", "acknowledge_news",
     "inbox", "inbox_counts", "mark_inbox", "mark_inbox_before", "report_opened",
     "set_category", "list_categories", "choose", "block_owner", "export_owner",
+    "set_quiet", "get_quiet",
 }  # fmt: skip
 
 CALLABLE = """

@@ -333,7 +333,14 @@ def test_a_project_that_is_held_up_is_told_once() -> None:
 
 def wait(**more: Any) -> dict[str, Any]:
     """Make the line of what waits in one project."""
-    free = {"breaker": "closed", "breaker_reason": None, "probe_at": None, "rest_until": None, "repeats_held": False}
+    free = {
+        "breaker": "closed",
+        "breaker_reason": None,
+        "probe_at": None,
+        "rest_until": None,
+        "repeats_held": False,
+        "is_quiet": False,
+    }
     return {"project": "app", "lane": "bulk", "deliveries": 3, "next_attempt_at": NOW, "claimed": False} | free | more
 
 
@@ -368,6 +375,7 @@ LATER = NOW + timedelta(minutes=5)
             "3 bulk of app: held by the runaway brake; `relevo release",
         ),
         ({"state": "fanned"}, [wait(next_attempt_at=LATER)], {}, "tried again from 2026-11-15 12:05:00Z on"),
+        ({"state": "fanned"}, [wait(next_attempt_at=LATER, is_quiet=True)], {}, "quiet hours, the first until 2026"),
         ({"state": "fanned"}, [wait(claimed=True)], {}, "being sent"),
         ({"state": "fanned"}, [wait()], {}, "due, and sent as the project"),
     ],

@@ -275,6 +275,22 @@ def event_type(  # noqa: PLR0917 typer options
         Literal["read", "opened"] | None,
         typer.Option(help="What on one phone ends what still waits on the owner's others."),
     ] = None,
+    quiet: Annotated[
+        Literal["wait", "silent", "ignore"] | None,
+        typer.Option(
+            help="In quiet hours: wait for their end (bulk unless said), go silently, or ignore them (urgent)."
+        ),
+    ] = None,
+    quiet_max_wait_s: Annotated[
+        int | None, typer.Option(min=60, max=604_800, help="How long it waits for their end; then it goes silently.")
+    ] = None,
+    quiet_deadline: Annotated[
+        Literal["silent", "expired"] | None,
+        typer.Option(help="If its deadline lies in them: it goes silently at once (unless said), or expires."),
+    ] = None,
+    quiet_spread_s: Annotated[
+        int | None, typer.Option(min=0, max=7_200, help="Over how long it is spread after their end; 300 unless said.")
+    ] = None,
     reset: Annotated[bool, typer.Option("--reset", help="Let it follow the settings again.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -296,6 +312,10 @@ def event_type(  # noqa: PLR0917 typer options
         "inbox_days": inbox_days,
         "opens": opens,
         "complete_on": complete_on,
+        "quiet": quiet,
+        "quiet_max_wait_s": quiet_max_wait_s,
+        "quiet_deadline": quiet_deadline,
+        "quiet_spread_s": quiet_spread_s,
     }
     with open_database(settings) as database:
         migrate.prepare(database)

@@ -67,6 +67,11 @@ class Push(Theme):
     push_ttl_s: int = tuning(
         "For how many seconds the push service keeps a push of an event without a deadline.", 86_400, 1, 2_419_200
     )
+    push_quiet_channel: str = tuning(
+        "The notification channel on Android for pushes that go silently in quiet hours; without it they go by the "
+        "event's own channel, which rings as the app set it up.",
+        "",
+    )
     push_urgent_share_percent: int = tuning(
         "The share of the rate that is the urgent lane's while both lanes are full; bulk has the rest.", 50, 1, 99
     )

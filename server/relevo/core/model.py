@@ -100,10 +100,13 @@ Obstacle = Literal[
     "told_already",
     "token_changed",
     "repeats_held",
+    "quiet_hours",
+    "quiet_expired",
 ]
 """Why a delivery must not be sent as it was planned; refused, not_accepted: its owner chose so; told_already: its token
 got the same event by an installation that had it before; token_changed: not to this token, but to the new one;
-repeats_held: not before the runaway brake is released."""
+repeats_held: not before the runaway brake is released; quiet_hours: not before they end; quiet_expired: its
+deadline lies in them."""
 
 
 class Delivery(NamedTuple):
@@ -131,6 +134,8 @@ class Delivery(NamedTuple):
     seconds_left: float | None = None
     """Until its deadline."""
     created_at: datetime | None = None
+    quiet_until: datetime | None = None
+    """While its phone has quiet hours: not before then, or, with no obstacle, silently."""
 
 
 NEWS = "relevo.news"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from itertools import accumulate
+from itertools import accumulate, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
@@ -50,6 +50,8 @@ class Chunk(NamedTuple):
     platforms: Sequence[str | None]
     locales: Sequence[str | None]
     obstacles: Sequence[Obstacle | None]
+    quiet: Sequence[datetime | None] | None
+    """Until when each phone that has quiet hours now is left in peace; None if none has."""
     lease_ms: int
     as_of: str | None = None
     places: str | None = None
@@ -76,8 +78,9 @@ def _deliveries_of(where: tuple[str, str, Lane], c: Chunk) -> Iterator[Delivery]
     status = "retryable" if c.attempt_count else "pending"
     past = c.at_most_once, status, c.attempt_count, c.lapse_count, c.deadline_at
     phones = zip(c.ids, c.installations, c.tokens, c.versions, c.platforms, c.locales, c.obstacles, strict=True)
-    for key, phone, *rest in phones:
-        yield Delivery._make((day, key, event, phone, of_type, *where, *past, *rest, seconds_left, made))
+    quiet = repeat(None) if c.quiet is None else c.quiet
+    for (key, phone, *rest), until in zip(phones, quiet, strict=False):
+        yield Delivery._make((day, key, event, phone, of_type, *where, *past, *rest, seconds_left, made, until))
 
 
 def contents_of(chunks: Iterable[Chunk]) -> dict[int, Content]:

@@ -79,7 +79,7 @@ class MessageBuilder:
     messages: dict[int, Message] = field(default_factory=dict)
     """What is to be sent, by the delivery's id."""
     hanging: list[_Hanging] = field(default_factory=list)
-    _drafts: dict[tuple[int, tuple[str, str], bool, int | None], tuple[Draft, bool]] = field(default_factory=dict)
+    _drafts: dict[tuple[int, tuple[str, str], bool, int | None, bool], tuple[Draft, bool]] = field(default_factory=dict)
     _speaking: Speaking | None = None
     _unread: Mapping[UUID, int] = field(default_factory=dict)
     """How much is unread in the inboxes of phones, where an event asks for that."""
@@ -122,13 +122,14 @@ class MessageBuilder:
             return False
         if not isinstance(provider, ChecksTokens) or provider.refuses_any([delivery.token for delivery in deliveries]):
             return False
-        writers: dict[tuple[int, str | None, tuple[str, str] | None, int | None], Writer] = {}
+        writers: dict[tuple[int, str | None, tuple[str, str] | None, int | None, bool], Writer] = {}
         messages: dict[int, Message] = {}
         speaking = self._speaking
         for delivery in deliveries:
             spoken = None if speaking is None else speaking.spoken(delivery)
             unread = self._unread.get(delivery.installation_id)
-            kind = delivery.notification_event_id, delivery.platform, spoken, unread
+            hushed = delivery.quiet_until is not None
+            kind = delivery.notification_event_id, delivery.platform, spoken, unread, hushed
             write = writers.get(kind)
             if write is None:
                 write = self._writer(delivery, contents)
@@ -273,12 +274,20 @@ class MessageBuilder:
     def _draft(self, content: Content, delivery: Delivery) -> tuple[Draft, bool]:
         """Return an event's draft, and whether it is so light that its messages need not be weighed one by one."""
         ios, unread = _is_ios(delivery), self._unread.get(delivery.installation_id)
-        known = self._drafts.get((content.id, content.spoken, ios, unread))
+        hushed = delivery.quiet_until is not None
+        known = self._drafts.get((content.id, content.spoken, ios, unread, hushed))
         if known is None:
-            ttl_s = self._services.settings.push_ttl_s
-            draft = rendering.draft(content, self.context.lane, ios=ios, default_ttl_s=ttl_s, unread=unread)
+            settings = self._services.settings
+            draft = rendering.draft(
+                content,
+                self.context.lane,
+                ios=ios,
+                default_ttl_s=settings.push_ttl_s,
+                unread=unread,
+                quiet_channel=settings.push_quiet_channel if hushed else None,
+            )
             weight = len(json.dumps([draft.fields, draft.data], ensure_ascii=False, allow_nan=False).encode())
-            known = self._drafts[content.id, content.spoken, ios, unread] = draft, weight < _LIGHT_BYTES
+            known = self._drafts[content.id, content.spoken, ios, unread, hushed] = draft, weight < _LIGHT_BYTES
         return known
 
 

@@ -47,6 +47,10 @@ def obstructed(delivery: Delivery, obstacle: Obstacle | None) -> Answer | None:
         return not_attempted(delivery, Reply("held_back", code=obstacle))
     if obstacle == "repeats_held":
         return runaway.postpone(delivery)
+    if obstacle == "quiet_hours":
+        return not_attempted(delivery, Reply("held_back", code=obstacle, not_before=delivery.quiet_until))
+    if obstacle == "quiet_expired":
+        return answer(delivery, "expired", code="quiet_hours")
     status: Status = "skipped"
     if obstacle == "deadline_passed":
         status = "expired"

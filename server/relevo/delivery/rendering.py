@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
@@ -32,8 +33,18 @@ def news(item: Item) -> tuple[str, str]:
     return _cut(item.nombre), _cut(item.descripcion or "")
 
 
-def draft(content: Content, lane: Lane, *, ios: bool, default_ttl_s: int, unread: int | None = None) -> Draft:
+def draft(
+    content: Content,
+    lane: Lane,
+    *,
+    ios: bool,
+    default_ttl_s: int,
+    unread: int | None = None,
+    quiet_channel: str | None = None,
+) -> Draft:
     """Write down what an event says to every phone of one kind; `unread` is the badge of one that asks for that.
+
+    With a `quiet_channel`, which may be empty, it makes no sound: the phone has quiet hours.
 
     A repeat replaces what is shown already: by its tag on Android, by its collapse id on iOS (on Android that would
     only use up the few keys a phone has). An event without a word is for the app alone: nothing is shown or heard.
@@ -56,6 +67,8 @@ def draft(content: Content, lane: Lane, *, ios: bool, default_ttl_s: int, unread
             "title": content.title,
             "body": content.body,
         }
+        if quiet_channel is not None:
+            fields = _without_sound(fields, quiet_channel, ios=ios)
     else:
         # Apple takes a push for the app alone only at normal priority
         quiet = (
@@ -68,6 +81,13 @@ def draft(content: Content, lane: Lane, *, ios: bool, default_ttl_s: int, unread
     sane = isinstance(wished, int | float) and not isinstance(wished, bool) and 0 <= wished <= _LONGEST_TTL_S
     data = {**content.data, "notificationEventId": content.id, **({"reportOpened": True} if opens else {})}
     return Draft(fields, data, int(wished) if sane else None, default_ttl_s, silent)
+
+
+def _without_sound(fields: Mapping[str, Any], channel: str, *, ios: bool) -> dict[str, Any]:
+    """Return the fields of a push that lights no screen: on Android the channel rings, so it goes by a quiet one."""
+    hushed = {key: value for key, value in fields.items() if key != "sound"}
+    by_channel = {"channelId": channel} if channel and not ios else {}
+    return hushed | {"priority": "normal", "interruptionLevel": "passive"} | by_channel
 
 
 def _replacing(collapse: str | None, *, ios: bool) -> dict[str, Any]:

@@ -114,6 +114,10 @@ def set_event_type(
     inbox_days: int | None = None,
     opens: bool | None = None,
     complete_on: Literal["read", "opened"] | None = None,
+    quiet: Literal["wait", "silent", "ignore"] | None = None,
+    quiet_max_wait_s: int | None = None,
+    quiet_deadline: Literal["silent", "expired"] | None = None,
+    quiet_spread_s: int | None = None,
 ) -> None:
     """Set what differs for one event type; None leaves it as it is. It applies from now on, without a restart.
 
@@ -142,6 +146,10 @@ def set_event_type(
                     "inbox_days": inbox_days,
                     "opens": opens,
                     "complete_on": complete_on,
+                    "quiet": quiet,
+                    "quiet_max_wait_s": quiet_max_wait_s,
+                    "quiet_deadline": quiet_deadline,
+                    "quiet_spread_s": quiet_spread_s,
                 },
             )
     except pg.CheckViolation as error:

@@ -98,8 +98,11 @@ def _write(fields: Mapping[str, Any], data: Mapping[str, Any], provider: str) ->
         payload.setdefault("tag", replaces)
     if image := image_of(fields):
         payload["image"] = image
+    hushed = fields.get("interruptionLevel") == "passive"
+    if hushed:
+        payload["silent"] = True
     kept = {key: value for key, value in data.items() if key not in OWN_NAMES}
     payload["data"] = {**kept, "pushProvider": provider}
-    urgency = ("urgency", "high" if fields.get("priority") == "high" else "normal")
+    urgency = ("urgency", "high" if fields.get("priority") == "high" else "low" if hushed else "normal")
     headers = (urgency, ("topic", topic(str(replaces)))) if replaces else (urgency,)
     return Written(headers, dumps(payload)[:-2])

@@ -10,6 +10,7 @@ begin
   new.refused := rules.refused;
   new.accepted := rules.accepted;
   new.blocked := rules.blocked;
+  new.owner_quiet := rules.quiet;
   return new;
 end
 $$;

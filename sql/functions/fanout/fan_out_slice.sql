@@ -58,7 +58,8 @@ begin
   end if;
   created := coalesce(cardinality(t.phones), 0);
   if created > 0 then
-    perform relevo.write_deliveries(e, at, t.phones, t.providers, t.projects);
+    perform relevo.write_deliveries(e, at, t.phones, t.providers, t.projects,
+      case when exists (select from relevo.quiet_profiles) then relevo.quiet_dues(e, t.phones, at) end);
   end if;
   update relevo.notification_events n
      set state = case when is_last then 'fanned' else 'fanning' end, event_day = e.event_day, fanout_started_at = e.fanout_started_at,

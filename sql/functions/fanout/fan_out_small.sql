@@ -22,6 +22,9 @@ begin
   if fanned <> '{}' then
     created := null;
     select f.* into created, events, installations from relevo.fan_out_events(fanned, watched, given_at) f;
+    if created > 0 and exists (select from relevo.quiet_profiles) then
+      perform relevo.defer_quiet(fanned, at);
+    end if;
     if created > 0 then
       perform relevo.wake('dispatch');
       if watched then

@@ -15,6 +15,7 @@ declare
   about jsonb := '{}';
   gets boolean := false;
   unwanted text;
+  quiet jsonb;
 begin
   select n.* into i from relevo.device_installations n where n.installation_id = installation;
   if e.event_day is not null then
@@ -29,6 +30,9 @@ begin
       from relevo.notification_preferences p
       cross join lateral (select relevo.preference_mismatch(p, e) as mismatch) m
      where p.installation_id = installation;
+  end if;
+  if d.id is null and e.fanout_finished_at is null or d.status in ('pending', 'retryable') then
+    quiet := relevo.explain_quiet(e, i, greatest(now(), e.scheduled_at));
   end if;
   unwanted := relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, relevo.category_rule(e.category));
   case
@@ -70,6 +74,11 @@ begin
       rule := 'deadline_passed'; why := 'Its deadline has passed.';
     when e.fanout_finished_at is not null and d.id is null then
       rule := 'came_later'; why := 'The event had fanned out before this installation could receive it.';
+    when d.status = 'expired' and d.last_error_code = 'quiet_hours' then
+      rule := 'quiet_expired'; why := 'Its deadline lay in the quiet hours of this phone, and its type says that it expires then.';
+    when quiet ->> 'verdict' in ('wait', 'expired') then
+      gets := quiet ->> 'verdict' = 'wait'; rule := case when gets then 'quiet_hours' else 'quiet_expired' end;
+      why := quiet ->> 'reason'; about := quiet - 'reason';
     else
       gets := true;
       rule := case when e.audience = 'matching' then 'preference'
@@ -80,7 +89,8 @@ begin
                        when 'everyone' then 'The event is for everyone.'
                        when 'named' then 'The event names this installation.'
                        else format('The event is for its owner, %s.', i.owner) end;
-      about := case when rule = 'owner' then jsonb_build_object('owner', i.owner) else about end;
+      about := case when rule = 'owner' then jsonb_build_object('owner', i.owner) else about end || case when quiet is not null then jsonb_build_object('quiet', quiet - 'reason') else '{}' end;
+      why := why || coalesce(' ' || (quiet ->> 'reason'), '');
   end case;
   return jsonb_build_object('gets_it', rule <> 'superseded' and coalesce(d.status in ('pending', 'retryable', 'sent', 'ok', 'unconfirmed', 'unknown'), gets), 'rule', rule, 'reason', why,
     'values', about, 'preference', fitting, 'differing_preferences', misses,

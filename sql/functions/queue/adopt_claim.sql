@@ -2,11 +2,11 @@
 create or replace function relevo.adopt_claim(claim uuid, at timestamptz)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
-                 versions int[], platforms text[], locales text[], obstacles text[], lease_ms int)
+                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int)
   language sql stable
 as $$
   select l.event_day, l.event_id, l.event_type, l.at_most_once, l.attempt_count, l.lapse_count, l.deadline_at, l.seconds_left, l.created_at,
-         l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles, l.lease_ms
+         l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles, l.quiet, l.lease_ms
     from relevo.claims c
     cross join lateral relevo.look_up_phones(
       array(select row(0, d.project, d.lane, c.due_at, d.event_day, d.notification_event_id, d.event_type, d.created_at, d.attempt_count,

@@ -3,7 +3,7 @@ create or replace function relevo.claim_probe(claim uuid, worker text, of_cycle 
                                      shard int, shards int, only_types text[], not_types text[], usual_lease_ms int, look_at int)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
-                 versions int[], platforms text[], locales text[], obstacles text[], lease_ms int)
+                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int)
   language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -61,7 +61,7 @@ begin
   perform relevo.write_claim(claim, worker, of_cycle, lease, at, taken);
   return query
     select l.event_day, l.event_id, l.event_type, l.at_most_once, l.attempt_count, l.lapse_count, l.deadline_at, l.seconds_left, l.created_at,
-           l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles, l.lease_ms
+           l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles, l.quiet, l.lease_ms
       from relevo.look_up_phones(taken, at, lease) l;
 end
 $$;

@@ -5,7 +5,11 @@ create or replace function relevo.claim_due_4(claim uuid, worker text, of_cycle 
     deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[], versions int[],
     platforms text[], locales text[], obstacles text[], lease_ms int, as_of text, places text)
   language sql volatile
-as $$ select * from relevo.claim_due($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-  coalesce($11, '{}') || array(select distinct w.event_type from relevo.wordings w), $12, $13, $14) $$;
+as $$
+  select c.event_day, c.event_id, c.event_type, c.at_most_once, c.attempt_count, c.lapse_count, c.deadline_at, c.seconds_left, c.created_at,
+         c.ids, c.installations, c.tokens, c.versions, c.platforms, c.locales, relevo.obstacles_of_0_3(c.obstacles), c.lease_ms, c.as_of, c.places
+    from relevo.claim_due($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+           coalesce($11, '{}') || array(select distinct w.event_type from relevo.wordings w), $12, $13, $14) c
+$$;
 
 revoke all on function relevo.claim_due_4 from public;

@@ -85,6 +85,7 @@ ERRORS = {
     "told_already": N_("Its device got it already, by an installation that had its push token before."),
     "token_changed": N_("The phone got a new push token; it is sent to that one."),
     "repeats_held": N_("The runaway brake holds it: it was repeated too often."),
+    "quiet_hours": N_("This phone has quiet hours."),
     "UnknownAddress": N_("There is no webhook of this name."),
     "RefusedAddress": N_("The webhook, or the browser's push service, leads to a private address."),
     "HTTP_410": N_("The webhook wants no more."),
@@ -201,6 +202,8 @@ RULES = {
     "preference_differs": N_("None of this phone's preferences matches: %(differs)s."),
     "handled_elsewhere": N_("It was handled on another phone, or elsewhere."),
     "superseded": N_("A later event of the same type and collapse key took its place."),
+    "quiet_hours": N_("It waits for the end of quiet hours: they last until %(until)s in %(zone)s (%(whose)s)."),
+    "quiet_expired": N_("Its deadline lay in the quiet hours of this phone, and its type says that it expires then."),
     "event_ended": N_("The event was ended: %(reason)s."),
     "deadline_passed": N_("The event's deadline had passed."),
     "came_later": N_("The event had gone out before this phone could receive it."),
@@ -210,6 +213,14 @@ RULES = {
     "owner": N_("The event is for its owner."),
 }
 """The rules by which a phone gets an event, or not."""
+
+ZONES = {
+    "phone": N_("the zone of the phone"),
+    "owner": N_("the zone of its owner"),
+    "project": N_("the zone of the project"),
+    "none": N_("nobody said another zone"),
+}
+"""Whose time zone quiet hours go by."""
 
 DIMENSIONS = {
     "disabled": N_("it is switched off"),
@@ -357,6 +368,9 @@ def rule(told: Explanation) -> str:
         differs=differs,
         reason=": ".join(filter(None, (_(state), values.get("reason")))).removesuffix("."),
         preference=told.raw["preference"],
+        until=values.get("local"),
+        zone=values.get("zone"),
+        whose=_(ZONES.get(values.get("zone_of"), "")),
     )
 
 

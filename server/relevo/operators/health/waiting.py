@@ -54,8 +54,15 @@ def _why(row: Row, paused: Mapping[str, str], now: datetime) -> str:
     if row["rest_until"] is not None and row["rest_until"] > now:
         return Phrase("the push service asked for a rest until {at}", at=timestamp(row["rest_until"]))
     if row["next_attempt_at"] is not None and row["next_attempt_at"] > now:
-        return Phrase("tried again from {at} on", at=timestamp(row["next_attempt_at"]))
+        return _until(row)
     return Phrase("being sent") if row["claimed"] else Phrase("due, and sent as the project's rate allows")
+
+
+def _until(row: Row) -> str:
+    at = timestamp(row["next_attempt_at"])
+    if row["is_quiet"]:
+        return Phrase("their phones have quiet hours, the first until {at}", at=at)
+    return Phrase("tried again from {at} on", at=at)
 
 
 def _runaway(event: Row) -> str:
