@@ -81,8 +81,8 @@ class Running:
 
 
 @contextmanager
-def run(dsn: str, folder: Path, **settings: object) -> Iterator[Running]:
-    """Run Relevo with its workers and a sandbox."""
+def run(dsn: str, folder: Path, *, native: bool = False, **settings: object) -> Iterator[Running]:
+    """Run Relevo with its workers and a sandbox, of Expo alone or of all push services."""
     keys = folder / "keys.json"
     keys.write_text(json.dumps({KEY_NAME: {"secret": KEY}}))
     keys.chmod(0o600)
@@ -91,8 +91,9 @@ def run(dsn: str, folder: Path, **settings: object) -> Iterator[Running]:
     database.close()
     port = free_port()
     processes = Processes(dsn, folder)
-    with Sandbox(rate_per_s=0, receipt_delay_s=0) as sandbox:
-        chosen = {"expo_base_url": sandbox.url, "http_signing_keys_file": keys, "http_rate_per_second": 0, **settings}
+    with Sandbox(rate_per_s=0, receipt_delay_s=0, native=native) as sandbox:
+        usual = {"expo_base_url": sandbox.url, "http_signing_keys_file": keys, "http_rate_per_second": 0}
+        chosen = usual | {name.lower(): value for name, value in sandbox.settings().items()} | settings
         relevo = processes.relevo("run", http_enabled=True, http_port=port, **chosen)
         try:
             relevo.hears("http_serving", within=PATIENCE_S)

@@ -11,7 +11,7 @@ begin
     return 'token must be an FCM registration token: printable ASCII characters without blanks, and not Expo''s';
   elsif provider = 'apns' and token !~ '^([0-9A-Fa-f]{2})+$' then
     return 'token must be an APNs device token: an even number of hexadecimal digits';
-  elsif provider = 'webpush' then
+  elsif provider = 'webpush' and token is not null then
     return relevo.subscription_complaint(relevo.subscription_parts(token));
   end if;
   return null;

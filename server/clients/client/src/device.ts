@@ -8,6 +8,10 @@ import type { SignedPhone } from "./sign.js";
 export interface KeyValue {
   get(name: string): Promise<string | null>;
   set(name: string, value: string): Promise<void>;
+  /** Where several pages share it: read, change and write in one step. */
+  change?(name: string, work: (before: string | null) => string): Promise<void>;
+  /** Where several pages share it: do one work after another, whichever page it is of. */
+  inTurn?<T>(work: () => Promise<T>): Promise<T>;
 }
 
 /** What the phone says of itself. */
@@ -32,6 +36,8 @@ export interface Tap {
   action?: string;
   /** Whether the push asks to hear of it. */
   report?: boolean;
+  /** When, in milliseconds; now unless said. */
+  at?: number;
 }
 
 /** Read from a push's data what a tap on it is; null if it is none of Relevo's. FCM makes texts of numbers. */
@@ -70,11 +76,11 @@ const LOG_OUT_MS = 5_000;
 /** One app on one phone, as Relevo knows it. What could not be sent is kept, and sent before anything else. */
 export class Device implements InboxSource {
   readonly #options: DeviceOptions;
-  #kept: Kept | null = null;
-  #queue: Waiting[] = [];
-  #taps: number[] = [];
   #confirmed = false;
+  /** Whom this one registered for: another page may have logged in somebody else since then. */
+  #registeredFor: string | null | undefined;
   #turn: Promise<unknown> = Promise.resolve();
+  #write: Promise<unknown> = Promise.resolve();
 
   constructor(options: DeviceOptions) {
     this.#options = options;
@@ -99,6 +105,7 @@ export class Device implements InboxSource {
   register(phone: Phone, owner?: string): Promise<void> {
     return this.#inTurn(async () => {
       const kept = await this.#load();
+      this.#registeredFor = owner ?? null;
       await this.#leave(kept);
       const body: InstallationBody = { ...phone, ...(this.#options.project ? { project: this.#options.project } : {}), ...(owner ? { owner } : {}) };
       const written = digest(JSON.stringify(body));
@@ -116,13 +123,15 @@ export class Device implements InboxSource {
   logOut(): Promise<"done" | "later"> {
     return this.#inTurn(async () => {
       const kept = await this.#load();
-      const left = { id: kept.id, secret: kept.secret, queue: this.#queue };
+      const left = { id: kept.id, secret: kept.secret, queue: [] as Waiting[] };
       if (kept.secret) kept.leaving.push(kept.secret);
       Object.assign(kept, { secret: null, owner: null, sent: null });
       this.#confirmed = false;
-      this.#queue = [];
       await this.#save(kept);
-      await this.#saveQueue();
+      await this.#change<Waiting[]>("queue", (queue) => {
+        left.queue = queue ?? [];
+        return [];
+      });
       const patience = new AbortController();
       const timer = setTimeout(() => patience.abort(), LOG_OUT_MS);
       try {
@@ -139,13 +148,17 @@ export class Device implements InboxSource {
   }
 
   /** Note a tap, once for each push; if its event asks for that, report it as soon as there is a network. Tell whether it is new. */
-  async opened({ report, ...tap }: Tap): Promise<boolean> {
+  async opened({ report, at = this.#now(), ...tap }: Tap): Promise<boolean> {
     const kept = await this.#load();
-    if (this.#taps.includes(tap.deliveryId)) return false;
-    this.#taps = [...this.#taps, tap.deliveryId].slice(-MOST_KNOWN_TAPS);
-    await this.#put("taps", this.#taps);
+    let isNew = false;
+    await this.#change<number[]>("taps", (before) => {
+      const taps = before ?? [];
+      isNew = !taps.includes(tap.deliveryId);
+      return isNew ? [...taps, tap.deliveryId].slice(-MOST_KNOWN_TAPS) : taps;
+    });
+    if (!isNew) return false;
     if (report && kept.secret) {
-      await this.#add({ kind: "opened", at: this.#now(), ...tap });
+      await this.#add({ kind: "opened", at, ...tap });
       void this.flush().catch(() => undefined); // the screen that the tap leads to does not wait for it
     }
     return true;
@@ -241,21 +254,21 @@ export class Device implements InboxSource {
   }
 
   async #add(waiting: Waiting): Promise<void> {
-    this.#queue = [...this.#queue, waiting].slice(-MOST_WAITING);
-    await this.#saveQueue();
+    await this.#change<Waiting[]>("queue", (queue) => [...(queue ?? []), waiting].slice(-MOST_WAITING));
   }
 
   async #flush(kept: Kept): Promise<void> {
-    while (kept.secret && this.#queue.length) {
-      const first = this.#queue[0] as Waiting;
+    for (;;) {
+      const [first] = (await this.#read<Waiting[]>("queue")) ?? [];
+      if (!kept.secret || !first) return;
       try {
         await this.#send(kept.id, kept.secret, first);
       } catch (error) {
         if (isTemporary(error)) return;
         if (error instanceof RelevoError && error.status === 401) return; // registering anew comes first
       }
-      this.#queue = this.#queue.filter((each) => each !== first);
-      await this.#saveQueue();
+      const sent = JSON.stringify(first);
+      await this.#change<Waiting[]>("queue", (queue) => (queue ?? []).filter((each) => JSON.stringify(each) !== sent));
     }
   }
 
@@ -276,40 +289,40 @@ export class Device implements InboxSource {
 
   async #registered(): Promise<Kept & { secret: string }> {
     const kept = await this.#load();
-    if (!kept.secret) throw new NotRegisteredError();
+    const isAnothers = this.#registeredFor !== undefined && this.#registeredFor !== kept.owner;
+    if (!kept.secret || isAnothers) throw new NotRegisteredError();
     return kept as Kept & { secret: string };
   }
 
   async #load(): Promise<Kept> {
-    if (this.#kept) return this.#kept;
-    const [written, queue, taps] = await Promise.all(["device", "queue", "taps"].map((name) => this.#get(name)));
-    if (this.#kept) return this.#kept; // somebody else was faster
-    this.#queue = (queue as Waiting[] | null) ?? [];
-    this.#taps = (taps as number[] | null) ?? [];
-    const found = written as Kept | null;
-    this.#kept = found ?? { id: uuid(), secret: null, owner: null, sent: null, sentAt: 0, leaving: [] };
-    if (!found) await this.#save(this.#kept);
-    return this.#kept;
+    let found!: Kept;
+    await this.#change<Kept>("device", (kept) => {
+      found = kept ?? { id: uuid(), secret: null, owner: null, sent: null, sentAt: 0, leaving: [] };
+      return found;
+    });
+    return found;
   }
 
   #save(kept: Kept): Promise<void> {
-    return this.#put("device", kept);
+    return this.#change<Kept>("device", () => kept);
   }
 
-  #saveQueue(): Promise<void> {
-    return this.#put("queue", this.#queue);
+  async #read<T>(name: string): Promise<T | null> {
+    return parse<T>(await this.#options.storage.get(`relevo.${name}`).catch(() => null));
   }
 
-  async #get(name: string): Promise<unknown> {
-    try {
-      return JSON.parse((await this.#options.storage.get(`relevo.${name}`)) ?? "null");
-    } catch {
-      return null; // what cannot be read is as good as lost
-    }
-  }
-
-  #put(name: string, value: unknown): Promise<void> {
-    return this.#options.storage.set(`relevo.${name}`, JSON.stringify(value));
+  /** Change what is kept, one change after another. */
+  #change<T>(name: string, work: (before: T | null) => T): Promise<void> {
+    const { storage } = this.#options;
+    const change = (before: string | null): string => JSON.stringify(work(parse<T>(before)));
+    if (storage.change) return storage.change(`relevo.${name}`, change);
+    const done = this.#write.then(async () => {
+      const before = await storage.get(`relevo.${name}`).catch(() => null);
+      const after = change(before);
+      if (after !== before) await storage.set(`relevo.${name}`, after);
+    });
+    this.#write = done.catch(() => undefined);
+    return done;
   }
 
   #now(): number {
@@ -318,7 +331,9 @@ export class Device implements InboxSource {
 
   /** One thing after another: a log-out never overtakes a registration. */
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const done = this.#turn.then(work, work);
+    const { storage } = this.#options;
+    const start = (): Promise<T> => (storage.inTurn ? storage.inTurn(work) : work());
+    const done = this.#turn.then(start, start);
     this.#turn = done.catch(() => undefined);
     return done;
   }
@@ -330,6 +345,15 @@ export class NotRegisteredError extends Error {
 
   constructor() {
     super("This phone is not registered: call register first.");
+  }
+}
+
+/** Read what was kept; what cannot be read is as good as lost. */
+function parse<T>(text: string | null): T | null {
+  try {
+    return JSON.parse(text ?? "null") as T | null;
+  } catch {
+    return null;
   }
 }
 

@@ -1,0 +1,74 @@
+// Relevo's service worker: copy it beside your pages, or load it into your own with importScripts.
+(() => {
+  const worker = self as unknown as ServiceWorkerGlobalScope;
+  const { registration, clients } = worker;
+
+  worker.addEventListener("push", (event) => {
+    const { title, body, tag, icon, image, badge, data } = event.data?.json() ?? {};
+    const shown = { body: title ? body : "", tag, icon, image, data };
+    const counted = badge === undefined ? undefined : worker.navigator.setAppBadge?.(badge);
+    event.waitUntil(Promise.all([registration.showNotification(title || body || "", shown), counted]));
+  });
+
+  worker.addEventListener("notificationclick", (event) => {
+    const { notification, action } = event;
+    notification.close();
+    event.waitUntil(Promise.all([open(notification.data, action), report(notification.data, action)]));
+  });
+
+  worker.addEventListener("pushsubscriptionchange", (event) => event.waitUntil(renew(event)));
+
+  /** Show the page that a push leads to; one that is open already is told of the tap. */
+  async function open(data: { url?: string } | null, action: string): Promise<void> {
+    const url = new URL(data?.url || "/", worker.location.origin).href;
+    const page = (await clients.matchAll({ type: "window", includeUncontrolled: true })).find((each) => each.url === url);
+    page?.postMessage({ relevo: "tap", data, action });
+    await (page ? page.focus() : clients.openWindow(url));
+  }
+
+  /** Report a tap if its push asks for that: now, or by a page once there is a network. */
+  async function report(data: { notificationDeliveryId?: unknown; reportOpened?: unknown } | null, button: string): Promise<void> {
+    const deliveryId = Number(data?.notificationDeliveryId);
+    if (!data?.reportOpened || !(deliveryId > 0) || !(await kept("device"))?.secret) return;
+    const [at, action] = [Date.now(), button ? { action: button } : {}];
+    await kept("queue", (queue) => [...(queue ?? []), { kind: "opened", at, deliveryId, ...action }].slice(-50));
+    const told = await call("POST", "/opened", { delivery_id: deliveryId, at: new Date(at).toISOString(), ...action });
+    if (told) await kept("queue", (queue) => queue.filter((each: { at: number; deliveryId?: number }) => each.at !== at || each.deliveryId !== deliveryId));
+  }
+
+  /** Hand in the subscription that replaces one which the browser ended; a page does so, too, when it is opened. */
+  async function renew({ newSubscription }: PushSubscriptionChangeEvent): Promise<void> {
+    const { on, publicKey } = (await kept("web")) ?? {};
+    if (!on) return;
+    const found = newSubscription ?? (await registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: publicKey }));
+    await call("PUT", "", { provider: "webpush", token: JSON.stringify(found) });
+  }
+
+  /** Call Relevo as this browser, and tell whether it was heard. */
+  async function call(method: string, path: string, body: object): Promise<boolean> {
+    const [device, web] = [await kept("device"), await kept("web")];
+    const headers = { Authorization: `Bearer ${device?.secret}`, "Content-Type": "application/json" };
+    const sent = fetch(`${web?.url}/v1/installations/${device?.id}${path}`, { method, headers, body: JSON.stringify(body) });
+    return sent.then((answer) => answer.ok, () => false);
+  }
+
+  /** Read what the pages keep, or change it, in one step. */
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any -- what was kept is JSON
+  function kept(name: string, change?: (before: any) => unknown): Promise<any> {
+    return new Promise((resolve, reject) => {
+      const opening = indexedDB.open("relevo", 1);
+      opening.onupgradeneeded = () => opening.result.createObjectStore("kept");
+      opening.onerror = () => reject(opening.error);
+      opening.onsuccess = () => {
+        const work = opening.result.transaction("kept", "readwrite");
+        const reading = work.objectStore("kept").get(`relevo.${name}`);
+        reading.onsuccess = () => change && work.objectStore("kept").put(JSON.stringify(change(JSON.parse(reading.result ?? "null"))), `relevo.${name}`);
+        work.onabort = () => reject(work.error);
+        work.oncomplete = () => {
+          opening.result.close();
+          resolve(JSON.parse(reading.result ?? "null"));
+        };
+      };
+    });
+  }
+})();
