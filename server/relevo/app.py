@@ -20,7 +20,7 @@ from relevo.core.metrics import Metrics
 from relevo.core.ports import ArchiveStore, Composer, PushProvider, Renderer, Source
 from relevo.core.push_hosts import Hosts
 from relevo.core.sending_project import SendingProject
-from relevo.cycles import cleanup, dispatch, export, fanout, ingest, reaper, receipt
+from relevo.cycles import cleanup, digest, dispatch, export, fanout, ingest, reaper, receipt
 from relevo.database.instance import Guard
 from relevo.database.opening import database
 from relevo.database.pool import Database
@@ -154,6 +154,7 @@ def _own_cycles(services: Services, ingesting: Sequence[Cycle], store: ArchiveSt
         reaper.cycle(settings),
         *ingesting,
         fanout.cycle(settings),
+        digest.cycle(settings),
         dispatch.cycle(services),
         receipt.cycle(services),
         cleanup.cycle(settings),

@@ -48,7 +48,7 @@ on conflict (installation_id) do update set secret_hash = excluded.secret_hash, 
 
 -- name: list_preferences
 -- Lists what an installation asks for.
-select p.name, p.enabled, p.topics, p.rubro_prefix, p.tipo, p.region, p.monto_min, p.monto_max, p.moneda, p.keywords, p.updated_at
+select p.name, p.enabled, p.topics, p.rubro_prefix, p.tipo, p.region, p.monto_min, p.monto_max, p.moneda, p.keywords, coalesce(p.delivery, 'now') as delivery, p.updated_at
   from relevo.notification_preferences p
  where p.installation_id = %(installation_id)s and (%(name)s::text is null or p.name = %(name)s)
  order by p.name

@@ -27,7 +27,7 @@ select i.installation_id, i.owner, i.provider, i.project, i.platform, i.locale, 
 
 -- name: list_preferences_of_phones
 -- Lists what some installations ask for.
-select p.installation_id, p.name, p.enabled, p.rubro_prefix, p.tipo, p.region, p.monto_min, p.monto_max, p.moneda, p.keywords, p.topics, p.updated_at
+select p.installation_id, p.name, p.enabled, p.rubro_prefix, p.tipo, p.region, p.monto_min, p.monto_max, p.moneda, p.keywords, p.topics, coalesce(p.delivery, 'now') as delivery, p.updated_at
   from unnest(%(installations)s::uuid[]) as i(installation_id)
   join relevo.notification_preferences p on p.installation_id = i.installation_id
  order by p.installation_id, p.name

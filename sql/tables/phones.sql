@@ -73,6 +73,9 @@ create trigger end_device_secret before update on relevo.device_installations
 create trigger index_phone after update on relevo.device_installations
   for each row when (relevo.may_receive(old.*) is distinct from relevo.may_receive(new.*))
   execute function relevo.index_phone();
+create trigger move_digests after update on relevo.device_installations
+  for each row when ((old.timezone, old.project) is distinct from (new.timezone, new.project))
+  execute function relevo.move_digests();
 create trigger note_dead before insert or update on relevo.device_installations
   for each row when ((new.invalidated_at is not null or not new.active) is distinct from (new.dead_since is not null))
   execute function relevo.note_dead();

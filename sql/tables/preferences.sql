@@ -15,12 +15,15 @@ create table relevo.notification_preferences (
   region_key      text generated always as (relevo.region_key(region)) stored, -- region in one form
   patterns        text[] generated always as (relevo.keyword_patterns(keywords)) stored, -- keywords as they are searched for
   topics          text[] check (cardinality(topics) between 1 and 100), -- null: events without topics
+  delivery        text check (delivery ~ '^(hourly|(daily|weekly (mon|tue|wed|thu|fri|sat|sun)) ([01][0-9]|2[0-3]):[0-5][0-9])$'), -- null: now
   primary key (installation_id, name),
   constraint notification_preferences_check check (monto_min <= monto_max),
   constraint notification_preferences_check1 check (monto_min is null and monto_max is null or moneda is not null)
 );
 comment on table relevo.notification_preferences is
   'What an installation asked for; null is a wildcard, several are joined by or, no row means no pushes.';
+comment on column relevo.notification_preferences.delivery is
+  'When what matches is told: null at once, else together, in a digest: hourly, daily 08:00 or weekly mon 08:00, where the phone is.';
 
 create trigger index_deleted after delete on relevo.notification_preferences referencing old table as gone
   for each statement execute function relevo.index_preferences();
@@ -38,5 +41,5 @@ create table relevo.preference_index (
   primary key (bucket, seq, name)
 );
 comment on table relevo.preference_index is
-  'Each enabled preference under its most selective dimension: topic, else keyword, rubro, region, tipo, else everything; sure if that alone decides.';
+  'Each enabled preference that is told at once, under its most selective dimension: topic, else keyword, rubro, region, tipo, else everything; sure if that alone decides.';
 create index preference_index_owner on relevo.preference_index (installation_id, name);

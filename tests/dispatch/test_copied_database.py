@@ -69,7 +69,7 @@ def test_a_copy_rests_until_it_is_adopted(relay, copy, command, monkeypatch) -> 
     worker = relay(database_url=copied, folder_source_dir="/tmp")
     ran = outcomes(worker)
     assert ran.pop("reaper") in ("ok", "idle")
-    assert set(ran) == {"ingest:folder", "fanout", "dispatch", "receipt", "cleanup", "archive-export"}
+    assert set(ran) == {"ingest:folder", "fanout", "digest", "dispatch", "receipt", "cleanup", "archive-export"}
     assert set(ran.values()) == {"skipped"}
     assert worker.received("ana") == 0
     reason = worker.run("dispatch").reason

@@ -139,6 +139,7 @@ def test_nothing_set_gives_the_defaults() -> None:
         "reaper",
         "ingest",
         "fanout",
+        "digest",
         "dispatch",
         "receipt",
         "cleanup",

@@ -214,6 +214,8 @@ def preview(  # noqa: PLR0917 typer options
 def _print_preview(found: values.Preview, strangers: Sequence[str], *, has_topics: bool) -> None:
     """Print whom an event would reach, and what to know before it is sent."""
     out.print(f"It would reach {_estimate(found)}.")
+    if found.digested:
+        out.print(f"  {several(found.digested, 'more installation')} would be told in a digest.")
     if has_topics:
         out.print("  With topics it goes only to phones that asked for one of them.")
     for each in found.raw["sample"]:

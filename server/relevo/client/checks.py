@@ -35,6 +35,8 @@ _PERMISSIONS = ("granted", "denied", "undetermined")
 _RESERVED = "relevo."
 _UUID = re.compile("[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _NOBODY = str(UUID(int=0))
+DELIVERY = "now|hourly|(daily|weekly (mon|tue|wed|thu|fri|sat|sun)) ([01][0-9]|2[0-3]):[0-5][0-9]"
+"""When a preference is told, as a pattern."""
 _MOST_MONTO = 999_999_999_999_999_999
 _MOST_TYPE, _MOST_KEY, _MOST_TITLE, _MOST_BODY = 100, 300, 500, 2000
 _MOST_COLLAPSE = 64
@@ -299,6 +301,8 @@ def _preference_complaints(given: Mapping[str, Any]) -> Iterator[str]:
         yield "moneda must be a currency of three capital letters, such as CLP"
     if not re.fullmatch("[0-9A-Za-z-]{1,20}", str(given.get("rubro_prefix", "0"))):
         yield "rubro_prefix must be the first 1 to 20 letters, digits or dashes of a code"
+    if not re.fullmatch(DELIVERY, str(given.get("delivery", "now"))):
+        yield ("delivery must be now, hourly, daily HH:MM or weekly DAY HH:MM, such as daily 08:00 or weekly mon 08:00")
 
 
 def texts(given: Mapping[str, Any], limits: Mapping[str, tuple[int, int]], place: str = "") -> Iterator[str]:

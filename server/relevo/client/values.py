@@ -134,6 +134,8 @@ class Preview:
     """Of an estimate the bounds that hold nineteen times of twenty: few who registered together are easily missed."""
     warnings: tuple[str, ...] = ()
     """What of the event would not reach some of these phones as it is, in sentences."""
+    digested: int = 0
+    """How many more are told in a digest; of more than 2,000 with digests an estimate."""
 
 
 @dataclass(frozen=True)
@@ -194,3 +196,5 @@ class Preference:
     keywords: Sequence[str] | None = None
     topics: Sequence[str] | None = None
     """Any one of them is enough; without topics it asks only for events that name none."""
+    delivery: str | None = None
+    """When it is told: now, or together in a digest: hourly, daily 08:00 or weekly mon 08:00, where the phone is."""

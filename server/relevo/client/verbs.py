@@ -283,7 +283,15 @@ def as_preview(told: Any, event: Mapping[str, Any]) -> Preview:
     sample = tuple(UUID(one["installation_id"]) for one in raw["sample"])
     unknown = tuple(UUID(one) for one in raw["unknown_installations"])
     return Preview(
-        raw["count"], raw["exact"], sample, unknown, raw, raw["at_least"], raw["at_most"], field_warnings(event, raw)
+        raw["count"],
+        raw["exact"],
+        sample,
+        unknown,
+        raw,
+        raw["at_least"],
+        raw["at_most"],
+        field_warnings(event, raw),
+        raw.get("digested", 0),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from relevo.config.kinds import Cron, Name, Names, Timezone
 from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, Ceiling, Theme, everyday, expert, of_lease, tuning
 
-CYCLES = ("reaper", "ingest", "fanout", "dispatch", "receipt", "cleanup", "archive-export")
+CYCLES = ("reaper", "ingest", "fanout", "digest", "dispatch", "receipt", "cleanup", "archive-export")
 
 
 class Workers(Theme):
@@ -31,6 +31,9 @@ class Workers(Theme):
     archive_export_cron: Cron = tuning("When retired months are exported, as a cron expression.", "47 3 * * *")
     dispatch_interval_minutes: int = expert(
         "How often events are fanned out and deliveries sent at the latest, in minutes; new ones wake both.", 1, 1, 60
+    )
+    digest_interval_minutes: int = expert(
+        "How often it is looked for digests whose time has come, in minutes.", 1, 1, 60
     )
     receipt_interval_minutes: int = expert("How often receipts are fetched, in minutes.", 1, 1, 60)
     reaper_interval_ms: int = expert(

@@ -140,6 +140,8 @@ class Delivery(NamedTuple):
 
 NEWS = "relevo.news"
 """The type of the events that carry news to webhooks, and their push service: no pushes, and not shown among them."""
+DIGEST = "relevo.digest"
+"""The type of the events by which digests are told: what each phone is told is its own."""
 
 
 class Content(NamedTuple):

@@ -17,12 +17,13 @@ from relevo.core import queries, wordings
 from relevo.core.errors import Reschedule
 from relevo.core.logs import normalise_error
 from relevo.core.messages import Draft, Message, WrittenMessage
-from relevo.core.model import NEWS, Answer, Content, Delivery, Reply
+from relevo.core.model import DIGEST, NEWS, Answer, Content, Delivery, Reply
 from relevo.core.ports import ChecksTokens, Composer, ProviderFacts, WritesMessages
 from relevo.database.arrays import array, uuid_array
 from relevo.database.outages import is_unavailable
 from relevo.delivery import columns, rendering, webhook_messages
 from relevo.delivery.batch_context import BatchContext
+from relevo.delivery.digests import Digests
 from relevo.delivery.outcomes import LEAST_PAUSE_MS, MALFORMED, answer, not_attempted, obstructed, ticketed
 from relevo.delivery.reply_checks import checked_ticket
 from relevo.delivery.services import Services
@@ -81,6 +82,7 @@ class MessageBuilder:
     hanging: list[_Hanging] = field(default_factory=list)
     _drafts: dict[tuple[int, tuple[str, str], bool, int | None, bool], tuple[Draft, bool]] = field(default_factory=dict)
     _speaking: Speaking | None = None
+    _digests: Digests | None = None
     _unread: Mapping[UUID, int] = field(default_factory=dict)
     """How much is unread in the inboxes of phones, where an event asks for that."""
     _names: webhook_messages.Names = field(default_factory=webhook_messages.Names)
@@ -93,6 +95,7 @@ class MessageBuilder:
         """Write every delivery's message; what must not be sent is answered already."""
         contents = self._read_contents(deliveries)
         self._speaking = Speaking.of(self._services.database, self._services.wordings, deliveries, contents)
+        self._digests = Digests.of(self._services.database, deliveries)
         self._count_unread(deliveries, contents)
         if self._compose_plainly(deliveries, contents):
             return Built(list(deliveries), [])
@@ -124,9 +127,8 @@ class MessageBuilder:
             return False
         writers: dict[tuple[int, str | None, tuple[str, str] | None, int | None, bool], Writer] = {}
         messages: dict[int, Message] = {}
-        speaking = self._speaking
         for delivery in deliveries:
-            spoken = None if speaking is None else speaking.spoken(delivery)
+            spoken = self._spoken(delivery)
             unread = self._unread.get(delivery.installation_id)
             hushed = delivery.quiet_until is not None
             kind = delivery.notification_event_id, delivery.platform, spoken, unread, hushed
@@ -146,6 +148,8 @@ class MessageBuilder:
         """Return what writes the pushes of a delivery's event to such phones, unless each has to be checked."""
         content, provider = contents.get(delivery.notification_event_id), self.context.provider
         if content is None or delivery.event_type in self._services.composers or _lacks_words(content):
+            return None
+        if self._digests is not None and self._digests.is_empty(delivery):
             return None
         try:
             draft, light = self._draft(self._told(content, delivery), delivery)
@@ -213,8 +217,9 @@ class MessageBuilder:
     def _compose_one(self, delivery: Delivery, contents: Mapping[int, Content]) -> Answer | None:
         services = self._services
         content = contents.get(delivery.notification_event_id)
-        if content is None:
-            return answer(delivery, "cancelled", code="event_gone")
+        is_over = self._digests is not None and self._digests.is_empty(delivery)
+        if content is None or is_over:
+            return answer(delivery, "cancelled", code="event_ended" if is_over else "event_gone")
         if delivery.event_type == NEWS:
             return self._accept(delivery, webhook_messages.message(delivery, content, self._names))
         try:
@@ -251,7 +256,18 @@ class MessageBuilder:
 
     def _told(self, content: Content, delivery: Delivery) -> Content:
         """Return what an event says to a delivery's phone; raises ValueError if that cannot be rendered."""
-        return content if self._speaking is None else self._speaking.told(content, delivery)
+        speaking = self._speaking
+        if self._digests is not None and delivery.event_type == DIGEST:
+            wording = None if speaking is None else speaking.wordings.get(content.id)
+            zone = "UTC" if speaking is None else speaking.zones.get(delivery.installation_id, "UTC")
+            return self._digests.content(content, delivery, wording, zone)
+        return content if speaking is None else speaking.told(content, delivery)
+
+    def _spoken(self, delivery: Delivery) -> tuple[str, str] | None:
+        """Return what tells apart what an event says to a delivery's phone from what it says to others."""
+        if self._digests is not None and delivery.event_type == DIGEST:
+            return self._digests.spoken(delivery)
+        return None if self._speaking is None else self._speaking.spoken(delivery)
 
     def _count_unread(self, deliveries: Sequence[Delivery], contents: Mapping[int, Content]) -> None:
         """Read once for all of these deliveries how much is unread, if the event of any asks for that as its badge."""

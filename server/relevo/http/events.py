@@ -138,6 +138,7 @@ class PreviewOut(BaseModel):
     sample: list[UUID]
     unknown_installations: list[UUID]
     warnings: list[str] = Field(description="What of the event would not reach some of these phones as it is.")
+    digested: int = Field(description="How many more are told in a digest; of many an estimate.")
 
 
 class EventOut(BaseModel):

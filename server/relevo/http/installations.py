@@ -15,6 +15,7 @@ from starlette.responses import Response
 from relevo.access import phones
 from relevo.access.phones import NoProofError, NotAllowedError, Proof
 from relevo.client import opens
+from relevo.client.checks import DELIVERY
 from relevo.client.values import Installation, Preference
 from relevo.database.pool import Connection
 from relevo.http.fields import Amount, Body, Id, Instant, Text
@@ -148,6 +149,7 @@ class PreferenceBody(BaseModel):
     moneda: Annotated[str, Field(pattern="^[A-Z]{3}$")] | None = None
     keywords: list[Annotated[Text, Field(min_length=1, max_length=100)]] | None = Field(None, max_length=20)
     topics: list[Annotated[Text, Field(min_length=1, max_length=100)]] | None = Field(None, max_length=100)
+    delivery: Annotated[str, Field(pattern=f"^({DELIVERY})$")] | None = None
 
 
 class NamedPreference(PreferenceBody):

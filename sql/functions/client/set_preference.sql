@@ -14,7 +14,7 @@ begin
     perform relevo.refuse('a preference must be a JSON object');
   end if;
   select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(preference) as k
-   where k <> all (array['enabled', 'topics', 'rubro_prefix', 'tipo', 'region', 'monto_min', 'monto_max', 'moneda', 'keywords']);
+   where k <> all (array['enabled', 'topics', 'rubro_prefix', 'tipo', 'region', 'monto_min', 'monto_max', 'moneda', 'keywords', 'delivery']);
   if wrong is not null then
     perform relevo.refuse(format('a preference has no field %s', wrong));
   end if;
@@ -34,18 +34,21 @@ begin
   if coalesce(preference ->> 'rubro_prefix', '0') !~ '^[0-9A-Za-z-]{1,20}$' then
     perform relevo.refuse('rubro_prefix must be the first 1 to 20 letters, digits or dashes of a code');
   end if;
+  if coalesce(preference ->> 'delivery', 'now') !~ '^(now|hourly|(daily|weekly (mon|tue|wed|thu|fri|sat|sun)) ([01][0-9]|2[0-3]):[0-5][0-9])$' then
+    perform relevo.refuse('delivery must be now, hourly, daily HH:MM or weekly DAY HH:MM, such as daily 08:00 or weekly mon 08:00');
+  end if;
   if not exists (select from relevo.device_installations i where i.installation_id = installation) then
     perform relevo.refuse(format('there is no installation %s; register it first', installation));
   end if;
   insert into relevo.notification_preferences (installation_id, name, enabled, topics, rubro_prefix, tipo, region, monto_min, monto_max, moneda,
-                                               keywords)
+                                               keywords, delivery)
   select installation, preference_name, coalesce(r.enabled, true), nullif(r.topics, '{}'), r.rubro_prefix, r.tipo, r.region, r.monto_min, r.monto_max,
-         coalesce(r.moneda, case when r.monto_min is not null or r.monto_max is not null then 'CLP' end), nullif(r.keywords, '{}')
+         coalesce(r.moneda, case when r.monto_min is not null or r.monto_max is not null then 'CLP' end), nullif(r.keywords, '{}'), nullif(r.delivery, 'now')
     from jsonb_to_record(preference) as r(enabled boolean, topics text[], rubro_prefix text, tipo text, region text, monto_min numeric,
-                                          monto_max numeric, moneda text, keywords text[])
+                                          monto_max numeric, moneda text, keywords text[], delivery text)
   on conflict (installation_id, name) do update
      set enabled = excluded.enabled, topics = excluded.topics, rubro_prefix = excluded.rubro_prefix, tipo = excluded.tipo, region = excluded.region,
-         monto_min = excluded.monto_min, monto_max = excluded.monto_max, moneda = excluded.moneda, keywords = excluded.keywords,
+         monto_min = excluded.monto_min, monto_max = excluded.monto_max, moneda = excluded.moneda, keywords = excluded.keywords, delivery = excluded.delivery,
          updated_at = now();
   return true;
 end

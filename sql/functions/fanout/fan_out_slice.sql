@@ -71,6 +71,9 @@ begin
    where n.id = e.id;
   if is_last and e.audience = 'installations' then
     perform relevo.note_missed_owners(e.id, e.event_day);
+  elsif is_last and e.audience = 'matching'
+        and (exists (select from relevo.digest_followers) or exists (select from relevo.digest_changes)) then
+    insert into relevo.digest_events (event_id) values (e.id) on conflict do nothing;
   end if;
   if created > 0 then
     perform relevo.wake('dispatch');

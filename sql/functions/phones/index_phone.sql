@@ -9,10 +9,13 @@ begin
     select b.bucket, new.seq, new.installation_id, p.name, b.sure
       from relevo.notification_preferences p
       cross join lateral relevo.preference_buckets(p) b
-     where p.installation_id = new.installation_id
+     where p.installation_id = new.installation_id and p.delivery is null
     on conflict do nothing;
   else
     delete from relevo.preference_index x where x.installation_id = new.installation_id;
+  end if;
+  if exists (select from relevo.notification_preferences p where p.installation_id = new.installation_id and p.delivery is not null) then
+    perform relevo.follow_digests(array[new.installation_id]);
   end if;
   return null;
 end

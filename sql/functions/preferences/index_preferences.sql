@@ -4,6 +4,8 @@ create or replace function relevo.index_preferences() returns trigger
   language plpgsql
   set search_path to pg_catalog, pg_temp
 as $$
+declare
+  digesting uuid[]; -- phones with digests of which something changed
 begin
   if tg_op <> 'INSERT' then
     perform from relevo.device_installations i where i.installation_id in (select g.installation_id from gone g) order by i.installation_id for share;
@@ -17,8 +19,24 @@ begin
       join relevo.notification_preferences p on p.installation_id = c.installation_id and p.name = c.name
       join relevo.device_installations i on i.installation_id = c.installation_id
       cross join lateral relevo.preference_buckets(p) b
-     where relevo.may_receive(i)
+     where relevo.may_receive(i) and p.delivery is null
     on conflict do nothing;
+  end if;
+  if tg_op = 'INSERT' then
+    digesting := array(select c.installation_id from come c
+                        where c.delivery is not null or exists (select from relevo.digest_followers f where f.installation_id = c.installation_id));
+  elsif tg_op = 'DELETE' then
+    digesting := array(select g.installation_id from gone g
+                        where g.delivery is not null or exists (select from relevo.digest_followers f where f.installation_id = g.installation_id));
+  else
+    digesting := array(select c.installation_id
+                         from come c join gone g on g.installation_id = c.installation_id and g.name = c.name
+                        where (c.delivery is not null or g.delivery is not null
+                               or exists (select from relevo.digest_followers f where f.installation_id = c.installation_id))
+                          and to_jsonb(c) - 'updated_at' <> to_jsonb(g) - 'updated_at'); -- apps say the same again at every start
+  end if;
+  if digesting <> '{}' then
+    perform relevo.follow_digests(digesting);
   end if;
   return null;
 end

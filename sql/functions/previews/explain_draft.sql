@@ -16,6 +16,7 @@ declare
   gets boolean := false;
   unwanted text;
   quiet jsonb;
+  digest jsonb;
 begin
   select n.* into i from relevo.device_installations n where n.installation_id = installation;
   if e.event_day is not null then
@@ -33,6 +34,9 @@ begin
   end if;
   if d.id is null and e.fanout_finished_at is null or d.status in ('pending', 'retryable') then
     quiet := relevo.explain_quiet(e, i, greatest(now(), e.scheduled_at));
+  end if;
+  if fitting is not null and d.id is null then
+    digest := relevo.explain_digest(e, i);
   end if;
   unwanted := relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, relevo.category_rule(e.category));
   case
@@ -59,6 +63,9 @@ begin
       rule := 'preference_differs';
       why := format('None of its preferences matches: %s.', (select string_agg(case m ->> 'differs_in' when 'disabled' then format('%s is disabled', m ->> 'name')
                else format('%s differs in %s', m ->> 'name', m ->> 'differs_in') end, ', ') from jsonb_array_elements(misses) m));
+    when digest ->> 'rule' = 'digested' then
+      rule := 'digested'; about := digest - 'rule'; gets := true;
+      why := format('It was told in the digest of %s (%s).', to_char((digest ->> 'at')::timestamptz at time zone (digest ->> 'zone'), 'YYYY-MM-DD HH24:MI'), digest ->> 'zone');
     when done.event_id is not null then
       rule := 'handled_elsewhere'; why := 'Its owner handled the event on another phone' || coalesce(': ' || done.reason, '') || '.';
       about := jsonb_build_object('reason', done.reason);
@@ -72,6 +79,9 @@ begin
       about := jsonb_build_object('state', e.state, 'reason', e.end_reason);
     when e.deadline_at <= now() and d.id is null then
       rule := 'deadline_passed'; why := 'Its deadline has passed.';
+    when digest is not null then
+      rule := 'in_digest'; about := digest - 'rule'; gets := true;
+      why := format('It is told in the digest of %s (%s).', to_char((digest ->> 'at')::timestamptz at time zone (digest ->> 'zone'), 'YYYY-MM-DD HH24:MI'), digest ->> 'zone');
     when e.fanout_finished_at is not null and d.id is null then
       rule := 'came_later'; why := 'The event had fanned out before this installation could receive it.';
     when d.status = 'expired' and d.last_error_code = 'quiet_hours' then

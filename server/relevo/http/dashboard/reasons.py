@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from relevo.client.values import Explanation
@@ -206,6 +207,8 @@ RULES = {
     "quiet_expired": N_("Its deadline lay in the quiet hours of this phone, and its type says that it expires then."),
     "event_ended": N_("The event was ended: %(reason)s."),
     "deadline_passed": N_("The event's deadline had passed."),
+    "in_digest": N_("It is told in the digest of %(at)s (%(delivery)s, %(zone)s)."),
+    "digested": N_("It was told in the digest of %(at)s (%(delivery)s, %(zone)s)."),
     "came_later": N_("The event had gone out before this phone could receive it."),
     "preference": N_("Its preference %(preference)s matches."),
     "everyone": N_("The event is for everyone."),
@@ -371,6 +374,8 @@ def rule(told: Explanation) -> str:
         until=values.get("local"),
         zone=values.get("zone"),
         whose=_(ZONES.get(values.get("zone_of"), "")),
+        at=instant(datetime.fromisoformat(values["at"])) if values.get("at") else "",
+        delivery=values.get("delivery"),
     )
 
 

@@ -1358,6 +1358,10 @@ export type NamedPreference = {
      */
     topics?: Array<string> | null;
     /**
+     * Delivery
+     */
+    delivery?: string | null;
+    /**
      * Name
      */
     name: string;
@@ -1673,6 +1677,10 @@ export type PreferenceBody = {
      * Topics
      */
     topics?: Array<string> | null;
+    /**
+     * Delivery
+     */
+    delivery?: string | null;
 };
 
 /**
@@ -1797,6 +1805,12 @@ export type PreviewOut = {
      * What of the event would not reach some of these phones as it is.
      */
     warnings: Array<string>;
+    /**
+     * Digested
+     *
+     * How many more are told in a digest; of many an estimate.
+     */
+    digested: number;
 };
 
 /**

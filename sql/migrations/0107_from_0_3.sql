@@ -199,6 +199,25 @@ create trigger apply_new_owner_rules before update on relevo.device_installation
   for each row when ((old.owner, old.project, old.provider) is distinct from (new.owner, new.project, new.provider))
   execute function relevo.apply_owner_rules();
 
+-- Trigger: a phone that is in another time zone or project now has its digests there.
+create or replace function relevo.move_digests() returns trigger
+  language plpgsql
+  set search_path to pg_catalog, pg_temp
+as $$
+begin
+  if exists (select from relevo.notification_preferences p where p.installation_id = new.installation_id and p.delivery is not null) then
+    perform relevo.follow_digests(array[new.installation_id]);
+  end if;
+  return null;
+end
+$$;
+
+revoke all on function relevo.move_digests from public;
+
+create trigger move_digests after update on relevo.device_installations
+  for each row when ((old.timezone, old.project) is distinct from (new.timezone, new.project))
+  execute function relevo.move_digests();
+
 create type relevo.inbox_subject as (
   inbox_id        bigint,
   owner           text,
@@ -217,6 +236,31 @@ comment on column relevo.inbox_subject.earliest is 'Before this day no delivery 
 -- Written by `make migration` from sql/functions; what stands above this line is yours.
 
 set local check_function_bodies = off;
+
+-- Trigger: takes the preferences of a phone that may not receive any more out of the index, or puts them back.
+create or replace function relevo.index_phone() returns trigger
+  language plpgsql
+  set search_path to pg_catalog, pg_temp
+as $$
+begin
+  if relevo.may_receive(new) then
+    insert into relevo.preference_index (bucket, seq, installation_id, name, sure)
+    select b.bucket, new.seq, new.installation_id, p.name, b.sure
+      from relevo.notification_preferences p
+      cross join lateral relevo.preference_buckets(p) b
+     where p.installation_id = new.installation_id and p.delivery is null
+    on conflict do nothing;
+  else
+    delete from relevo.preference_index x where x.installation_id = new.installation_id;
+  end if;
+  if exists (select from relevo.notification_preferences p where p.installation_id = new.installation_id and p.delivery is not null) then
+    perform relevo.follow_digests(array[new.installation_id]);
+  end if;
+  return null;
+end
+$$;
+
+revoke all on function relevo.index_phone from public;
 
 -- Trigger: notes which installation lost its token to another.
 create or replace function relevo.note_moved_token() returns trigger
@@ -247,6 +291,52 @@ end
 $$;
 
 revoke all on function relevo.note_taken_token from public;
+
+-- Trigger: keeps the index of preferences, which holds those of phones that may receive. Locks the phones first, in one order: a change of one
+-- meanwhile is waited for, or waits and then sees what was written.
+create or replace function relevo.index_preferences() returns trigger
+  language plpgsql
+  set search_path to pg_catalog, pg_temp
+as $$
+declare
+  digesting uuid[]; -- phones with digests of which something changed
+begin
+  if tg_op <> 'INSERT' then
+    perform from relevo.device_installations i where i.installation_id in (select g.installation_id from gone g) order by i.installation_id for share;
+    delete from relevo.preference_index x using gone g where x.installation_id = g.installation_id and x.name = g.name;
+  end if;
+  if tg_op <> 'DELETE' then
+    perform from relevo.device_installations i where i.installation_id in (select c.installation_id from come c) order by i.installation_id for share;
+    insert into relevo.preference_index (bucket, seq, installation_id, name, sure)
+    select b.bucket, i.seq, i.installation_id, p.name, b.sure
+      from come c
+      join relevo.notification_preferences p on p.installation_id = c.installation_id and p.name = c.name
+      join relevo.device_installations i on i.installation_id = c.installation_id
+      cross join lateral relevo.preference_buckets(p) b
+     where relevo.may_receive(i) and p.delivery is null
+    on conflict do nothing;
+  end if;
+  if tg_op = 'INSERT' then
+    digesting := array(select c.installation_id from come c
+                        where c.delivery is not null or exists (select from relevo.digest_followers f where f.installation_id = c.installation_id));
+  elsif tg_op = 'DELETE' then
+    digesting := array(select g.installation_id from gone g
+                        where g.delivery is not null or exists (select from relevo.digest_followers f where f.installation_id = g.installation_id));
+  else
+    digesting := array(select c.installation_id
+                         from come c join gone g on g.installation_id = c.installation_id and g.name = c.name
+                        where (c.delivery is not null or g.delivery is not null
+                               or exists (select from relevo.digest_followers f where f.installation_id = c.installation_id))
+                          and to_jsonb(c) - 'updated_at' <> to_jsonb(g) - 'updated_at'); -- apps say the same again at every start
+  end if;
+  if digesting <> '{}' then
+    perform relevo.follow_digests(digesting);
+  end if;
+  return null;
+end
+$$;
+
+revoke all on function relevo.index_preferences from public;
 
 -- Ends some of what is still open in an old month and not claimed, chunk by chunk, and returns how many deliveries it took out of the queues.
 -- Those of deleted events count, too, so that a caller that repeats this comes to the end.
@@ -1116,6 +1206,25 @@ $$;
 
 revoke all on function relevo.enqueue_any_type from public;
 
+-- Returns why an installation gets an enqueued event, or not.
+create or replace function relevo.explain_event(of_event bigint, installation uuid) returns jsonb
+  language plpgsql stable security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  e relevo.notification_events;
+begin
+  select n.* into e from relevo.notification_events n where n.id = of_event;
+  return relevo.explain_draft(e, exists (select from relevo.event_audience a where a.event_id = e.id and a.installation_id = installation)
+      or e.event_type = 'relevo.digest' and exists (
+        select from relevo.digest_contents c join relevo.device_installations i on i.seq = c.seq where c.event_id = e.id and i.installation_id = installation),
+    array(select o.owner from relevo.event_owners o where o.event_id = e.id
+             and o.owner = (select i.owner from relevo.device_installations i where i.installation_id = installation)), installation);
+end
+$$;
+
+revoke all on function relevo.explain_event from public;
+
 -- Returns a page of what is kept of an owner, of one kind: {"owner": "user-7", "project": …, "kind": "deliveries", "after": "123", "limit": 1000};
 -- `next` goes on from there. Kinds are installations, events, deliveries, marks, kept_items, choices and rules. Push tokens are shortened.
 create or replace function relevo.export_owner(asked jsonb) returns jsonb
@@ -1690,6 +1799,64 @@ $$;
 
 revoke all on function relevo.set_category from public;
 
+-- Sets one named preference of an installation; null is a wildcard, and a preference of null removes it.
+create or replace function relevo.set_preference(installation uuid, preference_name text, preference jsonb) returns boolean
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  wrong text;
+begin
+  if preference is null or preference = 'null' then
+    delete from relevo.notification_preferences where installation_id = installation and name = preference_name;
+    return found;
+  end if;
+  if jsonb_typeof(preference) <> 'object' then
+    perform relevo.refuse('a preference must be a JSON object');
+  end if;
+  select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(preference) as k
+   where k <> all (array['enabled', 'topics', 'rubro_prefix', 'tipo', 'region', 'monto_min', 'monto_max', 'moneda', 'keywords', 'delivery']);
+  if wrong is not null then
+    perform relevo.refuse(format('a preference has no field %s', wrong));
+  end if;
+  perform relevo.check_texts(jsonb_build_object('name', coalesce(preference_name, '')), '{"name": 100}');
+  perform relevo.check_texts(preference, '{"tipo": 100, "region": 200}');
+  perform relevo.check_boolean(preference, 'enabled');
+  perform relevo.check_number(preference, 'monto_min', 0, 999999999999999999);
+  perform relevo.check_number(preference, 'monto_max', 0, 999999999999999999);
+  perform relevo.check_list(preference, 'keywords', 20, 100);
+  perform relevo.check_list(preference, 'topics', 100, 100);
+  if (preference ->> 'monto_min')::numeric > (preference ->> 'monto_max')::numeric then
+    perform relevo.refuse('monto_min must not be above monto_max');
+  end if;
+  if coalesce(preference ->> 'moneda', 'CLP') !~ '^[A-Z]{3}$' then
+    perform relevo.refuse('moneda must be a currency of three capital letters, such as CLP');
+  end if;
+  if coalesce(preference ->> 'rubro_prefix', '0') !~ '^[0-9A-Za-z-]{1,20}$' then
+    perform relevo.refuse('rubro_prefix must be the first 1 to 20 letters, digits or dashes of a code');
+  end if;
+  if coalesce(preference ->> 'delivery', 'now') !~ '^(now|hourly|(daily|weekly (mon|tue|wed|thu|fri|sat|sun)) ([01][0-9]|2[0-3]):[0-5][0-9])$' then
+    perform relevo.refuse('delivery must be now, hourly, daily HH:MM or weekly DAY HH:MM, such as daily 08:00 or weekly mon 08:00');
+  end if;
+  if not exists (select from relevo.device_installations i where i.installation_id = installation) then
+    perform relevo.refuse(format('there is no installation %s; register it first', installation));
+  end if;
+  insert into relevo.notification_preferences (installation_id, name, enabled, topics, rubro_prefix, tipo, region, monto_min, monto_max, moneda,
+                                               keywords, delivery)
+  select installation, preference_name, coalesce(r.enabled, true), nullif(r.topics, '{}'), r.rubro_prefix, r.tipo, r.region, r.monto_min, r.monto_max,
+         coalesce(r.moneda, case when r.monto_min is not null or r.monto_max is not null then 'CLP' end), nullif(r.keywords, '{}'), nullif(r.delivery, 'now')
+    from jsonb_to_record(preference) as r(enabled boolean, topics text[], rubro_prefix text, tipo text, region text, monto_min numeric,
+                                          monto_max numeric, moneda text, keywords text[], delivery text)
+  on conflict (installation_id, name) do update
+     set enabled = excluded.enabled, topics = excluded.topics, rubro_prefix = excluded.rubro_prefix, tipo = excluded.tipo, region = excluded.region,
+         monto_min = excluded.monto_min, monto_max = excluded.monto_max, moneda = excluded.moneda, keywords = excluded.keywords, delivery = excluded.delivery,
+         updated_at = now();
+  return true;
+end
+$$;
+
+revoke all on function relevo.set_preference from public;
+
 -- Sets the quiet hours of an owner's phones, of one phone, or of a project's phones that have no others: {"owner": "user-7", "project": …} or
 -- {"installation": "…"} or {"project": "default"}, with "windows": ["22:00-07:00", "sat,sun 07:00-10:00"] and "zone": "America/Santiago". Without
 -- windows they are taken back; with none in the list it is never quiet. Personal events that wait are looked at again at once. Returns whether something changed.
@@ -1867,6 +2034,144 @@ $$;
 
 revoke all on function relevo.wrong_counts from public;
 
+-- Returns the order in which kinds of delivery count where several preferences of a phone match: the soonest does.
+create or replace function relevo.delivery_rank(delivery text) returns text
+  language sql immutable parallel safe
+  return case when delivery is null then '0' when delivery = 'hourly' then '1' when delivery like 'daily%' then '2' else '3' end || coalesce(delivery, '');
+
+revoke all on function relevo.delivery_rank from public;
+
+-- Returns the events of a phone's digest by their places among those of the window, without those that a sooner preference takes and, if something
+-- changed about the phone, without those that it was told before.
+create or replace function relevo.digest_items(events bigint[], mine int[], sooner int[], changed boolean, of_seq bigint, installation uuid, at timestamptz) returns bigint[]
+  language plpgsql stable
+as $$
+declare
+  found bigint[] := array(select events[u.place] from unnest(mine) as u(place) where sooner is null or u.place <> all (sooner));
+  told bigint[];
+begin
+  if not changed then
+    return found;
+  end if;
+  told := array(
+    select unnest(c.events)
+      from relevo.notification_deliveries d
+      join relevo.digest_contents c on c.event_id = d.notification_event_id and c.seq = of_seq
+     where d.installation_id = installation and d.event_type = 'relevo.digest' and d.event_day > (at at time zone 'UTC')::date - 17);
+  return array(
+    select u.id from unnest(found) with ordinality as u(id, place)
+     where u.id <> all (told)
+       and not exists (select from relevo.notification_events e
+                         join relevo.notification_deliveries d on d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = installation
+                        where e.id = u.id)
+     order by u.place);
+end
+$$;
+
+revoke all on function relevo.digest_items from public;
+
+-- Puts phones into the slots of their digests anew, after something changed about them. Slots that they had or have are noted with how far
+-- they were told, for a phone that goes from one to another misses nothing of what lies between.
+create or replace function relevo.follow_digests(phones uuid[]) returns void
+  language plpgsql volatile
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  last_number bigint := coalesce(pg_sequence_last_value('relevo.digest_numbers'), 0);
+  missing boolean := true;
+begin
+  insert into relevo.digest_changes as c (project, delivery, zone, seq, installation_id, from_number, at_number)
+  select f.project, f.delivery, f.zone, f.seq, f.installation_id, s.after_number, last_number
+    from relevo.digest_followers f
+    join relevo.device_installations i on i.seq = f.seq -- of one that is forgotten nothing is noted
+    join relevo.digest_slots s on s.project = f.project and s.delivery = f.delivery and s.zone = f.zone
+   where f.installation_id = any (phones)
+  on conflict (project, delivery, zone, seq) do update
+     set from_number = least(c.from_number, excluded.from_number), at_number = excluded.at_number, changed_at = excluded.changed_at;
+  delete from relevo.digest_followers f where f.installation_id = any (phones);
+  while missing loop -- a slot that nobody followed may be gone at any moment, until it is locked
+    insert into relevo.digest_slots (project, delivery, zone, closes_at, after_number)
+    select w.project, w.delivery, w.zone, relevo.next_digest(w.delivery, w.zone, now()), last_number
+      from (select distinct w.project, w.delivery, w.zone from relevo.wanted_digests(phones) w order by 1, 2, 3) w
+    on conflict do nothing;
+    perform from relevo.digest_slots s
+      where (s.project, s.delivery, s.zone) in (select w.project, w.delivery, w.zone from relevo.wanted_digests(phones) w)
+      order by s.project, s.delivery, s.zone for key share;
+    missing := exists (select from relevo.wanted_digests(phones) w
+                        where not exists (select from relevo.digest_slots s
+                                           where s.project = w.project and s.delivery = w.delivery and s.zone = w.zone));
+  end loop;
+  insert into relevo.digest_followers (project, delivery, zone, seq, installation_id)
+  select w.project, w.delivery, w.zone, w.seq, w.installation_id from relevo.wanted_digests(phones) w
+  on conflict do nothing;
+  insert into relevo.digest_changes as c (project, delivery, zone, seq, installation_id, from_number, at_number)
+  select w.project, w.delivery, w.zone, w.seq, w.installation_id, s.after_number, last_number
+    from relevo.wanted_digests(phones) w
+    join relevo.digest_slots s on s.project = w.project and s.delivery = w.delivery and s.zone = w.zone
+  on conflict (project, delivery, zone, seq) do update
+     set from_number = least(c.from_number, excluded.from_number), at_number = excluded.at_number, changed_at = excluded.changed_at;
+end
+$$;
+
+revoke all on function relevo.follow_digests from public;
+
+-- Returns when digests of a kind close next after a moment, where the phone is: a local time that the clock jumps over comes after the jump, one
+-- that comes twice counts once. Hours are those of UTC.
+create or replace function relevo.next_digest(delivery text, zone text, after timestamptz) returns timestamptz
+  language sql stable
+as $$
+  select case when delivery = 'hourly' then date_trunc('hour', after, 'UTC') + interval '1 hour'
+              else (select min(t.at)
+                      from generate_series(0, 8) as n
+                      cross join lateral (select (after at time zone zone)::date - 1 + n as day) d
+                      cross join lateral (select (d.day + right(delivery, 5)::time) at time zone zone as at) t
+                     where t.at > after
+                       and (delivery like 'daily%' or to_char(d.day, 'dy') = split_part(delivery, ' ', 2))) end
+$$;
+
+revoke all on function relevo.next_digest from public;
+
+-- Begins to close the slots whose time has come: what was fanned out until now is their window, and what commits later falls into the next.
+-- Returns how many began. Windows are numbered by one transaction at a time.
+create or replace function relevo.open_digests(given_at timestamptz) returns int
+  language plpgsql volatile
+as $$
+declare
+  at timestamptz := relevo.now(given_at);
+  number_now bigint;
+  opened int;
+begin
+  if exists (select from relevo.cycle_state s where s.cycle = 'digest' and s.source = '' and s.paused_at is not null)
+     or not exists (select from relevo.digest_slots s where s.closes_at <= at and s.upto_number is null) then
+    return 0;
+  end if;
+  perform pg_advisory_xact_lock(hashtextextended('relevo.digest_numbers', 0));
+  number_now := nextval('relevo.digest_numbers');
+  update relevo.digest_events set number = number_now where number is null;
+  update relevo.digest_slots s
+     set upto_number = number_now, phone_cursor = 0, upto_seq = (select coalesce(max(i.seq), 0) from relevo.device_installations i)
+   where (s.project, s.delivery, s.zone) in (select d.project, d.delivery, d.zone from relevo.digest_slots d
+                                              where d.closes_at <= at and d.upto_number is null
+                                              order by d.closes_at for no key update skip locked);
+  get diagnostics opened = row_count;
+  return opened;
+end
+$$;
+
+revoke all on function relevo.open_digests from public;
+
+-- Returns the slots that phones belong to by what their preferences say now.
+create or replace function relevo.wanted_digests(phones uuid[]) returns table (project text, delivery text, zone text, seq bigint, installation_id uuid)
+  language sql stable
+as $$
+  select distinct i.project, p.delivery, relevo.digest_zone(i), i.seq, i.installation_id
+    from relevo.device_installations i
+    join relevo.notification_preferences p on p.installation_id = i.installation_id
+   where i.installation_id = any (phones) and p.enabled and p.delivery is not null and relevo.may_receive(i)
+$$;
+
+revoke all on function relevo.wanted_digests from public;
+
 -- Removes the content of events, and ends those that are not through; a hash of their keys stays, for dedup.
 create or replace function relevo.blank_events(ids bigint[], why text) returns void language plpgsql volatile
 as $$
@@ -2020,6 +2325,25 @@ as $$
 $$;
 
 revoke all on function relevo.given_events from public;
+
+-- Returns whether ending an event would change nothing: nothing of it is left to send, confirm, find out or redrive,
+-- and no digest is to come that may tell it.
+create or replace function relevo.is_finished(id_of_event bigint) returns boolean
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select exists (select from relevo.notification_events e where e.id = id_of_event and e.state = 'fanned' and e.ended_at is null)
+     and not exists (select from (select f.status, f.deliveries from relevo.event_progress f where f.event_id = id_of_event
+                                  union all
+                                  select d.status, d.deliveries from relevo.event_progress_deltas d where d.event_id = id_of_event) p
+                      where p.status in ('pending', 'retryable', 'sent', 'failed', 'unknown')
+                      group by p.status having sum(p.deliveries) <> 0)
+     and not exists (select from relevo.digest_events d
+                      where d.event_id = id_of_event
+                        and (d.number is null or exists (select from relevo.digest_slots s where s.after_number < d.number)))
+$$;
+
+revoke all on function relevo.is_finished from public;
 
 -- Locks the events that are for one of some installations alone, or for an owner alone. Before the phones, as a settle does, which notes an
 -- event's first push and then disables tokens: no deadlock.
@@ -2721,6 +3045,24 @@ end
 $$;
 
 revoke all on function relevo.write_installations from public;
+
+-- Returns whom an event would reach, in one project or in all; writes nothing.
+create or replace function relevo.preview_draft(event jsonb, most int, of_project text) returns jsonb
+  language plpgsql stable
+as $$
+declare
+  e relevo.notification_events := relevo.draft_event(event, of_project);
+  named uuid[] := array(select n.id::uuid from jsonb_array_elements_text(coalesce(nullif(event -> 'installations', 'null'), '[]')) as n(id));
+  owners text[] := array(select jsonb_array_elements_text(coalesce(nullif(event -> 'owners', 'null'), '[]')));
+begin
+  return relevo.count_draft_targets(e, named, owners, most) || jsonb_build_object('digested', relevo.count_draft_digests(e), 'unknown_installations', to_jsonb(array(
+    select u.id from unnest(named) with ordinality as u(id, place)
+      left join lateral (select true as known from relevo.device_installations d where d.installation_id = u.id offset 0) d on true
+     where d.known is null order by u.place)));
+end
+$$;
+
+revoke all on function relevo.preview_draft from public;
 
 -- Returns what a claim holds, like the claim did, after the answer to its COMMIT was lost.
 create or replace function relevo.adopt_claim(claim uuid, at timestamptz)
@@ -4935,6 +5277,124 @@ create or replace function relevo.longer_lease(c relevo.claims, at timestamptz) 
 
 revoke all on function relevo.longer_lease from public;
 
+-- Tells the next phones of a slot that closes, which this transaction has locked, and moves its cursor; after the last it waits for its next time.
+create or replace function relevo.close_digest_slice(s relevo.digest_slots, most int, given_at timestamptz)
+  returns table (is_last boolean, phones int, items bigint)
+  language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  at timestamptz := relevo.now(given_at);
+  e relevo.notification_events;
+  told_by bigint;
+  p record;
+  m record;
+begin
+  select array_agg(n.seq order by n.seq) as seqs, array_agg(n.installation_id order by n.seq) as ids, array_agg(n.lower order by n.seq) as lowers,
+         array_agg(n.changed order by n.seq) as changes, max(n.seq) as last, count(*) < most as is_last
+    into p from relevo.digest_phones(s, most) n;
+  is_last := p.is_last;
+  told_by := coalesce(s.event_id, nextval('relevo.notification_events_id_seq'));
+  with told as materialized (
+    select n.* from relevo.digest_matches(s, p.seqs, p.ids, p.lowers, p.changes, at) n
+  ), kept as (
+    insert into relevo.digest_contents (event_id, seq, total, events) select told_by, t.seq, t.total, t.events from told t
+  )
+  select array_agg(t.installation_id) as ids, array_agg(t.provider) as providers, array_agg(t.project) as projects, count(*)::int as phones,
+         coalesce(sum(t.total), 0)::bigint as items
+    into m from told t;
+  phones := m.phones;
+  items := m.items;
+  if phones > 0 then
+    e := relevo.begin_digest(s, told_by, at);
+    perform relevo.write_deliveries(e, at, m.ids, m.providers, m.projects,
+      case when exists (select from relevo.quiet_profiles) then relevo.quiet_dues(e, m.ids, at) end);
+    update relevo.notification_events n
+       set targets_selected = n.targets_selected + m.phones, deliveries_created = n.deliveries_created + m.phones, fanout_finished_at = at,
+           fanout_cursor = p.last, updated_at = at
+     where n.id = e.id;
+    update relevo.digests d set phones = d.phones + m.phones, items = d.items + m.items where d.event_id = e.id;
+    perform relevo.wake('dispatch');
+  end if;
+  update relevo.digest_slots d
+     set event_id = case when is_last or phones = 0 and s.event_id is null then null else told_by end, phone_cursor = case when is_last then 0 else p.last end,
+         after_number = case when is_last then s.upto_number else s.after_number end,
+         closes_at = case when is_last then relevo.next_digest(s.delivery, s.zone, greatest(at, s.closes_at)) else s.closes_at end,
+         upto_number = case when not is_last then s.upto_number end, upto_seq = case when not is_last then s.upto_seq end
+   where d.project = s.project and d.delivery = s.delivery and d.zone = s.zone;
+  return next;
+end
+$$;
+
+revoke all on function relevo.close_digest_slice from public;
+
+-- Returns of some phones of a slot that closes what its digest tells each: of the events in its window, by their place there, those that its
+-- preferences match and that no sooner one takes. A phone of which something changed is told what it was told neither by a push nor by a digest.
+-- Events and preferences are joined by the buckets of both, as fan-out does; `mine` and `sooner` are places.
+create or replace function relevo.digest_matches(s relevo.digest_slots, seqs bigint[], ids uuid[], lowers bigint[], changes boolean[], at timestamptz)
+  returns table (seq bigint, installation_id uuid, provider text, project text, total int, events bigint[])
+  language sql stable
+  set enable_nestloop = off set jit = off -- what has to be looked up one by one is lateral
+as $$
+  with events as materialized (
+    select * from relevo.digest_window(s.project, (select min(l.lower) from unnest(lowers) as l(lower)), s.upto_number, at)
+  ), buckets as materialized (
+    select w.place, w.number, (w.e).fanout_upto as upto, (w.e).category, w.rule, b.bucket
+      from events w cross join lateral (select unnest(relevo.event_buckets(w.e)) as bucket offset 0) b
+  ), asked as materialized (
+    select g.seq, g.lower, (i.i).opt_outs, (i.i).refused, (i.i).accepted, p.p, b.bucket, b.sure,
+           (p.p).delivery = s.delivery or g.changed and (p.p).delivery is null as is_mine,
+           relevo.delivery_rank((p.p).delivery) < relevo.delivery_rank(s.delivery) and (not g.changed or (p.p).delivery is not null) as is_sooner
+      from unnest(seqs, ids, lowers, changes) as g(seq, id, lower, changed)
+      cross join lateral (select i from relevo.device_installations i where i.installation_id = g.id offset 0) i
+      cross join lateral (select p from relevo.notification_preferences p where p.installation_id = g.id and p.enabled offset 0) p
+      cross join lateral (select b.bucket, b.sure from relevo.preference_buckets(p.p) b offset 0) b
+     where relevo.may_receive(i.i) and (i.i).project = s.project
+  ), matched as (
+    select a.seq, b.place, a.is_mine, a.is_sooner
+      from asked a join buckets b on b.bucket = a.bucket
+     where a.sure and b.number > a.lower and b.upto >= a.seq and relevo.unwanted(a.opt_outs, a.refused, a.accepted, b.category, b.rule) is null
+    union all
+    select a.seq, b.place, a.is_mine, a.is_sooner
+      from asked a join buckets b on b.bucket = a.bucket join events w on w.place = b.place
+     where not a.sure and b.number > a.lower and b.upto >= a.seq and relevo.unwanted(a.opt_outs, a.refused, a.accepted, b.category, b.rule) is null
+       and relevo.preference_matches(a.p, w.e)
+  ), found as (
+    select m.seq, array_agg(distinct m.place) filter (where m.is_mine) as mine, array_agg(m.place) filter (where m.is_sooner) as sooner
+      from matched m group by m.seq
+  )
+  select g.seq, g.id, i.provider, relevo.sending_project(i.provider, i.project, i.part), cardinality(t.events), t.events[:1000]
+    from unnest(seqs, ids, changes) as g(seq, id, changed)
+    join found f on f.seq = g.seq and f.mine is not null
+    cross join lateral (select i.provider, i.project, i.part from relevo.device_installations i where i.installation_id = g.id offset 0) i
+    cross join lateral (select relevo.digest_items(array(select (w.e).id from events w order by w.place), f.mine, f.sooner, g.changed, g.seq, g.id, at) as events offset 0) t
+   where t.events <> '{}'
+$$;
+
+revoke all on function relevo.digest_matches from public;
+
+-- Returns the next phones of a slot that closes: its followers, and those that left it lately. Of each from which window on it is to be told, and
+-- whether something changed about it, so that what it was told has to be looked up.
+create or replace function relevo.digest_phones(s relevo.digest_slots, most int) returns table (seq bigint, installation_id uuid, lower bigint, changed boolean)
+  language sql stable
+as $$
+  select u.seq, u.installation_id, least(c.from_number, s.after_number), c.changed
+    from (select f.seq, f.installation_id
+            from (select f.seq, f.installation_id from relevo.digest_followers f
+                   where f.project = s.project and f.delivery = s.delivery and f.zone = s.zone and f.seq > s.phone_cursor and f.seq <= s.upto_seq
+                   order by f.seq limit most) f
+          union
+          select c.seq, c.installation_id
+            from (select c.seq, c.installation_id from relevo.digest_changes c
+                   where c.project = s.project and c.delivery = s.delivery and c.zone = s.zone and c.seq > s.phone_cursor and c.seq <= s.upto_seq
+                   order by c.seq limit most) c
+           order by 1 limit most) u
+    cross join lateral (select min(c.from_number) filter (where c.at_number >= s.after_number - 1) as from_number, count(*) > 0 as changed
+                          from relevo.digest_changes c where c.seq = u.seq offset 0) c
+$$;
+
+revoke all on function relevo.digest_phones from public;
+
 -- Returns those of what was gathered that are items and wanted, newest first, with their marks. An event that came to several phones stands where
 -- it came first, for which deliveries are looked up only of phones by which none of it was gathered. What was cancelled or deleted is no item, nor what shows nothing, nor news for the app, nor what its type keeps out or no longer.
 create or replace function relevo.filter_inbox(s relevo.inbox_subject, wanted text, of_category text, of_type text, places bigint[], events bigint[],
@@ -5318,6 +5778,13 @@ $$;
 
 revoke all on function relevo.exported_phone from public;
 
+-- Returns the time zone in which the digests of a phone close: the phone's own, else UTC.
+create or replace function relevo.digest_zone(i relevo.device_installations) returns text
+  language sql stable
+  return coalesce(i.timezone, 'UTC');
+
+revoke all on function relevo.digest_zone from public;
+
 -- Returns whether pushes may go to an installation at all.
 create or replace function relevo.may_receive(i relevo.device_installations) returns boolean language sql stable
   return i.active and i.push_capable and i.permission = 'granted' and i.invalidated_at is null and i.token is not null and not i.blocked;
@@ -5362,6 +5829,119 @@ as $$
 $$;
 
 revoke all on function relevo.exported_event from public;
+
+-- Returns the event by which a slot that closes is told, written now if this is its first slice.
+-- It is fanned out from the beginning: its deliveries are made by whoever closes the slot.
+create or replace function relevo.begin_digest(s relevo.digest_slots, of_id bigint, at timestamptz) returns relevo.notification_events
+  language plpgsql volatile
+as $$
+declare
+  e relevo.notification_events;
+  words int := (select max(w.version) from relevo.wordings w where w.event_type = 'relevo.digest');
+begin
+  if s.event_id is not null then
+    select n.* into e from relevo.notification_events n where n.id = s.event_id;
+    if found then
+      perform relevo.hold_open(array[e.event_day]);
+      return e;
+    end if;
+  end if;
+  perform relevo.ensure_partitions((at at time zone 'UTC')::date, 1);
+  perform relevo.hold_open(array[(at at time zone 'UTC')::date]);
+  insert into relevo.notification_events (id, event_type, event_key, title, data, audience, content_hash, state, project, scheduled_at, created_at, event_day,
+                                          fanout_started_at, fanout_finished_at, fanout_upto, arguments, wording, texts)
+  values (of_id, 'relevo.digest', format('%s %s %s %s', to_char(s.closes_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"'), s.delivery, s.zone, md5(s.project)),
+          'Digest', jsonb_build_object('digest', s.delivery), 'installations', md5(s.project || s.delivery || s.zone || s.closes_at), 'fanned', s.project,
+          least(s.closes_at, at), least(s.closes_at, at), (at at time zone 'UTC')::date, at, at, s.upto_seq,
+          case when words is not null then '{}'::jsonb end, words, case when words is not null then '{}'::jsonb end)
+  returning * into e;
+  insert into relevo.digests (event_id, project, delivery, zone, closed_at, made_at) values (e.id, s.project, s.delivery, s.zone, s.closes_at, at)
+  on conflict do nothing;
+  return e;
+end
+$$;
+
+revoke all on function relevo.begin_digest from public;
+
+-- Counts the phones that a drafted event reaches by a digest alone; of many a sample, in the order of their random ids, speaks for the others.
+create or replace function relevo.count_draft_digests(e relevo.notification_events) returns bigint
+  language plpgsql stable
+  set enable_seqscan = off
+as $$
+declare
+  looks constant int := 2000;
+  seen bigint;
+  told bigint;
+  followers float8;
+begin
+  if e.audience <> 'matching' then
+    return 0;
+  end if;
+  select count(*), count(*) filter (where relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, relevo.category_rule(e.category)) is null
+                                      and (e.project is null or i.project = e.project) and m.matches and not m.now)
+    into seen, told
+    from (select distinct f.installation_id from (select f.installation_id from relevo.digest_followers f order by f.installation_id limit looks) f) f
+    cross join lateral (select i.* from relevo.device_installations i where i.installation_id = f.installation_id offset 0) i
+    cross join lateral (select count(*) > 0 as matches, bool_or(p.delivery is null) as now from relevo.notification_preferences p
+                         where p.installation_id = f.installation_id and relevo.preference_matches(p, e) offset 0) m;
+  followers := case when seen < looks then seen
+                    else greatest(seen, (select c.reltuples from pg_class c where c.oid = 'relevo.digest_followers'::regclass)) end;
+  return round(told * followers / greatest(seen, 1));
+end
+$$;
+
+revoke all on function relevo.count_draft_digests from public;
+
+-- Returns the events of a project that lie between two windows and are still worth telling, the best first: by their score, then the latest.
+create or replace function relevo.digest_window(of_project text, after_number bigint, upto_number bigint, at timestamptz)
+  returns table (place int, number bigint, e relevo.notification_events, rule text)
+  language sql stable
+as $$
+  select row_number() over (order by case when jsonb_typeof(n.push -> 'relevanceScore') = 'number' then (n.push ->> 'relevanceScore')::numeric
+                                          when jsonb_typeof(n.data -> 'score') = 'number' then (n.data ->> 'score')::numeric else 0 end desc,
+                                     n.fanout_finished_at desc, n.id desc)::int,
+         d.number, n, relevo.category_rule(n.category)
+    from relevo.digest_events d
+    join relevo.notification_events n on n.id = d.event_id
+   where d.number > after_number and d.number <= upto_number and n.ended_at is null and (n.deadline_at > at) is not false
+     and (n.project is null or n.project = of_project)
+$$;
+
+revoke all on function relevo.digest_window from public;
+
+-- Returns by which digest a phone is told an event, enqueued or a draft, that it was not sent by itself: the one it was in (digested), or the next of its
+-- slot (in_digest), with the slot and its time; null if by none.
+create or replace function relevo.explain_digest(e relevo.notification_events, i relevo.device_installations) returns jsonb
+  language plpgsql stable
+as $$
+declare
+  soonest text;
+  slot relevo.digest_slots;
+  told jsonb;
+  told_number bigint;
+begin
+  select p.delivery into soonest from relevo.notification_preferences p
+   where p.installation_id = i.installation_id and relevo.preference_matches(p, e) order by relevo.delivery_rank(p.delivery) limit 1;
+  select jsonb_build_object('rule', 'digested', 'digest', g.event_id, 'delivery', g.delivery, 'zone', g.zone, 'at', g.closed_at) into told
+    from relevo.notification_deliveries d
+    join relevo.digests g on g.event_id = d.notification_event_id
+    join relevo.digest_contents c on c.event_id = g.event_id and c.seq = i.seq
+   where d.installation_id = i.installation_id and d.event_type = 'relevo.digest' and d.event_day >= e.event_day and e.id = any (c.events)
+   limit 1;
+  select n.number into told_number from relevo.digest_events n where n.event_id = e.id;
+  if told is not null or soonest is null or (e.fanout_finished_at is not null and not found) then
+    return told;
+  end if;
+  select s.* into slot from relevo.digest_slots s
+   where s.project = i.project and s.delivery = soonest and s.zone = relevo.digest_zone(i);
+  if not found or told_number <= slot.after_number or e.fanout_upto < i.seq then
+    return null;
+  end if;
+  return jsonb_build_object('rule', 'in_digest', 'delivery', slot.delivery, 'zone', slot.zone, 'at', slot.closes_at);
+end
+$$;
+
+revoke all on function relevo.explain_digest from public;
 
 -- Returns the content of an event as it is compared, field by field; lists that are sets in one order.
 create or replace function relevo.event_said(e relevo.notification_events) returns jsonb
@@ -5509,6 +6089,9 @@ begin
    where n.id = e.id;
   if is_last and e.audience = 'installations' then
     perform relevo.note_missed_owners(e.id, e.event_day);
+  elsif is_last and e.audience = 'matching'
+        and (exists (select from relevo.digest_followers) or exists (select from relevo.digest_changes)) then
+    insert into relevo.digest_events (event_id) values (e.id) on conflict do nothing;
   end if;
   if created > 0 then
     perform relevo.wake('dispatch');
@@ -5910,6 +6493,7 @@ declare
   gets boolean := false;
   unwanted text;
   quiet jsonb;
+  digest jsonb;
 begin
   select n.* into i from relevo.device_installations n where n.installation_id = installation;
   if e.event_day is not null then
@@ -5927,6 +6511,9 @@ begin
   end if;
   if d.id is null and e.fanout_finished_at is null or d.status in ('pending', 'retryable') then
     quiet := relevo.explain_quiet(e, i, greatest(now(), e.scheduled_at));
+  end if;
+  if fitting is not null and d.id is null then
+    digest := relevo.explain_digest(e, i);
   end if;
   unwanted := relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, relevo.category_rule(e.category));
   case
@@ -5953,6 +6540,9 @@ begin
       rule := 'preference_differs';
       why := format('None of its preferences matches: %s.', (select string_agg(case m ->> 'differs_in' when 'disabled' then format('%s is disabled', m ->> 'name')
                else format('%s differs in %s', m ->> 'name', m ->> 'differs_in') end, ', ') from jsonb_array_elements(misses) m));
+    when digest ->> 'rule' = 'digested' then
+      rule := 'digested'; about := digest - 'rule'; gets := true;
+      why := format('It was told in the digest of %s (%s).', to_char((digest ->> 'at')::timestamptz at time zone (digest ->> 'zone'), 'YYYY-MM-DD HH24:MI'), digest ->> 'zone');
     when done.event_id is not null then
       rule := 'handled_elsewhere'; why := 'Its owner handled the event on another phone' || coalesce(': ' || done.reason, '') || '.';
       about := jsonb_build_object('reason', done.reason);
@@ -5966,6 +6556,9 @@ begin
       about := jsonb_build_object('state', e.state, 'reason', e.end_reason);
     when e.deadline_at <= now() and d.id is null then
       rule := 'deadline_passed'; why := 'Its deadline has passed.';
+    when digest is not null then
+      rule := 'in_digest'; about := digest - 'rule'; gets := true;
+      why := format('It is told in the digest of %s (%s).', to_char((digest ->> 'at')::timestamptz at time zone (digest ->> 'zone'), 'YYYY-MM-DD HH24:MI'), digest ->> 'zone');
     when e.fanout_finished_at is not null and d.id is null then
       rule := 'came_later'; why := 'The event had fanned out before this installation could receive it.';
     when d.status = 'expired' and d.last_error_code = 'quiet_hours' then

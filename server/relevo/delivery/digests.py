@@ -1,0 +1,97 @@
+"""What digests say to each phone of a batch: read right before they are sent, so what ended meanwhile is left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from relevo.core import digest_texts, queries
+from relevo.core.locales import best
+from relevo.core.model import DIGEST, Content, Delivery
+from relevo.core.wordings import Text, Wording
+from relevo.database.arrays import array, uuid_array
+from relevo.database.pool import Database
+
+_SQL = queries.load("digest")
+_NAMED = 3
+
+
+class _Told(NamedTuple):
+    """What a digest tells a phone: how many events, and the best of them."""
+
+    total: int
+    events: Sequence[int]
+
+
+class _Name(NamedTuple):
+    """How an event is called, in general and by locale."""
+
+    plain: str
+    texts: Mapping[str, Mapping[str, str]]
+
+    def to(self, locale: str | None) -> str:
+        """Return its name in a phone's language, if it has one there."""
+        spoken = best(locale, tuple(self.texts), "") if self.texts else ""
+        said = self.texts.get(spoken, {})
+        return said.get("title") or said.get("body") or self.plain
+
+
+class Digests:
+    """The digests among the deliveries of a batch."""
+
+    def __init__(self, told: Mapping[tuple[int, UUID], _Told], names: Mapping[int, _Name]) -> None:
+        self._told, self._names = told, names
+
+    @classmethod
+    def of(cls, database: Database, deliveries: Sequence[Delivery], now: datetime | None = None) -> Digests | None:
+        """Read what the digests among some deliveries say; None if there is none, as mostly."""
+        digests = [each for each in deliveries if each.event_type == DIGEST]
+        if not digests:
+            return None
+        asked = {
+            "events": array([each.notification_event_id for each in digests]),
+            "installations": uuid_array([each.installation_id for each in digests]),
+        }
+        with database.connection() as connection:
+            rows = connection.execute(_SQL["read_digests"], asked).fetchall()
+            told = {(event, phone): _Told(total, events) for event, phone, total, events in rows}
+            named = sorted({event for each in told.values() for event in each.events})
+            found = connection.execute(_SQL["read_digested"], {"events": array(named), "now": now}).fetchall()
+        return cls(told, {event: _Name(plain, json.loads(texts or "{}")) for event, plain, texts in found})
+
+    def is_empty(self, delivery: Delivery) -> bool:
+        """Return whether nothing is left to tell by a digest, or nobody knows any more what it was."""
+        return delivery.event_type == DIGEST and self._count(delivery) <= 0
+
+    def spoken(self, delivery: Delivery) -> tuple[str, str]:
+        """Return a key of its own for what a digest says to a phone."""
+        return delivery.locale or "", f"delivery {delivery.id}"
+
+    def content(self, content: Content, delivery: Delivery, wording: Wording | None, zone: str) -> Content:
+        """Return what a digest says to a phone; raises RenderError, a ValueError."""
+        count, names = self._count(delivery), self._names_of(delivery)
+        if wording is None:
+            said = digest_texts.text(delivery.locale, count, names)
+        else:
+            said = _worded(wording, delivery.locale, zone, count, names)
+        push = {**content.push, "subtitle": said.subtitle} if said.subtitle else content.push
+        data = {**content.data, "total": count}
+        return content._replace(title=said.title, body=said.body, push=push, data=data, spoken=self.spoken(delivery))
+
+    def _count(self, delivery: Delivery) -> int:
+        told = self._told.get((delivery.notification_event_id, delivery.installation_id))
+        return 0 if told is None else told.total - sum(event not in self._names for event in told.events)
+
+    def _names_of(self, delivery: Delivery) -> list[str]:
+        events = self._told[delivery.notification_event_id, delivery.installation_id].events
+        return [self._names[event].to(delivery.locale) for event in events if event in self._names][:_NAMED]
+
+
+def _worded(wording: Wording, locale: str | None, zone: str, count: int, names: Sequence[str]) -> Text:
+    """Render a digest by the texts that were saved for it."""
+    first, second, third = ([digest_texts.shortened(name) for name in names] + [""] * _NAMED)[:_NAMED]
+    arguments = {"count": count, "more": count - len(names), "first": first, "second": second, "third": third}
+    return wording.render(best(locale, tuple(wording.texts), wording.default_locale), arguments, zone)

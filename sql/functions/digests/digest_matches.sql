@@ -1,0 +1,44 @@
+-- Returns of some phones of a slot that closes what its digest tells each: of the events in its window, by their place there, those that its
+-- preferences match and that no sooner one takes. A phone of which something changed is told what it was told neither by a push nor by a digest.
+-- Events and preferences are joined by the buckets of both, as fan-out does; `mine` and `sooner` are places.
+create or replace function relevo.digest_matches(s relevo.digest_slots, seqs bigint[], ids uuid[], lowers bigint[], changes boolean[], at timestamptz)
+  returns table (seq bigint, installation_id uuid, provider text, project text, total int, events bigint[])
+  language sql stable
+  set enable_nestloop = off set jit = off -- what has to be looked up one by one is lateral
+as $$
+  with events as materialized (
+    select * from relevo.digest_window(s.project, (select min(l.lower) from unnest(lowers) as l(lower)), s.upto_number, at)
+  ), buckets as materialized (
+    select w.place, w.number, (w.e).fanout_upto as upto, (w.e).category, w.rule, b.bucket
+      from events w cross join lateral (select unnest(relevo.event_buckets(w.e)) as bucket offset 0) b
+  ), asked as materialized (
+    select g.seq, g.lower, (i.i).opt_outs, (i.i).refused, (i.i).accepted, p.p, b.bucket, b.sure,
+           (p.p).delivery = s.delivery or g.changed and (p.p).delivery is null as is_mine,
+           relevo.delivery_rank((p.p).delivery) < relevo.delivery_rank(s.delivery) and (not g.changed or (p.p).delivery is not null) as is_sooner
+      from unnest(seqs, ids, lowers, changes) as g(seq, id, lower, changed)
+      cross join lateral (select i from relevo.device_installations i where i.installation_id = g.id offset 0) i
+      cross join lateral (select p from relevo.notification_preferences p where p.installation_id = g.id and p.enabled offset 0) p
+      cross join lateral (select b.bucket, b.sure from relevo.preference_buckets(p.p) b offset 0) b
+     where relevo.may_receive(i.i) and (i.i).project = s.project
+  ), matched as (
+    select a.seq, b.place, a.is_mine, a.is_sooner
+      from asked a join buckets b on b.bucket = a.bucket
+     where a.sure and b.number > a.lower and b.upto >= a.seq and relevo.unwanted(a.opt_outs, a.refused, a.accepted, b.category, b.rule) is null
+    union all
+    select a.seq, b.place, a.is_mine, a.is_sooner
+      from asked a join buckets b on b.bucket = a.bucket join events w on w.place = b.place
+     where not a.sure and b.number > a.lower and b.upto >= a.seq and relevo.unwanted(a.opt_outs, a.refused, a.accepted, b.category, b.rule) is null
+       and relevo.preference_matches(a.p, w.e)
+  ), found as (
+    select m.seq, array_agg(distinct m.place) filter (where m.is_mine) as mine, array_agg(m.place) filter (where m.is_sooner) as sooner
+      from matched m group by m.seq
+  )
+  select g.seq, g.id, i.provider, relevo.sending_project(i.provider, i.project, i.part), cardinality(t.events), t.events[:1000]
+    from unnest(seqs, ids, changes) as g(seq, id, changed)
+    join found f on f.seq = g.seq and f.mine is not null
+    cross join lateral (select i.provider, i.project, i.part from relevo.device_installations i where i.installation_id = g.id offset 0) i
+    cross join lateral (select relevo.digest_items(array(select (w.e).id from events w order by w.place), f.mine, f.sooner, g.changed, g.seq, g.id, at) as events offset 0) t
+   where t.events <> '{}'
+$$;
+
+revoke all on function relevo.digest_matches from public;

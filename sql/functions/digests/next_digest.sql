@@ -1,0 +1,15 @@
+-- Returns when digests of a kind close next after a moment, where the phone is: a local time that the clock jumps over comes after the jump, one
+-- that comes twice counts once. Hours are those of UTC.
+create or replace function relevo.next_digest(delivery text, zone text, after timestamptz) returns timestamptz
+  language sql stable
+as $$
+  select case when delivery = 'hourly' then date_trunc('hour', after, 'UTC') + interval '1 hour'
+              else (select min(t.at)
+                      from generate_series(0, 8) as n
+                      cross join lateral (select (after at time zone zone)::date - 1 + n as day) d
+                      cross join lateral (select (d.day + right(delivery, 5)::time) at time zone zone as at) t
+                     where t.at > after
+                       and (delivery like 'daily%' or to_char(d.day, 'dy') = split_part(delivery, ' ', 2))) end
+$$;
+
+revoke all on function relevo.next_digest from public;

@@ -1,0 +1,33 @@
+-- name: open_digests
+-- Begins to close the slots of digests whose time has come, and numbers the window that they tell.
+select relevo.open_digests(%(now)s::timestamptz);
+
+-- name: pick_closing_slot
+-- Locks a slot that closes, passing by those another replica is at and those this run has given up.
+select s.project, s.delivery, s.zone
+  from relevo.digest_slots s
+ where s.upto_number is not null and concat_ws(' ', s.project, s.delivery, s.zone) <> all (%(given_up)s::text[])
+ order by s.closes_at, s.project, s.delivery, s.zone
+ limit 1
+   for no key update skip locked;
+
+-- name: close_digest_slice
+-- Tells the next phones of a slot that this transaction has locked, and moves its cursor.
+select c.is_last, c.phones, c.items
+  from relevo.digest_slots s
+  cross join lateral relevo.close_digest_slice(s, %(most)s::int, %(now)s::timestamptz) c
+ where s.project = %(project)s and s.delivery = %(delivery)s and s.zone = %(zone)s;
+
+-- name: read_digests
+-- Reads what some digests tell some phones: how many events, and the first of them, of which three are named if none ended meanwhile.
+select c.event_id, u.installation_id, c.total, c.events[:6]
+  from unnest(%(events)s::bigint[], %(installations)s::uuid[]) as u(event_id, installation_id)
+  cross join lateral (select i.seq from relevo.device_installations i where i.installation_id = u.installation_id offset 0) i
+  cross join lateral (select c.event_id, c.total, c.events from relevo.digest_contents c where c.event_id = u.event_id and c.seq = i.seq offset 0) c;
+
+-- name: read_digested
+-- Reads how events are called that digests name, in the languages they have; not those that ended or whose deadline passed.
+select e.id, case when e.licitacion_id is not null and e.body <> '' then e.body else coalesce(nullif(e.title, ''), e.body) end, e.texts::text
+  from unnest(%(events)s::bigint[]) as u(id)
+  cross join lateral (select * from relevo.notification_events e where e.id = u.id offset 0) e
+ where e.ended_at is null and (e.deadline_at > relevo.now(%(now)s)) is not false;

@@ -1,0 +1,100 @@
+"""Digests: what preferences do not want at once comes as one push, with how many there are and the best of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+from relaying import Relay
+
+from relevo.client import verbs
+from relevo.client.values import Event, Matching, Preference
+from relevo.core.errors import InvalidInputError
+from relevo.sandbox.services.device_tokens import phone_key
+
+
+@pytest.fixture
+def worker(relay) -> Relay:
+    """A worker whose slices hold two phones."""
+    made: Relay = relay(fanout_slice_size=2)
+    return made
+
+
+def announce(worker: Relay, name: str, region: str = "Maule", **fields: Any) -> int:
+    """Enqueue a tender for whoever asked for its region, and fan it out."""
+    event = verbs.enqueue(
+        worker.conn, Event("tender.new", name, name, "Open", audience=Matching(region=region), **fields)
+    ).event_id
+    worker.fan_out()
+    return event
+
+
+def close(worker: Relay) -> dict[str, int]:
+    """Travel behind the next closing of every slot, close what is due, and send it; return what was counted."""
+    row = worker.conn.execute("select max(closes_at) from relevo.digest_slots").fetchone()
+    assert row is not None
+    worker.clock.travel_to(row[0])
+    report = worker.run("digest")
+    assert report.outcome in ("ok", "idle"), report
+    worker.drain()
+    return dict(report.counts)
+
+
+def shown(worker: Relay, name: str) -> list[tuple[str, str]]:
+    """Return title and body of all that a phone got."""
+    got = worker.sandbox.received(phone_key(f"ExponentPushToken[{name}]"))
+    return [(each["title"], each["body"]) for each in got]
+
+
+def test_one_push_with_the_best_three(worker: Relay) -> None:
+    """A daily digest tells each phone, in its language, how many there are and the best three; others get each at once."""
+    daily = Preference(region="Maule", delivery="daily 08:00")
+    for phone in worker.register("en", "es", locale="es-CL", timezone="America/Santiago"):
+        verbs.set_preference(worker.conn, phone, "default", daily)
+    worker.conn.execute("update relevo.device_installations set locale = 'en' where token like '%[en]'")
+    [now] = worker.register("now")
+    verbs.set_preference(worker.conn, now, "more", Preference(region="Maule", delivery="weekly mon 08:00"))
+    for n in range(5):
+        announce(worker, f"Tender {n}", push={"relevanceScore": 0.9} if n == 1 else {})
+    announce(worker, "Elsewhere", region="Ñuble")
+    worker.drain()
+    assert shown(worker, "en") == []
+    assert len(shown(worker, "now")) == 6, "what one preference wants now is told now"
+    assert close(worker) == {"digests_closed": 2, "deliveries_created": 2, "events_digested": 10}
+    assert shown(worker, "en") == [("5 new for you", "Tender 1\nTender 4\nTender 3\nand 2 more")]
+    assert shown(worker, "es") == [("5 novedades para ti", "Tender 1\nTender 4\nTender 3\ny 2 más")]
+    assert close(worker) == {"digests_closed": 2}, "nothing new is no digest"
+    assert len(shown(worker, "now")) == 6
+
+
+def test_it_is_explained(worker: Relay) -> None:
+    """Before the digest and after it a phone is told by which it hears of an event; a preview counts who would."""
+    [phone] = worker.register("d", timezone="America/Santiago")
+    verbs.set_preference(worker.conn, phone, "default", Preference(delivery="weekly sat 08:00"))
+    draft = Event("tender.new", "draft", "Draft", audience=Matching(region="Maule"))
+    assert (verbs.preview(worker.conn, draft).count, verbs.preview(worker.conn, draft).digested) == (0, 1)
+    assert verbs.explain(worker.conn, draft, phone).rule == "in_digest"
+    event = announce(worker, "Tender")
+    will = verbs.explain(worker.conn, event, phone)
+    assert (will.gets_it, will.rule) == (True, "in_digest")
+    assert "08:00 (America/Santiago)" in will.reason
+    close(worker)
+    was = verbs.explain(worker.conn, event, phone)
+    assert (was.gets_it, was.rule, was.raw["values"]["at"]) == (True, "digested", will.raw["values"]["at"])
+    assert verbs.explain(worker.conn, was.raw["values"]["digest"], phone).gets_it
+    late = announce(worker, "Late")
+    verbs.cancel(worker.conn, late)
+    assert verbs.explain(worker.conn, late, phone).rule == "event_ended"
+    assert close(worker) == {"digests_closed": 1}, "what ended is left out"
+
+
+@pytest.mark.parametrize("delivery", ["soon", "daily", "daily 8:00", "daily 24:00", "weekly 08:00", "weekly day 08:00"])
+def test_bad_deliveries_are_refused(worker: Relay, delivery: str) -> None:
+    """What is no time for a digest is refused, in Python as in SQL, with what would be one."""
+    [phone] = worker.register("d")
+    with pytest.raises(InvalidInputError, match=r"delivery must be now, hourly, daily HH:MM or weekly DAY HH:MM"):
+        verbs.set_preference(worker.conn, phone, "default", Preference(delivery=delivery))
+    with pytest.raises(psycopg.Error, match=r"delivery must be now, hourly, daily HH:MM or weekly DAY HH:MM"):
+        worker.conn.execute("select relevo.set_preference(%s, 'x', %s)", [phone, Jsonb({"delivery": delivery})])
