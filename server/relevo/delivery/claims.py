@@ -171,18 +171,20 @@ class Claims(Journal, Settling):
         """Return which event types this worker may claim, as statements take it.
 
         Those it is limited to, and none for which a living worker has a composer that this one lacks: it would send
-        what that one makes otherwise. None with texts either, if it lacks what renders them.
+        what that one makes otherwise. Of types whose texts name a time, it may lack what renders them: then it takes only
+        events with a text of their own.
         """
         if time.monotonic() - self._foreign[0] > _FOREIGN_FOR_S:
             rows = connection.execute(_SQL["list_composed_types"], {"worker_id": self._worker_id}).fetchall()
             self.learn_composed(row[0] for row in rows)
         if time.monotonic() - self._unspoken[0] > _FOREIGN_FOR_S and not wordings.is_available():
-            rows = connection.execute(_SQL["list_worded_types"]).fetchall()
+            rows = connection.execute(_SQL["list_zoned_types"]).fetchall()
             self._unspoken = time.monotonic(), [row[0] for row in rows]
         only = self._settings.worker_event_types
         return {
             "only_types": list(only) if only else None,
-            "not_types": [*self._foreign[1], *self._unspoken[1]] or None,
+            "not_types": self._foreign[1] or None,
+            "not_worded": self._unspoken[1] or None,
         }
 
     def _adopt(self, token: UUID, cycle: str, parameters: dict[str, Any]) -> Claim | None:

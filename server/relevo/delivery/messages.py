@@ -147,7 +147,7 @@ class MessageBuilder:
     def _writer(self, delivery: Delivery, contents: Mapping[int, Content]) -> Writer | None:
         """Return what writes the pushes of a delivery's event to such phones, unless each has to be checked."""
         content, provider = contents.get(delivery.notification_event_id), self.context.provider
-        if content is None or delivery.event_type in self._services.composers or _lacks_words(content):
+        if content is None or delivery.event_type in self._services.composers or self._lacks_words(content):
             return None
         if self._digests is not None and self._digests.is_empty(delivery):
             return None
@@ -192,12 +192,16 @@ class MessageBuilder:
         return not_attempted(delivery, reply, self._services.settings.outbox_retry_base_ms)
 
     def _left_to_others(self, delivery: Delivery, contents: Mapping[int, Content]) -> Answer | None:
-        """Return the answer of a delivery whose type got texts just now, if this worker cannot render any."""
+        """Return the answer of a delivery whose text names a time, if this worker cannot render any."""
         content = contents.get(delivery.notification_event_id)
-        if content is None or not _lacks_words(content):
+        if content is None or not self._lacks_words(content):
             return None
         reply = Reply("held_back", code="words_missing", message="This worker cannot render texts of event types.")
         return not_attempted(delivery, reply, self._services.settings.outbox_retry_base_ms)
+
+    def _lacks_words(self, content: Content) -> bool:
+        """Return whether an event's text is still to be rendered, which this worker cannot."""
+        return self._speaking is not None and self._speaking.renders(content.id) and not wordings.is_available()
 
     def _leave(self, delivery: Delivery, since: float, answered: Future[Answer | None]) -> None:
         """Leave a delivery to its composer, and go on with the others."""
@@ -305,11 +309,6 @@ class MessageBuilder:
             weight = len(json.dumps([draft.fields, draft.data], ensure_ascii=False, allow_nan=False).encode())
             known = self._drafts[content.id, content.spoken, ios, unread, hushed] = draft, weight < _LIGHT_BYTES
         return known
-
-
-def _lacks_words(content: Content) -> bool:
-    """Return whether an event is told by texts of its type, which this worker cannot render."""
-    return content.wording is not None and not wordings.is_available()
 
 
 def _is_ios(delivery: Delivery) -> bool:

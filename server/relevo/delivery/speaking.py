@@ -84,6 +84,10 @@ class Speaking:
         locale = best(delivery.locale, self.locales[delivery.notification_event_id], wording.default_locale)
         return locale, self.zones.get(delivery.installation_id, "UTC") if wording.zoned else ""
 
+    def renders(self, event_id: int) -> bool:
+        """Return whether an event's texts are rendered for each time zone when they are sent: the others' are ready."""
+        return event_id in self.wordings and self.wordings[event_id].zoned
+
     def told(self, content: Content, delivery: Delivery) -> Content:
         """Return what an event says to a phone; raises RenderError, a ValueError."""
         if content.wording is None:

@@ -1,9 +1,10 @@
 -- Claims what is due in one lane of a project, oldest first: chunks from the head of the queue as long as they share one lease, up to so many
 -- deliveries, the last chunk in part. A chunk whose claims lapsed too often is claimed alone. Only what is taken is locked: walking along the
 -- index locks nothing, and each chunk is deleted by its key, unless another holds it. It begins at `since`, where the first chunk was seen:
--- while somebody holds a snapshot, the rows of all that was sent meanwhile still stand before that.
+-- while somebody holds a snapshot, the rows of all that was sent meanwhile still stand before that. Of the types `not_worded` it takes only
+-- events with a text of their own.
 create or replace function relevo.claim_due(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at timestamptz,
-                                   shard int, shards int, only_types text[], not_types text[], suspect_lapses int, usual_lease_ms int,
+                                   shard int, shards int, only_types text[], not_types text[], not_worded text[], suspect_lapses int, usual_lease_ms int,
                                    since timestamptz)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
@@ -24,6 +25,7 @@ begin
       from relevo.due_chunks c
      where c.project = of_project and c.lane = of_lane and c.due_at <= at and c.due_at >= coalesce(since, '-infinity')
        and (only_types is null or c.event_type = any (only_types)) and (not_types is null or c.event_type <> all (not_types))
+       and (not_worded is null or c.event_type <> all (not_worded) or not relevo.is_worded(c.event_id))
        and relevo.in_shard(c.id, shard, shards)
      order by c.due_at, c.id
   loop

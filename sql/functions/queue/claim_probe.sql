@@ -1,6 +1,6 @@
 -- Claims a few deliveries for a probe out of the oldest due ones: first those with nothing against their phone, event and past.
 create or replace function relevo.claim_probe(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at timestamptz,
-                                     shard int, shards int, only_types text[], not_types text[], usual_lease_ms int, look_at int)
+                                     shard int, shards int, only_types text[], not_types text[], not_worded text[], usual_lease_ms int, look_at int)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
                  versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int)
@@ -29,6 +29,7 @@ begin
                              where o.project = of_project and o.lane = of_lane and o.due_at <= at
                                and (only_types is null or o.event_type = any (only_types))
                                and (not_types is null or o.event_type <> all (not_types))
+                               and (not_worded is null or o.event_type <> all (not_worded) or not relevo.is_worded(o.event_id))
                                and relevo.in_shard(o.id, shard, shards)
                              order by o.due_at, o.id limit look_at) o) c
               cross join lateral unnest(c.ids, c.installations) as u(id, installation_id)
