@@ -1099,10 +1099,13 @@ begin
   insert into relevo.consents (owner, project, category, channel, wanted, face, locale, words)
   select of_owner, of_project, asked ->> 'category', c.channel, (asked ->> 'wanted')::boolean, choose.face, asked ->> 'locale', asked ->> 'words'
     from unnest(channels) as c(channel)
-    left join lateral (select n.wanted, n.words from relevo.consents n
-                        where n.owner = of_owner and n.project = of_project and n.category = asked ->> 'category' and n.channel = c.channel
-                        order by n.id desc limit 1) l on true -- said again in the same words, it is no other choice
-   where (l.wanted, l.words) is distinct from ((asked ->> 'wanted')::boolean, asked ->> 'words');
+    cross join lateral (select count(*) filter (where n.since) as times, bool_or(n.words is not distinct from asked ->> 'words') filter (where n.since) as is_known
+                          from (select n.words, bool_and(n.wanted = (asked ->> 'wanted')::boolean) over (order by n.id desc) as since
+                                  from relevo.consents n
+                                 where n.owner = of_owner and n.project = of_project and n.category = asked ->> 'category'
+                                   and n.channel = c.channel) n) l
+   -- said again it is no other choice; the words by which it is confirmed are kept, each once, of twenty at most
+   where l.times = 0 or (not l.is_known and l.times < 20);
   if not found then
     return false;
   end if;
@@ -1296,8 +1299,8 @@ declare
   alone bigint[];
 begin
   perform pg_advisory_xact_lock_shared(hashtextextended('relevo.keep_inbox_items', 0)); -- what is being kept is found below
+  perform relevo.forget_opens(array[installation]); -- deliveries are locked before events and phones, as by a settle
   perform relevo.lock_personal_events(array[installation], null);
-  perform relevo.forget_opens(installation);
   delete from relevo.device_installations where installation_id = installation;
   known := found;
   alone := array(select a.event_id from relevo.event_audience a -- anew: one may have come meanwhile
@@ -1318,13 +1321,16 @@ create or replace function relevo.forget_owner(of_owner text) returns int
   set search_path = pg_catalog, pg_temp
 as $$
 declare
+  phones uuid[];
   many int;
 begin
   perform relevo.check_owner(of_owner);
   perform relevo.lock_owner(of_owner);
   perform pg_advisory_xact_lock_shared(hashtextextended('relevo.keep_inbox_items', 0)); -- what is being kept is found below
   perform from relevo.inboxes where owner = of_owner order by id for update; -- whoever marks an item locks the inbox first
-  perform relevo.lock_personal_events(array(select i.installation_id from relevo.device_installations i where i.owner = of_owner), of_owner);
+  phones := array(select i.installation_id from relevo.device_installations i where i.owner = of_owner);
+  perform relevo.forget_opens(phones); -- deliveries are locked before events and phones, as by a settle
+  perform relevo.lock_personal_events(phones, of_owner);
   select count(*) filter (where relevo.forget_installation(i.installation_id)) into many
     from (select i.installation_id from relevo.device_installations i where i.owner = of_owner order by i.installation_id for update) i;
   perform relevo.blank_events(array(
@@ -1355,6 +1361,7 @@ begin
   perform pg_advisory_xact_lock_shared(hashtextextended('relevo.keep_inbox_items', 0)); -- what is being kept is found below
   phones := array(select i.installation_id from relevo.device_installations i where i.owner = of_owner and i.project = of_project);
   perform from relevo.inboxes where owner = of_owner and project = of_project order by id for update; -- whoever marks an item locks the inbox first
+  perform relevo.forget_opens(phones); -- deliveries are locked before events and phones, as by a settle
   perform relevo.lock_personal_events(phones, of_owner);
   select count(*) filter (where relevo.forget_installation(i.installation_id)) into many
     from (select i.installation_id from relevo.device_installations i
@@ -1636,8 +1643,7 @@ begin
     perform from relevo.inboxes b where b.id = inbox for no key update; -- who marks the same meanwhile counts nothing twice
     s := relevo.find_inbox(asked);
     perform relevo.note_read(array(
-      select w.event_id from relevo.event_types t cross join lateral relevo.walk_inbox(s, 'unread', null, t.event_type, null, 1000, 10000) w
-       where (t.opens or t.complete_on = 'read') and w.at <= until and w.event_id is not null), s.owner, 1);
+      select w.event_id from relevo.walk_inbox(s, 'unread', null, null, null, 10000, 10000) w where w.at <= until), s.owner, 1);
   end if;
   update relevo.inboxes b
      set seen_before = greatest(b.seen_before, until), read_before = case when mark = 'read' then greatest(b.read_before, until) else b.read_before end
@@ -3089,9 +3095,10 @@ revoke all on function relevo.adopt_claim from public;
 -- Claims what is due in one lane of a project, oldest first: chunks from the head of the queue as long as they share one lease, up to so many
 -- deliveries, the last chunk in part. A chunk whose claims lapsed too often is claimed alone. Only what is taken is locked: walking along the
 -- index locks nothing, and each chunk is deleted by its key, unless another holds it. It begins at `since`, where the first chunk was seen:
--- while somebody holds a snapshot, the rows of all that was sent meanwhile still stand before that.
+-- while somebody holds a snapshot, the rows of all that was sent meanwhile still stand before that. Of the types `not_worded` it takes only
+-- events with a text of their own.
 create or replace function relevo.claim_due(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at timestamptz,
-                                   shard int, shards int, only_types text[], not_types text[], suspect_lapses int, usual_lease_ms int,
+                                   shard int, shards int, only_types text[], not_types text[], not_worded text[], suspect_lapses int, usual_lease_ms int,
                                    since timestamptz)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
@@ -3112,6 +3119,7 @@ begin
       from relevo.due_chunks c
      where c.project = of_project and c.lane = of_lane and c.due_at <= at and c.due_at >= coalesce(since, '-infinity')
        and (only_types is null or c.event_type = any (only_types)) and (not_types is null or c.event_type <> all (not_types))
+       and (not_worded is null or c.event_type <> all (not_worded) or not relevo.is_worded(c.event_id))
        and relevo.in_shard(c.id, shard, shards)
      order by c.due_at, c.id
   loop
@@ -3142,7 +3150,7 @@ revoke all on function relevo.claim_due from public;
 
 -- Claims a few deliveries for a probe out of the oldest due ones: first those with nothing against their phone, event and past.
 create or replace function relevo.claim_probe(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at timestamptz,
-                                     shard int, shards int, only_types text[], not_types text[], usual_lease_ms int, look_at int)
+                                     shard int, shards int, only_types text[], not_types text[], not_worded text[], usual_lease_ms int, look_at int)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
                  versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int)
@@ -3171,6 +3179,7 @@ begin
                              where o.project = of_project and o.lane = of_lane and o.due_at <= at
                                and (only_types is null or o.event_type = any (only_types))
                                and (not_types is null or o.event_type <> all (not_types))
+                               and (not_worded is null or o.event_type <> all (not_worded) or not relevo.is_worded(o.event_id))
                                and relevo.in_shard(o.id, shard, shards)
                              order by o.due_at, o.id limit look_at) o) c
               cross join lateral unnest(c.ids, c.installations) as u(id, installation_id)
@@ -3789,20 +3798,20 @@ $$;
 
 revoke all on function relevo.fold_reactions from public;
 
--- Forgets when an installation opened what, but for months on their way to the archive, which hold no name.
-create or replace function relevo.forget_opens(installation uuid) returns void
+-- Forgets when some installations opened what, but for months on their way to the archive, which hold no name.
+create or replace function relevo.forget_opens(of_installations uuid[]) returns void
   language plpgsql volatile
 as $$
 declare
   open_days date[];
 begin
   open_days := relevo.hold_open(array(select distinct d.event_day from relevo.notification_deliveries d
-                                       where d.installation_id = installation and d.opened_at is not null));
+                                       where d.installation_id = any (of_installations) and d.opened_at is not null));
   perform from relevo.notification_deliveries d
-   where d.installation_id = installation and d.opened_at is not null and d.event_day = any (open_days)
+   where d.installation_id = any (of_installations) and d.opened_at is not null and d.event_day = any (open_days)
    order by d.event_day, d.id for no key update; -- in the order of every writer
   update relevo.notification_deliveries d set opened_at = null, opened_action = null
-   where d.installation_id = installation and d.opened_at is not null and d.event_day = any (open_days);
+   where d.installation_id = any (of_installations) and d.opened_at is not null and d.event_day = any (open_days);
 end
 $$;
 
@@ -4031,6 +4040,10 @@ begin
   ), done as (
     update relevo.notification_deliveries d
        set status = v.final_status,
+           project = case when v.said = 'retryable' and v.code = 'token_changed' then coalesce((select relevo.sending_project(i.provider, i.project, i.part)
+                            from relevo.device_installations i where i.installation_id = d.installation_id), d.project) else d.project end,
+           provider = case when v.said = 'retryable' and v.code = 'token_changed' then coalesce((select i.provider
+                             from relevo.device_installations i where i.installation_id = d.installation_id), d.provider) else d.provider end,
            attempt_count = greatest(d.attempt_count + v.spent, 0),
            lapse_count = case v.said when 'retryable' then 0 else d.lapse_count end,
            completed_at = case when v.final_status not in ('pending', 'retryable') then at end,
@@ -4700,7 +4713,7 @@ as $$ select * from relevo.claim_awaited($1, $2, $3, $4, $5, $6, $7, $8) $$;
 
 revoke all on function relevo.claim_awaited_1 from public;
 
--- claim_due as 0.3.0 calls it, which would send the default language to everybody: it gets no type that has texts.
+-- claim_due as 0.3.0 calls it, which would send the default language to everybody: it gets no event that is told by the texts of its type.
 create or replace function relevo.claim_due_4(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at
     timestamptz, shard int, shards int, only_types text[], not_types text[], suspect_lapses int, usual_lease_ms int, since timestamptz)
     returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
@@ -4710,13 +4723,13 @@ create or replace function relevo.claim_due_4(claim uuid, worker text, of_cycle 
 as $$
   select c.event_day, c.event_id, c.event_type, c.at_most_once, c.attempt_count, c.lapse_count, c.deadline_at, c.seconds_left, c.created_at,
          c.ids, c.installations, c.tokens, c.versions, c.platforms, c.locales, relevo.obstacles_of_0_3(c.obstacles), c.lease_ms, c.as_of, c.places
-    from relevo.claim_due($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-           coalesce($11, '{}') || array(select distinct w.event_type from relevo.wordings w), $12, $13, $14) c
+    from relevo.claim_due($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+           array(select distinct w.event_type from relevo.wordings w), $12, $13, $14) c
 $$;
 
 revoke all on function relevo.claim_due_4 from public;
 
--- claim_probe as 0.3.0 calls it, which would send the default language to everybody: it gets no type that has texts.
+-- claim_probe as 0.3.0 calls it, which would send the default language to everybody: it gets no event that is told by the texts of its type.
 create or replace function relevo.claim_probe_2(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at
     timestamptz, shard int, shards int, only_types text[], not_types text[], usual_lease_ms int, look_at int) returns table (event_day date,
     event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint, deadline_at timestamptz,
@@ -4726,8 +4739,8 @@ create or replace function relevo.claim_probe_2(claim uuid, worker text, of_cycl
 as $$
   select c.event_day, c.event_id, c.event_type, c.at_most_once, c.attempt_count, c.lapse_count, c.deadline_at, c.seconds_left, c.created_at,
          c.ids, c.installations, c.tokens, c.versions, c.platforms, c.locales, relevo.obstacles_of_0_3(c.obstacles), c.lease_ms
-    from relevo.claim_probe($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-           coalesce($11, '{}') || array(select distinct w.event_type from relevo.wordings w), $12, $13) c
+    from relevo.claim_probe($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+           array(select distinct w.event_type from relevo.wordings w), $12, $13) c
 $$;
 
 revoke all on function relevo.claim_probe_2 from public;
@@ -4770,13 +4783,22 @@ as $$ select * from relevo.delete_deliveries($1, $2, $3, $4) $$;
 
 revoke all on function relevo.delete_some_1 from public;
 
--- due_lanes as 0.3.0 calls it.
+-- due_lanes as 0.3.0 calls it. A lane in which all that is due is told by the texts of its type, none of which it gets, waits for five seconds:
+-- it would ask for it twenty times a second.
 create or replace function relevo.due_lanes_2(given_at timestamptz, after_id bigint, most_new int, again_projects text[], again_lanes
     text[], again_since timestamptz[], after_project text, after_lane text, most int) returns table (project text, lane text, due_at
     timestamptz, wait_s double precision, troubled boolean, numbered bigint, oldest_xid bigint, next_xid bigint, walked int, last_project
     text, last_lane text)
   language sql stable
-as $$ select * from relevo.due_lanes($1, $2, $3, $4, $5, $6, $7, $8, $9) $$;
+as $$
+  select l.project, l.lane, l.due_at,
+         case when l.wait_s <= 0 and exists (select from relevo.wordings)
+                   and not exists (select from relevo.due_chunks c
+                                    where c.project = l.project and c.lane = l.lane and c.due_at <= relevo.now($1) and not relevo.is_worded(c.event_id))
+              then 5 else l.wait_s end,
+         l.troubled, l.numbered, l.oldest_xid, l.next_xid, l.walked, l.last_project, l.last_lane
+    from relevo.due_lanes($1, $2, $3, $4, $5, $6, $7, $8, $9) l
+$$;
 
 revoke all on function relevo.due_lanes_2 from public;
 
@@ -5010,6 +5032,13 @@ end
 $$;
 
 revoke all on function relevo.check_arguments from public;
+
+-- Tells whether an event is told by the texts of its type.
+create or replace function relevo.is_worded(event bigint) returns boolean
+  language sql stable
+as $$ select exists (select from relevo.notification_events e where e.id = event and e.wording is not null) $$;
+
+revoke all on function relevo.is_worded from public;
 
 -- Returns the locales whose texts a phone may be shown, the best first: es-CL, es-419, es. In Latin America's Spanish es-419 is in between, and in
 -- English outside of the United States en-001. The package has the same function; a test compares them.

@@ -118,7 +118,7 @@ select o.event_day, o.id, o.due_at from meant m cross join relevo.open_unsent(m.
 
 -- name: list_returned
 -- Lists the phones that have another token than the one that is gone, and those that confirmed it after the push service last knew it as gone.
-select i.installation_id, i.has_moved
+select i.installation_id, u.token_version, i.has_moved
   from unnest(%(installations)s::uuid[], %(versions)s::int[], %(gone_at)s::timestamptz[]) as u(installation_id, token_version, gone_at)
   cross join lateral (select i.installation_id, i.token_version <> u.token_version as has_moved from relevo.device_installations i
                        where i.installation_id = u.installation_id

@@ -423,6 +423,37 @@ def test_a_last_attempt_that_was_never_begun_is_opened_again(lost, conn) -> None
     assert one(conn, lost.delivery)["status"] == "sent"
 
 
+@pytest.mark.parametrize("reaped_first", [True, False])
+def test_what_was_refused_for_now_is_opened_again(build, conn, reaped_first) -> None:
+    """A push service took one message of a lost claim and asked to try the other later: that one is certainly not sent, and
+    does not stay unknown, whether the reaper or the answer was first."""
+    taken, refused = add(conn, 2, at_most_once=True)
+    worker, other = build(worker_id="slow"), build(worker_id="other")
+    claim = take(worker)
+    request = journal(worker, claim)
+    claim.lose("error", "as if it had been held for too long")
+    said = {answer.id: answer for answer in answers(claim)}
+    said[refused] = said[refused]._replace(
+        status="retryable", ticket_id=None, error_code="MessageRateExceeded", request=request.id
+    )
+
+    def answer() -> None:
+        worker.claims.settle(claim, list(said.values()), [request.id], REAPED_AT)
+
+    for step in (lambda: reap(other, REAPED_AT), answer) if reaped_first else (answer, lambda: reap(other, REAPED_AT)):
+        step()
+    assert [one(conn, each)["status"] for each in (taken, refused)] == ["sent", "pending"]
+    assert chunks_in(conn) == [[refused]]
+
+
+def test_what_nobody_knows_of_stays_as_it_ended(lost, conn) -> None:
+    """A late answer that says nothing for sure opens nothing again: a last attempt that nobody saw stays a dead letter."""
+    lost.send(attempts=lost.worker.settings.outbox_max_attempts - 1)
+    unclear = answers(lost.claim, "retryable", error_code="timeout", request=lost.request.id, unclear=True)
+    lost.worker.claims.settle(lost.claim, unclear, [lost.request.id], REAPED_AT)
+    assert (one(conn, lost.delivery)["status"], chunks_in(conn)) == ("failed", [])
+
+
 def test_what_was_never_begun_and_came_too_late_expires(lost, conn) -> None:
     """Past its deadline it is opened again too, and its next claim finds that it must not be sent any more."""
     lost.send(at_most_once=True, deadline=REAPED_AT)

@@ -73,6 +73,17 @@ def test_nobody_counts_where_nobody_asks(relay, monkeypatch: pytest.MonkeyPatch)
     assert asked == [20]
 
 
+def test_a_count_that_fails_holds_nothing_up(relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A push whose badge cannot be counted goes without one, and what is beside it goes as ever."""
+    worker = relay()
+    broken = "select i.id, 1 / 0 from unnest(%(installations)s::uuid[]) as i(id)"
+    monkeypatch.setattr(messages, "_SQL", {**messages._SQL, "count_unread": broken})
+    worker.tell("ana", "eva", push={"badge": "unread"})
+    worker.tell("eva", push={"badge": 7})
+    worker.dispatch()
+    assert (badges(worker, "ana"), sorted(badges(worker, "eva"), key=str)) == ([None], [7, None])
+
+
 def test_a_composer_sees_the_number(relay) -> None:
     """Code of the app's own gets the message with the badge as it is sent."""
     seen: list[Any] = []

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
+import pytest
 from relaying import at_once
 
 from relevo.client import verbs
@@ -76,6 +77,26 @@ def test_a_cancelled_event_takes_nobodys_place(relay) -> None:
     worker = relay()
     worker.tell("ana", collapse="score", title="1:0")
     verbs.cancel(worker.conn, worker.tell("ana", collapse="score", title="2:0"))
+    worker.dispatch()
+    assert [m["title"] for m in worker.messages("ana")] == ["1:0"]
+
+
+@pytest.mark.parametrize("status", ["expired", "skipped", "failed", "invalid", "pending"])
+def test_one_that_a_phone_is_never_shown_takes_nobodys_place(relay, status: str) -> None:
+    """If the later one ended unsent on this phone, or its deadline passed while it waits, the former one goes out."""
+    worker = relay()
+    worker.tell("ana", collapse="score", title="1:0")
+    later = worker.tell("ana", collapse="score", title="2:0")
+    worker.conn.execute("delete from relevo.due_chunks where event_id = %s", [later])
+    if status == "pending":
+        late = "update relevo.notification_events set scheduled_at = now() - interval '1 minute', deadline_at = now()"
+        worker.conn.execute(late + " where id = %s", [later])
+        worker.conn.execute(
+            "update relevo.notification_events set scheduled_at = now() - interval '1 hour' where id <> %s", [later]
+        )
+    else:
+        end = "update relevo.notification_deliveries set status = %s, completed_at = now() where notification_event_id = %s"
+        worker.conn.execute(end, [status, later])
     worker.dispatch()
     assert [m["title"] for m in worker.messages("ana")] == ["1:0"]
 

@@ -192,11 +192,15 @@ def test_while_its_receipt_is_awaited(native_relay: Callable[..., Relay]) -> Non
     worker.travel(hours=1)
     worker.ask()
     assert (worker.delivery(name)["status"], worker.is_disabled(name)) == ("retryable", False)
-    assert worker.delivery(name)["last_error_code"] == "token_changed"
+    waits = worker.delivery(name)
+    assert (waits["last_error_code"], waits["provider"], waits["project"]) == (
+        "token_changed",
+        "fcm",
+        "fcm::default::android",
+    )
     eva = "eva!receipt-DeviceNotRegistered"
     assert (worker.delivery(eva)["status"], worker.is_disabled(eva)) == ("invalid", True)
     worker.travel(hours=1)
-    worker.dispatch()
     worker.dispatch()
     assert len(worker.sandbox.received(own)) == 1
     found = worker.delivery(name)

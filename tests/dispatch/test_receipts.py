@@ -502,6 +502,20 @@ class TestTokens:
         worker.ask()
         assert worker.delivery(name)["status"] == "ok"
 
+    def test_tells_two_tokens_of_a_phone_apart(self, relay) -> None:
+        """Both are gone: what went to the former one is tried again, what went to the one it has ends, and that is disabled."""
+        worker = relay()
+        former, latter = "ana!receipt-DeviceNotRegistered", "new!receipt-DeviceNotRegistered"
+        first = worker.tell(former)
+        worker.dispatch()
+        worker.register(latter, installation_id=worker.phones[former])
+        second = worker.tell(latter)
+        worker.dispatch()
+        worker.ask()
+        rows = worker.rows("select notification_event_id as event, status from relevo.notification_deliveries")
+        assert {row["event"]: row["status"] for row in rows} == {first: "retryable", second: "invalid"}
+        assert worker.is_disabled(latter)
+
     def test_leaves_it_alone_while_the_brake_is_drawn(self, relay) -> None:
         """A mass of such receipts disables nothing, and operators are told."""
         worker = relay()

@@ -196,11 +196,15 @@ def test_an_error_of_a_text_reaches_no_phone(worker) -> None:
     worker.conn.execute("select relevo.save_wording(%s)", [Jsonb(broken)])
     never = worker.enqueue(type="broken", title="", body="", arguments={})
     good = worker.enqueue(type="tenders.new", title="", body="", arguments={"name": "Eva"})
+    texts = {f"en-{one}{two}": {"title": "{a}", "body": "{a}{a}"} for one in "ABCDE" for two in "ABCDEFGHIJ"}
+    save(worker, type="wide", default="en-AA", texts=texts, arguments={"a": "short"})
+    wide = worker.enqueue(type="wide", title="", body="", arguments={"a": "x" * 500})
     report = worker.run("fanout")
     worker.drain()
     assert report.outcome == "partial"
     assert [each["title"] for each in worker.messages("ana")] == ["Eva"]
-    reasons = {event: event_row(worker, event)["end_reason"] for event in (large, never, good)}
+    reasons = {event: event_row(worker, event)["end_reason"] for event in (large, never, good, wide)}
+    assert "all languages together have 76250 bytes" in (reasons[wide] or "")
     assert reasons[large] == "its texts could not be rendered: es title has more than 500 characters once rendered"
     assert "en title cannot be rendered" in (reasons[never] or "")
     assert reasons[good] is None

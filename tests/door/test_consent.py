@@ -46,7 +46,7 @@ def test_the_nearest_locale(conn: psycopg.Connection[Any], offers: str, locale: 
 
 
 def test_a_choice_is_kept_with_its_words(conn: psycopg.Connection[Any], offers: str) -> None:
-    """Each choice is a row with its words; the same again adds none, other words do."""
+    """Each choice is a row with its words; the same again adds none, in whichever of the words it was confirmed by; twenty are kept."""
     assert (listed(conn, owner="ana").push, listed(conn, owner="ana").chosen_at) == (False, None)
     words = "Yes, send me offers."
     assert relevo.choose(conn, offers, owner="ana", wanted=True, channel="push", words=words)
@@ -61,6 +61,10 @@ def test_a_choice_is_kept_with_its_words(conn: psycopg.Connection[Any], offers: 
         ("ana", "push", False, "app", None),
         ("ana", "web", False, "app", None),
     ]
+    said = [f"No, thanks, {number % 25}." for number in range(100)]
+    assert sum(relevo.choose(conn, offers, owner="ana", wanted=False, channel="web", words=each) for each in said) == 19
+    assert relevo.choose(conn, offers, owner="ana", wanted=True, channel="web", words=said[0])
+    assert relevo.choose(conn, offers, owner="ana", wanted=False, channel="web", words=said[0])
 
 
 def test_channels_are_apart(conn: psycopg.Connection[Any]) -> None:

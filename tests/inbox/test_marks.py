@@ -9,8 +9,10 @@ import psycopg
 import pytest
 
 import relevo
+from deliveries import TODAY
 from inboxes import counts, sent, titles
 from phones import add_phones
+from plans import rows_read_by_table
 from relevo.core.errors import InvalidInputError
 
 ROWS = "select seen_at, read_at, archived_at, xmin::text from relevo.inbox_marks"
@@ -97,6 +99,20 @@ def test_all_before(conn: psycopg.Connection[Any], three: list[int]) -> None:
     assert relevo.mark_inbox_before(conn, owner="ana")
     assert titles(conn, owner="ana", status="unread") == []
     assert counts(conn, owner="ana") == (0, 0)
+
+
+def test_all_before_is_walked_along_once(conn: psycopg.Connection[Any]) -> None:
+    """However many types ask for it, marking all as read reads each delivery once, and counts every event that asks."""
+    [phone] = add_phones(conn, 1, owner="ana")
+    for number in range(300):
+        sent(conn, [phone], type=f"t{number % 30}")
+    conn.execute(
+        "insert into relevo.event_types (event_type, opens) select 't' || n, true from generate_series(0, 28) n"
+    )
+    marked = b'select relevo.mark_inbox_before(\'{"owner": "ana"}\')'
+    assert rows_read_by_table(conn, marked, {})[f"notification_deliveries_{TODAY:%Y_%m}"] <= 1_000
+    assert relevo.mark_inbox_before(conn, owner="ana")
+    assert conn.execute("select count(distinct event_id) from relevo.event_reactions").fetchone() == (290,)
 
 
 def test_all_seen_before(conn: psycopg.Connection[Any], three: list[int]) -> None:

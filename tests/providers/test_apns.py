@@ -173,6 +173,20 @@ def test_a_token_is_never_made_too_often(sandbox: Sandbox) -> None:
     assert tokens.younger(entry(sandbox), now + 1_200) != first
 
 
+def test_a_slow_clock_does_not_alternate_two_tokens(sandbox: Sandbox) -> None:
+    """Once a token was said to have expired, its successor alone is used, for twenty minutes at least; one used on is not given up at once."""
+    now = 1_794_873_600.0
+    tokens = ApnsTokens()
+    tokens.get(entry(sandbox), now)
+    younger = tokens.younger(entry(sandbox), now + 1_500)
+    assert [tokens.get(entry(sandbox), now + after) for after in (1_500, 2_399, 2_400, 2_699)] == [younger] * 4
+    assert tokens.younger(entry(sandbox), now + 2_699) == younger
+    assert tokens.get(entry(sandbox), now + 2_700) != younger
+    late = ApnsTokens()
+    used_on = late.get(entry(sandbox), now + 2_390)
+    assert late.younger(entry(sandbox), now + 2_410) == used_on
+
+
 @pytest.mark.parametrize(("first_used_s", "until_s"), [(1_500, 2_700), (2_390, 3_300), (1_199, 2_400)])
 def test_a_late_beginner_uses_its_token_on(sandbox: Sandbox, first_used_s: int, until_s: int) -> None:
     """A worker that starts shortly before the next token's time shows no second one within 20 minutes, if none grows old."""

@@ -169,6 +169,9 @@ def test_what_does_not_render_is_refused() -> None:
     assert list(words.check(heavy, ["apns", "expo", "fcm", "webhook"])) == ["es"]
     with pytest.raises(InvalidInputError, match=r"es makes a push of \d+ bytes, and webpush takes 3993"):
         words.check(heavy, ["apns", "expo", "webpush"])
+    many = {f"es-{one}{two}": {"title": "ñ" * 500, "body": "ñ" * 1_300} for one in "ABCD" for two in "ABCDE"}
+    with pytest.raises(InvalidInputError, match=r"all languages together make 72\d+ bytes, and 65536 are the most"):
+        words.check(parsed(default="es-AA", texts=many, arguments={}), ["expo"])
 
 
 @pytest.mark.parametrize("arguments", [{}, {"count": "3"}, {"count": None}, {"count": float("nan")}])

@@ -214,6 +214,13 @@ class Answer(NamedTuple):
     """The request it failed in: what failed together is tried again together."""
     not_sent: bool = False
     """Whether others of its request were sent, and it is known that this one was not."""
+    unclear: bool = False
+    """Whether nobody knows if it was sent."""
+
+    @property
+    def is_untaken(self) -> bool:
+        """Whether it was in a request and was certainly not taken, whatever for, and may be tried again."""
+        return self.status == "retryable" and not self.unclear and self.request is not None
 
 
 class Awaiting(NamedTuple):

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 FIELDS = ("title", "body", "subtitle")
 LONGEST = {"title": 500, "body": 2_000, "subtitle": 500}
+MOST_TOGETHER = 65_536
+"""How many bytes the texts of one event may have, in all languages together."""
 _DATE_CHARS = len("2026-09-06")
 Arguments = Mapping[str, Any]
 """The arguments of an event by name, as JSON has them."""

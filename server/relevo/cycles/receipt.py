@@ -372,7 +372,7 @@ class _Wave:
         gone = [each.awaiting for each in answers if each.status == "invalid"]
         if not gone:
             return answers
-        moved: dict[UUID, bool] = {}
+        moved: dict[tuple[UUID, int | None], bool] = {}
         with self.report.in_passing(self.project):
             moved = self.services.claims.returned([(each.installation_id, each.token_version, None) for each in gone])
         return [_moved(each) if _is_gone_from(each, moved) else each for each in answers]
@@ -421,8 +421,8 @@ def _joined(first: ReceiptReply, second: ReceiptReply) -> ReceiptReply:
     return replace(failed, receipts={**first.receipts, **second.receipts})
 
 
-def _is_gone_from(answer: ReceiptAnswer, moved: Mapping[UUID, bool]) -> bool:
-    return answer.status == "invalid" and answer.awaiting.installation_id in moved
+def _is_gone_from(answer: ReceiptAnswer, moved: Mapping[tuple[UUID, int | None], bool]) -> bool:
+    return answer.status == "invalid" and (answer.awaiting.installation_id, answer.awaiting.token_version) in moved
 
 
 def _moved(answer: ReceiptAnswer) -> ReceiptAnswer:

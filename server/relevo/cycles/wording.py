@@ -17,7 +17,7 @@ from relevo.client.checks import is_blank
 from relevo.core import queries, wordings
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
-from relevo.core.wordings import RenderError, Text
+from relevo.core.wordings import MOST_TOGETHER, RenderError, Text
 from relevo.database.arrays import array, text_array
 from relevo.database.pool import Connection
 from relevo.delivery.speaking import Wordings
@@ -109,6 +109,8 @@ def _render(connection: Connection, event: _Unworded, known: Wordings) -> _Worde
             raise RenderError(f"{locale} shows nothing: its title and body are blank")
         if text.bytes > event.room:
             raise RenderError(f"{locale} is too large for a push by {text.bytes - event.room} bytes")
+    if (together := sum(text.bytes for text in texts.values())) > MOST_TOGETHER:
+        raise RenderError(f"all languages together have {together} bytes, and {MOST_TOGETHER} are the most")
     return _Worded(event.id, event.version, texts[wording.default_locale], texts)
 
 

@@ -171,8 +171,8 @@ class Claims(Journal, Settling):
         """Return which event types this worker may claim, as statements take it.
 
         Those it is limited to, and none for which a living worker has a composer that this one lacks: it would send
-        what that one makes otherwise. Of types whose texts name a time, it may lack what renders them: then it takes only
-        events with a text of their own.
+        what that one makes otherwise. Of types whose texts name a time, only events with a text of their own,
+        if it lacks what renders the others.
         """
         if time.monotonic() - self._foreign[0] > _FOREIGN_FOR_S:
             rows = connection.execute(_SQL["list_composed_types"], {"worker_id": self._worker_id}).fetchall()

@@ -110,7 +110,15 @@ def ambiguous(delivery: Delivery, reply: Reply, floor_ms: int) -> Answer:
     """Return what an answer that was not seen means: at most once is rather none than two."""
     status: Status = "unknown" if delivery.at_most_once else "retryable"
     return Answer(
-        delivery.event_day, delivery.id, status, True, None, reply.code, reply.message, retry_after_ms=floor_ms
+        delivery.event_day,
+        delivery.id,
+        status,
+        True,
+        None,
+        reply.code,
+        reply.message,
+        retry_after_ms=floor_ms,
+        unclear=True,
     )
 
 

@@ -91,10 +91,15 @@ class ReplyHandler:
         gone = [(d.installation_id, d.token_version, t.gone_at) for d, t in pairs if t.fate == "invalid"]
         if not gone:
             return tickets
-        back = {phone: False for phone, _, gone_at in gone if gone_at}  # unless the database knows better
+        back = {
+            (phone, version): False for phone, version, gone_at in gone if gone_at
+        }  # unless the database knows better
         with self.context.report.in_passing(self.context.project):
             back = self.context.services.claims.returned(gone)
-        return [_returned(t, has_moved=back.get(d.installation_id)) if t.fate == "invalid" else t for d, t in pairs]
+        return [
+            _returned(t, has_moved=back.get((d.installation_id, d.token_version))) if t.fate == "invalid" else t
+            for d, t in pairs
+        ]
 
     def _slower(self, deliveries: Sequence[Delivery], tickets: Sequence[Ticket]) -> Sequence[Ticket]:
         """Return tickets in which what is turned away again and again waits ever longer."""

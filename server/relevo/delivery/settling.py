@@ -103,7 +103,7 @@ class Settling:
         since = time.monotonic()  # before the transaction, whose beginning the lease is counted from
         with self._database.transaction("bound_by_key") as connection:
             written: dict[str, int] = {}
-            if unsent := [answer for answer in answers if answer.not_sent]:
+            if unsent := [a for a in answers if a.not_sent or (claim.loss is not None and a.is_untaken)]:
                 connection.execute(_SQL["lock_claim"], {"token": claim.token})  # a reaper at work on it is waited for
                 connection.execute(_SQL["split_unsent"], columns.unsent(claim, unsent) | {"now": now})
             if claim.loss is None:  # a claim known to be lost is a reaper's to end, even while its row still stands
@@ -112,7 +112,7 @@ class Settling:
                 late = connection.execute(_SQL["keep_late_tickets"], parameters).fetchone() or (0, 0)
             disabled = self._disable_tokens(connection, claim, answers, may_prune, now, written=written)
         if sum(written.values()) < len(answers):
-            self._reopen_unsent(claim, [a for a in answers if a.status == "retryable" and not a.attempted], now)
+            self._reopen_unsent(claim, [answer for answer in answers if answer.is_untaken], now)
         if finish or written:
             self._keep_or_drop(claim, since, finish=finish)
         return Settlement(written, closed_late=late[0], kept_as_evidence=late[1], tokens_disabled=disabled)
@@ -158,8 +158,8 @@ class Settling:
             with self._database.transaction("bound_by_key") as connection:
                 connection.execute(_SQL["keep_tickets"], columns.keys(sent) | kept)
 
-    def returned(self, gone: Sequence[tuple[UUID, int | None, datetime | None]]) -> dict[UUID, bool]:
-        """Return which of some phones are not gone, given with their token's version and since when it is gone.
+    def returned(self, gone: Sequence[tuple[UUID, int | None, datetime | None]]) -> dict[tuple[UUID, int | None], bool]:
+        """Return which tokens of phones are not the end of it, given by their version and since when they are gone.
 
         True says that the phone has another token now, False that it confirmed this one since.
         """
@@ -169,7 +169,8 @@ class Settling:
             "gone_at": [gone_at for _, _, gone_at in gone],
         }
         with self._database.connection() as connection:
-            return dict(connection.execute(_SQL["list_returned"], asked).fetchall())
+            rows = connection.execute(_SQL["list_returned"], asked).fetchall()
+        return {(phone, version): has_moved for phone, version, has_moved in rows}
 
     def settle_receipts(
         self,

@@ -88,6 +88,8 @@ def check(wording: Wording, providers: Iterable[str]) -> dict[str, Text]:
         weight = checks.weight({"title": text.title, "body": text.body, "push": push})
         if weight > most:
             _refuse(f"{locale} makes a push of {weight} bytes, and {smallest} takes {most}")
+    if (together := sum(text.bytes for text in rendered.values())) > wordings.MOST_TOGETHER:
+        _refuse(f"all languages together make {together} bytes, and {wordings.MOST_TOGETHER} are the most")
     return rendered
 
 

@@ -45,21 +45,40 @@ class ApnsTokens:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, str, str, int], tuple[str, float]] = {}
+        self._younger: dict[tuple[str, str, str], tuple[str, float]] = {}
+        """Of keys whose token was said to have expired, which others are used since when: this clock may be slow."""
 
     def get(self, project: PushProject[ApnsEntry], now: float) -> str:
         """Return a project's token at a time: the same for everybody within 40 minutes.
 
         One that this process began to use shortly before that is used on for 20 minutes, or until it is old.
         """
-        earlier = self._kept.get(_named(project, now - LIVES_S, LIVES_S))
-        if earlier is not None and now - earlier[1] < SHORTEST_S and now % LIVES_S < _OLDEST_S - LIVES_S:
-            return earlier[0]
-        return self._token(project, now, LIVES_S)[0]
+        return self._current(project, now)[0]
 
     def younger(self, project: PushProject[ApnsEntry], now: float) -> str:
-        """Return a token for when that one is said to have expired: itself, unless it has been used for 20 minutes."""
-        token, since = self._token(project, now, LIVES_S)
-        return self._token(project, now, SHORTEST_S)[0] if now - since >= SHORTEST_S else token
+        """Return a token for when that one is said to have expired: itself, unless it has been used for 20 minutes.
+
+        From then on `get` returns that one, too, and another every 20 minutes.
+        """
+        token, since = self._current(project, now)
+        return self._renew(project, now)[0] if now - since >= SHORTEST_S else token
+
+    def _current(self, project: PushProject[ApnsEntry], now: float) -> tuple[str, float]:
+        """Return the token that is used at a time, and since when this process uses it."""
+        younger = self._younger.get(_named(project, now, LIVES_S)[:3])
+        if younger is not None:
+            return younger if now - younger[1] < SHORTEST_S else self._renew(project, now)
+        earlier = self._kept.get(_named(project, now - LIVES_S, LIVES_S))
+        if earlier is not None and now - earlier[1] < SHORTEST_S and now % LIVES_S < _OLDEST_S - LIVES_S:
+            return earlier
+        return self._token(project, now, LIVES_S)
+
+    def _renew(self, project: PushProject[ApnsEntry], now: float) -> tuple[str, float]:
+        """Use another token from now on, one of the last 20 minutes."""
+        if len(self._younger) >= _MOST_KEPT:
+            self._younger.clear()
+        renewed = self._younger[_named(project, now, LIVES_S)[:3]] = self._token(project, now, SHORTEST_S)[0], now
+        return renewed
 
     def _token(self, project: PushProject[ApnsEntry], now: float, step_s: int) -> tuple[str, float]:
         """Return a token, and since when this process uses it."""

@@ -29,10 +29,13 @@ begin
   insert into relevo.consents (owner, project, category, channel, wanted, face, locale, words)
   select of_owner, of_project, asked ->> 'category', c.channel, (asked ->> 'wanted')::boolean, choose.face, asked ->> 'locale', asked ->> 'words'
     from unnest(channels) as c(channel)
-    left join lateral (select n.wanted, n.words from relevo.consents n
-                        where n.owner = of_owner and n.project = of_project and n.category = asked ->> 'category' and n.channel = c.channel
-                        order by n.id desc limit 1) l on true -- said again in the same words, it is no other choice
-   where (l.wanted, l.words) is distinct from ((asked ->> 'wanted')::boolean, asked ->> 'words');
+    cross join lateral (select count(*) filter (where n.since) as times, bool_or(n.words is not distinct from asked ->> 'words') filter (where n.since) as is_known
+                          from (select n.words, bool_and(n.wanted = (asked ->> 'wanted')::boolean) over (order by n.id desc) as since
+                                  from relevo.consents n
+                                 where n.owner = of_owner and n.project = of_project and n.category = asked ->> 'category'
+                                   and n.channel = c.channel) n) l
+   -- said again it is no other choice; the words by which it is confirmed are kept, each once, of twenty at most
+   where l.times = 0 or (not l.is_known and l.times < 20);
   if not found then
     return false;
   end if;

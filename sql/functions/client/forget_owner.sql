@@ -4,13 +4,16 @@ create or replace function relevo.forget_owner(of_owner text) returns int
   set search_path = pg_catalog, pg_temp
 as $$
 declare
+  phones uuid[];
   many int;
 begin
   perform relevo.check_owner(of_owner);
   perform relevo.lock_owner(of_owner);
   perform pg_advisory_xact_lock_shared(hashtextextended('relevo.keep_inbox_items', 0)); -- what is being kept is found below
   perform from relevo.inboxes where owner = of_owner order by id for update; -- whoever marks an item locks the inbox first
-  perform relevo.lock_personal_events(array(select i.installation_id from relevo.device_installations i where i.owner = of_owner), of_owner);
+  phones := array(select i.installation_id from relevo.device_installations i where i.owner = of_owner);
+  perform relevo.forget_opens(phones); -- deliveries are locked before events and phones, as by a settle
+  perform relevo.lock_personal_events(phones, of_owner);
   select count(*) filter (where relevo.forget_installation(i.installation_id)) into many
     from (select i.installation_id from relevo.device_installations i where i.owner = of_owner order by i.installation_id for update) i;
   perform relevo.blank_events(array(

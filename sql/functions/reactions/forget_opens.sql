@@ -1,17 +1,17 @@
--- Forgets when an installation opened what, but for months on their way to the archive, which hold no name.
-create or replace function relevo.forget_opens(installation uuid) returns void
+-- Forgets when some installations opened what, but for months on their way to the archive, which hold no name.
+create or replace function relevo.forget_opens(of_installations uuid[]) returns void
   language plpgsql volatile
 as $$
 declare
   open_days date[];
 begin
   open_days := relevo.hold_open(array(select distinct d.event_day from relevo.notification_deliveries d
-                                       where d.installation_id = installation and d.opened_at is not null));
+                                       where d.installation_id = any (of_installations) and d.opened_at is not null));
   perform from relevo.notification_deliveries d
-   where d.installation_id = installation and d.opened_at is not null and d.event_day = any (open_days)
+   where d.installation_id = any (of_installations) and d.opened_at is not null and d.event_day = any (open_days)
    order by d.event_day, d.id for no key update; -- in the order of every writer
   update relevo.notification_deliveries d set opened_at = null, opened_action = null
-   where d.installation_id = installation and d.opened_at is not null and d.event_day = any (open_days);
+   where d.installation_id = any (of_installations) and d.opened_at is not null and d.event_day = any (open_days);
 end
 $$;
 

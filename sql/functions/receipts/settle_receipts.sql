@@ -88,6 +88,10 @@ begin
   ), done as (
     update relevo.notification_deliveries d
        set status = v.final_status,
+           project = case when v.said = 'retryable' and v.code = 'token_changed' then coalesce((select relevo.sending_project(i.provider, i.project, i.part)
+                            from relevo.device_installations i where i.installation_id = d.installation_id), d.project) else d.project end,
+           provider = case when v.said = 'retryable' and v.code = 'token_changed' then coalesce((select i.provider
+                             from relevo.device_installations i where i.installation_id = d.installation_id), d.provider) else d.provider end,
            attempt_count = greatest(d.attempt_count + v.spent, 0),
            lapse_count = case v.said when 'retryable' then 0 else d.lapse_count end,
            completed_at = case when v.final_status not in ('pending', 'retryable') then at end,

@@ -1,0 +1,69 @@
+"""What is written of one owner by several at once: nobody waits for who waits for him."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+
+import relevo
+from inboxes import sent
+from phones import add_phones
+from processes import PATIENCE_S, eventually
+
+WAITING = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+ROUNDS = 100
+
+
+def test_forgetting_meets_a_settle(conn: psycopg.Connection[Any], dsn: str) -> None:
+    """A settle locks deliveries, then their events, then phones: whoever forgets an owner waits for it at the first of these."""
+    phone = relevo.register(conn, relevo.Installation("ExponentPushToken[a]", owner="ana"))
+    told = relevo.enqueue(conn, relevo.Event("order", "1", "Hello", audience=relevo.Owners("ana")))
+    sent(conn, [phone])
+    conn.execute("update relevo.notification_deliveries set opened_at = now()")
+    with psycopg.connect(dsn) as settle, psycopg.connect(dsn, autocommit=True) as other, ThreadPoolExecutor(1) as pool:
+        settle.execute("select from relevo.notification_deliveries for no key update")
+        forgetting = pool.submit(relevo.forget, other, owner="ana")
+        eventually(lambda: forgetting.done() or conn.execute(WAITING).fetchone() == (1,))
+        settle.execute("update relevo.notification_events set first_sent_at = now() where id = %s", [told.event_id])
+        settle.execute("update relevo.device_installations set updated_at = now()")
+        settle.commit()
+        assert forgetting.result(PATIENCE_S) == 1
+    assert conn.execute("select opened_at from relevo.notification_deliveries").fetchall() == [(None,)]
+
+
+Verb = Callable[[psycopg.Connection[Any], int], object]
+
+
+def test_all_verbs_at_once(conn: psycopg.Connection[Any], dsn: str) -> None:
+    """Registering, choosing, marking, opening and forgetting the same owner side by side ends in no deadlock."""
+    relevo.set_category(conn, "offers")
+    conn.execute("insert into relevo.event_types (event_type, opens, complete_on) values ('t', true, 'read')")
+    phones = add_phones(conn, 3, owner="ana")
+    events = [sent(conn, phones[::order]) for order in (1, -1)]
+    opened = conn.execute("select installation_id, id from relevo.notification_deliveries order by id").fetchall()
+    some = [relevo.Installation(f"ExponentPushToken[{each}]", owner="ana") for each in range(3)]
+    verbs: list[Verb] = [
+        lambda on, n: relevo.register_many(on, some if n % 2 else some[::-1]),
+        lambda on, n: relevo.choose(on, "offers", owner="ana", wanted=bool(n % 2)),
+        lambda on, n: relevo.mark_inbox(on, events[n % 2], "read" if n % 3 else "unread", owner="ana"),
+        lambda on, _: relevo.mark_inbox_before(on, owner="ana"),
+        lambda on, n: relevo.report_opened(on, *opened[n % len(opened)]),
+        lambda on, n: n % 3 == 2 and relevo.forget(on, owner="ana"),
+    ]
+    began = threading.Barrier(len(verbs))
+
+    def work(verb: Verb) -> None:
+        with psycopg.connect(dsn, autocommit=True, options="-c deadlock_timeout=10ms") as on:
+            began.wait(PATIENCE_S)
+            for n in range(ROUNDS):
+                verb(on, n)
+
+    with ThreadPoolExecutor(len(verbs)) as pool:
+        for working in [pool.submit(work, verb) for verb in verbs]:
+            working.result(PATIENCE_S)
+    relevo.forget(conn, owner="ana")
+    assert conn.execute("select count(*) from relevo.device_installations where owner = 'ana'").fetchone() == (0,)
