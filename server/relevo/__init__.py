@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from relevo.client.news import Outcome, acknowledge_news, read_news, subscribe_news
     from relevo.client.opens import report_opened
-    from relevo.client.quiet import QuietHours, get_quiet, set_quiet
+    from relevo.client.quiet import Cap, QuietHours, get_quiet, list_caps, set_cap, set_quiet
     from relevo.client.signatures import sign_installation, verify_webhook
     from relevo.client.values import (
         Enqueued,
@@ -81,6 +81,7 @@ if TYPE_CHECKING:
 __version__ = "0.4.0.dev0"
 
 __all__ = [
+    "Cap",
     "Category",
     "Cron",
     "Cycle",
@@ -133,6 +134,7 @@ __all__ = [
     "get_quiet",
     "inbox",
     "inbox_counts",
+    "list_caps",
     "list_categories",
     "list_installations",
     "mark_inbox",
@@ -143,6 +145,7 @@ __all__ = [
     "register",
     "register_many",
     "report_opened",
+    "set_cap",
     "set_category",
     "set_preference",
     "set_quiet",
@@ -179,7 +182,7 @@ _MODULES = {
         ("Category", "OwnerPage", "block", "choose", "export_owner", "list_categories", "set_category", "unblock"),
         "relevo.client.consent",
     ),
-    **dict.fromkeys(("QuietHours", "get_quiet", "set_quiet"), "relevo.client.quiet"),
+    **dict.fromkeys(("Cap", "QuietHours", "get_quiet", "list_caps", "set_cap", "set_quiet"), "relevo.client.quiet"),
     **dict.fromkeys(("Cycle", "Run"), "relevo.runtime.runs"),
     **dict.fromkeys(("Cron", "Every"), "relevo.runtime.timing"),
 }

@@ -39,6 +39,17 @@ with old as materialized (
 delete from relevo.late_tickets l using old
  where l.event_day = old.event_day and l.delivery_id = old.delivery_id and l.ticket_id = old.ticket_id;
 
+-- name: prune_cap_uses
+-- Forgets a batch of what counted against caps in an hour, day or week that is over everywhere.
+with old as materialized (
+  select u.cap, u.subject, u.bucket from relevo.cap_uses u
+   where u.bucket < relevo.now(%(now)s) at time zone 'UTC' - interval '9 days'
+   order by u.bucket
+   limit %(limit)s
+     for update skip locked
+)
+delete from relevo.cap_uses u using old where u.cap = old.cap and u.subject = old.subject and u.bucket = old.bucket;
+
 -- name: prune_failed_attempts
 -- Deletes a batch of what went wrong with deliveries whose month is sealed, or left the hot tables.
 with old as materialized (

@@ -167,6 +167,14 @@ select relevo.set_quiet(%(asked)s::jsonb);
 -- Reads the quiet hours of an owner, a phone or a project.
 select relevo.get_quiet(%(asked)s::jsonb);
 
+-- name: set_cap
+-- Sets, changes or takes away a cap.
+select relevo.set_cap(%(asked)s::jsonb);
+
+-- name: list_caps
+-- Lists the caps.
+select relevo.list_caps(%(project)s::text);
+
 -- name: export_owner
 -- Reads a page of what is kept of an owner.
 select relevo.export_owner(%(asked)s::jsonb);

@@ -55,3 +55,131 @@ def test_what_comes_in_quiet_hours_waits_for_their_end(worker: Relay, audience: 
     worker.travel(hours=2, minutes=6)
     worker.dispatch()
     assert received(worker) == [1, 1]
+
+
+def sounds(worker: Relay, name: str) -> list[Any]:
+    """Return how loud the pushes to a phone were: sound, priority and interruption level."""
+    pushes = worker.messages(name)
+    return [(each.get("sound"), each.get("priority"), each.get("interruptionLevel")) for each in pushes]
+
+
+def set_type(worker: Relay, **columns: Any) -> None:
+    """Set what quiet hours mean for the type of these events."""
+    names, marks = ", ".join(columns), ", ".join(["%s"] * len(columns))
+    worker.conn.execute(
+        f"insert into relevo.event_types (event_type, {names}) values ('notice', {marks})".encode(),
+        list(columns.values()),
+    )
+
+
+HUSHED = (None, "normal", "passive")
+LOUD = ("default", "default", None)
+
+
+@pytest.mark.parametrize(
+    ("of_type", "event", "expected"),
+    [
+        ({"quiet": "silent"}, {}, [HUSHED]),
+        ({"quiet": "ignore"}, {}, [LOUD]),
+        ({"lane": "bulk"}, {"lane": "urgent"}, [("default", "high", None)]),
+        ({"quiet": "wait"}, {"lane": "urgent"}, []),
+        ({"lane": "bulk"}, {"ttl_s": 3_600}, [HUSHED]),
+        ({"quiet_deadline": "expired"}, {"ttl_s": 3_600}, []),
+    ],
+)
+def test_a_type_says_what_quiet_hours_mean(
+    worker: Relay, of_type: dict[str, Any], event: dict[str, Any], expected: list[Any]
+) -> None:
+    """It waits, goes without a sound, or rings; what is urgent rings; a deadline at night is silent, or the end."""
+    set_type(worker, **of_type)
+    send(worker, **event)
+    assert sounds(worker, "ana") == expected
+    assert len(sounds(worker, "eva")) == 1
+    if "quiet_deadline" in of_type:
+        assert (worker.delivery("ana")["status"], worker.delivery("ana")["last_error_code"]) == (
+            "expired",
+            "quiet_hours",
+        )
+        told = verbs.explain(worker.conn, ("notice", "0"), worker.phones["ana"])
+        assert (told.gets_it, told.rule) == (False, "quiet_expired")
+
+
+def test_what_waited_longest_goes_silently(worker: Relay) -> None:
+    """After the longest wait of its type a push goes out in the midst of the night, without a sound."""
+    set_type(worker, quiet_max_wait_s=1_800)
+    send(worker)
+    worker.travel(minutes=29)
+    worker.dispatch()
+    assert sounds(worker, "ana") == []
+    worker.travel(minutes=7)
+    worker.dispatch()
+    assert sounds(worker, "ana") == [HUSHED]
+
+
+def test_what_slides_into_the_night_waits(worker: Relay) -> None:
+    """A push that was due before, and is claimed only in quiet hours, waits for their end, and no attempt is spent."""
+    quiet.set_quiet(worker.conn, [window(1, 3)], owner="eva")
+    verbs.enqueue(worker.conn, Event("notice", "late", title="Hello", audience=[worker.phones["eva"]]))
+    worker.fan_out()
+    worker.travel(hours=1, minutes=30)
+    worker.dispatch()
+    found = worker.delivery("eva")
+    assert (found["status"], found["attempt_count"], found["last_error_code"]) == ("pending", 0, "quiet_hours")
+    worker.travel(hours=1, minutes=36)
+    worker.dispatch()
+    assert received(worker) == [0, 1]
+
+
+def test_changed_hours_hold_at_once_for_what_is_personal(worker: Relay) -> None:
+    """What waits for an owner alone goes as soon as the hours are taken back; what went out to many keeps its time."""
+    send(worker, Owners("ana"))
+    send(worker, "everyone")
+    assert quiet.set_quiet(worker.conn, None, owner="ana")
+    worker.dispatch()
+    assert received(worker) == [1, 1]
+    assert not quiet.set_quiet(worker.conn, None, owner="ana")
+
+
+def test_whose_hours_and_whose_zone(worker: Relay) -> None:
+    """A phone's own hours come before its owner's, those before its project's; its zone before theirs; each is told."""
+
+    def told() -> tuple[Any, ...]:
+        found = quiet.get_quiet(worker.conn, installation_id=worker.phones["ana"])
+        return found.hours_of, found.zone_of, found.zone, found.windows, found.quiet_until is not None
+
+    here = tuple(quiet.get_quiet(worker.conn, owner="ana").windows or ())
+    assert told() == ("owner", "none", "UTC", here, True)
+    quiet.set_quiet(worker.conn, ["01:00-01:01"], project="default", zone="Asia/Kathmandu")
+    assert told()[:3] == ("owner", "project", "Asia/Kathmandu")
+    quiet.set_quiet(worker.conn, None, owner="ana")
+    assert told()[:4] == ("project", "project", "Asia/Kathmandu", ("01:00-01:01",))
+    quiet.set_quiet(worker.conn, ["02:00-02:01"], owner="ana", zone="Europe/Madrid")
+    assert told()[:3] == ("owner", "owner", "Europe/Madrid")
+    verbs.register(
+        worker.conn, Installation(token("ana"), worker.phones["ana"], owner="ana", timezone="America/Santiago")
+    )
+    assert told()[:3] == ("owner", "phone", "America/Santiago")
+    quiet.set_quiet(worker.conn, [], installation_id=worker.phones["ana"])
+    assert told() == ("phone", "phone", "America/Santiago", (), False)
+
+
+def test_a_default_of_the_project_holds_for_who_has_none(worker: Relay) -> None:
+    """Phones without hours of their own, nor of their owner, have those of their project."""
+    quiet.set_quiet(worker.conn, [window(-1, 2)], project="default")
+    send(worker)
+    assert received(worker) == [0, 0]
+
+
+def test_a_wait_is_explained(worker: Relay, command: Any) -> None:
+    """The phone's explanation says until when, in which zone and whose that is; the event's page and command say it, too."""
+    event_id = send(worker)
+    told = verbs.explain(worker.conn, event_id, worker.phones["ana"])
+    assert (told.gets_it, told.rule) == (True, "quiet_hours")
+    assert "in UTC (nobody said another zone)" in told.reason
+    values = told.raw["values"]
+    assert (values["zone"], values["zone_of"], values["hours_of"]) == ("UTC", "none", "owner")
+    assert "quiet hours, the first until" in " ".join(command("event", str(event_id)).out.split())
+    set_type(worker, quiet="silent")
+    draft = verbs.explain(worker.conn, Event("notice", "new", title="Hello", audience="everyone"), worker.phones["ana"])
+    assert (draft.gets_it, draft.rule) == (True, "everyone")
+    assert "without a sound" in draft.reason

@@ -42,10 +42,11 @@ def list_of_phone(
 def choose_on_phone(connection: Connection, installation_id: UUID, asked: Mapping[str, Any], proof: Proof) -> bool:
     """Note what a phone says that its owner chose; return whether something changed."""
     known = phones.admit_known(connection, installation_id, proof)
-    return choose(connection, {**asked, "owner": _owner(known), "project": known.project}, "phone")
+    return choose(connection, {**asked, "owner": owner_of(known), "project": known.project}, "phone")
 
 
-def _owner(known: Known) -> str:
+def owner_of(known: Known) -> str:
+    """Return the owner of a phone; raises NotAllowedError if it has none."""
     if known.owner is None:
         raise NotAllowedError(
             "This phone has no owner who could choose.",

@@ -44,12 +44,13 @@ PARTS = {
     "sandbox": ("sandbox",),
     "webpush": ("webpush",),
     "owners": ("owner", "category"),
+    "peace": ("quiet", "cap"),
     "words": ("words",),
 }
 """The commands by the file they are in: a command loads its own file alone."""
 HEADINGS = {
     "Run it": ("run", "serve", "tick", "run-cycle", "pause", "resume"),
-    "Send": ("enqueue", "preview", "cancel", "event-type", "category", "words"),
+    "Send": ("enqueue", "preview", "cancel", "event-type", "category", "quiet", "cap", "words"),
     "Look": (
         "status",
         "events",

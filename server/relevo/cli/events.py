@@ -216,6 +216,10 @@ def _print_preview(found: values.Preview, strangers: Sequence[str], *, has_topic
     out.print(f"It would reach {_estimate(found)}.")
     if found.digested:
         out.print(f"  {several(found.digested, 'more installation')} would be told in a digest.")
+    if found.waiting:
+        out.print(f"  {found.waiting:,} of them have quiet hours then, and would get it later.")
+    if found.capped:
+        out.print(f"  {found.capped:,} of them were sent as much as their caps allow, and would find it in the inbox.")
     if has_topics:
         out.print("  With topics it goes only to phones that asked for one of them.")
     for each in found.raw["sample"]:

@@ -31,6 +31,50 @@ class QuietHours:
     """Of a phone: when it may be sent to again; None if it may be now."""
 
 
+Period = Literal["hour", "day", "week"]
+PERIODS: tuple[Period, ...] = ("hour", "day", "week")
+
+
+@dataclass(frozen=True)
+class Cap:
+    """How many events an owner is sent at most by the phones of a project."""
+
+    project: str
+    category: str | None
+    """Of which category; None: of all together."""
+    per: Period
+    """In an hour, a day or a week of their calendar."""
+    most: int
+    above: Literal["skip", "digest"]
+    """What becomes of those above: left to the inbox, or to the next digest."""
+
+
+@verb
+def set_cap(
+    most: int | None,
+    *,
+    per: Period,
+    category: str | None = None,
+    project: str | None = None,
+    above: Literal["skip", "digest"] | None = None,
+) -> Call[bool]:
+    """Set how many events of a category, or of all, an owner is sent at most in an hour, a day or a week.
+
+    None takes the cap away. Urgent events and mandatory categories neither count nor are held. The same again changes
+    nothing: False.
+    """
+    given = {"project": project, "category": category, "per": per, "most": most, "above": above}
+    asked = {name: value for name, value in given.items() if value is not None}
+    check_storable("cap", asked)
+    return Call("set_cap", {"asked": as_json("cap", asked)}, one(bool))
+
+
+@verb
+def list_caps(*, project: str | None = None) -> Call[list[Cap]]:
+    """List the caps, of one project or of all."""
+    return Call("list_caps", {"project": project}, one(lambda told: [Cap(**raw) for raw in from_json(told)]))
+
+
 @verb
 def set_quiet(
     windows: Sequence[str] | None,

@@ -292,6 +292,8 @@ def as_preview(told: Any, event: Mapping[str, Any]) -> Preview:
         raw["at_most"],
         field_warnings(event, raw),
         raw.get("digested", 0),
+        raw.get("waiting", 0),
+        raw.get("capped", 0),
     )
 
 

@@ -29,6 +29,7 @@ _PRUNED = {
     "workers_pruned": "prune_workers",
     "late_tickets_pruned": "prune_late_tickets",
     "attempts_pruned": "prune_failed_attempts",
+    "cap_uses_pruned": "prune_cap_uses",
     "incidents_pruned": "prune_incidents",
     "minutes_pruned": "prune_push_minutes",
     "rejects_pruned": "prune_rejects",

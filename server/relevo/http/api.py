@@ -26,6 +26,7 @@ from relevo.http import (
     owners,
     pages,
     problems,
+    quiet,
     tenders,
     words,
 )
@@ -47,6 +48,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     owners.router,
     choices.router,
     choices.phone_router,
+    quiet.router,
+    quiet.phone_router,
     news.router,
     words.router,
     installations.router,

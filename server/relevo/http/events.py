@@ -135,6 +135,8 @@ class PreviewOut(BaseModel):
     exact: bool = Field(description="Whether that was counted; beyond some 10,000 it is an estimate.")
     at_least: int = Field(description="Of an estimate the lower bound, which holds nineteen times of twenty.")
     at_most: int = Field(description="Of an estimate the upper bound: few who registered together are easily missed.")
+    waiting: int = Field(description="How many have quiet hours then, and would get it later.")
+    capped: int = Field(description="How many were sent as much as their caps allow, and would find it in the inbox.")
     sample: list[UUID]
     unknown_installations: list[UUID]
     warnings: list[str] = Field(description="What of the event would not reach some of these phones as it is.")

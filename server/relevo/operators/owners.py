@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+from uuid import UUID
 
-from relevo.client import consent
+from relevo.client import consent, quiet
 from relevo.client.consent import KINDS, Kind
 from relevo.core import queries
 from relevo.database.pool import Database
@@ -68,6 +69,44 @@ def set_category(
     """Make or change a category that people may choose."""
     with audit.recorded(database, "set_category", category=category, rule=rule), database.transaction() as connection:
         consent.set_category(connection, category, rule=rule, texts=texts or None)
+
+
+def set_quiet(
+    database: Database,
+    windows: Sequence[str] | None,
+    *,
+    owner: str | None,
+    phone: UUID | None,
+    project: str | None,
+    zone: str | None,
+) -> bool:
+    """Set quiet hours; return whether something changed."""
+    whose = {"owner_sha256": owner and _mark(owner), "installation_id": phone and str(phone), "project": project}
+    with audit.recorded(database, "set_quiet", **whose) as result:
+        with database.transaction() as connection:
+            changed = quiet.set_quiet(
+                connection, windows, owner=owner, installation_id=phone, project=project, zone=zone
+            )
+        result["answer"] = changed
+    return changed
+
+
+def set_cap(
+    database: Database,
+    most: int | None,
+    *,
+    per: quiet.Period,
+    category: str | None,
+    project: str,
+    above: Literal["skip", "digest"],
+) -> bool:
+    """Set, change or take away a cap; return whether something changed."""
+    asked: dict[str, Any] = {"per": per, "category": category, "project": project}
+    with audit.recorded(database, "set_cap", most=most, **asked) as result:
+        with database.transaction() as connection:
+            changed = quiet.set_cap(connection, most, above=above, **asked)
+        result["answer"] = changed
+    return changed
 
 
 def _mark(owner: str) -> str:

@@ -19,6 +19,7 @@ begin
   perform relevo.blank_events(alone, 'the installation was forgotten');
   delete from relevo.event_audience where installation_id = installation;
   delete from relevo.kept_inbox_items where installation_id = installation;
+  delete from relevo.cap_uses u using relevo.caps c where u.cap = c.id and u.subject = 'i:' || installation;
   return known or cardinality(alone) > 0;
 end
 $$;

@@ -25,6 +25,7 @@ begin
   delete from relevo.inboxes where owner = of_owner;
   delete from relevo.owner_rules where owner = of_owner;
   delete from relevo.consents where owner = of_owner;
+  delete from relevo.cap_uses u using relevo.caps c where u.cap = c.id and u.subject = 'o:' || of_owner;
   return many;
 end
 $$;

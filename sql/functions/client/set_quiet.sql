@@ -28,9 +28,12 @@ begin
     perform relevo.look_again(array[phone], null);
   elsif of_owner is not null then
     perform relevo.lock_owner(of_owner);
+    if profile is not distinct from (select r.quiet from relevo.owner_rules r where r.owner = of_owner and r.project = coalesce(asked ->> 'project', '')) then
+      return false;
+    end if;
     insert into relevo.owner_rules as r (owner, project, quiet) values (of_owner, coalesce(asked ->> 'project', ''), profile)
-    on conflict (owner, project) do update set quiet = excluded.quiet where r.quiet is distinct from excluded.quiet;
-    changed := found;
+    on conflict (owner, project) do update set quiet = excluded.quiet;
+    changed := true;
     delete from relevo.owner_rules r where r.owner = of_owner and r.blocked_at is null and r.choices = '{}' and r.quiet is null;
     perform relevo.apply_to_phones(of_owner, coalesce(asked ->> 'project', ''));
     perform relevo.look_again(array(select i.installation_id from relevo.device_installations i where i.owner = of_owner), of_owner);

@@ -45,7 +45,8 @@ begin
                        where o.event_id = e.id
                        limit few + 1) a);
   end if;
-  if at_once and named <= few and e.fanout_failures is null and e.id <> all (apart) then
+  if at_once and named <= few and e.fanout_failures is null and e.id <> all (apart)
+     and not (exists (select from relevo.caps) and relevo.is_under_caps(e)) then -- what has to hold to caps is made by itself
     how := 'together';
     select f.fanned, f.late, f.created, f.events, f.installations, f.counted, f.in_hour, f.busiest_day
       into fanned, late, created, events, installations, counted, in_hour, busiest_day

@@ -1,6 +1,6 @@
 -- Makes and queues the deliveries of the next slice of an event that this transaction has locked; returns no row if its month is sealed.
 -- How it goes: find the stream that the brake watches, begin the event if this is its first slice, find the phones, leave out whoever got the
--- event before it, insert deliveries, queue them in chunks of a hundred, move the cursor, wake dispatch, count for the brake up to a hundred
+-- event before it, hold to caps, insert deliveries, queue them in chunks of a hundred, move the cursor, wake dispatch, count for the brake up to a hundred
 -- phones. Of a stream that was stopped as a whole within the last hour nothing is made unless the caller judged it (`looked`): then the row is
 -- all null.
 create or replace function relevo.fan_out_slice(of_event relevo.notification_events, most int, watched boolean, looked boolean, step_aside boolean,
@@ -58,8 +58,7 @@ begin
   end if;
   created := coalesce(cardinality(t.phones), 0);
   if created > 0 then
-    perform relevo.write_deliveries(e, at, t.phones, t.providers, t.projects,
-      case when exists (select from relevo.quiet_profiles) then relevo.quiet_dues(e, t.phones, at) end);
+    perform relevo.write_slice(e, at, t.phones, t.providers, t.projects);
   end if;
   update relevo.notification_events n
      set state = case when is_last then 'fanned' else 'fanning' end, event_day = e.event_day, fanout_started_at = e.fanout_started_at,

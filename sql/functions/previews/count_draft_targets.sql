@@ -20,6 +20,8 @@ declare
   share numeric;
   sample uuid[];
   kinds jsonb; -- of phones, by provider and platform, among the first of them
+  found uuid[];
+  held jsonb; -- of these phones, how many have quiet hours or no room
 begin
   if e.audience = 'matching' then
     buckets := array(select b.bucket from unnest(relevo.event_buckets(e)) as b(bucket)
@@ -50,13 +52,16 @@ begin
                     from met m
                     cross join lateral (select i.provider, i.platform from relevo.device_installations i
                                          where i.installation_id = m.installation_id offset 0) i
-                   where m.n <= looks) k)
-    into reached, squares, unit, sample, kinds
+                   where m.n <= looks) k),
+         (select array_agg(m.installation_id) from met m)
+    into reached, squares, unit, sample, kinds, found
     from (select count(*) as phones from met m group by m.after) h;
   share := part / greatest(wide, 1);
   unit := greatest(unit, ceil(looks::numeric / places), 1);
   margin := case when places = 1 then 0 else 2 * sqrt(squares - reached ^ 2 / places + unit ^ 2) end;
-  return jsonb_build_object('count', round(reached * share), 'exact', places = 1, 'kinds', kinds,
+  held := relevo.count_held(e, found, greatest(now(), e.scheduled_at));
+  return jsonb_build_object('waiting', round((held ->> 'waiting')::numeric * share), 'capped', round((held ->> 'capped')::numeric * share),
+    'count', round(reached * share), 'exact', places = 1, 'kinds', kinds,
     'at_least', round(greatest(reached, (reached - margin) * share)),
     'at_most', round(case when places = 1 then reached else least((reached + margin + 2 * unit) * share, last_seq - first_seq) end),
     'sample', coalesce((select jsonb_agg(jsonb_build_object('installation_id', i.installation_id, 'owner', i.owner, 'project', i.project,

@@ -12,6 +12,10 @@ begin
   e.audience := case event ->> 'audience' when 'owners' then 'installations' else event ->> 'audience' end;
   e.category := event ->> 'category';
   e.state := 'waiting';
+  e.event_type := event ->> 'type';
+  e.lane := coalesce(event ->> 'lane', (select t.lane from relevo.event_types t where t.event_type = event ->> 'type'), 'bulk');
+  e.title := coalesce(event ->> 'title', event ->> 'arguments', '');
+  e.body := coalesce(event ->> 'body', '');
   e.scheduled_at := coalesce(relevo.event_time(event, 'scheduled_at', null), now());
   e.deadline_at := relevo.check_deadline(
     coalesce(relevo.event_time(event, 'deadline_at', null), e.scheduled_at + interval '1 second' * coalesce((event ->> 'ttl_s')::numeric::int,

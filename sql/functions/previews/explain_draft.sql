@@ -17,6 +17,7 @@ declare
   unwanted text;
   quiet jsonb;
   digest jsonb;
+  cap jsonb;
 begin
   select n.* into i from relevo.device_installations n where n.installation_id = installation;
   if e.event_day is not null then
@@ -37,6 +38,9 @@ begin
   end if;
   if fitting is not null and d.id is null then
     digest := relevo.explain_digest(e, i);
+  end if;
+  if d.id is null and e.fanout_finished_at is null and i.installation_id is not null and exists (select from relevo.caps) then
+    cap := relevo.explain_cap(e, i, coalesce((quiet ->> 'due_at')::timestamptz, greatest(now(), e.scheduled_at)));
   end if;
   unwanted := relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, relevo.category_rule(e.category));
   case
@@ -84,6 +88,10 @@ begin
       why := format('It is told in the digest of %s (%s).', to_char((digest ->> 'at')::timestamptz at time zone (digest ->> 'zone'), 'YYYY-MM-DD HH24:MI'), digest ->> 'zone');
     when e.fanout_finished_at is not null and d.id is null then
       rule := 'came_later'; why := 'The event had fanned out before this installation could receive it.';
+    when d.last_error_code in ('capped', 'capped_to_digest') then
+      rule := 'capped'; why := d.last_error_message; about := jsonb_build_object('reason', d.last_error_message, 'above', case d.last_error_code when 'capped' then 'skip' else 'digest' end);
+    when cap is not null then
+      rule := 'capped'; why := cap ->> 'reason'; about := cap;
     when d.status = 'expired' and d.last_error_code = 'quiet_hours' then
       rule := 'quiet_expired'; why := 'Its deadline lay in the quiet hours of this phone, and its type says that it expires then.';
     when quiet ->> 'verdict' in ('wait', 'expired') then

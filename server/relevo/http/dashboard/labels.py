@@ -93,7 +93,7 @@ COUNTERS = frozenset(
         *("partitions_made", "runs_pruned", "workers_pruned", "late_tickets_pruned", "incidents_pruned"),
         *("minutes_pruned", "rejects_pruned", "projects_pruned", "audit_pruned", "attempts_pruned"),
         *("dead_phones_pruned", "token_moves_pruned"),
-        "signatures_pruned",
+        *("signatures_pruned", "cap_uses_pruned"),
         *("months_retired", "months_exported", "months_verified", "months_dropped", "rows_exported", "rows_verified"),
         *("parts_uploaded", "mismatches", "archived_licitaciones", "archived_events", "archived_deliveries"),
         "archived_requests",
@@ -105,7 +105,7 @@ ACTIONS = frozenset(
         *("pause", "resume", "run_cycle", "adopt", "set_event_type", "reset_event_type", "redrive", "repair"),
         *("release_project", "release_events", "retry_rejects", "forget", "forget_owner", "grant", "cancel_event"),
         *("log_out_owner", "complete_owner", "complete_event", "change_event", "import_phones", "save_words"),
-        *("block_owner", "unblock_owner", "export_owner", "set_category", "choose_category"),
+        *("block_owner", "unblock_owner", "export_owner", "set_category", "choose_category", "set_quiet", "set_cap"),
         *(
             "subscribe_news",
             "pause_subscription",

@@ -143,6 +143,86 @@ export type CancelOut = {
 };
 
 /**
+ * CapBody
+ *
+ * A cap.
+ */
+export type CapBody = {
+    /**
+     * Project
+     */
+    project: string;
+    /**
+     * Category
+     */
+    category: string | null;
+    /**
+     * Per
+     */
+    per: 'hour' | 'day' | 'week';
+    /**
+     * Most
+     */
+    most: number;
+    /**
+     * Above
+     */
+    above: 'skip' | 'digest';
+};
+
+/**
+ * CapIn
+ *
+ * How many events an owner is sent at most by the phones of a project.
+ */
+export type CapIn = {
+    /**
+     * Per
+     */
+    per: 'hour' | 'day' | 'week';
+    /**
+     * Most
+     *
+     * If it is left out, the cap is taken away.
+     */
+    most?: number;
+    /**
+     * Category
+     *
+     * Events of all categories together, if it is left out.
+     */
+    category?: string;
+    /**
+     * Above
+     *
+     * What is above: for the inbox, or the next digest.
+     */
+    above?: 'skip' | 'digest';
+    /**
+     * Project
+     *
+     * `default` unless it is said.
+     */
+    project?: string;
+};
+
+/**
+ * Caps
+ *
+ * The caps.
+ */
+export type Caps = {
+    /**
+     * Items
+     */
+    items: Array<CapBody>;
+    /**
+     * Next
+     */
+    next: null;
+};
+
+/**
  * Categories
  *
  * All categories.
@@ -248,6 +328,18 @@ export type CategoryText = {
      * Sentence
      */
     sentence?: string;
+};
+
+/**
+ * Changed
+ *
+ * Whether something changed.
+ */
+export type Changed = {
+    /**
+     * Changed
+     */
+    changed: boolean;
 };
 
 /**
@@ -918,6 +1010,36 @@ export type HistoryEntry = {
      */
     completed_at: string | null;
     why: Why;
+};
+
+/**
+ * Hours
+ *
+ * Quiet hours as they were set; of a phone as they hold, with whose they are.
+ */
+export type Hours = {
+    /**
+     * Windows
+     */
+    windows: Array<string> | null;
+    /**
+     * Zone
+     */
+    zone: string | null;
+    /**
+     * Hours Of
+     */
+    hours_of: 'phone' | 'owner' | 'project' | 'none' | null;
+    /**
+     * Zone Of
+     */
+    zone_of: 'phone' | 'owner' | 'project' | 'none' | null;
+    /**
+     * Quiet Until
+     *
+     * When a phone may be sent to again, if it is quiet now.
+     */
+    quiet_until: string | null;
 };
 
 /**
@@ -1594,6 +1716,38 @@ export type OwnerCompleted = {
 };
 
 /**
+ * OwnerHoursIn
+ *
+ * The quiet hours of an owner, in one project or, without it, in all.
+ */
+export type OwnerHoursIn = {
+    /**
+     * Windows
+     *
+     * If they are left out, the hours are taken back; an empty list means never quiet.
+     */
+    windows?: Array<string>;
+    /**
+     * Zone
+     *
+     * The IANA name, for phones that did not say theirs.
+     */
+    zone?: string;
+    /**
+     * Owner
+     *
+     * As the app registered their phones.
+     */
+    owner: string;
+    /**
+     * Project
+     *
+     * `default` unless it is said.
+     */
+    project?: string;
+};
+
+/**
  * OwnerIn
  *
  * Whom it is about; in the body, for addresses end up in the logs of proxies.
@@ -1633,6 +1787,32 @@ export type PhoneChoiceIn = {
      * Locale
      */
     locale?: string;
+};
+
+/**
+ * PhoneHoursIn
+ *
+ * The quiet hours of a phone.
+ */
+export type PhoneHoursIn = {
+    /**
+     * Windows
+     *
+     * If they are left out, the hours are taken back; an empty list means never quiet.
+     */
+    windows?: Array<string>;
+    /**
+     * Zone
+     *
+     * The IANA name, for phones that did not say theirs.
+     */
+    zone?: string;
+    /**
+     * All Phones
+     *
+     * Whether they are those of all phones of its owner.
+     */
+    all_phones?: boolean;
 };
 
 /**
@@ -1792,6 +1972,18 @@ export type PreviewOut = {
      */
     at_most: number;
     /**
+     * Waiting
+     *
+     * How many have quiet hours then, and would get it later.
+     */
+    waiting: number;
+    /**
+     * Capped
+     *
+     * How many were sent as much as their caps allow, and would find it in the inbox.
+     */
+    capped: number;
+    /**
      * Sample
      */
     sample: Array<string>;
@@ -1851,6 +2043,32 @@ export type ProblemBody = {
      * Request Id
      */
     request_id?: string | null;
+};
+
+/**
+ * ProjectHoursIn
+ *
+ * The quiet hours of a project's phones that have no others.
+ */
+export type ProjectHoursIn = {
+    /**
+     * Windows
+     *
+     * If they are left out, the hours are taken back; an empty list means never quiet.
+     */
+    windows?: Array<string>;
+    /**
+     * Zone
+     *
+     * The IANA name, for phones that did not say theirs.
+     */
+    zone?: string;
+    /**
+     * Project
+     *
+     * `default` unless it is said.
+     */
+    project?: string;
 };
 
 /**
@@ -3392,6 +3610,337 @@ export type PutChoiceResponses = {
 };
 
 export type PutChoiceResponse = PutChoiceResponses[keyof PutChoiceResponses];
+
+export type SetOwnerQuietData = {
+    body: OwnerHoursIn;
+    path?: never;
+    query?: never;
+    url: '/v1/owners/quiet';
+};
+
+export type SetOwnerQuietErrors = {
+    /**
+     * Something in the request is not as it should be: `errors` names field and reason.
+     */
+    400: ProblemBody;
+    /**
+     * No token, or one that is unknown, revoked or expired.
+     */
+    401: ProblemBody;
+    /**
+     * The token's role, or its project, is not enough.
+     */
+    403: ProblemBody;
+    /**
+     * The body is larger than HTTP_MAX_BODY_BYTES, or than the 65536 bytes that a phone's may have.
+     */
+    413: ProblemBody;
+    /**
+     * Too many requests of this caller; Retry-After says when to come back.
+     */
+    429: ProblemBody;
+    /**
+     * No room, or no database, for a moment; Retry-After says when to come back.
+     */
+    503: ProblemBody;
+};
+
+export type SetOwnerQuietError = SetOwnerQuietErrors[keyof SetOwnerQuietErrors];
+
+export type SetOwnerQuietResponses = {
+    /**
+     * Successful Response
+     */
+    200: Changed;
+};
+
+export type SetOwnerQuietResponse = SetOwnerQuietResponses[keyof SetOwnerQuietResponses];
+
+export type GetProjectQuietData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * Project
+         */
+        project?: string | null;
+    };
+    url: '/v1/quiet';
+};
+
+export type GetProjectQuietErrors = {
+    /**
+     * Something in the request is not as it should be: `errors` names field and reason.
+     */
+    400: ProblemBody;
+    /**
+     * No token, or one that is unknown, revoked or expired.
+     */
+    401: ProblemBody;
+    /**
+     * The token's role, or its project, is not enough.
+     */
+    403: ProblemBody;
+    /**
+     * Too many requests of this caller; Retry-After says when to come back.
+     */
+    429: ProblemBody;
+    /**
+     * No room, or no database, for a moment; Retry-After says when to come back.
+     */
+    503: ProblemBody;
+};
+
+export type GetProjectQuietError = GetProjectQuietErrors[keyof GetProjectQuietErrors];
+
+export type GetProjectQuietResponses = {
+    /**
+     * Successful Response
+     */
+    200: Hours;
+};
+
+export type GetProjectQuietResponse = GetProjectQuietResponses[keyof GetProjectQuietResponses];
+
+export type PutProjectQuietData = {
+    body: ProjectHoursIn;
+    path?: never;
+    query?: never;
+    url: '/v1/quiet';
+};
+
+export type PutProjectQuietErrors = {
+    /**
+     * Something in the request is not as it should be: `errors` names field and reason.
+     */
+    400: ProblemBody;
+    /**
+     * No token, or one that is unknown, revoked or expired.
+     */
+    401: ProblemBody;
+    /**
+     * The token's role, or its project, is not enough.
+     */
+    403: ProblemBody;
+    /**
+     * The body is larger than HTTP_MAX_BODY_BYTES, or than the 65536 bytes that a phone's may have.
+     */
+    413: ProblemBody;
+    /**
+     * Too many requests of this caller; Retry-After says when to come back.
+     */
+    429: ProblemBody;
+    /**
+     * No room, or no database, for a moment; Retry-After says when to come back.
+     */
+    503: ProblemBody;
+};
+
+export type PutProjectQuietError = PutProjectQuietErrors[keyof PutProjectQuietErrors];
+
+export type PutProjectQuietResponses = {
+    /**
+     * Successful Response
+     */
+    200: Changed;
+};
+
+export type PutProjectQuietResponse = PutProjectQuietResponses[keyof PutProjectQuietResponses];
+
+export type ListCapsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * Project
+         */
+        project?: string | null;
+    };
+    url: '/v1/caps';
+};
+
+export type ListCapsErrors = {
+    /**
+     * Something in the request is not as it should be: `errors` names field and reason.
+     */
+    400: ProblemBody;
+    /**
+     * No token, or one that is unknown, revoked or expired.
+     */
+    401: ProblemBody;
+    /**
+     * The token's role, or its project, is not enough.
+     */
+    403: ProblemBody;
+    /**
+     * Too many requests of this caller; Retry-After says when to come back.
+     */
+    429: ProblemBody;
+    /**
+     * No room, or no database, for a moment; Retry-After says when to come back.
+     */
+    503: ProblemBody;
+};
+
+export type ListCapsError = ListCapsErrors[keyof ListCapsErrors];
+
+export type ListCapsResponses = {
+    /**
+     * Successful Response
+     */
+    200: Caps;
+};
+
+export type ListCapsResponse = ListCapsResponses[keyof ListCapsResponses];
+
+export type PutCapData = {
+    body: CapIn;
+    path?: never;
+    query?: never;
+    url: '/v1/caps';
+};
+
+export type PutCapErrors = {
+    /**
+     * Something in the request is not as it should be: `errors` names field and reason.
+     */
+    400: ProblemBody;
+    /**
+     * No token, or one that is unknown, revoked or expired.
+     */
+    401: ProblemBody;
+    /**
+     * The token's role, or its project, is not enough.
+     */
+    403: ProblemBody;
+    /**
+     * The body is larger than HTTP_MAX_BODY_BYTES, or than the 65536 bytes that a phone's may have.
+     */
+    413: ProblemBody;
+    /**
+     * Too many requests of this caller; Retry-After says when to come back.
+     */
+    429: ProblemBody;
+    /**
+     * No room, or no database, for a moment; Retry-After says when to come back.
+     */
+    503: ProblemBody;
+};
+
+export type PutCapError = PutCapErrors[keyof PutCapErrors];
+
+export type PutCapResponses = {
+    /**
+     * Successful Response
+     */
+    200: Changed;
+};
+
+export type PutCapResponse = PutCapResponses[keyof PutCapResponses];
+
+export type GetQuietData = {
+    body?: never;
+    path: {
+        /**
+         * Installation Id
+         */
+        installation_id: string;
+    };
+    query?: never;
+    url: '/v1/installations/{installation_id}/quiet';
+};
+
+export type GetQuietErrors = {
+    /**
+     * Something in the request is not as it should be: `errors` names field and reason.
+     */
+    400: ProblemBody;
+    /**
+     * No token, or one that is unknown, revoked or expired.
+     */
+    401: ProblemBody;
+    /**
+     * The token's role, or its project, is not enough.
+     */
+    403: ProblemBody;
+    /**
+     * It is not there, or not for this caller to see.
+     */
+    404: ProblemBody;
+    /**
+     * Too many requests of this caller; Retry-After says when to come back.
+     */
+    429: ProblemBody;
+    /**
+     * No room, or no database, for a moment; Retry-After says when to come back.
+     */
+    503: ProblemBody;
+};
+
+export type GetQuietError = GetQuietErrors[keyof GetQuietErrors];
+
+export type GetQuietResponses = {
+    /**
+     * Successful Response
+     */
+    200: Hours;
+};
+
+export type GetQuietResponse = GetQuietResponses[keyof GetQuietResponses];
+
+export type PutQuietData = {
+    body: PhoneHoursIn;
+    path: {
+        /**
+         * Installation Id
+         */
+        installation_id: string;
+    };
+    query?: never;
+    url: '/v1/installations/{installation_id}/quiet';
+};
+
+export type PutQuietErrors = {
+    /**
+     * Something in the request is not as it should be: `errors` names field and reason.
+     */
+    400: ProblemBody;
+    /**
+     * No token, or one that is unknown, revoked or expired.
+     */
+    401: ProblemBody;
+    /**
+     * The token's role, or its project, is not enough.
+     */
+    403: ProblemBody;
+    /**
+     * It is not there, or not for this caller to see.
+     */
+    404: ProblemBody;
+    /**
+     * The body is larger than HTTP_MAX_BODY_BYTES, or than the 65536 bytes that a phone's may have.
+     */
+    413: ProblemBody;
+    /**
+     * Too many requests of this caller; Retry-After says when to come back.
+     */
+    429: ProblemBody;
+    /**
+     * No room, or no database, for a moment; Retry-After says when to come back.
+     */
+    503: ProblemBody;
+};
+
+export type PutQuietError = PutQuietErrors[keyof PutQuietErrors];
+
+export type PutQuietResponses = {
+    /**
+     * Successful Response
+     */
+    200: Changed;
+};
+
+export type PutQuietResponse = PutQuietResponses[keyof PutQuietResponses];
 
 export type ReadNewsData = {
     body?: never;

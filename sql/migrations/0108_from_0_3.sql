@@ -602,6 +602,27 @@ $$;
 
 revoke all on function relevo.count_events from public;
 
+-- Returns what an event is against a cap of somebody: `sent`, `open` if it may still be, or `unsent`, which does not count. One that is
+-- not known any more counts as sent.
+create or replace function relevo.counts_as(of_event bigint, subject text) returns text
+  language sql stable
+as $$
+  select case when e.id is null then 'sent'
+              else coalesce((select case when bool_or(d.status in ('ok', 'unconfirmed', 'unknown')) then 'sent'
+                                         when bool_or(d.status = 'sent' or d.status in ('pending', 'retryable') and e.ended_at is null) then 'open' end
+                               from (select i.installation_id from relevo.device_installations i
+                                      where subject like 'o:%' and i.owner = substr(subject, 3)
+                                      union all
+                                     select case when subject like 'i:%' then substr(subject, 3)::uuid end) i
+                               cross join lateral (select d.status from relevo.notification_deliveries d
+                                                    where d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = i.installation_id offset 0) d),
+                            'unsent') end
+    from (select) one
+    left join relevo.notification_events e on e.id = of_event
+$$;
+
+revoke all on function relevo.counts_as from public;
+
 -- Returns a new event's deadline; refuses one that has passed or lies before the event itself.
 create or replace function relevo.check_deadline(until timestamptz, at timestamptz, place bigint) returns timestamptz
   language plpgsql stable
@@ -1162,7 +1183,7 @@ return array['enqueue(jsonb)', 'enqueue_many(jsonb)', 'event_id(text, text)', 'g
   'unregister_owner(text)', 'forget_installation(uuid)', 'forget_owner(text)', 'set_preference(uuid, text, jsonb)', 'subscribe_news(jsonb)',
   'read_news(text, bigint, int)', 'acknowledge_news(text, bigint)', 'inbox(jsonb)', 'inbox_counts(jsonb)', 'mark_inbox(jsonb, bigint, text)',
   'mark_inbox_before(jsonb, timestamptz, text)', 'set_category(jsonb)', 'list_categories(jsonb)', 'choose(jsonb, text)', 'block_owner(jsonb, boolean)',
-  'export_owner(jsonb)', 'set_quiet(jsonb)', 'get_quiet(jsonb)', 'report_opened(uuid, bigint, timestamptz, text)'];
+  'export_owner(jsonb)', 'set_quiet(jsonb)', 'get_quiet(jsonb)', 'set_cap(jsonb)', 'list_caps(text)', 'report_opened(uuid, bigint, timestamptz, text)'];
 
 revoke all on function relevo.door_functions from public;
 
@@ -1309,6 +1330,7 @@ begin
   perform relevo.blank_events(alone, 'the installation was forgotten');
   delete from relevo.event_audience where installation_id = installation;
   delete from relevo.kept_inbox_items where installation_id = installation;
+  delete from relevo.cap_uses u using relevo.caps c where u.cap = c.id and u.subject = 'i:' || installation;
   return known or cardinality(alone) > 0;
 end
 $$;
@@ -1342,6 +1364,7 @@ begin
   delete from relevo.inboxes where owner = of_owner;
   delete from relevo.owner_rules where owner = of_owner;
   delete from relevo.consents where owner = of_owner;
+  delete from relevo.cap_uses u using relevo.caps c where u.cap = c.id and u.subject = 'o:' || of_owner;
   return many;
 end
 $$;
@@ -1378,6 +1401,7 @@ begin
   delete from relevo.inboxes where owner = of_owner and project = of_project;
   delete from relevo.owner_rules where owner = of_owner and project = of_project;
   delete from relevo.consents where owner = of_owner and project = of_project;
+  delete from relevo.cap_uses u using relevo.caps c where u.cap = c.id and u.subject = 'o:' || of_owner and c.project = of_project;
   return many;
 end
 $$;
@@ -1518,6 +1542,18 @@ end
 $$;
 
 revoke all on function relevo.inbox_counts from public;
+
+-- Lists the caps, of one project or of all: [{"project": "default", "category": null, "per": "day", "most": 5, "above": "skip"}].
+create or replace function relevo.list_caps(of_project text default null) returns jsonb
+  language sql stable security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+  select coalesce(jsonb_agg(jsonb_build_object('project', c.project, 'category', nullif(c.category, ''), 'per', c.per, 'most', c.most, 'above', c.above)
+                            order by c.project, c.category, c.per), '[]')
+    from relevo.caps c where of_project is null or c.project = of_project
+$$;
+
+revoke all on function relevo.list_caps from public;
 
 -- Returns the categories in one locale, and what an owner chose of each if one is named: {"owner": "user-7", "project": …, "locale": "es-CL"}.
 -- `push` and `web` say whether such pushes go to the owner's phones and browsers.
@@ -1759,6 +1795,43 @@ $$;
 
 revoke all on function relevo.report_opened from public;
 
+-- Sets how many events of a category an owner is sent at most by the phones of a project: {"project": "default", "category": "offers", "per": "day", "most": 5,
+-- "above": "skip"}; without category of all together. Without `most` the cap is taken away. Returns whether something changed.
+create or replace function relevo.set_cap(asked jsonb) returns boolean
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  of_project text := coalesce(asked ->> 'project', 'default');
+begin
+  perform relevo.check_owner_question(asked - 'owner', array['category', 'per', 'most', 'above'], false);
+  if coalesce(asked ->> 'per', '') <> all (array['hour', 'day', 'week']) then
+    perform relevo.refuse('per must be hour, day or week');
+  end if;
+  if coalesce(asked ->> 'above', 'skip') <> all (array['skip', 'digest']) then
+    perform relevo.refuse('above must be skip or digest');
+  end if;
+  perform relevo.check_number(asked, 'most', 1, 1000, true);
+  if asked ->> 'most' is null then
+    delete from relevo.caps c where c.project = of_project and c.category = coalesce(asked ->> 'category', '') and c.per = asked ->> 'per';
+    return found;
+  end if;
+  insert into relevo.caps as c (project, category, per, most, above)
+  values (of_project, coalesce(asked ->> 'category', ''), asked ->> 'per', (asked ->> 'most')::numeric::int, coalesce(asked ->> 'above', 'skip'))
+  on conflict (project, category, per) do update set most = excluded.most, above = excluded.above, updated_at = now()
+   where (c.most, c.above) is distinct from (excluded.most, excluded.above);
+  if not found then
+    return false;
+  end if;
+  update relevo.cap_uses u set is_spent = false -- there may be room again
+    from relevo.caps c
+   where c.project = of_project and c.category = coalesce(asked ->> 'category', '') and c.per = asked ->> 'per' and u.cap = c.id and u.is_spent;
+  return true;
+end
+$$;
+
+revoke all on function relevo.set_cap from public;
+
 -- Makes or changes a category that people may choose: {"category": "offers", "rule": "off", "texts": {"en": {"name": "Offers", "sentence": "…"}}}.
 -- The rule and the locales that are not given stay as they are. Returns whether it is new.
 create or replace function relevo.set_category(asked jsonb) returns boolean
@@ -1893,9 +1966,12 @@ begin
     perform relevo.look_again(array[phone], null);
   elsif of_owner is not null then
     perform relevo.lock_owner(of_owner);
+    if profile is not distinct from (select r.quiet from relevo.owner_rules r where r.owner = of_owner and r.project = coalesce(asked ->> 'project', '')) then
+      return false;
+    end if;
     insert into relevo.owner_rules as r (owner, project, quiet) values (of_owner, coalesce(asked ->> 'project', ''), profile)
-    on conflict (owner, project) do update set quiet = excluded.quiet where r.quiet is distinct from excluded.quiet;
-    changed := found;
+    on conflict (owner, project) do update set quiet = excluded.quiet;
+    changed := true;
     delete from relevo.owner_rules r where r.owner = of_owner and r.blocked_at is null and r.choices = '{}' and r.quiet is null;
     perform relevo.apply_to_phones(of_owner, coalesce(asked ->> 'project', ''));
     perform relevo.look_again(array(select i.installation_id from relevo.device_installations i where i.owner = of_owner), of_owner);
@@ -2599,7 +2675,8 @@ begin
                        where o.event_id = e.id
                        limit few + 1) a);
   end if;
-  if at_once and named <= few and e.fanout_failures is null and e.id <> all (apart) then
+  if at_once and named <= few and e.fanout_failures is null and e.id <> all (apart)
+     and not (exists (select from relevo.caps) and relevo.is_under_caps(e)) then -- what has to hold to caps is made by itself
     how := 'together';
     select f.fanned, f.late, f.created, f.events, f.installations, f.counted, f.in_hour, f.busiest_day
       into fanned, late, created, events, installations, counted, in_hour, busiest_day
@@ -2698,6 +2775,7 @@ $$;
 revoke all on function relevo.matching_window from public;
 
 -- Locks small personal events that are fanned out together, up to so many: those of one project in the order of the line, then those of others.
+-- Those that have to hold to caps are left out.
 create or replace function relevo.pick_small_events(of_lane text, of_project text, due_hour timestamptz, few int, most int, left_out bigint[], at timestamptz)
   returns table (id bigint, is_late boolean, named int)
   language plpgsql volatile
@@ -2705,6 +2783,7 @@ as $$
 #variable_conflict use_column
 declare
   found_before int;
+  any_caps boolean := exists (select from relevo.caps);
 begin
   return query
   select e.id, (e.deadline_at <= at) is true, a.named
@@ -2720,7 +2799,7 @@ begin
      and coalesce(e.turn_at, e.scheduled_at) <= at and coalesce(e.turn_at, e.scheduled_at) < due_hour + interval '1 hour'
      and e.scheduled_at <= at and e.audience = 'installations' and e.event_day is null and e.fanout_failures is null and a.named <= few
      and date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') = due_hour
-     and e.id <> all (left_out) and (e.arguments is null or e.texts is not null)
+     and e.id <> all (left_out) and (e.arguments is null or e.texts is not null) and not (any_caps and relevo.is_under_caps(e))
    order by coalesce(e.turn_at, e.scheduled_at), e.id
    limit most
      for update of e skip locked;
@@ -2741,7 +2820,7 @@ begin
        and (e.arguments is null or e.texts is not null)
        and e.audience = 'installations' and e.event_day is null and e.fanout_failures is null and a.named <= few
        and date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') = due_hour
-       and e.id <> all (left_out)
+       and e.id <> all (left_out) and not (any_caps and relevo.is_under_caps(e))
      order by e.lane desc, e.scheduled_at, e.id
      limit most - found_before
        for update of e skip locked;
@@ -5084,6 +5163,13 @@ $$;
 
 revoke all on function relevo.save_wording from public;
 
+-- Returns a cap in words: at most 5 a day of category offers.
+create or replace function relevo.cap_in_words(c relevo.caps) returns text language sql immutable
+  return format('at most %s %s', (c).most, case (c).per when 'hour' then 'an hour' else 'a ' || (c).per end)
+         || case when (c).category = '' then '' else ' of category ' || (c).category end;
+
+revoke all on function relevo.cap_in_words from public;
+
 -- Returns the rule of a category: on, off or mandatory; null where there is none, which means on.
 create or replace function relevo.category_rule(of_category text) returns text language sql stable
   return case when of_category is not null then (select c.rule from relevo.categories c where c.category = of_category) end;
@@ -5797,6 +5883,14 @@ create or replace function relevo.phone_obstacle(installation_id uuid, may_recei
 
 revoke all on function relevo.phone_obstacle from public;
 
+-- Returns by which time zone a phone's calendar goes: its own, else the one said with its quiet hours or its owner's, else its project's, else UTC.
+create or replace function relevo.zone_of(timezone text, own int, of_owner int, of_project text) returns text language sql stable
+  return coalesce(timezone,
+                  case when coalesce(own, of_owner) is not null then (select nullif(p.zone, '') from relevo.quiet_profiles p where p.id = coalesce(own, of_owner)) end,
+                  (select nullif(p.zone, '') from relevo.quiet_defaults d join relevo.quiet_profiles p on p.id = d.quiet where d.project = of_project), 'UTC');
+
+revoke all on function relevo.zone_of from public;
+
 -- Returns a phone as the export of its owner has it: its push token shortened, with its preferences.
 create or replace function relevo.exported_phone(i relevo.device_installations) returns jsonb language sql stable
 as $$
@@ -5849,6 +5943,128 @@ end
 $$;
 
 revoke all on function relevo.count_slice from public;
+
+-- Returns the caps that hold for an event and some phones: for whom each counts, in which hour, day or week of theirs it would be sent, and which
+-- of the phones those are. Owners are counted once, however many phones they have.
+create or replace function relevo.asked_caps(e relevo.notification_events, phones uuid[], dues timestamptz[], at timestamptz)
+  returns table (cap int, most int, subject text, bucket timestamp, places bigint[])
+  language sql stable
+as $$
+  select c.id, c.most, p.subject, min(date_trunc(c.per, p.due_at at time zone p.zone)), array_agg(p.place)
+    from (select u.place, coalesce('o:' || i.owner, 'i:' || i.installation_id) as subject, i.project, coalesce(dues[u.place], at) as due_at,
+                 relevo.zone_of(i.timezone, i.quiet, i.owner_quiet, i.project) as zone
+            from unnest(phones) with ordinality as u(id, place)
+            cross join lateral (select i.installation_id, i.owner, i.project, i.timezone, i.quiet, i.owner_quiet from relevo.device_installations i
+                                 where i.installation_id = u.id offset 0) i) p
+    join relevo.caps c on c.project = p.project and c.category in ('', coalesce((e).category, ''))
+   group by c.id, c.most, p.subject
+$$;
+
+revoke all on function relevo.asked_caps from public;
+
+-- Returns the first cap that an event would be above on a phone at a time, with how much of it is used, and in which words; null if none.
+create or replace function relevo.explain_cap(e relevo.notification_events, i relevo.device_installations, at timestamptz) returns jsonb
+  language sql stable
+as $$
+  select jsonb_build_object('most', c.most, 'per', c.per, 'category', nullif(c.category, ''), 'above', c.above, 'used', u.used,
+                            'reason', format('There is no room for it: %s, and %s are used.', relevo.cap_in_words(c), u.used))
+    from relevo.asked_caps(e, array[i.installation_id], null, at) w
+    join relevo.caps c on c.id = w.cap
+    cross join lateral (select count(*)::int as used, bool_or(n.event_id = (e).id) as is_in
+                          from relevo.cap_uses r cross join lateral unnest(r.events) as n(event_id)
+                         where r.cap = w.cap and r.subject = w.subject and r.bucket = w.bucket and relevo.counts_as(n.event_id, w.subject) <> 'unsent') u
+   where relevo.is_under_caps(e) and u.used >= c.most and u.is_in is not true
+   order by c.id limit 1
+$$;
+
+revoke all on function relevo.explain_cap from public;
+
+-- Returns whether caps hold for an event: not for an urgent one, a mandatory one, one that shows nothing, or one whose category has none.
+create or replace function relevo.is_under_caps(e relevo.notification_events) returns boolean
+  language sql stable
+as $$
+  select exists (select from relevo.caps c where c.category in ('', coalesce((e).category, '')) and ((e).project is null or c.project = (e).project))
+     and (e).lane <> 'urgent' and (e).event_type <> 'relevo.news' and ((e).title <> '' or (e).body <> '')
+     and relevo.category_rule((e).category) is distinct from 'mandatory'
+$$;
+
+revoke all on function relevo.is_under_caps from public;
+
+-- Counts an event against the caps that hold for some phones, and returns of each phone the cap it is above; null if no phone is above any.
+-- Whoever counts for the same person waits. Where there is no room, what ended unsent since is taken out first: only then that is looked for,
+-- so what ends costs nothing. An event that is above one cap counts against none.
+create or replace function relevo.reserve_caps(e relevo.notification_events, phones uuid[], dues timestamptz[], at timestamptz) returns int[]
+  language plpgsql volatile
+as $$
+declare
+  asked relevo.cap_uses[];
+  capped text[];
+  above int[];
+begin
+  with wanted as materialized (
+    select * from relevo.asked_caps(e, phones, dues, at)
+  ), counted as (
+    insert into relevo.cap_uses as u (cap, subject, bucket, events)
+    select w.cap, w.subject, w.bucket, array[e.id] from wanted w order by w.cap, w.subject, w.bucket
+    on conflict (cap, subject, bucket) do update set events = u.events || e.id
+     where not u.is_spent and cardinality(u.events) < (select c.most from relevo.caps c where c.id = u.cap) and e.id <> all (u.events)
+    returning u.cap, u.subject, u.bucket
+  )
+  select array_agg(row(w.cap, w.subject, w.bucket, '{}', false)::relevo.cap_uses order by w.cap, w.subject, w.bucket) into asked
+    from wanted w where not exists (select from counted c where c.cap = w.cap and c.subject = w.subject);
+  if asked is null then
+    return null;
+  end if;
+  -- a new statement: it sees what those wrote who were waited for
+  update relevo.cap_uses u
+     set events = case when cardinality(k.kept) < c.most then k.kept || e.id else k.kept end,
+         is_spent = k.all_sent and cardinality(k.kept) >= c.most
+    from unnest(asked) a
+    join relevo.caps c on c.id = a.cap
+    cross join lateral (select coalesce(array_agg(x.event_id order by x.place) filter (where x.what <> 'unsent'), '{}') as kept, bool_and(x.what = 'sent') as all_sent
+                          from (select n.event_id, n.place, relevo.counts_as(n.event_id, a.subject) as what
+                                  from relevo.cap_uses r cross join lateral unnest(r.events) with ordinality as n(event_id, place)
+                                 where r.cap = a.cap and r.subject = a.subject and r.bucket = a.bucket) x) k
+   where u.cap = a.cap and u.subject = a.subject and u.bucket = a.bucket and not u.is_spent and e.id <> all (u.events);
+  select array_agg(a.subject) into capped
+    from unnest(asked) a join relevo.cap_uses u on u.cap = a.cap and u.subject = a.subject and u.bucket = a.bucket
+   where e.id <> all (u.events);
+  if capped is null then
+    return null;
+  end if;
+  with wanted as materialized (
+    select * from relevo.asked_caps(e, phones, dues, at) w where w.subject = any (capped)
+  ), freed as (
+    update relevo.cap_uses u set events = array_remove(u.events, e.id)
+      from wanted w where u.cap = w.cap and u.subject = w.subject and u.bucket = w.bucket and e.id = any (u.events)
+  )
+  select array_agg(x.cap order by n.place) into above
+    from generate_series(1, cardinality(phones)) as n(place)
+    left join (select u.place, min(w.cap) as cap
+                 from wanted w cross join unnest(w.places) as u(place)
+                where exists (select from relevo.cap_uses c where c.cap = w.cap and c.subject = w.subject and c.bucket = w.bucket and e.id <> all (c.events))
+                group by u.place) x on x.place = n.place;
+  return above;
+end
+$$;
+
+revoke all on function relevo.reserve_caps from public;
+
+-- Writes the deliveries of a slice that are above a cap: they are skipped, for the inbox or the next digest.
+create or replace function relevo.write_capped(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], above int[])
+  returns void
+  language sql volatile
+as $$
+  insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane, at_most_once, deadline_at,
+                                              created_at, status, completed_at, updated_at, last_error_code, last_error_message)
+  select e.event_day, e.id, u.phone, e.event_type, u.provider, u.project, e.lane, e.at_most_once, e.deadline_at, now(), 'skipped', at, at,
+         case c.above when 'digest' then 'capped_to_digest' else 'capped' end, 'There is no room for it: ' || relevo.cap_in_words(c) || '.'
+    from unnest(phones, providers, projects, above) as u(phone, provider, project, cap)
+    join relevo.caps c on c.id = u.cap;
+  insert into relevo.event_progress_deltas (event_id, status, deliveries) select e.id, 'skipped', count(u.cap)::int from unnest(above) as u(cap);
+$$;
+
+revoke all on function relevo.write_capped from public;
 
 -- Returns an event as the export of one of its owners has it: what it said, and when.
 create or replace function relevo.exported_event(e relevo.notification_events) returns jsonb language sql stable
@@ -6047,7 +6263,7 @@ revoke all on function relevo.everyone_targets from public;
 
 -- Makes and queues the deliveries of the next slice of an event that this transaction has locked; returns no row if its month is sealed.
 -- How it goes: find the stream that the brake watches, begin the event if this is its first slice, find the phones, leave out whoever got the
--- event before it, insert deliveries, queue them in chunks of a hundred, move the cursor, wake dispatch, count for the brake up to a hundred
+-- event before it, hold to caps, insert deliveries, queue them in chunks of a hundred, move the cursor, wake dispatch, count for the brake up to a hundred
 -- phones. Of a stream that was stopped as a whole within the last hour nothing is made unless the caller judged it (`looked`): then the row is
 -- all null.
 create or replace function relevo.fan_out_slice(of_event relevo.notification_events, most int, watched boolean, looked boolean, step_aside boolean,
@@ -6105,8 +6321,7 @@ begin
   end if;
   created := coalesce(cardinality(t.phones), 0);
   if created > 0 then
-    perform relevo.write_deliveries(e, at, t.phones, t.providers, t.projects,
-      case when exists (select from relevo.quiet_profiles) then relevo.quiet_dues(e, t.phones, at) end);
+    perform relevo.write_slice(e, at, t.phones, t.providers, t.projects);
   end if;
   update relevo.notification_events n
      set state = case when is_last then 'fanned' else 'fanning' end, event_day = e.event_day, fanout_started_at = e.fanout_started_at,
@@ -6352,6 +6567,35 @@ $$;
 
 revoke all on function relevo.write_deliveries from public;
 
+-- Writes the deliveries of a slice of an event: of phones in quiet hours for later, and what is above a cap as skipped.
+create or replace function relevo.write_slice(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[]) returns void
+  language plpgsql volatile
+as $$
+declare
+  dues timestamptz[] := case when exists (select from relevo.quiet_profiles) then relevo.quiet_dues(e, phones, at) end;
+  above int[];
+  within record;
+begin
+  if exists (select from relevo.caps) and relevo.is_under_caps(e) then
+    above := relevo.reserve_caps(e, phones, dues, at);
+  end if;
+  if above is null then
+    perform relevo.write_deliveries(e, at, phones, providers, projects, dues);
+    return;
+  end if;
+  perform relevo.write_capped(e, at, phones, providers, projects, above);
+  select array_agg(u.phone) as phones, array_agg(u.provider) as providers, array_agg(u.project) as projects,
+         case when dues is not null then array_agg(u.due) end as dues
+    into within
+    from unnest(phones, providers, projects, dues, above) as u(phone, provider, project, due, cap) where u.cap is null;
+  if within.phones is not null then
+    perform relevo.write_deliveries(e, at, within.phones, within.providers, within.projects, within.dues);
+  end if;
+end
+$$;
+
+revoke all on function relevo.write_slice from public;
+
 -- Returns the buckets of the index under which preferences that may match an event stand, some perhaps twice. Like event_buckets, but for the
 -- usual event without a query.
 create or replace function relevo.buckets_of(e relevo.notification_events) returns text[]
@@ -6392,6 +6636,8 @@ declare
   share numeric;
   sample uuid[];
   kinds jsonb; -- of phones, by provider and platform, among the first of them
+  found uuid[];
+  held jsonb; -- of these phones, how many have quiet hours or no room
 begin
   if e.audience = 'matching' then
     buckets := array(select b.bucket from unnest(relevo.event_buckets(e)) as b(bucket)
@@ -6422,13 +6668,16 @@ begin
                     from met m
                     cross join lateral (select i.provider, i.platform from relevo.device_installations i
                                          where i.installation_id = m.installation_id offset 0) i
-                   where m.n <= looks) k)
-    into reached, squares, unit, sample, kinds
+                   where m.n <= looks) k),
+         (select array_agg(m.installation_id) from met m)
+    into reached, squares, unit, sample, kinds, found
     from (select count(*) as phones from met m group by m.after) h;
   share := part / greatest(wide, 1);
   unit := greatest(unit, ceil(looks::numeric / places), 1);
   margin := case when places = 1 then 0 else 2 * sqrt(squares - reached ^ 2 / places + unit ^ 2) end;
-  return jsonb_build_object('count', round(reached * share), 'exact', places = 1, 'kinds', kinds,
+  held := relevo.count_held(e, found, greatest(now(), e.scheduled_at));
+  return jsonb_build_object('waiting', round((held ->> 'waiting')::numeric * share), 'capped', round((held ->> 'capped')::numeric * share),
+    'count', round(reached * share), 'exact', places = 1, 'kinds', kinds,
     'at_least', round(greatest(reached, (reached - margin) * share)),
     'at_most', round(case when places = 1 then reached else least((reached + margin + 2 * unit) * share, last_seq - first_seq) end),
     'sample', coalesce((select jsonb_agg(jsonb_build_object('installation_id', i.installation_id, 'owner', i.owner, 'project', i.project,
@@ -6439,6 +6688,27 @@ end
 $$;
 
 revoke all on function relevo.count_draft_targets from public;
+
+-- Counts of some phones how many would wait for the end of quiet hours, and how many have no room for an event under their caps.
+create or replace function relevo.count_held(e relevo.notification_events, phones uuid[], at timestamptz) returns jsonb
+  language plpgsql stable
+as $$
+declare
+  dues timestamptz[] := case when exists (select from relevo.quiet_profiles) then relevo.quiet_dues(e, phones, at) end;
+  capped bigint[] := '{}';
+begin
+  if exists (select from relevo.caps) and relevo.is_under_caps(e) then
+    capped := array(select distinct n.place from relevo.asked_caps(e, phones, dues, at) w
+                      join relevo.cap_uses u on u.cap = w.cap and u.subject = w.subject and u.bucket = w.bucket
+                      cross join unnest(w.places) as n(place)
+                     where cardinality(u.events) >= w.most);
+  end if;
+  return jsonb_build_object('capped', cardinality(capped), 'waiting', (select count(*) from unnest(dues) with ordinality as d(due_at, place)
+                                                                          where d.due_at > at and d.place <> all (capped)));
+end
+$$;
+
+revoke all on function relevo.count_held from public;
 
 -- Returns an event as it would be written, as far as it says whom it reaches; refuses what writing it would refuse.
 create or replace function relevo.draft_event(event jsonb, of_project text) returns relevo.notification_events
@@ -6454,6 +6724,10 @@ begin
   e.audience := case event ->> 'audience' when 'owners' then 'installations' else event ->> 'audience' end;
   e.category := event ->> 'category';
   e.state := 'waiting';
+  e.event_type := event ->> 'type';
+  e.lane := coalesce(event ->> 'lane', (select t.lane from relevo.event_types t where t.event_type = event ->> 'type'), 'bulk');
+  e.title := coalesce(event ->> 'title', event ->> 'arguments', '');
+  e.body := coalesce(event ->> 'body', '');
   e.scheduled_at := coalesce(relevo.event_time(event, 'scheduled_at', null), now());
   e.deadline_at := relevo.check_deadline(
     coalesce(relevo.event_time(event, 'deadline_at', null), e.scheduled_at + interval '1 second' * coalesce((event ->> 'ttl_s')::numeric::int,
@@ -6523,6 +6797,7 @@ declare
   unwanted text;
   quiet jsonb;
   digest jsonb;
+  cap jsonb;
 begin
   select n.* into i from relevo.device_installations n where n.installation_id = installation;
   if e.event_day is not null then
@@ -6543,6 +6818,9 @@ begin
   end if;
   if fitting is not null and d.id is null then
     digest := relevo.explain_digest(e, i);
+  end if;
+  if d.id is null and e.fanout_finished_at is null and i.installation_id is not null and exists (select from relevo.caps) then
+    cap := relevo.explain_cap(e, i, coalesce((quiet ->> 'due_at')::timestamptz, greatest(now(), e.scheduled_at)));
   end if;
   unwanted := relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, relevo.category_rule(e.category));
   case
@@ -6590,6 +6868,10 @@ begin
       why := format('It is told in the digest of %s (%s).', to_char((digest ->> 'at')::timestamptz at time zone (digest ->> 'zone'), 'YYYY-MM-DD HH24:MI'), digest ->> 'zone');
     when e.fanout_finished_at is not null and d.id is null then
       rule := 'came_later'; why := 'The event had fanned out before this installation could receive it.';
+    when d.last_error_code in ('capped', 'capped_to_digest') then
+      rule := 'capped'; why := d.last_error_message; about := jsonb_build_object('reason', d.last_error_message, 'above', case d.last_error_code when 'capped' then 'skip' else 'digest' end);
+    when cap is not null then
+      rule := 'capped'; why := cap ->> 'reason'; about := cap;
     when d.status = 'expired' and d.last_error_code = 'quiet_hours' then
       rule := 'quiet_expired'; why := 'Its deadline lay in the quiet hours of this phone, and its type says that it expires then.';
     when quiet ->> 'verdict' in ('wait', 'expired') then

@@ -1,0 +1,172 @@
+"""Quiet hours and caps: of owners and projects by the app's server, of a phone by itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field, StrictBool
+from starlette.responses import Response
+
+from relevo.access import app_verbs, quiet
+from relevo.client.quiet import Whose
+from relevo.http.choices import Project
+from relevo.http.database_threads import threads_of
+from relevo.http.fields import NO_TEXT, Body, Text
+from relevo.http.guard import Guarded, caller_of
+from relevo.http.installations import MISSING, PhoneRoute, ask, proof_of
+from relevo.http.json_response import Json
+from relevo.http.owners import Owner, do
+
+router = APIRouter(route_class=Guarded, tags=["peace"])
+phone_router = APIRouter(route_class=PhoneRoute, tags=["devices"])
+
+_DAY = "(mon|tue|wed|thu|fri|sat|sun)"
+Window = Annotated[
+    Text,
+    Field(
+        pattern=f"^({_DAY}(,{_DAY}){{0,6}} )?([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$",
+        max_length=40,
+        description="Such as 22:00-07:00, on each day, or sat,sun 07:00-10:00.",
+    ),
+]
+Zone = Annotated[
+    Text, Field(min_length=1, max_length=64, description="The IANA name, for phones that did not say theirs.")
+]
+
+
+class HoursIn(Body):
+    """Quiet hours."""
+
+    windows: Annotated[list[Window], Field(max_length=50)] | None = Field(
+        None, description="If they are left out, the hours are taken back; an empty list means never quiet."
+    )
+    zone: Zone | None = None
+
+
+class OwnerHoursIn(HoursIn):
+    """The quiet hours of an owner, in one project or, without it, in all."""
+
+    owner: Owner
+    project: Project | None = None
+
+
+class ProjectHoursIn(HoursIn):
+    """The quiet hours of a project's phones that have no others."""
+
+    project: Project | None = None
+
+
+class PhoneHoursIn(HoursIn):
+    """The quiet hours of a phone."""
+
+    all_phones: StrictBool = Field(False, description="Whether they are those of all phones of its owner.")
+
+
+class Changed(BaseModel):
+    """Whether something changed."""
+
+    changed: bool
+
+
+class Hours(BaseModel):
+    """Quiet hours as they were set; of a phone as they hold, with whose they are."""
+
+    windows: list[str] | None
+    zone: str | None
+    hours_of: Whose | None
+    zone_of: Whose | None
+    quiet_until: str | None = Field(description="When a phone may be sent to again, if it is quiet now.")
+
+
+class CapIn(Body):
+    """How many events an owner is sent at most by the phones of a project."""
+
+    per: Literal["hour", "day", "week"]
+    most: Annotated[int, Field(ge=1, le=1_000), NO_TEXT] | None = Field(
+        None, description="If it is left out, the cap is taken away."
+    )
+    category: Annotated[Text, Field(min_length=1, max_length=100)] | None = Field(
+        None, description="Events of all categories together, if it is left out."
+    )
+    above: Literal["skip", "digest"] = Field("skip", description="What is above: for the inbox, or the next digest.")
+    project: Project | None = None
+
+
+class CapBody(BaseModel):
+    """A cap."""
+
+    project: str
+    category: str | None
+    per: Literal["hour", "day", "week"]
+    most: int
+    above: Literal["skip", "digest"]
+
+
+class Caps(BaseModel):
+    """The caps."""
+
+    items: list[CapBody]
+    next: None
+
+
+@router.post("/v1/owners/quiet", responses={200: {"model": Changed}})
+async def set_owner_quiet(request: Request, body: OwnerHoursIn) -> Response:
+    """Set the quiet hours of an owner's phones, also of those registered later; personal events follow at once."""
+    asked = body.model_dump(exclude_unset=True)
+    if project := caller_of(request).project or body.project:
+        asked["project"] = project
+    return Json({"changed": await do(request, "set_quiet", body.owner, lambda c: quiet.set_quiet(c, asked))})
+
+
+@router.get("/v1/quiet", responses={200: {"model": Hours}})
+async def get_project_quiet(
+    request: Request, project: Annotated[Text | None, Query(min_length=1, max_length=200)] = None
+) -> Response:
+    """Tell the quiet hours of a project's phones that have no others."""
+    asked = {"project": caller_of(request).project or project or "default"}
+    return Json(await threads_of(request).run_in_transaction(quiet.get_quiet, asked))
+
+
+@router.put("/v1/quiet", responses={200: {"model": Changed}})
+async def put_project_quiet(request: Request, body: ProjectHoursIn) -> Response:
+    """Set the quiet hours of a project's phones that have no others, nor of their owner."""
+    project = caller_of(request).project or body.project or "default"
+    asked = body.model_dump(exclude_unset=True) | {"project": project}
+    changed = await threads_of(request).run(
+        app_verbs.as_operator, "set_quiet", {"project": project}, lambda c: quiet.set_quiet(c, asked)
+    )
+    return Json({"changed": changed})
+
+
+@router.get("/v1/caps", responses={200: {"model": Caps}})
+async def list_caps(
+    request: Request, project: Annotated[Text | None, Query(min_length=1, max_length=200)] = None
+) -> Response:
+    """List the caps, of one project or of all."""
+    found = await threads_of(request).run_in_transaction(quiet.list_caps, caller_of(request).project or project)
+    return Json({"items": found, "next": None})
+
+
+@router.put("/v1/caps", responses={200: {"model": Changed}})
+async def put_cap(request: Request, body: CapIn) -> Response:
+    """Set, change or take away a cap; urgent events and mandatory categories neither count nor are held."""
+    project = caller_of(request).project or body.project or "default"
+    asked = body.model_dump(exclude_none=True) | {"project": project}
+    changed = await threads_of(request).run(app_verbs.as_operator, "set_cap", asked, lambda c: quiet.set_cap(c, asked))
+    return Json({"changed": changed})
+
+
+@phone_router.get("/v1/installations/{installation_id}/quiet", responses={200: {"model": Hours}, **MISSING})
+async def get_quiet(request: Request, installation_id: UUID) -> Response:
+    """Tell the quiet hours that hold for a phone, whose they are, and until when it is quiet if it is now."""
+    return Json(await ask(request, quiet.get_of_phone, installation_id, proof_of(request)))
+
+
+@phone_router.put("/v1/installations/{installation_id}/quiet", responses={200: {"model": Changed}, **MISSING})
+async def put_quiet(request: Request, installation_id: UUID, body: PhoneHoursIn) -> Response:
+    """Set the quiet hours of a phone, or of all phones of its owner."""
+    asked = body.model_dump(exclude_unset=True, exclude={"all_phones"})
+    changed = await ask(request, quiet.set_on_phone, installation_id, asked, body.all_phones, proof_of(request))
+    return Json({"changed": changed})

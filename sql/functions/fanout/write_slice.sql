@@ -1,0 +1,28 @@
+-- Writes the deliveries of a slice of an event: of phones in quiet hours for later, and what is above a cap as skipped.
+create or replace function relevo.write_slice(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[]) returns void
+  language plpgsql volatile
+as $$
+declare
+  dues timestamptz[] := case when exists (select from relevo.quiet_profiles) then relevo.quiet_dues(e, phones, at) end;
+  above int[];
+  within record;
+begin
+  if exists (select from relevo.caps) and relevo.is_under_caps(e) then
+    above := relevo.reserve_caps(e, phones, dues, at);
+  end if;
+  if above is null then
+    perform relevo.write_deliveries(e, at, phones, providers, projects, dues);
+    return;
+  end if;
+  perform relevo.write_capped(e, at, phones, providers, projects, above);
+  select array_agg(u.phone) as phones, array_agg(u.provider) as providers, array_agg(u.project) as projects,
+         case when dues is not null then array_agg(u.due) end as dues
+    into within
+    from unnest(phones, providers, projects, dues, above) as u(phone, provider, project, due, cap) where u.cap is null;
+  if within.phones is not null then
+    perform relevo.write_deliveries(e, at, within.phones, within.providers, within.projects, within.dues);
+  end if;
+end
+$$;
+
+revoke all on function relevo.write_slice from public;

@@ -1,0 +1,49 @@
+"""`relevo quiet` and `relevo cap`: set, shown and listed, by the words of a person."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from relevo.cli.peace import cli
+from relevo.core.errors import UsageError
+
+
+@pytest.fixture(autouse=True)
+def _here(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands find the test's database."""
+    monkeypatch.setenv("DATABASE_URL", dsn)
+
+
+def run(*words: str) -> str:
+    """Run it and return what it printed."""
+    done = CliRunner().invoke(cli, list(words), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_quiet_hours_are_set_and_shown() -> None:
+    """Hours of an owner are set, shown and taken back; nobody's are refused."""
+    assert "are set" in run("quiet", "set", "22:00-07:00", "--owner", "ana", "--zone", "Europe/Madrid")
+    assert "Nothing changed" in run("quiet", "set", "22:00-07:00", "--owner", "ana", "--zone", "Europe/Madrid")
+    assert run("quiet", "show", "--owner", "ana").strip() == "22:00-07:00 in Europe/Madrid"
+    run("quiet", "set", "--remove", "--owner", "ana")
+    assert "No quiet hours" in run("quiet", "show", "--owner", "ana")
+    with pytest.raises(UsageError, match="Nobody is named"):
+        run("quiet", "set", "22:00-07:00")
+
+
+def test_caps_are_set_and_listed() -> None:
+    """A cap is set, listed and taken away."""
+    run("cap", "set", "day", "5", "--category", "offers")
+    assert json.loads(run("cap", "list", "--json")) == {
+        "project": "default",
+        "category": "offers",
+        "per": "day",
+        "most": 5,
+        "above": "skip",
+    }
+    assert "5 per day" in run("cap", "list")
+    assert "no such cap any more" in run("cap", "set", "day", "--category", "offers")

@@ -1,0 +1,126 @@
+"""Caps: so much is sent to one person in an hour, a day or a week, by each way of fan-out; the rest is in the inbox."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from phones import add_phones, fan_out_to_the_end, prefer
+from relevo.client import consent, inboxes, quiet, verbs
+from relevo.client.values import Event, Matching, Owners
+
+AUDIENCES: dict[str, Any] = {"everyone": "everyone", "matching": Matching(), "owners": Owners("ana", "eva")}
+
+
+@pytest.fixture
+def phones(conn: psycopg.Connection[Any]) -> list[UUID]:
+    """Two phones of ana, one of eva, one of nobody, and a cap of two a day."""
+    quiet.set_cap(conn, 2, per="day")
+    made = add_phones(conn, 4)
+    prefer(conn, made[:3])
+    for phone, owner in zip(made, ("ana", "ana", "eva"), strict=False):
+        conn.execute("update relevo.device_installations set owner = %s where installation_id = %s", [owner, phone])
+    return made
+
+
+def tell(conn: psycopg.Connection[Any], key: str, audience: Any = "everyone", **more: Any) -> int:
+    """Enqueue an event."""
+    return verbs.enqueue(conn, Event("notice", key, title="Hello", audience=audience, **more)).event_id
+
+
+def states(conn: psycopg.Connection[Any], phone: UUID) -> list[tuple[str, str | None]]:
+    """Return what became of each delivery to a phone, in the order they were made."""
+    ask = "select status, last_error_code from relevo.notification_deliveries where installation_id = %s order by id"
+    return conn.execute(ask, [phone]).fetchall()
+
+
+OPEN, CAPPED = ("pending", None), ("skipped", "capped")
+
+
+def test_of_more_than_the_cap_the_first_are_sent(build: Any, conn: psycopg.Connection[Any], phones: list[UUID]) -> None:
+    """By each way of fan-out one event counts once for all phones of an owner; what is above is skipped, told, and in the inbox."""
+    worker = build()
+    for key, audience in AUDIENCES.items():
+        tell(conn, key, audience)
+        fan_out_to_the_end(worker)
+    assert [states(conn, phone) for phone in phones[:3]] == [[OPEN, OPEN, CAPPED]] * 3
+    assert states(conn, phones[3]) == [OPEN]
+    told = verbs.explain(conn, ("notice", "owners"), phones[0])
+    assert (told.gets_it, told.rule, told.reason) == (False, "capped", "There is no room for it: at most 2 a day.")
+    draft = verbs.explain(conn, Event("notice", "next", title="Hello", audience="everyone"), phones[2])
+    assert (draft.rule, draft.reason) == ("capped", "There is no room for it: at most 2 a day, and 2 are used.")
+    assert len(inboxes.inbox(conn, owner="ana").items) == 3
+
+
+def test_what_is_urgent_or_mandatory_neither_counts_nor_is_held(
+    build: Any, conn: psycopg.Connection[Any], phones: list[UUID]
+) -> None:
+    """Urgent events and mandatory categories pass, and leave the room to others; a category's cap is its own."""
+    worker = build()
+    consent.set_category(conn, "law", rule="mandatory")
+    quiet.set_cap(conn, 1, per="week", category="offers")
+    for number in range(3):
+        tell(conn, f"urgent {number}", lane="urgent")
+        tell(conn, f"law {number}", category="law")
+    tell(conn, "offer 1", category="offers")
+    fan_out_to_the_end(worker)
+    assert set(states(conn, phones[0])) == {OPEN}
+    tell(conn, "offer 2", category="offers")
+    tell(conn, "other")
+    fan_out_to_the_end(worker)
+    assert states(conn, phones[0])[-2:] == [CAPPED, OPEN]
+    assert verbs.explain(conn, ("notice", "offer 2"), phones[0]).reason.endswith("at most 1 a week of category offers.")
+
+
+def test_what_ends_unsent_does_not_count(build: Any, conn: psycopg.Connection[Any], phones: list[UUID]) -> None:
+    """A cancelled event leaves its room to another; one that came to one of the phones does not."""
+    worker = build()
+    first, second = tell(conn, "1", Owners("ana")), tell(conn, "2", Owners("ana"))
+    fan_out_to_the_end(worker)
+    conn.execute("delete from relevo.due_chunks where event_id = %s", [first])
+    conn.execute(
+        "update relevo.notification_deliveries set status = case when installation_id = %s then 'ok' else 'invalid' end, completed_at = now(),"
+        " provider_ticket_id = 'ticket' where notification_event_id = %s",
+        [phones[0], first],
+    )
+    verbs.cancel(conn, second)
+    for key in ("3", "4"):
+        tell(conn, key, Owners("ana"))
+        fan_out_to_the_end(worker)
+    assert states(conn, phones[1]) == [("invalid", None), ("cancelled", None), OPEN, CAPPED]
+
+
+def test_a_cap_goes_by_the_day_it_would_be_sent(build: Any, conn: psycopg.Connection[Any], phones: list[UUID]) -> None:
+    """What waits for the end of quiet hours counts on the day of that end, by the clock of the phone."""
+    worker = build()
+    now = datetime.now(UTC)
+    quiet.set_cap(conn, None, per="day")
+    quiet.set_cap(conn, 1, per="hour")
+    tell(conn, "now")
+    fan_out_to_the_end(worker)
+    ends = now + timedelta(hours=2)
+    quiet.set_quiet(conn, [f"{now - timedelta(hours=1):%H:%M}-{ends:%H:%M}"], owner="ana")
+    for key in ("later", "above"):
+        tell(conn, key)
+        fan_out_to_the_end(worker)
+    assert states(conn, phones[0]) == [OPEN, OPEN, CAPPED]
+    assert states(conn, phones[2]) == [OPEN, CAPPED, CAPPED]
+
+
+def test_replicas_share_the_room(build: Any, conn: psycopg.Connection[Any], phones: list[UUID]) -> None:
+    """However many fan out at once, no one gets more than the cap."""
+    for number in range(12):
+        tell(conn, str(number), Owners("ana"))
+    workers = [build() for _ in range(3)]
+    threads = [threading.Thread(target=fan_out_to_the_end, args=[worker]) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(states(conn, phones[0])) == [OPEN] * 2 + [CAPPED] * 10
+    assert sorted(states(conn, phones[1])) == [OPEN] * 2 + [CAPPED] * 10
