@@ -39,6 +39,19 @@ def call(program: str, *words: str, cwd: Path = CLIENTS, **settings: str) -> str
 
 def build() -> Path:
     """Install what the lock file names, unless that is there, and compile; one process at a time."""
+    with _installed():
+        call("node", str(_MODULES / "typescript" / "bin" / "tsc"), "-b")
+    return CLIENTS
+
+
+def install() -> Path:
+    """Install what the lock file names, unless that is there, and return the folder that programs find it from."""
+    with _installed():
+        return CLIENTS
+
+
+@contextmanager
+def _installed() -> Iterator[None]:
     with (CLIENTS / "package-lock.json").open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         wanted = sha256(lock.read()).hexdigest()
@@ -46,8 +59,7 @@ def build() -> Path:
             shutil.rmtree(_MODULES, ignore_errors=True)
             call("npm", "ci", "--ignore-scripts", "--prefer-offline", "--loglevel=error")
             KITS_INSTALLED.write_text(wanted)
-        call("node", str(_MODULES / "typescript" / "bin" / "tsc"), "-b")
-    return CLIENTS
+        yield
 
 
 def run_tests(name: str, **settings: str) -> str:
