@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import native as adapters
 from relevo import push_services
 from relevo.operators import doctor
 from relevo.sandbox import Sandbox
@@ -90,6 +93,17 @@ def test_a_refused_account_is_told(native: Sandbox, make_settings, tmp_path: Pat
     assert "Google refuses its account: " in look(native, make_settings, tmp_path)["fcm"]
     native.add_fault("PERMISSION_DENIED", service="fcm", times=1)
     assert look(native, make_settings, tmp_path)["fcm"].startswith("FCM refuses it: PERMISSION_DENIED")
+
+
+@pytest.mark.parametrize("late_s", [-3_600, 0, 3_600])
+def test_a_clock_that_is_wrong_is_told(native: Sandbox, late_s: int) -> None:
+    """Before Google or Apple refuse a token for it, or when they do: by how much this machine's clock differs."""
+    native.clear_faults()
+    clock = {"clock": lambda: time.time() + late_s}
+    with adapters.fcm(native, **clock) as fcm, adapters.apns(native, **clock) as apns:
+        for said in (fcm.trouble(adapters.ANDROID), apns.trouble(adapters.PRODUCTION)):
+            told = re.fullmatch(r"this machine's clock differs from its own by (\d+) seconds", said)
+            assert (told and round(int(told[1]), -2)) == (3_600 if late_s else None), said
 
 
 def test_doctor_tells_of_them(relay, tmp_path: Path) -> None:

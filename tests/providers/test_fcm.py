@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 import native
+from fakes.server import Answer, Asked, FakeServer
 from native import ANDROID, IOS
 from relevo.core.model import Reply, Ticket
 from relevo.providers.fcm import Fcm
 from relevo.providers.message_parts import topic
+from relevo.providers.push_projects import FcmEntry, PushProject
 from relevo.sandbox import Sandbox
 
 
@@ -133,6 +135,54 @@ def test_one_token_is_fetched_for_many_threads(sandbox: Sandbox) -> None:
             thread.join()
     assert len([line for line in asked if "/token" in line]) == 1
     assert len([line for line in asked if "messages:send" in line and "200" in line]) == 6
+
+
+def of_this_machine(tmp_path: Path) -> Path:
+    """Write the credentials of a project that uses the machine's own account."""
+    file = tmp_path / "projects.json"
+    file.touch(mode=0o600)
+    file.write_text(json.dumps({"default": {"fcm": {"default_credentials": True, "project_id": "relevo-sandbox"}}}))
+    return file
+
+
+@pytest.mark.parametrize("where", ["file", "metadata server"])
+def test_the_machines_own_account(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str
+) -> None:
+    """With application default credentials no secret stands in our file: the account is the one that the environment
+    names, or that of the machine in Google's cloud, and FCM takes its token."""
+    sandbox.clear_faults()
+    with native.fcm(sandbox) as usual:
+        project = native.projects(sandbox).find(FcmEntry, "default")
+        assert isinstance(project, PushProject)
+        token = usual.tokens.get(project)
+
+    def metadata(asked: Asked) -> Answer:
+        answers = {"token": {"access_token": token, "expires_in": 3_600, "token_type": "Bearer"}, "universe_domain": {}}
+        known = answers.get(asked.path.rpartition("/")[2], {"email": "machine", "scopes": [], "aliases": ["default"]})
+        headers = {"Metadata-Flavor": "Google", "Content-Type": "application/json"}
+        return Answer(200, json.dumps(known).encode(), headers)
+
+    with FakeServer(metadata) as server, native.fcm(sandbox, of_this_machine(tmp_path)) as fcm:
+        for name in ("GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP"):
+            monkeypatch.setenv(name, server.url.removeprefix("http://"))
+        if where == "file":
+            monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(sandbox.service_account_file))
+        assert fcm.trouble(ANDROID) == ""
+        assert sent(fcm, sandbox).fate == "ok"
+        assert bool(server.asked) == (where == "metadata server")
+
+
+def test_a_machine_without_an_account_is_told(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Application default credentials that are not there stop their project, by Google's word for it."""
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "gone.json"))
+    with native.fcm(sandbox, of_this_machine(tmp_path)) as fcm:
+        reply = fcm.send([native.message(sandbox.fcm_token("ana"))], ANDROID)
+        assert (reply.kind, reply.code) == ("unauthorised", "TokenRefused")
+        assert "gone.json was not found" in str(reply.message)
+        assert fcm.trouble(ANDROID).startswith("Google refuses its account: ")
 
 
 @pytest.mark.parametrize(

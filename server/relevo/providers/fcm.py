@@ -64,6 +64,7 @@ class Fcm:
         connect_timeout_ms: int,
         ca_file: str | None = None,
         proxies: Proxies = Proxies(),  # noqa: B008 frozen
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._projects = projects
         self._origin = (base_url or GOOGLE).rstrip("/")
@@ -71,6 +72,7 @@ class Fcm:
         self._connect_s = min(connect_timeout_ms, timeout_ms) / 1_000
         self._tls = tls_context(ca_file)
         self._proxies = proxies
+        self._clock = clock
         self.tokens = FcmTokens(ca_file=ca_file, proxies=proxies, timeout_s=self._total_s)
         self._clients = Http2Clients()
 
@@ -138,13 +140,13 @@ class Fcm:
             [outcome] = self._post_authorised(found, [_LOOK])
         except NoTokenError as error:
             why = "Google refuses its account" if error.refused else "no access token can be had"
-            return clock_trouble(self.tokens.date, time.time()) or f"{why}: {error}"
+            return clock_trouble(self.tokens.date, self._clock()) or f"{why}: {error}"
         ticket = _ticket(outcome)
         if ticket.fate == "credential":
             return f"FCM refuses it: {ticket.code} {ticket.message or ''}".strip()
         if ticket.fate in ("not_sent", "unclear"):
             return f"FCM cannot be asked: {ticket.code} {ticket.message or ''}".strip()
-        return clock_trouble(self.tokens.date, time.time())
+        return clock_trouble(self.tokens.date, self._clock())
 
     def fetch_receipts(self, ticket_ids: Sequence[str], project: str = "") -> ReceiptReply:  # noqa: ARG002
         """Return nothing: FCM has no receipts."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from typing import Any, NamedTuple, Protocol
 
 from relevo.sandbox.answers import Answer
@@ -37,6 +38,14 @@ class Outcome(NamedTuple):
 
     answer: Answer
     fault: Fault | None = None
+
+
+def headers_of(answer: Answer) -> list[tuple[str, str]]:
+    """Return the headers of an answer, with the time as this machine has it."""
+    headers = [("content-length", str(len(answer.body))), ("date", formatdate(usegmt=True))]
+    if answer.content_type:
+        headers.append(("content-type", answer.content_type))
+    return [*headers, *answer.headers.items()]
 
 
 class Service(Protocol):

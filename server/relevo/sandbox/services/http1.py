@@ -7,7 +7,7 @@ import asyncio
 import h11
 
 from relevo.sandbox.answers import Answer
-from relevo.sandbox.services.exchange import MAX_BODY, Outcome, Peer, Request, Service
+from relevo.sandbox.services.exchange import MAX_BODY, Outcome, Peer, Request, Service, headers_of
 from relevo.sandbox.services.http2 import Record
 
 
@@ -91,10 +91,7 @@ class Http1:
     def _write(self, answer: Answer, *, cut: bool = False) -> None:
         if self._transport.is_closing():
             return
-        headers = [("content-length", str(len(answer.body))), *answer.headers.items()]
-        if answer.content_type:
-            headers.append(("content-type", answer.content_type))
-        written = self._h11.send(h11.Response(status_code=answer.status, headers=headers)) or b""
+        written = self._h11.send(h11.Response(status_code=answer.status, headers=headers_of(answer))) or b""
         body = answer.body[: len(answer.body) // 2] if cut else answer.body
         written += self._h11.send(h11.Data(data=body)) or b""
         if cut:

@@ -23,7 +23,7 @@ from h2.settings import SettingCodes
 from hyperframe.frame import GoAwayFrame, SettingsFrame
 
 from relevo.sandbox.answers import Answer
-from relevo.sandbox.services.exchange import MAX_BODY, Outcome, Peer, Request, Service
+from relevo.sandbox.services.exchange import MAX_BODY, Outcome, Peer, Request, Service, headers_of
 
 _NO_LIMIT = 2**31 - 1
 _LINGER_S = 1.0
@@ -215,8 +215,4 @@ class Http2:
 
 
 def _headers(answer: Answer) -> list[tuple[str, str]]:
-    headers = [(":status", str(answer.status))]
-    if answer.content_type:
-        headers.append(("content-type", answer.content_type))
-    headers.append(("content-length", str(len(answer.body))))
-    return [*headers, *answer.headers.items()]
+    return [(":status", str(answer.status)), *headers_of(answer)]
