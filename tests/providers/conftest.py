@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
+from exchanging import Client, loopback, trusting
 
 from fakes.expo import FakeExpo
+from fakes.http2 import Script, ScriptedHttp2
 from relevo.providers.expo import Expo
 
 Make = Callable[..., Expo]
@@ -43,6 +48,46 @@ def expo(request: pytest.FixtureRequest, fake: FakeExpo, make: Make) -> Expo:
         assert made.send([message()]).kind == "answered"
         fake.asked.clear()
     return made
+
+
+@pytest.fixture(params=["h2", "jh2"])
+def http2(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The client as it is with each of the two libraries."""
+    if request.param == "h2":
+        monkeypatch.setitem(sys.modules, "jh2", None)
+    for name in ("relevo.providers.http2_connection", "relevo.providers.http2"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return importlib.import_module("relevo.providers.http2")
+
+
+@pytest.fixture
+def served() -> Iterator[Callable[..., ScriptedHttp2]]:
+    """Start scripted servers."""
+    started: list[ScriptedHttp2] = []
+
+    def start(*scripts: Script, **how: Any) -> ScriptedHttp2:
+        started.append(ScriptedHttp2(*scripts, **how).__enter__())
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.__exit__(None, None, None)
+
+
+@pytest.fixture
+def client(http2: ModuleType) -> Iterator[Client]:
+    """Make clients that find push.example on this machine."""
+    made: list[Any] = []
+
+    def start(server: ScriptedHttp2 | str, **how: Any) -> Any:
+        origin = server if isinstance(server, str) else server.origin
+        usual = {"tls": trusting(), "connect_s": 10, "resolve": loopback}
+        made.append(http2.Http2Client(origin, **usual | how))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()
 
 
 def message(number: int = 1, **more: Any) -> dict[str, Any]:
