@@ -20,7 +20,7 @@ PARALLEL ?= -n $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) --dist loadfile --no-lo
 RELEVO = RELEVO_DEMO=$${RELEVO_DEMO:-true} .venv/bin/relevo
 PEERS = .venv/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[bench]' --constraint constraints.txt
 
-.PHONY: help run tick run-cycle migrate migration psql smoke restore test soak check fmt docs texts dist clean bench bench-archive
+.PHONY: help run tick run-cycle migrate migration psql smoke restore test soak check fmt docs texts dist clean model bench bench-archive
 .PHONY: installed installed-dev cycle-named month-named
 
 help: ## say what each target does
@@ -83,6 +83,9 @@ texts: installed-dev ## collect the texts of the pages into locale/, and compile
 
 dist: installed-dev ## build wheel and sdist into dist/, with docker the image too, and check them
 	@.venv/bin/python scripts/make_dist.py
+
+model: ## explore the specifications of scripts/model exhaustively, and their broken twins (needs Node.js); ARGS=--long
+	@cd scripts/model && npm ci --ignore-scripts --prefer-offline --loglevel=error >/dev/null && node check.mjs $(ARGS)
 
 # Without the other queues (no network) it measures the rest, and says so.
 bench: installed-dev ## measure what everything costs, beside other queues, in a quarter of an hour; ARGS=--help

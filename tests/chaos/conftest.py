@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+import soak
+import traces
 from processes import Processes
 from relevo import app
 from relevo.config import Settings
@@ -81,3 +83,29 @@ def travelling(
     yield make
     for context in reversed(opened):
         context.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="module")
+def steps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[traces.Steps | None]:
+    """What the deliveries of a file's tests went through: in the end the specification must allow all of it.
+
+    `make soak` asks this of every file here, `make test` of the one with most that comes late.
+    """
+    if not traces.can_replay() or not (soak.WHOLE or request.module.__name__ == "test_stopped_dispatch"):
+        yield None
+        return
+    written: traces.Steps = []
+    yield written
+    done = traces.replay(written, tmp_path_factory.mktemp("trace"))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def dsn(dsn: str, steps: traces.Steps | None) -> Iterator[str]:
+    """A database that writes down what deliveries go through, where somebody reads it."""
+    if steps is None:
+        yield dsn
+        return
+    traces.record(dsn)
+    yield dsn
+    steps += traces.read(dsn)

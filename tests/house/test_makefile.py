@@ -30,6 +30,7 @@ TARGETS = {
     "clients",
     "dist",
     "clean",
+    "model",
     "help",
     "bench",
     "restore",
@@ -83,7 +84,7 @@ Make = Callable[..., subprocess.CompletedProcess[str]]
 def checkout(tmp_path: Path) -> Path:
     """Copy what make works with into a folder of its own; a blank in its name must not matter."""
     folder = tmp_path / "a checkout"
-    shutil.copytree(ROOT / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
     shutil.copy(ROOT / "Makefile", folder)
     (folder / "pyproject.toml").write_text(TOY_PROJECT)
     (folder / "backend.py").write_text(TOY_BACKEND)
