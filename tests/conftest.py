@@ -76,7 +76,7 @@ LONG = (
 """The files that take longest, the longest first."""
 MANY = 500
 """From so many tests on a run says where its time went."""
-_not_run: dict[str, int] = {}
+_left_out: dict[str, int] = {}
 _numbers = itertools.count(1)
 
 # A developer's own settings must not reach the tests.
@@ -102,9 +102,17 @@ def pytest_collection() -> Iterator[None]:
     gc.enable()
 
 
-def pytest_sessionfinish() -> None:
-    """Let go of what was collected."""
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Let go of what was collected; a process of a parallel run says what it left out."""
     gc.unfreeze()
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = _left_out
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Hear from a process of a parallel run what it left out; each collects all tests, so they say the same."""
+    _left_out.update(getattr(node, "workeroutput", {}).get("left_out", {}))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -112,10 +120,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept, left_out = [], []
     for item in items:
         missing = [m.args[0] for m in item.iter_markers("needs") if not OPTIONAL_PARTS[m.args[0]][0]()]
-        for part in missing:
-            _not_run[part] = _not_run.get(part, 0) + 1
-        may_miss = not REQUIRE_ALL or set(missing) <= NEVER_REQUIRED
-        (left_out if missing and may_miss else kept).append(item)
+        if missing and (not REQUIRE_ALL or set(missing) <= NEVER_REQUIRED):
+            left_out.append(item)
+            for part in missing:
+                _left_out[part] = _left_out.get(part, 0) + 1
+        else:
+            kept.append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
     items[:] = sorted(kept, key=_turn)
@@ -128,13 +138,12 @@ def _turn(item: pytest.Item) -> int:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name what was not run, and what to install for it; the processes of a parallel run know how many, we which."""
-    for part, count in _not_run.items():
-        terminalreporter.write_line(f"not run: {OPTIONAL_PARTS[part][1]} for {count} more tests")
-    if terminalreporter.config.getoption("numprocesses", None):
-        for found, advice in OPTIONAL_PARTS.values():
-            if not found():
-                terminalreporter.write_line(f"not run: {advice} for more tests")
+    """Say loudly what was left out, and what to do for it."""
+    if _left_out:
+        terminalreporter.section("LEFT OUT: this run did not test everything", sep="!", yellow=True, bold=True)
+    for part, count in _left_out.items():
+        tests = "1 test" if count == 1 else f"{count} tests"
+        terminalreporter.write_line(f"{tests}, for want of {part}: {OPTIONAL_PARTS[part][1]} to run them", yellow=True)
     _write_times(terminalreporter)
 
 
