@@ -10,12 +10,13 @@ import secrets
 import threading
 from itertools import cycle
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 from uuid import UUID, uuid5
 
 import psycopg
 import structlog
 
+from relevo.access import phones
 from relevo.app import App
 from relevo.client import verbs
 from relevo.client.values import Event, Installation, Matching, Owners, Preference
@@ -57,6 +58,7 @@ def wanted(settings: Settings) -> bool:
 def open_shop(database: Database) -> None:
     """Register the customers and send their first orders, the same every time, with a past month behind them."""
     with database.transaction() as connection:
+        connection.execute(_SQL["ask_for_taps"])
         for name, preference in _CUSTOMERS.items():
             owner = name.partition("!")[0]
             phone = Installation(
@@ -111,11 +113,33 @@ def offer(name: str, text: str) -> Event:
     return Event("offer", name, "This week", text, audience=Matching(), topics=(OFFERS,))
 
 
+def install_apps(app: App, url: str) -> None:
+    """Put the shop's app on each phone of the sandbox: its buttons then tell Relevo what an app would."""
+    ids = [*(uuid5(_FAMILY, name) for name in _CUSTOMERS), *(uuid5(_FAMILY, provider) for provider in _OTHER_PHONES)]
+    with app.database.transaction() as connection:
+        found = connection.execute(_SQL["find_tokens"], {"ids": ids}).fetchall()
+        secrets_of = {token: (phone, phones.new_secret(connection, phone)) for phone, token in found}
+    for token, (phone, secret) in secrets_of.items():
+        given = {"url": url, "installationId": str(phone), "secret": secret}
+        embedded_sandbox.install_app(app.settings.relevo_data_dir, token, given)
+
+
+@runtime_checkable
+class Serves(Protocol):
+    """What the shop needs to know of the HTTP server."""
+
+    url: str
+
+    def wait_until_serving(self, timeout_s: float) -> bool:
+        """Wait until a port was found; tell whether it was."""
+
+
 class Shop:
     """Ships an order now and then, and has the past month archived, as long as the demo runs."""
 
-    def __init__(self, app: App, every_s: float = _EVERY_S) -> None:
+    def __init__(self, app: App, server: Serves | None = None, every_s: float = _EVERY_S) -> None:
         self._app = app
+        self._server = server
         self._every_s = every_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._live, name="demo", daemon=True)
@@ -134,6 +158,8 @@ class Shop:
             self._thread.join()
 
     def _live(self) -> None:
+        if self._server is not None and self._server.wait_until_serving(_TURN_S):
+            install_apps(self._app, self._server.url)
         self._archive()
         customers = cycle(["ana", "benja", "carla", "diego", "fabio"])
         for turn, ware in enumerate(cycle(_WARES), 1):

@@ -21,3 +21,11 @@ insert into relevo.notification_deliveries (event_day, notification_event_id, in
 select t.event_day, t.id, gen_random_uuid(), 'order.shipped', 'ok', 1, t.created_at, t.created_at + interval '16 minutes', t.created_at,
        t.created_at + interval '16 minutes', gen_random_uuid()::text, 1
   from told t;
+
+-- name: ask_for_taps
+-- Has phones report taps on the shop's orders, unless somebody decided otherwise.
+insert into relevo.event_types (event_type, opens) values ('order.shipped', true) on conflict do nothing;
+
+-- name: find_tokens
+-- Finds the push tokens of the shop's phones.
+select i.installation_id, i.token from relevo.device_installations i where i.installation_id = any (%(ids)s) and i.active and i.token is not null;

@@ -264,7 +264,7 @@ def register(
     _expect(connection, new=known is None, free=holder is None)
     if verbs.register(connection, asked) != asked.installation_id:
         raise NotAllowedError("This token belongs to another installation.", hint="Register under its id.")
-    secret = _new_secret(connection, asked.installation_id) if gives_secret else None
+    secret = new_secret(connection, asked.installation_id) if gives_secret else None
     return Registered(asked.installation_id, known is None, secret)
 
 
@@ -465,7 +465,8 @@ def _is_secret(installation_id: UUID, known: Known | None, secret: str | None) -
     return fits and kept is not None and found is not None and found["id"] == installation_id.hex
 
 
-def _new_secret(connection: Connection, installation_id: UUID) -> str:
+def new_secret(connection: Connection, installation_id: UUID) -> str:
+    """Give an installation a secret in place of the one it had; for callers that may do so."""
     secret = f"device_{installation_id.hex}_{secrets.token_urlsafe(32)}"
     kept = {"installation_id": installation_id, "secret_hash": _hash(secret)}
     connection.execute(_SQL["keep_secret"], kept)

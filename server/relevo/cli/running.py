@@ -59,7 +59,9 @@ def run(
     with build(settings, "run") as built:
         beside = _runs_beside(built)
         faces = _http(built) if settings.http_enabled else []
-        faces += [demo_room.Shop(built)] if demo_room.wanted(settings) and not beside else []
+        if demo_room.wanted(settings) and not beside:
+            server = next((each for each in faces if isinstance(each, demo_room.Serves)), None)
+            faces.append(demo_room.Shop(built, server))
         drained = service.serve(built, split_names(cycles), signals, faces)
     if not drained:
         os._exit(FAILED)  # an ordinary exit would wait for the threads that did not end in time

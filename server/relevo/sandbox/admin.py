@@ -9,6 +9,7 @@ from urllib.parse import parse_qs
 from relevo.core.errors import InvalidInputError
 from relevo.sandbox import answers, messages
 from relevo.sandbox.answers import Answer, Refused
+from relevo.sandbox.phone_apps import PhoneApp
 from relevo.sandbox.world import World
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def answer(world: World, method: str, path: str, query: bytes, body: bytes) -> A
     if path.startswith(PHONE):
         methods = {
             "GET": lambda: _phone(world, path.removeprefix(PHONE)),
-            "POST": lambda: _switch(world, path.removeprefix(PHONE), messages.parse(body)),
+            "POST": lambda: _change_phone(world, path.removeprefix(PHONE), messages.parse(body)),
         }
     else:
         methods = _calls(world, query, body).get(path, {})
@@ -80,12 +81,14 @@ def _phone(world: World, token: str) -> dict[str, Any]:
     phone = world.phones.find(token)
     if phone is None:
         raise Refused(404, "NOT_FOUND", f"No message has reached the phone {token[:200]}.")
-    return phone.as_json() | {"messages": phone.messages()}
+    return phone.as_json() | {"messages": phone.messages(), "touched": phone.touched or {}}
 
 
-def _switch(world: World, token: str, given: Any) -> dict[str, Any]:
+def _change_phone(world: World, token: str, given: Any) -> dict[str, Any]:
+    if isinstance(given, dict) and given.keys() == {"app"}:
+        return world.install(token, PhoneApp.of(given["app"])).as_json()
     if not isinstance(given, dict) or given.keys() != {"on"} or not isinstance(given["on"], bool):
-        raise InvalidInputError('A phone is switched with {"on": false} or {"on": true}.')
+        raise InvalidInputError('A phone is switched with {"on": false} or {"on": true}, and its app is told as `app`.')
     return world.switch(token, on=given["on"]).as_json()
 
 

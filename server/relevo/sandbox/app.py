@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from relevo.core.addresses import is_address
-from relevo.sandbox import admin, answers, language, messages, page
+from relevo.sandbox import admin, answers, language, messages, page, page_buttons
 from relevo.sandbox.answers import Answer, Refused
 from relevo.sandbox.world import Exchange, World
 
@@ -81,8 +81,8 @@ class SandboxApp:
                 return Exchange(found)
         encoding, _ = _headers(scope)
         body = messages.unpack(await _read(receive), encoding)
-        if method == "POST" and path == page.SWITCH:
-            return Exchange(page.switch(self.world, body))
+        if method == "POST" and path in page_buttons.PATHS:
+            return Exchange(await page_buttons.press(self.world, path, body))
         return Exchange(admin.answer(self.world, method, path, scope["query_string"], body))
 
     async def _play(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import requests
 import structlog
@@ -64,12 +65,18 @@ def make_token(folder: Path, given: Mapping[str, str]) -> str | None:
     return str(made["token"]) if made else None
 
 
+def install_app(folder: Path, token: str, app: Mapping[str, str]) -> None:
+    """Tell the folder's sandbox which app a phone has, so that it reports what is done there."""
+    if (address := noted_address(folder)) is not None:
+        _ask(address, "POST", f"/sandbox/phones/{quote(token, safe='')}", {"app": app})
+
+
 def _answering(note: Path) -> str | None:
     address = noted_address(note.parent)
     return address if address is not None and _ask(address, "GET", "/sandbox/totals") is not None else None
 
 
-def _ask(address: str, method: str, path: str, given: Mapping[str, str] | None = None) -> dict[str, Any] | None:
+def _ask(address: str, method: str, path: str, given: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
     """Call a sandbox; None if nobody answers there, or not with what was asked for."""
     with suppress(OSError, ValueError), requests.Session() as session:  # requests' own errors are OSErrors
         session.trust_env = False  # no proxy leads to loopback

@@ -39,6 +39,14 @@ SPANISH = {
     ", {n} dropped": ", {n} descartados",
     "Switch off": "Apagar",
     "Switch on": "Encender",
+    "Tap": "Tocar",
+    "Dismiss": "Descartar",
+    "Tapped": "Tocado",
+    "Tapped, and read in the inbox": "Tocado, y leído en la bandeja",
+    "Tapped; Relevo could not be told": "Tocado; no se pudo avisar a Relevo",
+    "Dismissed": "Descartado",
+    "Language": "Idioma",
+    "Change": "Cambiar",
     "Relevo sends to them with these settings:": "Relevo les envía con estos ajustes:",
     "A token for a phone, or a subscription of a browser:": (
         "Un token de un teléfono, o la suscripción de un navegador:"

@@ -10,22 +10,23 @@ from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, quote
+from urllib.parse import quote
 
+from relevo.sandbox import page_buttons
 from relevo.sandbox.answers import HTML, Answer
 from relevo.sandbox.language import spoken, t
+from relevo.sandbox.page_buttons import LABELS
 from relevo.sandbox.phones import Phone
 from relevo.sandbox.services import device_tokens
 from relevo.sandbox.world import World
 
 SHOWN = 60
-STYLE, SCRIPT, SWITCH = "/relevo.css", "/relevo.js", "/switch"
+STYLE, SCRIPT = "/relevo.css", "/relevo.js"
 _DESIGN = Path(__file__).parents[1] / "http" / "dashboard" / "static"
 _KEPT = {"cache-control": "public, max-age=3600"}
 _MAX_TEXT = 300
 _MILLION = 1_000_000
 _NAMES = {"events": "notificationEventId", "deliveries": "notificationDeliveryId"}
-_LABELS = {"expo": "Expo", "fcm": "FCM", "apns": "APNs", "webpush": "Web Push"}
 _HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -42,7 +43,10 @@ _MORE_STYLE = """
   overflow: hidden; }
 .state { display: flex; justify-content: space-between; align-items: center; flex-wrap: wrap;
   gap: calc(2 * var(--s)); }
-.state form { display: block; margin: 0; padding: 0; border: 0; background: none; }
+.state form { display: flex; align-items: center; gap: calc(2 * var(--s)); margin: 0; padding: 0; border: 0;
+  background: none; }
+.state label { display: flex; align-items: center; gap: calc(2 * var(--s)); font-size: .88em; white-space: nowrap; }
+.touch { justify-content: start; }
 .state button { padding: 0 calc(3 * var(--s)); font-size: .88em; background: none; color: var(--accent); }
 .loud .big { color: var(--warn); }
 pre { margin: 0; white-space: pre-wrap; }
@@ -68,15 +72,6 @@ def find(world: World, path: str, address: str) -> Answer | None:
 @cache
 def _file(name: str) -> bytes:
     return (_DESIGN / name).read_bytes()
-
-
-def switch(world: World, body: bytes) -> Answer:
-    """Switch a phone as the page's button says, and lead back to where that was pressed."""
-    form = {name: values[-1] for name, values in parse_qs(body.decode("latin-1")).items()}
-    if phone := world.phones.find(form.get("phone", "")):
-        world.switch(phone.token, on=form.get("on") == "1")
-    back = f"/phones/{quote(phone.token, safe='')}" if phone and form.get("back") == "phone" else "/"
-    return Answer(303, b"", HTML, {"location": back, "cache-control": "no-store"})
 
 
 def _answer(title: str, body: str, *, status: int = 200) -> Answer:
@@ -121,22 +116,24 @@ def _of_phone(world: World, token: str) -> Answer:
     if phone is None:
         why = t("No message has reached this phone.")
         return _answer(t("Phone"), f'<section class="card"><h1>{named}</h1><p>{why}</p></section>', status=404)
-    kept = "".join(_message(at, message) for at, message in reversed(phone.kept or ()))
-    head = f'<section class="card"><h1>{named}</h1>{_switch(phone, "phone")}<p>{_count(phone)}</p></section>'
+    kept = "".join(_message(at, message, phone, on_its_page=True) for at, message in reversed(phone.kept or ()))
+    buttons = page_buttons.switch(phone, "phone") + page_buttons.language(phone, "phone")
+    head = f'<section class="card"><h1>{named}</h1>{buttons}<p>{_count(phone)}</p></section>'
     none = t("The messages themselves are not kept.") if phone.received else t("Nothing received yet.")
     nothing = f'<p class="faint">{none}</p>'
     return _answer(t("Phone"), head + (kept or nothing))
 
 
-def _message(at: float, message: Any, phone: Phone | None = None) -> str:
-    """Write a message as the phone shows it, and under it as it came."""
+def _message(at: float, message: Any, phone: Phone, *, on_its_page: bool = False) -> str:
+    """Write a message as the phone shows it, with what can be done with it there, and under it as it came."""
     title, body = (escape(_short(str(message.get(part) or ""))) for part in ("title", "body"))
-    whose = f"<p>{_link(phone.token)}</p>" if phone else ""
+    whose = "" if on_its_page else f"<p>{_link(phone.token)}</p>"
+    buttons = page_buttons.touch(phone, message, "phone") if on_its_page else ""
     rest = {name: value for name, value in message.items() if name not in ("to", "title", "body")}
     came = escape(_short(json.dumps(rest, ensure_ascii=False, indent=1, default=str), 3000))
     return (
         f'<article class="card">{whose}<h2>{title or t("No title")}</h2><p>{body}</p><p class="faint">{_when(at)}</p>'
-        f"<details><summary>{t('As it came')}</summary><pre><code>{came}</code></pre></details></article>"
+        f"{buttons}<details><summary>{t('As it came')}</summary><pre><code>{came}</code></pre></details></article>"
     )
 
 
@@ -148,21 +145,6 @@ def _when(at: float) -> str:
 
 def _link(token: str) -> str:
     return f'<a href="/phones/{quote(token, safe="")}"><code>{escape(_short(device_tokens.label_of(token)))}</code></a>'
-
-
-def _switch(phone: Phone, back: str = "") -> str:
-    """Write what kind of phone it is, whether it is off and what waits for it, and the button that switches it."""
-    kind = f'<span class="badge">{escape(_LABELS[phone.kind])}</span>'
-    waiting = phone.waiting
-    if waiting is not None:
-        dropped = t(", {n} dropped", n=f"{waiting.dropped:,}") if waiting.dropped else ""
-        kind += f' <span class="badge warn">{t("Off: {n} waiting", n=len(waiting))}{dropped}</span>'
-    on, told = ("0", t("Switch off")) if waiting is None else ("1", t("Switch on"))
-    fields = {"phone": phone.token, "on": on, "back": back}
-    hidden = "".join(f'<input type="hidden" name="{name}" value="{escape(text)}">' for name, text in fields.items())
-    button = f'<button aria-label="{told}: {escape(_short(device_tokens.label_of(phone.token)))}">{told}</button>'
-    form = f'<form method="post" action="{SWITCH}">{hidden}{button}</form>'
-    return f'<div class="state"><span>{kind}</span>{form}</div>'
 
 
 def _count(phone: Phone) -> str:
@@ -221,7 +203,7 @@ def _faults(rules: list[dict[str, Any]]) -> str:
 
 
 def _rule(rule: dict[str, Any]) -> str:
-    parts = [_LABELS[rule["service"]]] if "service" in rule else []
+    parts = [LABELS[rule["service"]]] if "service" in rule else []
     parts += [rule["fault"], f"{rule['share'] * 100:g} %"]
     if rule["on"] != "send":
         parts.append(t("on receipts"))
@@ -245,14 +227,15 @@ def _phones(world: World, address: str) -> str:
 
 
 def _card(phone: Phone) -> str:
-    top = f'<div class="top">{_link(phone.token)}{_count(phone)}</div>{_switch(phone)}'
+    top = f'<div class="top">{_link(phone.token)}{_count(phone)}</div>{page_buttons.switch(phone)}'
     if phone.last is None:
         none = t("The message itself is not kept.") if phone.received else t("Nothing received yet.")
         return f'<article class="card">{top}<p class="faint">{none}</p></article>'
     at, message = phone.last
     title, body = (escape(_short(str(message.get(part) or ""))) for part in ("title", "body"))
     heading = f"<h3>{title or t('No title')}</h3>" + (f"<p>{body}</p>" if body else "")
-    return f'<article class="card">{top}{heading}<p class="faint">{_when(at)}</p></article>'
+    touch = page_buttons.touch(phone, message)
+    return f'<article class="card">{top}{heading}<p class="faint">{_when(at)}</p>{touch}</article>'
 
 
 def _short(text: str, most: int = _MAX_TEXT) -> str:
@@ -286,7 +269,7 @@ def _services(world: World, totals: dict[str, dict[str, int]], address: str) -> 
         return ""
     settings = escape("\n".join(f"{name}={value}" for name, value in world.services.settings().items()))
     example = escape(f'curl {address}/sandbox/tokens -d \'{{"service": "webpush", "name": "ana"}}\'')
-    answered = "".join(f"<li>{_LABELS[each]}: {_statuses(found)}</li>" for each, found in totals.items() if found)
+    answered = "".join(f"<li>{LABELS[each]}: {_statuses(found)}</li>" for each, found in totals.items() if found)
     return (
         f'<section class="card"><h2>FCM, APNs, Web Push</h2><p>{t("Relevo sends to them with these settings:")}</p>'
         f"<pre><code>{settings}</code></pre><p>{t('A token for a phone, or a subscription of a browser:')}</p>"

@@ -11,11 +11,13 @@ from collections import deque
 from typing import Any
 
 from relevo.sandbox.messages import Message
+from relevo.sandbox.phone_apps import PhoneApp, Touch
 from relevo.sandbox.waiting import Kept, Waiting
 
 MAX_PHONES = 1_000_000
 MAX_KEPT = 100_000
 MAX_FINGERPRINTS = 1_000_000
+MAX_TOUCHED = 1_000
 
 _Kept = tuple[float, Message]
 
@@ -23,7 +25,7 @@ _Kept = tuple[float, Message]
 class Phone:
     """One token's counters and last messages."""
 
-    __slots__ = ("distinct", "kept", "kind", "received", "token", "waiting")
+    __slots__ = ("app", "distinct", "kept", "kind", "received", "token", "touched", "waiting")
 
     def __init__(self, token: str, kind: str = "expo") -> None:
         self.token = token
@@ -32,6 +34,8 @@ class Phone:
         self.distinct = 0
         self.kept: list[_Kept] | None = None
         self.waiting: Waiting | None = None  # while it is switched off
+        self.app: PhoneApp | None = None
+        self.touched: dict[str, Touch] | None = None  # what somebody did with a push, by its delivery
 
     @property
     def last(self) -> _Kept | None:
@@ -44,6 +48,18 @@ class Phone:
         if self.kind != "expo":
             told["kind"] = self.kind
         return told if self.waiting is None else told | {"off": True, "waiting": len(self.waiting)}
+
+    def data_of(self, delivery: str) -> dict[str, Any] | None:
+        """Return the data of the message of a delivery, if that is kept."""
+        found = (message.get("data") for _, message in self.kept or ())
+        return next((data for data in found if _delivery_of(data) == delivery and delivery), None)
+
+    def touch(self, delivery: str, how: Touch) -> None:
+        """Note what somebody did with a push; the oldest note is forgotten first."""
+        touched = self.touched = self.touched or {}
+        touched[delivery] = how
+        if len(touched) > MAX_TOUCHED:
+            del touched[next(iter(touched))]
 
     def messages(self) -> list[dict[str, Any]]:
         """Return its last messages, oldest first."""
@@ -103,6 +119,12 @@ class Phones:
             phone.waiting = None
             for message in waiting.take(at):
                 self._receive(phone, message, at, keep)
+        return phone
+
+    def install(self, token: str, kind: str, app: PhoneApp) -> Phone:
+        """Put an app on a phone."""
+        phone = self._phones.get(token) or self._meet(token, kind)
+        phone.app = app
         return phone
 
     def _meet(self, token: str, kind: str) -> Phone:
@@ -168,6 +190,10 @@ class Phones:
             if len(found) < limit:
                 found.setdefault(token, self._phones[token])
         return list(found.values())
+
+
+def _delivery_of(data: Any) -> str:
+    return str(data.get("notificationDeliveryId", "")) if isinstance(data, dict) else ""
 
 
 def _as_expo_keeps(message: Message) -> Kept:

@@ -13,6 +13,7 @@ from relevo.sandbox import answers, messages, tokens
 from relevo.sandbox.answers import Answer
 from relevo.sandbox.faults import Fault, Kind, Rules, error_result, make_rule, spoil
 from relevo.sandbox.messages import Recipients
+from relevo.sandbox.phone_apps import PhoneApp
 from relevo.sandbox.phones import Phone, Phones
 from relevo.sandbox.projects import Projects
 from relevo.sandbox.services import device_tokens
@@ -96,6 +97,11 @@ class World:
         """Switch a phone off, or on again."""
         key = device_tokens.phone_key(token)
         return self.phones.switch(key, device_tokens.kind_of(key), time.time(), self.settings.keep_messages, on=on)
+
+    def install(self, token: str, app: PhoneApp) -> Phone:
+        """Put an app on a phone."""
+        key = device_tokens.phone_key(token)
+        return self.phones.install(key, device_tokens.kind_of(key), app)
 
     def reset(self) -> None:
         """Forget the phones and start counting anew; tickets keep their receipts, settings and faults stay."""
