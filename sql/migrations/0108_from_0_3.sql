@@ -1603,7 +1603,7 @@ begin
   end if;
   return coalesce((
     select jsonb_agg(jsonb_build_object('installation_id', i.installation_id, 'owner', i.owner, 'project', i.project, 'provider', i.provider,
-             'platform', i.platform, 'locale', i.locale, 'timezone', i.timezone, 'opt_outs', to_jsonb(i.opt_outs), 'receives', relevo.may_receive(i),
+             'platform', i.platform, 'environment', case i.provider when 'apns' then i.part end, 'part', i.part, 'locale', i.locale, 'timezone', i.timezone, 'opt_outs', to_jsonb(i.opt_outs), 'receives', relevo.may_receive(i),
              'why_not', relevo.why_not_allowed(i), 'registered_at', i.registered_at, 'updated_at', i.updated_at,
              'preferences', (select coalesce(jsonb_agg(p.name order by p.name), '[]') from relevo.notification_preferences p
                               where p.installation_id = i.installation_id and p.enabled)) order by i.seq desc)
@@ -2955,6 +2955,42 @@ $$;
 
 revoke all on function relevo.add_installations from public;
 
+-- Locks installations and those that have tokens of these hashes, in one order: phones that swap their tokens take turns.
+create or replace function relevo.lock_installations(ids uuid[], hashes bytea[]) returns void
+  language plpgsql volatile
+  set enable_seqscan = off
+as $$
+begin
+  perform from relevo.device_installations i
+    where i.installation_id in (select u.id from unnest(ids) as u(id)
+                                union select d.installation_id from unnest(hashes) as u(hash)
+                                cross join lateral (select d.installation_id from relevo.device_installations d
+                                                     where d.token is not null and relevo.token_hash(d.provider, d.part, d.token) = u.hash offset 0) d)
+    order by i.installation_id for update;
+end
+$$;
+
+revoke all on function relevo.lock_installations from public;
+
+-- Lets phones that claim one token at once take turns, and whoever is choosing for an owner. A long list would fill the table of locks: it takes
+-- one in place of a lock for each owner.
+create or replace function relevo.lock_registrations(given jsonb) returns void
+  language plpgsql volatile
+as $$
+begin
+  if jsonb_array_length(given) > 20 then
+    perform pg_advisory_xact_lock(hashtextextended('relevo.owners', 0));
+    return;
+  end if;
+  perform pg_advisory_xact_lock(hashtextextended('relevo.token:' || t.token, 0))
+     from (select distinct g.i ->> 'token' as token from jsonb_array_elements(given) as g(i) where g.i ->> 'token' is not null order by 1) t;
+  perform pg_advisory_xact_lock_shared(hashtextextended('relevo.owner:' || o.owner, 0)) -- what is being chosen is found by the trigger
+     from (select distinct g.i ->> 'owner' as owner from jsonb_array_elements(given) as g(i) where g.i ->> 'owner' is not null order by 1) o;
+end
+$$;
+
+revoke all on function relevo.lock_registrations from public;
+
 -- Returns a token in the form that is kept, so that equal ones are equal texts; null for a Web Push subscription that is none.
 create or replace function relevo.normal_token(provider text, token text) returns text
   language plpgsql immutable
@@ -3039,6 +3075,59 @@ $$;
 
 revoke all on function relevo.subscription_parts from public;
 
+-- Takes tokens away from installations other than those that register them now, and returns how many lost theirs.
+create or replace function relevo.take_tokens(ids uuid[], hashes bytea[]) returns int
+  language plpgsql volatile
+  set enable_seqscan = off
+as $$
+declare
+  lost int;
+begin
+  update relevo.device_installations i
+     set token = null, token_version = i.token_version + 1, invalidated_at = now(), invalid_reason = 'token_moved', updated_at = now()
+    from unnest(ids, hashes) as g(id, hash)
+   where i.token is not null and relevo.token_hash(i.provider, i.part, i.token) = g.hash and i.installation_id <> g.id;
+  get diagnostics lost = row_count;
+  return lost;
+end
+$$;
+
+revoke all on function relevo.take_tokens from public;
+
+-- Writes those of some resolved installations that are there already, and returns how many. What is not said of one stays, but for whether it
+-- may receive pushes: whoever registers again has them on.
+create or replace function relevo.update_installations(resolved jsonb) returns int
+  language plpgsql volatile
+  set enable_seqscan = off
+as $$
+declare
+  written int;
+begin
+  update relevo.device_installations i
+     set token = case when g.i ? 'token' then g.i ->> 'token' else i.token end,
+         token_version = i.token_version + (g.i ? 'token' and relevo.token_name(i.provider, i.part, i.token) is distinct from g.name)::int,
+         token_confirmed_at = case when g.name is not null then now() else i.token_confirmed_at end,
+         provider = g.i ->> 'provider', platform = g.i ->> 'platform', part = g.i ->> 'part',
+         project = case when g.i ? 'project' then coalesce(g.i ->> 'project', 'default') else i.project end,
+         locale = case when g.i ? 'locale' then g.i ->> 'locale' else i.locale end,
+         timezone = case when g.i ? 'timezone' then g.i ->> 'timezone' else i.timezone end,
+         owner = case when g.i ? 'owner' then g.i ->> 'owner' else i.owner end,
+         opt_outs = case when g.i ? 'opt_outs' then array(select jsonb_array_elements_text(coalesce(nullif(g.i -> 'opt_outs', 'null'), '[]')))
+                         else i.opt_outs end,
+         push_capable = coalesce((g.i ->> 'push_capable')::boolean, true), permission = coalesce(g.i ->> 'permission', 'granted'),
+         active = true, updated_at = now(),
+         invalidated_at = case when g.i ? 'token' then null else i.invalidated_at end,
+         invalid_reason = case when g.i ? 'token' then null else i.invalid_reason end
+    from (select e.i, (e.i ->> 'installation_id')::uuid as id, relevo.token_name(e.i ->> 'provider', e.i ->> 'part', e.i ->> 'token') as name
+            from jsonb_array_elements(resolved) as e(i)) g
+   where i.installation_id = g.id;
+  get diagnostics written = row_count;
+  return written;
+end
+$$;
+
+revoke all on function relevo.update_installations from public;
+
 -- Returns whether an event's push was sent to this token, given with its provider, by another installation, which had it then. One that is still on its way does not
 -- count: should it fail, this one must arrive.
 create or replace function relevo.was_sent_to_token(of_day date, of_event bigint, by_other_than uuid, token_name text, since timestamptz) returns boolean
@@ -3065,63 +3154,23 @@ as $$
 declare
   of_all jsonb;
   ids uuid[];
-  names text[]; -- of the tokens
-  hashes bytea[];
-  changed int;
+  hashes bytea[]; -- of the tokens
+  expects text := coalesce(current_setting('relevo.expects', true), '');
 begin
-  -- phones that claim one token at once take turns here, and then those that swap theirs; a long list would fill the table of locks
-  if jsonb_array_length(given) <= 20 then
-    perform pg_advisory_xact_lock(hashtextextended('relevo.token:' || t.token, 0))
-       from (select distinct g.i ->> 'token' as token from jsonb_array_elements(given) as g(i) where g.i ->> 'token' is not null order by 1) t;
-    perform pg_advisory_xact_lock_shared(hashtextextended('relevo.owner:' || o.owner, 0)) -- what is being chosen is found by the trigger
-       from (select distinct g.i ->> 'owner' as owner from jsonb_array_elements(given) as g(i) where g.i ->> 'owner' is not null order by 1) o;
-  else
-    perform pg_advisory_xact_lock(hashtextextended('relevo.owners', 0)); -- in place of a lock for each owner
-  end if;
+  perform relevo.lock_registrations(given);
   of_all := relevo.resolved_installations(given);
-  select array_agg((g.i ->> 'installation_id')::uuid order by g.ord),
-         array_agg(relevo.token_name(g.i ->> 'provider', g.i ->> 'part', g.i ->> 'token') order by g.ord),
-         array_agg(relevo.token_hash(g.i ->> 'provider', g.i ->> 'part', g.i ->> 'token') order by g.ord)
-    into ids, names, hashes from jsonb_array_elements(of_all) with ordinality as g(i, ord);
-  perform from relevo.device_installations i
-    where i.installation_id in (select u.id from unnest(ids) as u(id)
-                                union select d.installation_id from unnest(hashes) as u(hash)
-                                cross join lateral (select d.installation_id from relevo.device_installations d
-                                                     where d.token is not null and relevo.token_hash(d.provider, d.part, d.token) = u.hash offset 0) d)
-    order by i.installation_id for update;
+  select array_agg((g.i ->> 'installation_id')::uuid order by g.ord) into ids from jsonb_array_elements(of_all) with ordinality as g(i, ord);
+  hashes := relevo.token_hashes(of_all);
+  perform relevo.lock_installations(ids, hashes);
   of_all := relevo.resolved_installations(( -- once more: what was read before the locks may have changed
     select jsonb_agg(e.i || jsonb_build_object('installation_id', ids[e.ord]) order by e.ord) from jsonb_array_elements(given) with ordinality as e(i, ord)));
-  if hashes is distinct from (select array_agg(relevo.token_hash(g.i ->> 'provider', g.i ->> 'part', g.i ->> 'token') order by g.ord)
-                                from jsonb_array_elements(of_all) with ordinality as g(i, ord)) then
+  if hashes is distinct from relevo.token_hashes(of_all) then
     raise exception using errcode = 'unique_violation', message = 'the provider of an installation was changed by another meanwhile';
   end if;
-  update relevo.device_installations i
-     set token = null, token_version = i.token_version + 1, invalidated_at = now(), invalid_reason = 'token_moved', updated_at = now()
-    from unnest(ids, hashes) as g(id, hash)
-   where i.token is not null and relevo.token_hash(i.provider, i.part, i.token) = g.hash and i.installation_id <> g.id;
-  get diagnostics changed = row_count;
-  if changed > 0 and coalesce(current_setting('relevo.expects', true), '') like '%free token%' then
+  if relevo.take_tokens(ids, hashes) > 0 and expects like '%free token%' then
     raise exception using errcode = 'lock_not_available', message = 'the token was taken by another installation meanwhile';
   end if;
-  update relevo.device_installations i
-     set token = case when g.i ? 'token' then g.i ->> 'token' else i.token end,
-         token_version = i.token_version + (g.i ? 'token' and relevo.token_name(i.provider, i.part, i.token) is distinct from g.name)::int,
-         token_confirmed_at = case when g.name is not null then now() else i.token_confirmed_at end,
-         provider = g.i ->> 'provider', platform = g.i ->> 'platform', part = g.i ->> 'part',
-         project = case when g.i ? 'project' then coalesce(g.i ->> 'project', 'default') else i.project end,
-         locale = case when g.i ? 'locale' then g.i ->> 'locale' else i.locale end,
-         timezone = case when g.i ? 'timezone' then g.i ->> 'timezone' else i.timezone end,
-         owner = case when g.i ? 'owner' then g.i ->> 'owner' else i.owner end,
-         opt_outs = case when g.i ? 'opt_outs' then array(select jsonb_array_elements_text(coalesce(nullif(g.i -> 'opt_outs', 'null'), '[]')))
-                         else i.opt_outs end,
-         push_capable = coalesce((g.i ->> 'push_capable')::boolean, true), permission = coalesce(g.i ->> 'permission', 'granted'),
-         active = true, updated_at = now(),
-         invalidated_at = case when g.i ? 'token' then null else i.invalidated_at end,
-         invalid_reason = case when g.i ? 'token' then null else i.invalid_reason end
-    from (select e.i, ids[e.ord] as id, names[e.ord] as name from jsonb_array_elements(of_all) with ordinality as e(i, ord)) g
-   where i.installation_id = g.id;
-  get diagnostics changed = row_count;
-  if changed > 0 and coalesce(current_setting('relevo.expects', true), '') like '%new installation%' then
+  if relevo.update_installations(of_all) > 0 and expects like '%new installation%' then
     raise exception using errcode = 'lock_not_available', message = 'the installation was registered by another meanwhile';
   end if;
   perform relevo.add_installations(of_all);
@@ -3372,10 +3421,9 @@ declare
   phones uuid[];
   since timestamptz[];
   waiting record;
-  chunk relevo.due_chunks;
-  days date[] := '{}';
-  ids bigint[] := '{}';
-  due timestamptz[] := '{}';
+  days date[];
+  ids bigint[];
+  due timestamptz[];
 begin
   with taken as (
     delete from relevo.moved_phones m
@@ -3386,16 +3434,8 @@ begin
   select array_agg(w.id) as ids, array_agg(w.installation_id) as phones, array_agg(distinct w.event_id) as events into waiting
     from relevo.waits_elsewhere(phones) w;
 
-  for chunk in
-    select c.* from relevo.due_chunks c where c.event_id = any (waiting.events) and c.ids && waiting.ids order by c.id for update skip locked
-  loop
-    delete from relevo.due_chunks c where c.id = chunk.id;
-    perform relevo.put_back(chunk, array_agg(u.id), array_agg(u.installation_id))
-       from unnest(chunk.ids, chunk.installations) as u(id, installation_id) where u.id <> all (waiting.ids) having count(*) > 0;
-    select ids || array_agg(u.id), days || array_agg(chunk.event_day), due || array_agg(chunk.due_at) into ids, days, due
-      from unnest(chunk.ids) as u(id) where u.id = any (waiting.ids);
-  end loop;
-
+  select coalesce(array_agg(t.event_day), '{}'), coalesce(array_agg(t.id), '{}'), array_agg(t.due_at) into days, ids, due
+    from relevo.take_from_queue(waiting.events, waiting.ids) t;
   update relevo.notification_deliveries d set provider = k.provider, project = k.project, updated_at = at
     from (select u.event_day, u.id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project
             from unnest(days, ids) as u(event_day, id)
@@ -3448,6 +3488,29 @@ create or replace function relevo.obstacle_of_phone(installation_id uuid, may_re
               when not may_receive then 'not_allowed' else unwanted end;
 
 revoke all on function relevo.obstacle_of_phone from public;
+
+-- Takes deliveries of some events out of the queue, and returns those that stood there, which the caller has to put back. What somebody else
+-- is about to claim or to put back is passed by.
+create or replace function relevo.take_from_queue(of_events bigint[], of_ids bigint[]) returns table (event_day date, id bigint, due_at timestamptz)
+  language plpgsql volatile
+  set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  chunk relevo.due_chunks;
+begin
+  for chunk in
+    select c.* from relevo.due_chunks c where c.event_id = any (of_events) and c.ids && of_ids order by c.id for update skip locked
+  loop
+    delete from relevo.due_chunks c where c.id = chunk.id;
+    perform relevo.put_back(chunk, array_agg(u.id), array_agg(u.installation_id))
+       from unnest(chunk.ids, chunk.installations) as u(id, installation_id) where u.id <> all (of_ids) having count(*) > 0;
+    return query select chunk.event_day, u.id, chunk.due_at from unnest(chunk.ids) as u(id) where u.id = any (of_ids);
+  end loop;
+end
+$$;
+
+revoke all on function relevo.take_from_queue from public;
 
 -- Returns what is open of some phones, among their newest deliveries, and waits where they no longer are. One of Expo's is sent from wherever
 -- it waits, as 0.3.0 does.
@@ -4504,20 +4567,30 @@ $$;
 revoke all on function relevo.note_sent from public;
 
 -- Opens again what was given up, as unknown or failed, because the answer of a request journalled then was not seen: it is known now that the
--- request did not reach the push service. Returns what is to be put into the queue. Dead letters are locked before deliveries.
+-- request did not reach the push service. What waits to be tried again because of it has its attempt back, unless it was claimed since.
+-- Returns what is to be put into the queue. Chunks and dead letters are locked before deliveries.
 create or replace function relevo.open_unsent(of_days date[], of_ids bigint[], journalled timestamptz[], given_at timestamptz)
   returns table (event_day date, id bigint, due_at timestamptz)
   language plpgsql volatile
   set enable_sort = on
 as $$
+declare
+  unsealed date[] := relevo.hold_open(array(select distinct n.event_day from unnest(of_days) as n(event_day))); -- others go to the archive
+  waiting bigint[];
 begin
+  select array_agg(t.id) into waiting
+    from (select array_agg(distinct d.notification_event_id) as events, array_agg(d.id) as ids
+            from unnest(of_days, of_ids, journalled) as u(event_day, id, journalled_at)
+            cross join lateral (select d.id, d.notification_event_id from relevo.notification_deliveries d
+                                 where d.event_day = u.event_day and d.id = u.id and d.status = 'retryable' and d.last_error_code = 'answer_not_seen'
+                                   and d.last_attempt_at = u.journalled_at offset 0) d
+           where u.event_day = any (unsealed)) w
+    cross join lateral relevo.take_from_queue(w.events, w.ids) t;
   return query
-  with unsealed as materialized ( -- a month on its way to the archive is not written to any more
-    select relevo.hold_open(array(select distinct n.event_day from unnest(of_days) as n(event_day))) as days
-  ), meant as materialized (
+  with meant as materialized (
     select u.event_day, u.id, u.journalled_at
       from unnest(of_days, of_ids, journalled) as u(event_day, id, journalled_at)
-     where u.event_day = any ((select s.days from unsealed s)::date[])
+     where u.event_day = any (unsealed)
      order by u.event_day, u.id
   ), dead as materialized (
     select l.event_day, l.delivery_id as id
@@ -4529,7 +4602,8 @@ begin
     select d.event_day, d.id, d.status
       from meant u
       cross join lateral (select d.event_day, d.id, d.status from relevo.notification_deliveries d
-                           where d.event_day = u.event_day and d.id = u.id and d.status in ('unknown', 'failed') and d.last_error_code = 'answer_not_seen'
+                           where d.event_day = u.event_day and d.id = u.id and d.last_error_code = 'answer_not_seen'
+                             and (d.status in ('unknown', 'failed') or d.status = 'retryable' and d.id = any (waiting))
                              and d.last_attempt_at = u.journalled_at -- by that very request
                              for no key update) d
      where (select count(*) from dead) >= 0
@@ -5890,6 +5964,12 @@ create or replace function relevo.zone_of(timezone text, own int, of_owner int, 
                   (select nullif(p.zone, '') from relevo.quiet_defaults d join relevo.quiet_profiles p on p.id = d.quiet where d.project = of_project), 'UTC');
 
 revoke all on function relevo.zone_of from public;
+-- Returns the hashes of the tokens of resolved installations, in their order.
+create or replace function relevo.token_hashes(resolved jsonb) returns bytea[] language sql immutable parallel safe
+return (select array_agg(relevo.token_hash(g.i ->> 'provider', g.i ->> 'part', g.i ->> 'token') order by g.ord)
+          from jsonb_array_elements(resolved) with ordinality as g(i, ord));
+
+revoke all on function relevo.token_hashes from public;
 
 -- Returns a phone as the export of its owner has it: its push token shortened, with its preferences.
 create or replace function relevo.exported_phone(i relevo.device_installations) returns jsonb language sql stable

@@ -465,13 +465,36 @@ def test_what_was_never_begun_and_came_too_late_expires(lost, conn) -> None:
     assert (one(conn, lost.delivery)["status"], chunks_in(conn)) == ("expired", [])
 
 
-def test_only_what_ended_unknown_is_opened_again(lost, conn) -> None:
-    """What is due again anyway, or was closed by a ticket, stays as it is."""
+@pytest.mark.parametrize("attempts", [0, 2])
+def test_what_waits_again_has_its_attempt_back(lost, conn, attempts) -> None:
+    """At least once, a reaper took its request for one that may have been sent, and counted it; it is known now that it
+    was never begun. Others of its event, which wait in the same chunk, stay as they are."""
+    lost.send(attempts=attempts)
+    assert (one(conn, lost.delivery)["status"], one(conn, lost.delivery)["attempt_count"]) == (
+        "retryable",
+        attempts + 1,
+    )
+    conn.execute(
+        """update relevo.due_chunks set ids = ids || 999999::bigint, installations = installations || gen_random_uuid()"""
+    )
+    unsent(lost, REAPED_AT)
+    row = one(conn, lost.delivery)
+    became = "retryable" if attempts else "pending"
+    assert (row["status"], row["attempt_count"], row["last_error_code"]) == (became, attempts, None)
+    assert row["next_attempt_at"] == REAPED_AT
+    assert sorted(chunks_in(conn)) == [[lost.delivery], [999999]]
+    unsent(lost, REAPED_AT)  # and not a second time
+    assert one(conn, lost.delivery) == row
+
+
+def test_what_others_are_at_stays_as_it_is(lost, conn) -> None:
+    """What was claimed again meanwhile, or was closed by a ticket, is not opened."""
     lost.send()
+    claim = take(lost.other, RESEND_AT)
     before = one(conn, lost.delivery)
     unsent(lost, REAPED_AT)
-    assert (one(conn, lost.delivery), chunks_in(conn)) == (before, [[lost.delivery]])
-    lost.other.claims.release(take(lost.other, RESEND_AT), RESEND_AT)
+    assert (one(conn, lost.delivery), chunks_in(conn)) == (before, [])
+    lost.other.claims.release(claim, RESEND_AT)
     conn.execute("delete from relevo.due_chunks")
     lost.send(at_most_once=True)
     lost.answer(REAPED_AT)

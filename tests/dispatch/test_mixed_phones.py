@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from processes import eventually
 from relevo.client import verbs
 from relevo.client.values import Installation
 from relevo.core.sending_project import project_in_words
+from relevo.http.dashboard import reasons
+from relevo.http.dashboard.i18n import use_language
 from relevo.sandbox import Sandbox
 
 NATIVE = KINDS[1:]
@@ -27,7 +30,7 @@ NATIVE = KINDS[1:]
 @pytest.fixture(scope="session")
 def push_service() -> Iterator[Sandbox]:
     """The sandbox of these tests: Expo, FCM and APNs."""
-    with Sandbox(native=True) as running:
+    with Sandbox(native=True, apns_token_interval_s=0) as running:
         yield running
 
 
@@ -220,8 +223,9 @@ def test_a_credential_of_one_part_stops_no_other(worker, command) -> None:
     assert "THIRD_PARTY_AUTH_ERROR" in said
 
 
-def test_a_quota_that_is_spent_rests_its_own_part(worker, sandbox) -> None:
-    """What is over FCM's quota is not tried and waits; iPhones of APNs and phones of Expo have theirs at once."""
+def test_a_quota_that_is_spent_rests_its_own_part(worker, sandbox, command) -> None:
+    """What is over FCM's quota is not tried and waits; iPhones of APNs and phones of Expo have theirs at once. The event's
+    story names the part in words, also in Spanish."""
     sandbox.set(fcm_per_minute=5)
     androids, others = (
         add(worker, "android", number=20),
@@ -236,39 +240,64 @@ def test_a_quota_that_is_spent_rests_its_own_part(worker, sandbox) -> None:
     assert ends(worker, others["iphone"], event) == {("ok", 1, 1)}
     assert worker.project(PARTS["android"])["rest_until"] is not None
     assert worker.project(PARTS["iphone"])["rest_until"] is None
+    said = " ".join(command("event", str(event)).out.split())
+    [told] = worker.rows("select detail from relevo.project_incidents where what = 'rate_halved'")
+    assert f"rate halved {project_in_words(PARTS['android'])}: to" in said
+    assert "::" not in said
+    use_language("es")
+    assert re.fullmatch(r"Al \d+% del ritmo completo.", reasons.happened("rate_halved", told["detail"]))
+    use_language("en")
     sandbox.set(fcm_per_minute=0)
     worker.travel(minutes=2)
     worker.drain()
     assert ends(worker, androids, event) == {("ok", 1, 1)}
 
 
-def test_a_mass_of_gone_tokens_is_doubted_where_it_is_met(worker, command) -> None:
-    """Sixty of eighty iPhones are said to be gone: the brake stops giving up tokens of APNs' part alone, and what it
-    doubts can be redriven; one gone Android is given up as ever, and everybody else has the push."""
-    gone, well = add(worker, "iphone", "Unregistered*1", number=60), add(worker, "iphone", number=20)
-    android, gone_android = add(worker, "android", number=5), add(worker, "android", "UNREGISTERED")
-    event = tell(worker, [*gone, *well, *android, *gone_android])
+@pytest.mark.parametrize(("kind", "word"), [("iphone", "Unregistered*1"), ("browser", "410*1")])
+def test_a_mass_of_gone_tokens_is_doubted_where_it_is_met(worker, command, kind, word) -> None:
+    """Sixty of eighty phones are said to be gone: the brake stops giving up tokens of that part alone, status and the
+    event say whose and how many, and what it doubts can be redriven; one gone Android is given up as ever, and every
+    other push service sends on, untroubled."""
+    gone, well = add(worker, kind, word, number=60), add(worker, kind, number=20)
+    others = [each for each in (*KINDS, "browser") if each != kind]
+    fine = [phone for each in others for phone in add(worker, each, number=5)]
+    gone_android = add(worker, "android", "UNREGISTERED")
+    event = tell(worker, [*gone, *well, *fine, *gone_android])
     worker.drain()
     rows = found(worker, event)
     assert {rows[each]["status"] for each in gone} == {"failed"}
     assert [each for each in gone if rows[each]["invalidated_at"]] == []
-    assert ends(worker, [*well, *android], event) == {("ok", 1, 1)}
+    assert ends(worker, [*well, *fine], event) == {("ok", 1, 1), ("sent", 1, 1)}
     assert rows[gone_android[0]]["status"] == "invalid"
     assert rows[gone_android[0]]["invalidated_at"] is not None
-    assert worker.project(PARTS["iphone"])["pruning_stopped_at"] is not None
-    assert worker.project(PARTS["android"])["pruning_stopped_at"] is None
-    assert f"project {project_in_words(PARTS['iphone'])} met so many" in " ".join(command("status").out.split())
-    assert command("redrive", "--project", PARTS["iphone"]).code == 0
+    assert worker.project(PARTS[kind])["pruning_stopped_at"] is not None
+    for each in others:
+        state = worker.project(PARTS[each])
+        assert (state["pruning_stopped_at"], state["rest_until"], state["breaker"]) == (None, None, "closed"), each
+    said = " ".join(command("status").out.split())
+    assert f"project {project_in_words(PARTS[kind])} met so many" in said
+    assert said.count("met so many") == 1
+    told = worker.rows("select project, what, detail from relevo.project_incidents where what <> 'rate_halved'")
+    assert [(row["project"], row["what"]) for row in told] == [(PARTS[kind], "pruning_stopped")]
+    use_language("es")
+    assert re.fullmatch(r"\d+ de \d+ respuestas decían .*", reasons.happened("pruning_stopped", told[0]["detail"]))
+    use_language("en")
+    assert command("redrive", "--project", PARTS[kind]).code == 0
     worker.drain()
     assert {(status, received) for status, received, _ in ends(worker, gone, event)} == {("ok", 1)}
 
 
-def test_a_phone_that_came_back_is_not_given_up(worker, conn) -> None:
+@pytest.mark.parametrize(
+    "said",
+    ["registered_at = now() - interval '1 month', token_confirmed_at = now() + interval '1 minute'",
+     "registered_at = now() + interval '1 minute', token_confirmed_at = null"],
+    ids=["confirmed", "registered by 0.3.0"],
+)  # fmt: skip
+def test_a_phone_that_came_back_is_not_given_up(worker, conn, said) -> None:
     """Apple knew the token as gone, and its phone has said since that it has it: it is tried again, not given up."""
     [phone] = add(worker, "iphone", "Unregistered*1")
-    conn.execute("update relevo.device_installations set registered_at = now() - interval '1 month'")
     event = tell(worker, [phone])
-    conn.execute("update relevo.device_installations set token_confirmed_at = now() + interval '1 minute'")
+    conn.execute(f"update relevo.device_installations set {said}")
     worker.dispatch(at_most=1)
     assert ends(worker, [phone], event) == {("retryable", 0, 1)}
     assert worker.disabled() == 0

@@ -19,7 +19,7 @@ from relevo.sandbox import Sandbox
 @pytest.fixture(scope="module")
 def push_service() -> Iterator[Sandbox]:
     """A sandbox of all services."""
-    with Sandbox(native=True) as running:
+    with Sandbox(native=True, apns_token_interval_s=0) as running:
         yield running
 
 

@@ -138,7 +138,8 @@ def test_a_batch_may_say_one_token_in_two_ways(conn: psycopg.Connection[Any]) ->
 
 
 def test_a_phone_moves_to_another_provider(conn: psycopg.Connection[Any]) -> None:
-    """With its id and another provider's token it is the same installation, and keeps all that is not said."""
+    """With its id and another provider's token it is the same installation, and keeps all that is not said; its owner's
+    list tells where its pushes go."""
     phone = relevo.register(conn, Installation("ExpoPushToken[a]", owner="ana", platform="ios", project="shop"))
     steps: list[tuple[Installation, dict[str, Any]]] = [
         (
@@ -163,7 +164,11 @@ def test_a_phone_moves_to_another_provider(conn: psycopg.Connection[Any]) -> Non
     for given, changed in steps:
         before = row(conn, phone)
         assert relevo.register(conn, given) == phone
-        assert row(conn, phone) == before | changed
+        now = row(conn, phone)
+        assert now == before | changed
+        [listed] = relevo.list_installations(conn, owner="ana")
+        environment = now["part"] if now["provider"] == "apns" else None
+        assert (listed.raw["environment"], listed.raw["part"]) == (environment, now["part"])
     owner = conn.execute("select owner, locale from relevo.device_installations").fetchall()
     assert owner == [("ana", "es")]
 

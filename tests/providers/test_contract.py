@@ -39,7 +39,7 @@ WORDS: dict[str, dict[str, tuple[str, ...]]] = {
 @pytest.fixture(scope="module")
 def services() -> Iterator[Sandbox]:
     """A sandbox with all services."""
-    with Sandbox(native=True) as made:
+    with Sandbox(native=True, apns_token_interval_s=0) as made:
         yield made
 
 

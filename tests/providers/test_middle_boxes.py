@@ -58,7 +58,7 @@ SLOW = "slow=0.3"
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
     """The push services behind the boxes."""
-    with Sandbox(native=True) as made:
+    with Sandbox(native=True, apns_token_interval_s=0) as made:
         yield made
 
 

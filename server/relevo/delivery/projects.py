@@ -420,14 +420,12 @@ class Projects:
                 return
             self._checked[project] = time.monotonic()
         with self._locked(project, now) as locked:
-            if (
-                locked.state.pruning_stopped_at is not None
-                and not self._is_abnormal(locked.connection, project, now)[0]
-            ):
+            if locked.state.pruning_stopped_at is None:
+                return
+            abnormal, detail = self._is_abnormal(locked.connection, project, now)
+            if not abnormal:
                 locked.save(replace(locked.state, pruning_stopped_at=None))
-                self._report(
-                    locked.connection, project, "pruning_resumed", "few answers say that a phone is gone now", now
-                )
+                self._report(locked.connection, project, "pruning_resumed", detail, now)
 
     def _is_abnormal(self, connection: Connection, project: str, now: datetime | None) -> tuple[bool, str]:
         rules = self.rules.of(project)

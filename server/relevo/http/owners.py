@@ -61,6 +61,11 @@ class OwnedInstallation(BaseModel):
     project: str
     provider: str
     platform: str
+    environment: str | None = Field(description="Of APNs: production or sandbox.")
+    part: str = Field(
+        description="Which of its provider's services its pushes go to: of FCM the platform, of APNs the environment, "
+        "of Web Push the host; else empty."
+    )
     locale: str | None
     timezone: str | None
     opt_outs: list[str]

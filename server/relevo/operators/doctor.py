@@ -18,6 +18,7 @@ from relevo.core import queries
 from relevo.core.errors import RelevoError
 from relevo.core.logs import normalise_error
 from relevo.core.ports import ArchiveStore
+from relevo.core.sending_project import project_in_words
 from relevo.database import migrate
 from relevo.database.pool import Database
 from relevo.operators import fleet
@@ -213,18 +214,18 @@ def _switched_off(database: Database) -> Iterator[Finding]:
 def _held_up(database: Database) -> Iterator[Finding]:
     """Name projects and events that are not sent until something is mended, or somebody decides."""
     for row in fleet.projects(database):
-        release = f"`relevo release {quote(row['project'])}`"
+        name, release = project_in_words(row["project"]), f"`relevo release {quote(row['project'])}`"
         if row["breaker"] != "closed":
             yield Finding(
                 "project_stopped",
-                f"Project {row['project']} sends nothing but probes: {row['breaker_reason'].removesuffix('.')}.",
+                f"Project {name} sends nothing but probes: {row['breaker_reason'].removesuffix('.')}.",
                 f"`relevo status` tells since when; once that is mended, {release} probes at once.",
                 warning=True,
             )
         if row["pruning_stopped_at"] is not None:
             yield Finding(
                 "tokens_unregistered",
-                f"Project {row['project']} met so many unregistered tokens that none is disabled.",
+                f"Project {name} met so many unregistered tokens that none is disabled.",
                 f"Check its push credentials, then {release}.",
                 warning=True,
             )

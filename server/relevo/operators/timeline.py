@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from relevo.core.model import NEWS
-from relevo.core.sending_project import LABELS, SPLIT, SendingProject
+from relevo.core.sending_project import LABELS, SPLIT, SendingProject, project_in_words
 from relevo.operators.health.waiting import times
 from relevo.operators.reading import Row
 from relevo.operators.wording import in_words
@@ -219,7 +219,7 @@ _WORDS: dict[str, tuple[str | Word, Word | None]] = {
     "pushes_held": ("pushes held by the runaway brake", lambda event: event["repeats_reason"]),
     "incident": (
         lambda row: row["what"].replace("_", " "),
-        lambda row: ": ".join(filter(None, (row["project"], row["detail"]))),
+        lambda row: ": ".join(filter(None, (project_in_words(row["project"]), row["detail"]))),
     ),
     "paused": (
         lambda row: f"{row['cycle']} paused",

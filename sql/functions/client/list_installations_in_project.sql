@@ -11,7 +11,7 @@ begin
   end if;
   return coalesce((
     select jsonb_agg(jsonb_build_object('installation_id', i.installation_id, 'owner', i.owner, 'project', i.project, 'provider', i.provider,
-             'platform', i.platform, 'locale', i.locale, 'timezone', i.timezone, 'opt_outs', to_jsonb(i.opt_outs), 'receives', relevo.may_receive(i),
+             'platform', i.platform, 'environment', case i.provider when 'apns' then i.part end, 'part', i.part, 'locale', i.locale, 'timezone', i.timezone, 'opt_outs', to_jsonb(i.opt_outs), 'receives', relevo.may_receive(i),
              'why_not', relevo.why_not_allowed(i), 'registered_at', i.registered_at, 'updated_at', i.updated_at,
              'preferences', (select coalesce(jsonb_agg(p.name order by p.name), '[]') from relevo.notification_preferences p
                               where p.installation_id = i.installation_id and p.enabled)) order by i.seq desc)

@@ -9,10 +9,9 @@ declare
   phones uuid[];
   since timestamptz[];
   waiting record;
-  chunk relevo.due_chunks;
-  days date[] := '{}';
-  ids bigint[] := '{}';
-  due timestamptz[] := '{}';
+  days date[];
+  ids bigint[];
+  due timestamptz[];
 begin
   with taken as (
     delete from relevo.moved_phones m
@@ -23,16 +22,8 @@ begin
   select array_agg(w.id) as ids, array_agg(w.installation_id) as phones, array_agg(distinct w.event_id) as events into waiting
     from relevo.waits_elsewhere(phones) w;
 
-  for chunk in
-    select c.* from relevo.due_chunks c where c.event_id = any (waiting.events) and c.ids && waiting.ids order by c.id for update skip locked
-  loop
-    delete from relevo.due_chunks c where c.id = chunk.id;
-    perform relevo.put_back(chunk, array_agg(u.id), array_agg(u.installation_id))
-       from unnest(chunk.ids, chunk.installations) as u(id, installation_id) where u.id <> all (waiting.ids) having count(*) > 0;
-    select ids || array_agg(u.id), days || array_agg(chunk.event_day), due || array_agg(chunk.due_at) into ids, days, due
-      from unnest(chunk.ids) as u(id) where u.id = any (waiting.ids);
-  end loop;
-
+  select coalesce(array_agg(t.event_day), '{}'), coalesce(array_agg(t.id), '{}'), array_agg(t.due_at) into days, ids, due
+    from relevo.take_from_queue(waiting.events, waiting.ids) t;
   update relevo.notification_deliveries d set provider = k.provider, project = k.project, updated_at = at
     from (select u.event_day, u.id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project
             from unnest(days, ids) as u(event_day, id)

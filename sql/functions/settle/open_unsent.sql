@@ -1,18 +1,28 @@
 -- Opens again what was given up, as unknown or failed, because the answer of a request journalled then was not seen: it is known now that the
--- request did not reach the push service. Returns what is to be put into the queue. Dead letters are locked before deliveries.
+-- request did not reach the push service. What waits to be tried again because of it has its attempt back, unless it was claimed since.
+-- Returns what is to be put into the queue. Chunks and dead letters are locked before deliveries.
 create or replace function relevo.open_unsent(of_days date[], of_ids bigint[], journalled timestamptz[], given_at timestamptz)
   returns table (event_day date, id bigint, due_at timestamptz)
   language plpgsql volatile
   set enable_sort = on
 as $$
+declare
+  unsealed date[] := relevo.hold_open(array(select distinct n.event_day from unnest(of_days) as n(event_day))); -- others go to the archive
+  waiting bigint[];
 begin
+  select array_agg(t.id) into waiting
+    from (select array_agg(distinct d.notification_event_id) as events, array_agg(d.id) as ids
+            from unnest(of_days, of_ids, journalled) as u(event_day, id, journalled_at)
+            cross join lateral (select d.id, d.notification_event_id from relevo.notification_deliveries d
+                                 where d.event_day = u.event_day and d.id = u.id and d.status = 'retryable' and d.last_error_code = 'answer_not_seen'
+                                   and d.last_attempt_at = u.journalled_at offset 0) d
+           where u.event_day = any (unsealed)) w
+    cross join lateral relevo.take_from_queue(w.events, w.ids) t;
   return query
-  with unsealed as materialized ( -- a month on its way to the archive is not written to any more
-    select relevo.hold_open(array(select distinct n.event_day from unnest(of_days) as n(event_day))) as days
-  ), meant as materialized (
+  with meant as materialized (
     select u.event_day, u.id, u.journalled_at
       from unnest(of_days, of_ids, journalled) as u(event_day, id, journalled_at)
-     where u.event_day = any ((select s.days from unsealed s)::date[])
+     where u.event_day = any (unsealed)
      order by u.event_day, u.id
   ), dead as materialized (
     select l.event_day, l.delivery_id as id
@@ -24,7 +34,8 @@ begin
     select d.event_day, d.id, d.status
       from meant u
       cross join lateral (select d.event_day, d.id, d.status from relevo.notification_deliveries d
-                           where d.event_day = u.event_day and d.id = u.id and d.status in ('unknown', 'failed') and d.last_error_code = 'answer_not_seen'
+                           where d.event_day = u.event_day and d.id = u.id and d.last_error_code = 'answer_not_seen'
+                             and (d.status in ('unknown', 'failed') or d.status = 'retryable' and d.id = any (waiting))
                              and d.last_attempt_at = u.journalled_at -- by that very request
                              for no key update) d
      where (select count(*) from dead) >= 0

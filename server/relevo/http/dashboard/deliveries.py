@@ -61,7 +61,7 @@ def _moments(seen: Push) -> Iterator[Moment]:
         yield Moment(row["opened_at"], "opened", row)
     if row["lapse_count"]:
         yield Moment(row["updated_at"], "lapsed", row)
-    if row["completed_at"]:
+    if row["completed_at"] and not (seen.was_taken and row["status"] == "ok" and reasons.taken_by(row["provider"])):
         is_told = any(each.failure and each.failure["at"] == row["completed_at"] for each in seen.tries)
         yield Moment(row["completed_at"], "finished", {**row, "is_told": is_told})
     elif row["provider_receipt_id"] and not any(each["found_by"] == "receipt" for each in seen.failures):

@@ -30,7 +30,7 @@ MEANINGS = {
 }
 """What each status of a delivery means."""
 
-_SERVERS = ("webhook", NEWS)
+SERVERS = ("webhook", NEWS)
 _PROJECTS_FAULT = N_("The push credentials of this project are wrong: renew them at the push service.")
 _HALF_SEEN = N_("The request began, and its answer was not seen whole.")
 _OWN_CODE = N_("Code of your own raised an error, or did not return.")
@@ -192,6 +192,20 @@ INCIDENTS = {
 }
 """What may happen to a project while an event is sent."""
 
+_GONE = re.compile(r"(?P<gone>\d+) of (?P<answers>\d+) answers said that the phone is gone")
+_GONE_IN_WORDS = N_("%(gone)s of %(answers)s answers said that the phone is gone.")
+_DETAILS = {
+    "rate_halved": (re.compile(r"to (?P<share>\d+%) of the full rate"), N_("To %(share)s of the full rate.")),
+    "pruning_stopped": (_GONE, _GONE_IN_WORDS),
+    "pruning_resumed": (_GONE, _GONE_IN_WORDS),
+    "breaker_closed": (re.compile(r"after: (?P<reason>.+)", re.DOTALL), N_("It had opened: %(reason)s")),
+    "tokens_moved": (
+        re.compile(r"(?P<n>\d+) tokens belong to (?P<to>.+)", re.DOTALL),
+        N_("Tokens that belong to %(to)s: %(n)s."),
+    ),
+}
+"""What is written of an incident by workers, and how it is said to people."""
+
 RULES = {
     "event_gone": N_("There is no such event any more: it was archived or deleted."),
     "installation_gone": N_("There is no such phone any more."),
@@ -316,6 +330,24 @@ def because(reason: str | None) -> str:
     return f"{told[:1].lower()}{told[1:]}, {quoted(reason)}"
 
 
+def happened(what: str, said: str) -> str:
+    """Say in the reader's language what a worker wrote of an incident of a project beside its kind."""
+    if what in ("breaker_opened", "probe_failed"):
+        return _capital(because(said))
+    text, form = _DETAILS.get(what, (None, ""))
+    found = text.fullmatch(said) if text else None
+    if found is None:
+        return said
+    told = found.groupdict()
+    if "reason" in told:
+        told["reason"] = because(told["reason"])
+    return _(form, **told)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def nobody(told: Nobody, owners: Iterable[str]) -> str:
     """Say why an event went out to nobody, as the end of a sentence."""
     whys = [not_allowed(each).removesuffix(".") for each in told.reasons]
@@ -332,7 +364,7 @@ def taken_by(provider: str) -> str:
     """Say who took it, where that is the end: a server, or a push service that gives no receipts."""
     if provider in SPLIT:
         return _("Taken by %(provider)s; %(provider)s gives no receipts.", provider=LABELS[provider])
-    return _("Your server took it.") if provider in _SERVERS else ""
+    return _("Your server took it.") if provider in SERVERS else ""
 
 
 def split_provider(project: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from relevo.core.phrases import Phrase
+from relevo.core.sending_project import project_in_words
 from relevo.operators.health.problem import Row
 from relevo.operators.wording import timestamp
 
@@ -18,7 +19,13 @@ def why_it_waits(event: Row, waits: Sequence[Row], paused: Mapping[str, str]) ->
         return [_why_not_fanned_out(event, paused)]
     whys = [_runaway(event) if row["repeats_held"] else _why(row, paused, event["now"]) for row in waits]
     return [
-        Phrase("{n} {lane} of {project}: {why}", n=row["deliveries"], lane=row["lane"], project=row["project"], why=why)
+        Phrase(
+            "{n} {lane} of {project}: {why}",
+            n=row["deliveries"],
+            lane=row["lane"],
+            project=project_in_words(row["project"]),
+            why=why,
+        )
         for row, why in zip(waits, whys, strict=True)
     ]
 

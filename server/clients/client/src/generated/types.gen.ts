@@ -1632,6 +1632,18 @@ export type OwnedInstallation = {
      */
     platform: string;
     /**
+     * Environment
+     *
+     * Of APNs: production or sandbox.
+     */
+    environment: string | null;
+    /**
+     * Part
+     *
+     * Which of its provider's services its pushes go to: of FCM the platform, of APNs the environment, of Web Push the host; else empty.
+     */
+    part: string;
+    /**
      * Locale
      */
     locale: string | null;

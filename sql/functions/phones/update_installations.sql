@@ -1,0 +1,33 @@
+-- Writes those of some resolved installations that are there already, and returns how many. What is not said of one stays, but for whether it
+-- may receive pushes: whoever registers again has them on.
+create or replace function relevo.update_installations(resolved jsonb) returns int
+  language plpgsql volatile
+  set enable_seqscan = off
+as $$
+declare
+  written int;
+begin
+  update relevo.device_installations i
+     set token = case when g.i ? 'token' then g.i ->> 'token' else i.token end,
+         token_version = i.token_version + (g.i ? 'token' and relevo.token_name(i.provider, i.part, i.token) is distinct from g.name)::int,
+         token_confirmed_at = case when g.name is not null then now() else i.token_confirmed_at end,
+         provider = g.i ->> 'provider', platform = g.i ->> 'platform', part = g.i ->> 'part',
+         project = case when g.i ? 'project' then coalesce(g.i ->> 'project', 'default') else i.project end,
+         locale = case when g.i ? 'locale' then g.i ->> 'locale' else i.locale end,
+         timezone = case when g.i ? 'timezone' then g.i ->> 'timezone' else i.timezone end,
+         owner = case when g.i ? 'owner' then g.i ->> 'owner' else i.owner end,
+         opt_outs = case when g.i ? 'opt_outs' then array(select jsonb_array_elements_text(coalesce(nullif(g.i -> 'opt_outs', 'null'), '[]')))
+                         else i.opt_outs end,
+         push_capable = coalesce((g.i ->> 'push_capable')::boolean, true), permission = coalesce(g.i ->> 'permission', 'granted'),
+         active = true, updated_at = now(),
+         invalidated_at = case when g.i ? 'token' then null else i.invalidated_at end,
+         invalid_reason = case when g.i ? 'token' then null else i.invalid_reason end
+    from (select e.i, (e.i ->> 'installation_id')::uuid as id, relevo.token_name(e.i ->> 'provider', e.i ->> 'part', e.i ->> 'token') as name
+            from jsonb_array_elements(resolved) as e(i)) g
+   where i.installation_id = g.id;
+  get diagnostics written = row_count;
+  return written;
+end
+$$;
+
+revoke all on function relevo.update_installations from public;
