@@ -5964,6 +5964,7 @@ create or replace function relevo.zone_of(timezone text, own int, of_owner int, 
                   (select nullif(p.zone, '') from relevo.quiet_defaults d join relevo.quiet_profiles p on p.id = d.quiet where d.project = of_project), 'UTC');
 
 revoke all on function relevo.zone_of from public;
+
 -- Returns the hashes of the tokens of resolved installations, in their order.
 create or replace function relevo.token_hashes(resolved jsonb) returns bytea[] language sql immutable parallel safe
 return (select array_agg(relevo.token_hash(g.i ->> 'provider', g.i ->> 'part', g.i ->> 'token') order by g.ord)

@@ -9,8 +9,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from exchanging import Client, loopback, trusting
 
+from exchanging import Client, loopback, trusting
 from fakes.expo import FakeExpo
 from fakes.http2 import Script, ScriptedHttp2
 from relevo.providers.expo import Expo
