@@ -415,7 +415,7 @@ def test_a_test_push_tells_what_became_of_it(
     assert "Taken by 1 of 3 phones" in page
     assert "The app is gone from this phone" in page
     assert "data-live" not in page
-    assert entries(served, "send_test")[-1]["target"] == {"title": "Hello <b>", "phones": 3}
+    assert entries(served, "send_test")[-1]["target"] == {"phones": 3}
     assert person.get("/dashboard/compose/999").status_code == 404
 
 

@@ -1,4 +1,4 @@
--- Forgets when some installations opened what, but for months on their way to the archive, which hold no name.
+-- Forgets when some installations opened what, in news of it, too, but for months on their way to the archive, which hold no name.
 create or replace function relevo.forget_opens(of_installations uuid[]) returns void
   language plpgsql volatile
 as $$
@@ -12,6 +12,12 @@ begin
    order by d.event_day, d.id for no key update; -- in the order of every writer
   update relevo.notification_deliveries d set opened_at = null, opened_action = null
    where d.installation_id = any (of_installations) and d.opened_at is not null and d.event_day = any (open_days);
+  if found then -- news of it are numbered without gaps: they stay, and say nothing
+    update relevo.news_inbox n set data = n.data || '{"action": null, "opened_at": null}'
+     where n.kind = 'delivery.opened' and n.installation_id = any (of_installations);
+    update relevo.news n set data = n.data || '{"action": null, "opened_at": null}'
+     where n.kind = 'delivery.opened' and n.installation_id = any (of_installations);
+  end if;
 end
 $$;
 
