@@ -33,12 +33,11 @@ def record(dsn: str) -> None:
         conn.execute((MODEL / "trace.sql").read_text().encode())
 
 
-def read(dsn: str) -> Steps:
-    """Return what was written down, in order."""
+def read(dsn: str, test: str) -> Steps:
+    """Return what was written down for a test, in order."""
     attempts = Settings.model_fields["outbox_max_attempts"].default
     with psycopg.connect(dsn, row_factory=dict_row) as conn:
-        lines = conn.execute(_STEPS, [attempts]).fetchall()
-        return [{"database": conn.info.dbname, **line} for line in lines]
+        return [{"test": test, **line} for line in conn.execute(_STEPS, [attempts]).fetchall()]
 
 
 def replay(steps: Steps, folder: Path) -> subprocess.CompletedProcess[str]:

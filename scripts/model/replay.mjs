@@ -93,7 +93,7 @@ class Machine {
 const lines = readFileSync(process.argv[2], "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
 const traces = new Map();
 for (const line of lines) {
-  const key = `${line.database ?? ""}/${line.delivery_id}`;
+  const key = `${line.test ?? ""}/${line.delivery_id}`;
   if (!traces.has(key)) traces.set(key, []);
   traces.get(key).push(line);
 }

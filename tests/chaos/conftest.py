@@ -101,11 +101,11 @@ def steps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture
-def dsn(dsn: str, steps: traces.Steps | None) -> Iterator[str]:
+def dsn(dsn: str, steps: traces.Steps | None, request: pytest.FixtureRequest) -> Iterator[str]:
     """A database that writes down what deliveries go through, where somebody reads it."""
     if steps is None:
         yield dsn
         return
     traces.record(dsn)
     yield dsn
-    steps += traces.read(dsn)
+    steps += traces.read(dsn, request.node.name)
