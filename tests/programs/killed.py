@@ -80,7 +80,7 @@ def run(task: Mapping[str, Any], counts: Counts) -> str:
 
 def watch(kill: Mapping[str, Any] | None, counts: Counts) -> None:
     """Count the named statements as they are executed, and kill this process before or after one of them."""
-    steps = ("ingest", "fanout", "runaway", "news")
+    steps = ("ingest", "fanout", "runaway", "news", "digest")
     names = {body: f"{step}.{name}" for step in steps for name, body in queries.load(step).items()}
     sentences = {body.splitlines()[0]: name for body, name in names.items()}
     execute = psycopg.Cursor.execute

@@ -42,8 +42,19 @@ _PRUNED = {
     "inbox_marks_pruned": "prune_inbox_marks",
     "connections_pruned": "prune_connections",
     "troubles_pruned": "prune_troubles",
+    "digest_contents_pruned": "prune_digest_contents",
+    "digests_pruned": "prune_digests",
+    "digest_changes_pruned": "prune_digest_changes",
+    "digest_slots_pruned": "prune_digest_slots",
+    "digest_events_pruned": "prune_digest_events",
 }
-_UNTOLD = ("connections_pruned", "troubles_pruned")
+_UNTOLD = (
+    "connections_pruned",
+    "troubles_pruned",
+    "digest_changes_pruned",
+    "digest_slots_pruned",
+    "digest_events_pruned",
+)
 _A_NIGHT_S = 25 * 3_600.0  # so long it is told, for the next night tries again
 
 

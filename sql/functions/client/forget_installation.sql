@@ -11,6 +11,7 @@ begin
   perform pg_advisory_xact_lock_shared(hashtextextended('relevo.keep_inbox_items', 0)); -- what is being kept is found below
   perform relevo.forget_opens(array[installation]); -- deliveries are locked before events and phones, as by a settle
   perform relevo.lock_personal_events(array[installation], null);
+  perform relevo.forget_digests(installation);
   delete from relevo.device_installations where installation_id = installation;
   known := found;
   alone := array(select a.event_id from relevo.event_audience a -- anew: one may have come meanwhile
