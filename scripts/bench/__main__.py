@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench import (
     charts,
+    digest,
     dispatch,
     enqueue,
     fanout,
@@ -72,9 +73,10 @@ ALONE: dict[str, Callable[[Sizes], Iterable[Row]]] = {
     "idle": idle.rows,
     "inbox": inbox.rows,
     "pages": pages.rows,
+    "digest": digest.rows,
 }
 """These have a database each."""
-ON_DEMAND = {"memory", "requests", "sdk", "ingest", "idle", "inbox", "pages", "scaling"}
+ON_DEMAND = {"memory", "requests", "sdk", "ingest", "idle", "inbox", "pages", "scaling", "digest"}
 """Measured only if they are named."""
 
 

@@ -70,6 +70,8 @@ class Sizes:
     inbox_looks: int = 100
     inbox_waiters: int = 2_000
     """Deliveries among which one inbox is read, how often, and how many callers wait for others."""
+    digest_phones: int = 20_000
+    """Phones that hear of a day's tenders in a digest."""
 
 
 QUICK = Sizes(
@@ -111,6 +113,7 @@ QUICK = Sizes(
     inbox_deliveries=2_000,
     inbox_looks=3,
     inbox_waiters=20,
+    digest_phones=50,
 )
 """So little that a run shows only that everything works."""
 

@@ -1322,6 +1322,7 @@ begin
   perform pg_advisory_xact_lock_shared(hashtextextended('relevo.keep_inbox_items', 0)); -- what is being kept is found below
   perform relevo.forget_opens(array[installation]); -- deliveries are locked before events and phones, as by a settle
   perform relevo.lock_personal_events(array[installation], null);
+  perform relevo.forget_digests(installation);
   delete from relevo.device_installations where installation_id = installation;
   known := found;
   alone := array(select a.event_id from relevo.event_audience a -- anew: one may have come meanwhile
@@ -2197,6 +2198,19 @@ $$;
 
 revoke all on function relevo.follow_digests from public;
 
+-- Forgets what digests told an installation.
+create or replace function relevo.forget_digests(installation uuid) returns void
+  language sql volatile
+as $$
+  delete from relevo.digest_contents c
+   using relevo.device_installations i, relevo.notification_deliveries d
+   where i.installation_id = installation and d.installation_id = installation and d.event_type = 'relevo.digest'
+     and c.event_id = d.notification_event_id and c.seq = i.seq;
+  delete from relevo.digest_changes c using relevo.device_installations i where i.installation_id = installation and c.seq = i.seq
+$$;
+
+revoke all on function relevo.forget_digests from public;
+
 -- Returns when digests of a kind close next after a moment, where the phone is: a local time that the clock jumps over comes after the jump, one
 -- that comes twice counts once. Hours are those of UTC.
 create or replace function relevo.next_digest(delivery text, zone text, after timestamptz) returns timestamptz
@@ -2241,6 +2255,29 @@ end
 $$;
 
 revoke all on function relevo.open_digests from public;
+
+-- Deletes slots of digests that nobody follows, up to so many, and returns how many. They are locked first: whoever begins to follow one waits, and makes it anew.
+create or replace function relevo.prune_digest_slots(most int) returns int
+  language plpgsql volatile
+as $$
+declare
+  unused text[];
+  gone int;
+begin
+  unused := array(select concat_ws(chr(31), s.project, s.delivery, s.zone) from relevo.digest_slots s
+                   where s.upto_number is null and not exists (select from relevo.digest_followers f
+                     where f.project = s.project and f.delivery = s.delivery and f.zone = s.zone)
+                   order by s.project, s.delivery, s.zone limit most for update skip locked);
+  delete from relevo.digest_slots s
+   where concat_ws(chr(31), s.project, s.delivery, s.zone) = any (unused)
+     and not exists (select from relevo.digest_followers f where f.project = s.project and f.delivery = s.delivery and f.zone = s.zone)
+     and not exists (select from relevo.digest_changes c where c.project = s.project and c.delivery = s.delivery and c.zone = s.zone);
+  get diagnostics gone = row_count;
+  return gone;
+end
+$$;
+
+revoke all on function relevo.prune_digest_slots from public;
 
 -- Returns the slots that phones belong to by what their preferences say now.
 create or replace function relevo.wanted_digests(phones uuid[]) returns table (project text, delivery text, zone text, seq bigint, installation_id uuid)
@@ -5525,7 +5562,8 @@ revoke all on function relevo.close_digest_slice from public;
 
 -- Returns of some phones of a slot that closes what its digest tells each: of the events in its window, by their place there, those that its
 -- preferences match and that no sooner one takes. A phone of which something changed is told what it was told neither by a push nor by a digest.
--- Events and preferences are joined by the buckets of both, as fan-out does; `mine` and `sooner` are places.
+-- Phones that ask for the same are told the same, and looked at once. Events and preferences are joined by the buckets of both, as fan-out does;
+-- `mine` and `sooner` are places.
 create or replace function relevo.digest_matches(s relevo.digest_slots, seqs bigint[], ids uuid[], lowers bigint[], changes boolean[], at timestamptz)
   returns table (seq bigint, installation_id uuid, provider text, project text, total int, events bigint[])
   language sql stable
@@ -5536,15 +5574,24 @@ as $$
   ), buckets as materialized (
     select w.place, w.number, (w.e).fanout_upto as upto, (w.e).category, w.rule, b.bucket
       from events w cross join lateral (select unnest(relevo.event_buckets(w.e)) as bucket offset 0) b
-  ), asked as materialized (
-    select g.seq, g.lower, (i.i).opt_outs, (i.i).refused, (i.i).accepted, p.p, b.bucket, b.sure,
-           (p.p).delivery = s.delivery or g.changed and (p.p).delivery is null as is_mine,
-           relevo.delivery_rank((p.p).delivery) < relevo.delivery_rank(s.delivery) and (not g.changed or (p.p).delivery is not null) as is_sooner
+  ), phones as materialized (
+    select g.seq, g.id, g.lower, g.changed, i.i, case when g.changed or g.seq > (select min((w.e).fanout_upto) from events w) then g.seq::text else a.asked end as alike
       from unnest(seqs, ids, lowers, changes) as g(seq, id, lower, changed)
       cross join lateral (select i from relevo.device_installations i where i.installation_id = g.id offset 0) i
-      cross join lateral (select p from relevo.notification_preferences p where p.installation_id = g.id and p.enabled offset 0) p
-      cross join lateral (select b.bucket, b.sure from relevo.preference_buckets(p.p) b offset 0) b
+      cross join lateral (
+        select string_agg(row(p.topics, p.keywords, p.rubro_prefix, p.region, p.tipo, p.monto_min, p.monto_max, p.moneda, p.delivery)::text, ' ' order by p.name)
+               || row((i.i).opt_outs, (i.i).refused, (i.i).accepted)::text as asked
+          from relevo.notification_preferences p where p.installation_id = g.id and p.enabled offset 0) a
      where relevo.may_receive(i.i) and (i.i).project = s.project
+  ), firsts as materialized (
+    select distinct on (p.alike) p.* from phones p where p.alike is not null order by p.alike, p.seq
+  ), asked as materialized (
+    select f.seq, f.lower, (f.i).opt_outs, (f.i).refused, (f.i).accepted, p.p, b.bucket, b.sure,
+           (p.p).delivery = s.delivery or f.changed and (p.p).delivery is null as is_mine,
+           relevo.delivery_rank((p.p).delivery) < relevo.delivery_rank(s.delivery) and (not f.changed or (p.p).delivery is not null) as is_sooner
+      from firsts f
+      cross join lateral (select p from relevo.notification_preferences p where p.installation_id = f.id and p.enabled offset 0) p
+      cross join lateral (select b.bucket, b.sure from relevo.preference_buckets(p.p) b offset 0) b
   ), matched as (
     select a.seq, b.place, a.is_mine, a.is_sooner
       from asked a join buckets b on b.bucket = a.bucket
@@ -5557,13 +5604,12 @@ as $$
   ), found as (
     select m.seq, array_agg(distinct m.place) filter (where m.is_mine) as mine, array_agg(m.place) filter (where m.is_sooner) as sooner
       from matched m group by m.seq
+  ), told as materialized (
+    select f.alike, relevo.digest_items(array(select (w.e).id from events w order by w.place), n.mine, n.sooner, f.changed, f.seq, f.id, at) as events
+      from firsts f join found n on n.seq = f.seq and n.mine is not null
   )
-  select g.seq, g.id, i.provider, relevo.sending_project(i.provider, i.project, i.part), cardinality(t.events), t.events[:1000]
-    from unnest(seqs, ids, changes) as g(seq, id, changed)
-    join found f on f.seq = g.seq and f.mine is not null
-    cross join lateral (select i.provider, i.project, i.part from relevo.device_installations i where i.installation_id = g.id offset 0) i
-    cross join lateral (select relevo.digest_items(array(select (w.e).id from events w order by w.place), f.mine, f.sooner, g.changed, g.seq, g.id, at) as events offset 0) t
-   where t.events <> '{}'
+  select p.seq, p.id, (p.i).provider, relevo.sending_project((p.i).provider, (p.i).project, (p.i).part), cardinality(t.events), t.events[:1000]
+    from phones p join told t on t.alike = p.alike and t.events <> '{}'
 $$;
 
 revoke all on function relevo.digest_matches from public;
@@ -6182,7 +6228,7 @@ begin
   perform relevo.hold_open(array[(at at time zone 'UTC')::date]);
   insert into relevo.notification_events (id, event_type, event_key, title, data, audience, content_hash, state, project, scheduled_at, created_at, event_day,
                                           fanout_started_at, fanout_finished_at, fanout_upto, arguments, wording, texts)
-  values (of_id, 'relevo.digest', format('%s %s %s %s', to_char(s.closes_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"'), s.delivery, s.zone, md5(s.project)),
+  values (of_id, 'relevo.digest', format('%s %s %s %s %s', to_char(s.closes_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"'), s.delivery, s.zone, s.upto_number, md5(s.project)),
           'Digest', jsonb_build_object('digest', s.delivery), 'installations', md5(s.project || s.delivery || s.zone || s.closes_at), 'fanned', s.project,
           least(s.closes_at, at), least(s.closes_at, at), (at at time zone 'UTC')::date, at, at, s.upto_seq,
           case when words is not null then '{}'::jsonb end, words, case when words is not null then '{}'::jsonb end)
