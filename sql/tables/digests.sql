@@ -73,4 +73,5 @@ create table relevo.digest_contents (
   events   bigint[] not null, -- the best first, the first thousand of them
   primary key (event_id, seq)
 );
+alter table relevo.digest_contents alter column events set storage plain; -- to compress ascending numbers takes milliseconds
 comment on table relevo.digest_contents is 'What a digest tells a phone: how many events, and which; the first three are named in the push.';

@@ -3,14 +3,14 @@ create or replace function relevo.digest_window(of_project text, after_number bi
   returns table (place int, number bigint, e relevo.notification_events, rule text)
   language sql stable
 as $$
-  select row_number() over (order by case when jsonb_typeof(n.push -> 'relevanceScore') = 'number' then (n.push ->> 'relevanceScore')::numeric
-                                          when jsonb_typeof(n.data -> 'score') = 'number' then (n.data ->> 'score')::numeric else 0 end desc,
-                                     n.fanout_finished_at desc, n.id desc)::int,
-         d.number, n, relevo.category_rule(n.category)
+  select row_number() over (order by case when jsonb_typeof((n.e).push -> 'relevanceScore') = 'number' then ((n.e).push ->> 'relevanceScore')::numeric
+                                          when jsonb_typeof((n.e).data -> 'score') = 'number' then ((n.e).data ->> 'score')::numeric else 0 end desc,
+                                     (n.e).fanout_finished_at desc, n.id desc)::int,
+         d.number, n.e, relevo.category_rule((n.e).category)
     from relevo.digest_events d
-    join relevo.notification_events n on n.id = d.event_id
-   where d.number > after_number and d.number <= upto_number and n.ended_at is null and (n.deadline_at > at) is not false
-     and (n.project is null or n.project = of_project)
+    cross join lateral (select n.id, n as e from relevo.notification_events n where n.id = d.event_id offset 0) n
+   where d.number > after_number and d.number <= upto_number and (n.e).ended_at is null and ((n.e).deadline_at > at) is not false
+     and ((n.e).project is null or (n.e).project = of_project)
 $$;
 
 revoke all on function relevo.digest_window from public;
