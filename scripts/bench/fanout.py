@@ -67,6 +67,7 @@ def rows(sizes: Sizes) -> Iterator[Row]:
             fans = _Fans(built, conn, Meter(conn), sizes)
             yield narrow(fans)
             yield broad(fans)
+            yield quiet(fans)
 
 
 def narrow(fans: _Fans) -> Row:
@@ -106,6 +107,25 @@ def broad(fans: _Fans) -> Row:
     ratio = cost.per_s / statistics.median(copies)
     row = rate("broad", f"a broad event: {cost.count:,} deliveries in slices", cost, of_copy=ratio)
     return replace(row, said=f"{row.said}: {ratio:.2f} x COPY")
+
+
+def quiet(fans: _Fans) -> Row:
+    """Measure a broad event of whose phones a tenth have quiet hours, beside one before any has."""
+    without = [_alone(fans, f"plain {n}") for n in range(2 * fans.sizes.broad + 1)]
+    fans.conn.execute(_SQL["make_quiet_hours"])
+    fans.conn.execute(_SQL["give_quiet_hours"], {})
+    fans.conn.execute(_SQL["tidy_phones"])
+    with_hours = [_alone(fans, f"quiet {n}") for n in range(2 * fans.sizes.broad + 1)]
+    spent = [min((c.worker_ms + c.postgres_ms) / c.count for c in costs) for costs in (with_hours, without)]
+    times, cost = spent[0] / spent[1], middle(with_hours)
+    goal = Goal("times_the_cpu", 1.15, "x")
+    row = rate("quiet", "a broad event, a tenth of its phones in quiet hours", cost, goal, times_the_cpu=times)
+    return replace(row, said=f"{row.said}: {times:.2f} x the CPU of one without")
+
+
+def _alone(fans: _Fans, key: str) -> Cost:
+    fans.empty()
+    return fans.fan_out("broad", key, _BROAD)
 
 
 def _copy_in(conn: psycopg.Connection[Any], copied: list[bytes]) -> None:

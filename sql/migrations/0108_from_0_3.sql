@@ -6360,10 +6360,11 @@ $$;
 revoke all on function relevo.cut_slices from public;
 
 -- Returns the next phones of all, or of one project, up to a slice of them:
--- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers and sending projects.
+-- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers, sending projects, and
+-- their quiet hours if one of them has any.
 -- Each way has a plan of its own.
 create or replace function relevo.everyone_targets(e relevo.notification_events, most int,
-    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[])
+    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[])
   language plpgsql volatile
 as $$
 declare
@@ -6371,19 +6372,19 @@ declare
 begin
   if e.project is null then
     select count(*) < most, max(t.seq), array_agg(t.installation_id) filter (where t.is_in), array_agg(t.provider) filter (where t.is_in),
-           array_agg(t.project) filter (where t.is_in)
-      into is_last, last_seq, phones, providers, projects
+           array_agg(t.project) filter (where t.is_in), case when count(t.hours) > 0 then array_agg(t.hours) filter (where t.is_in) end
+      into is_last, last_seq, phones, providers, projects, hours
       from (select i.seq, i.installation_id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project,
-                   relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null as is_in
+                   coalesce(i.quiet, i.owner_quiet) as hours, relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null as is_in
               from relevo.device_installations i
              where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and not i.for_news and relevo.may_receive(i)
              order by i.seq limit most) t;
   else
     select count(*) < most, max(t.seq), array_agg(t.installation_id) filter (where t.is_in), array_agg(t.provider) filter (where t.is_in),
-           array_agg(t.project) filter (where t.is_in)
-      into is_last, last_seq, phones, providers, projects
+           array_agg(t.project) filter (where t.is_in), case when count(t.hours) > 0 then array_agg(t.hours) filter (where t.is_in) end
+      into is_last, last_seq, phones, providers, projects, hours
       from (select i.seq, i.installation_id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project,
-                   relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null as is_in
+                   coalesce(i.quiet, i.owner_quiet) as hours, relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null as is_in
               from relevo.device_installations i
              where i.project = e.project and i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and not i.for_news and relevo.may_receive(i)
              order by i.seq limit most) t;
@@ -6449,12 +6450,12 @@ begin
   is_last := t.is_last;
   targets := coalesce(cardinality(t.phones), 0);
   if targets > 0 and (step_aside or exists (select from relevo.event_followers f where f.event_id = e.id)) then
-    select w.* into targets, t.phones, t.providers, t.projects
-      from relevo.leave_out_repeats(e, t.phones, t.providers, t.projects, step_aside) w;
+    select w.* into targets, t.phones, t.providers, t.projects, t.hours
+      from relevo.leave_out_repeats(e, t.phones, t.providers, t.projects, t.hours, step_aside) w;
   end if;
   created := coalesce(cardinality(t.phones), 0);
   if created > 0 then
-    perform relevo.write_slice(e, at, t.phones, t.providers, t.projects);
+    perform relevo.write_slice(e, at, t.phones, t.providers, t.projects, t.hours);
   end if;
   update relevo.notification_events n
      set state = case when is_last then 'fanned' else 'fanning' end, event_day = e.event_day, fanout_started_at = e.fanout_started_at,
@@ -6489,15 +6490,15 @@ revoke all on function relevo.fan_out_slice from public;
 -- Returns of the phones of a slice those that get the event: without whoever got the event that this one follows and, with `step_aside`, without
 -- those that have its delivery already. `targets` counts the latter, too.
 create or replace function relevo.leave_out_repeats(e relevo.notification_events, of_phones uuid[], of_providers text[], of_projects text[],
-    step_aside boolean, out targets int, out phones uuid[], out providers text[], out projects text[])
+    of_hours int[], step_aside boolean, out targets int, out phones uuid[], out providers text[], out projects text[], out hours int[])
   language sql stable
 as $$
   select count(*), array_agg(u.phone) filter (where not u.is_there), array_agg(u.provider) filter (where not u.is_there),
-         array_agg(u.project) filter (where not u.is_there)
+         array_agg(u.project) filter (where not u.is_there), case when of_hours is not null then array_agg(u.hours) filter (where not u.is_there) end
     from (select u.*, step_aside and exists (select from relevo.notification_deliveries d
                                               where d.event_day = e.event_day and d.notification_event_id = e.id
                                                 and d.installation_id = u.phone offset 0) as is_there
-            from unnest(of_phones, of_providers, of_projects) as u(phone, provider, project)
+            from unnest(of_phones, of_providers, of_projects, of_hours) as u(phone, provider, project, hours)
            where not exists (select from relevo.event_followers f
                                join relevo.notification_events o on o.id = f.former_event_id
                                join relevo.notification_deliveries d
@@ -6508,10 +6509,11 @@ $$;
 revoke all on function relevo.leave_out_repeats from public;
 
 -- Returns the next phones with a preference that matches an event, up to a slice of candidates:
--- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers and sending projects.
+-- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers, sending projects, and
+-- their quiet hours if one of them has any.
 -- Candidates come from the index of preferences: the first few in any order, more by windows of sequence numbers.
 create or replace function relevo.matching_targets(e relevo.notification_events, most int,
-    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[])
+    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[])
   language plpgsql volatile
 as $$
 declare
@@ -6545,9 +6547,9 @@ begin
              order by x.seq fetch first most rows with ties) a;
   end if;
   is_last := candidates < most and window_end >= e.fanout_upto;
-  select array_agg(t.installation_id), array_agg(t.provider), array_agg(t.project)
-    into phones, providers, projects
-    from (select i.installation_id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project
+  select array_agg(t.installation_id), array_agg(t.provider), array_agg(t.project), case when count(t.hours) > 0 then array_agg(t.hours) end
+    into phones, providers, projects, hours
+    from (select i.installation_id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project, coalesce(i.quiet, i.owner_quiet) as hours
             from relevo.device_installations i
            where i.seq = any (seqs) and relevo.may_receive(i)
              and relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null and (e.project is null or i.project = e.project)) t;
@@ -6558,10 +6560,11 @@ $$;
 revoke all on function relevo.matching_targets from public;
 
 -- Returns the next phones that an event names, by themselves or by their owners, up to a slice of them:
--- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers and sending projects.
+-- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers, sending projects, and
+-- their quiet hours if one of them has any.
 -- An audience that is longer than a slice is cut into slices once, and these are kept.
 create or replace function relevo.named_targets(e relevo.notification_events, most int,
-    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[])
+    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[])
   language plpgsql volatile
 as $$
 declare
@@ -6590,8 +6593,9 @@ begin
   end if;
   last_seq := seqs[cardinality(seqs)];
   is_last := seqs is null or not exists (select from relevo.fanout_slices s where s.event_id = e.id and s.last_seq > named_targets.last_seq);
-  select array_agg(i.installation_id), array_agg(i.provider), array_agg(relevo.sending_project(i.provider, i.project, i.part))
-    into phones, providers, projects
+  select array_agg(i.installation_id), array_agg(i.provider), array_agg(relevo.sending_project(i.provider, i.project, i.part)),
+         case when count(coalesce(i.quiet, i.owner_quiet)) > 0 then array_agg(coalesce(i.quiet, i.owner_quiet)) end
+    into phones, providers, projects, hours
     from (select * from relevo.device_installations i where i.installation_id = any (named) offset 0) i -- not along all phones
    where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and relevo.may_receive(i)
      and relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null and (e.project is null or i.project = e.project);
@@ -6644,6 +6648,29 @@ $$;
 
 revoke all on function relevo.next_event from public;
 
+-- Queues deliveries of an event that are due now, in chunks of a hundred by project.
+create or replace function relevo.queue_slice(e relevo.notification_events, at timestamptz, ids bigint[], phones uuid[], projects text[]) returns void
+  language plpgsql volatile
+as $$
+begin
+  if projects <@ projects[1:1] then
+    insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
+                                   ids, installations)
+    select projects[1], e.lane, at, e.event_day, e.id, e.event_type, now(), 0, 0, false, ids[n + 1 : n + 100], phones[n + 1 : n + 100]
+      from generate_series(0, cardinality(phones) - 1, 100) as n;
+  else
+    insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
+                                   ids, installations)
+    select u.project, e.lane, at, e.event_day, e.id, e.event_type, now(), 0, 0, false, array_agg(u.id), array_agg(u.phone)
+      from (select u.*, (row_number() over (partition by u.project) - 1) / 100 as piece
+              from unnest(ids, phones, projects) as u(id, phone, project)) u
+     group by u.project, u.piece;
+  end if;
+end
+$$;
+
+revoke all on function relevo.queue_slice from public;
+
 -- Takes the next kept slice of a named audience and returns its phones by sequence number; null if none is kept.
 create or replace function relevo.take_kept_slice(e relevo.notification_events) returns bigint[]
   language plpgsql volatile
@@ -6670,7 +6697,7 @@ create or replace function relevo.write_deliveries(e relevo.notification_events,
 as $$
 declare
   ids bigint[];
-  spread_s int := case when dues is not null then (select t.quiet_spread_s from relevo.event_types t where t.event_type = e.event_type) end;
+  n record;
 begin
   ids := array(select nextval('relevo.delivery_ids') from generate_series(1, cardinality(phones)));
   -- no `on conflict`: one that is there already and unknown to the event is told by the error, and the slice made anew beside it (step_aside);
@@ -6679,19 +6706,21 @@ begin
                                               at_most_once, deadline_at, created_at)
   select e.event_day, u.id, e.id, u.phone, e.event_type, u.provider, u.project, e.lane, e.at_most_once, e.deadline_at, now()
     from unnest(ids, phones, providers, projects) as u(id, phone, provider, project);
-  if dues is null and projects <@ projects[1:1] then
-    insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                   ids, installations)
-    select projects[1], e.lane, at, e.event_day, e.id, e.event_type, now(), 0, 0, false, ids[n + 1 : n + 100], phones[n + 1 : n + 100]
-      from generate_series(0, cardinality(phones) - 1, 100) as n;
+  if dues is null then
+    perform relevo.queue_slice(e, at, ids, phones, projects);
   else
+    select array_agg(u.id) as ids, array_agg(u.phone) as phones, array_agg(u.project) as projects into n
+      from unnest(ids, phones, projects, dues) as u(id, phone, project, due) where u.due <= at;
+    if n.ids is not null then
+      perform relevo.queue_slice(e, at, n.ids, n.phones, n.projects);
+    end if;
     insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
                                    ids, installations)
-    select u.project, e.lane,
-           case when u.due > at then relevo.spread_quiet(u.due, (array_agg(u.phone))[1], spread_s, e.deadline_at) else at end,
-           e.event_day, e.id, e.event_type, now(), 0, 0, false, array_agg(u.id), array_agg(u.phone)
+    select u.project, e.lane, relevo.spread_quiet(u.due, (array_agg(u.phone))[1], max(t.quiet_spread_s), e.deadline_at), e.event_day, e.id, e.event_type,
+           now(), 0, 0, false, array_agg(u.id), array_agg(u.phone)
       from (select u.*, (row_number() over (partition by u.project, u.due) - 1) / 100 as piece
-              from unnest(ids, phones, projects, dues) as u(id, phone, project, due)) u
+              from unnest(ids, phones, projects, dues) as u(id, phone, project, due) where u.due > at) u
+      left join relevo.event_types t on t.event_type = e.event_type
      group by u.project, u.due, u.piece;
   end if;
   insert into relevo.event_progress_deltas (event_id, status, deliveries) values (e.id, 'pending', cardinality(phones));
@@ -6701,11 +6730,13 @@ $$;
 revoke all on function relevo.write_deliveries from public;
 
 -- Writes the deliveries of a slice of an event: of phones in quiet hours for later, and what is above a cap as skipped.
-create or replace function relevo.write_slice(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[]) returns void
+create or replace function relevo.write_slice(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], hours int[])
+  returns void
   language plpgsql volatile
 as $$
 declare
-  dues timestamptz[] := case when exists (select from relevo.quiet_profiles) then relevo.quiet_dues(e, phones, at) end;
+  dues timestamptz[] := case when hours is not null then relevo.quiet_dues(e, phones, at, hours)
+                             when exists (select from relevo.quiet_defaults) then relevo.quiet_dues(e, phones, at) end;
   above int[];
   within record;
 begin
@@ -7048,40 +7079,44 @@ $$;
 revoke all on function relevo.explain_quiet from public;
 
 -- Returns of the phones of a slice until when each has to be left in peace, the others now; null if that is all of them. Of all phones with
--- the same quiet hours the end is found once.
-create or replace function relevo.quiet_dues(e relevo.notification_events, phones uuid[], at timestamptz) returns timestamptz[]
+-- the same quiet hours the end is found once. `hours` says which of them have hours of their own or their owner's, where the caller knows it:
+-- unless a project has some, the others are not looked up.
+create or replace function relevo.quiet_dues(e relevo.notification_events, phones uuid[], at timestamptz, hours int[] default null)
+  returns timestamptz[]
   language plpgsql stable
+  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set plan_cache_mode = force_generic_plan
 as $$
 declare
   t relevo.event_types;
   rule text;
   any_default boolean := exists (select from relevo.quiet_defaults);
   dues timestamptz[];
+  kind record;
+  place int;
 begin
   select n.* into t from relevo.event_types n where n.event_type = e.event_type;
   rule := relevo.quiet_rule(e, t.quiet);
   if rule <> 'wait' then
     return null;
   end if;
-  with phone as materialized (
-    select u.place, i.quiet, i.owner_quiet, i.timezone, i.project
-      from unnest(phones) with ordinality as u(id, place)
-      cross join lateral (select i.quiet, i.owner_quiet, i.timezone, i.project from relevo.device_installations i
-                           where i.installation_id = u.id offset 0) i
-     where any_default or i.quiet is not null or i.owner_quiet is not null
-  ), kind as materialized (
-    select k.*, v.due_at
-      from (select array_agg(p.place) as places, p.quiet, p.owner_quiet, p.timezone, case when any_default then p.project end as project
-              from phone p group by 2, 3, 4, 5) k
+  for kind in
+    select k.places, v.due_at
+      from (select array_agg(u.place::int) as places, i.quiet, i.owner_quiet, i.timezone, case when any_default then i.project end as project
+              from (select u.id, u.place from unnest(phones, hours) with ordinality as u(id, own, place)
+                     where any_default or hours is null or u.own is not null) u
+              cross join lateral (select i.quiet, i.owner_quiet, i.timezone, i.project from relevo.device_installations i
+                                   where i.installation_id = u.id and (any_default or i.quiet is not null or i.owner_quiet is not null) offset 0) i
+             group by i.quiet, i.owner_quiet, i.timezone, 5) k
       cross join lateral relevo.quiet_of(k.quiet, k.owner_quiet, k.project, k.timezone) q
       cross join lateral relevo.quiet_verdict(rule, t.quiet_max_wait_s, t.quiet_deadline, e.scheduled_at, e.deadline_at,
                                               relevo.end_of_quiet(q.windows, q.zone, at), at) v
      where v.verdict = 'wait'
-  )
-  select array_agg(coalesce(w.due_at, at) order by n) into dues
-    from generate_series(1, cardinality(phones)) as n
-    left join (select u.place, k.due_at from kind k cross join unnest(k.places) as u(place)) w on w.place = n
-  having count(w.due_at) > 0;
+  loop
+    dues := coalesce(dues, array_fill(at, array[cardinality(phones)]));
+    foreach place in array kind.places loop
+      dues[place] := kind.due_at;
+    end loop;
+  end loop;
   return dues;
 end
 $$;
@@ -7181,11 +7216,11 @@ create or replace function relevo.next_targets_3(e relevo.notification_events, m
     phones uuid[], out providers text[], out projects text[])
   language sql volatile
 as $$
-  select * from relevo.matching_targets($1, $2) where ($1).audience = 'matching'
+  select t.is_last, t.last_seq, t.phones, t.providers, t.projects from relevo.matching_targets($1, $2) t where ($1).audience = 'matching'
   union all
-  select * from relevo.everyone_targets($1, $2) where ($1).audience = 'everyone'
+  select t.is_last, t.last_seq, t.phones, t.providers, t.projects from relevo.everyone_targets($1, $2) t where ($1).audience = 'everyone'
   union all
-  select * from relevo.named_targets($1, $2) where ($1).audience = 'installations'
+  select t.is_last, t.last_seq, t.phones, t.providers, t.projects from relevo.named_targets($1, $2) t where ($1).audience = 'installations'
 $$;
 
 revoke all on function relevo.next_targets_3 from public;

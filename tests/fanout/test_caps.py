@@ -10,6 +10,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from kills import Mortals
 from phones import add_phones, fan_out_to_the_end, prefer
 from relevo.client import consent, inboxes, quiet, verbs
 from relevo.client.values import Event, Matching, Owners
@@ -124,3 +125,31 @@ def test_replicas_share_the_room(build: Any, conn: psycopg.Connection[Any], phon
         thread.join()
     assert sorted(states(conn, phones[0])) == [OPEN] * 2 + [CAPPED] * 10
     assert sorted(states(conn, phones[1])) == [OPEN] * 2 + [CAPPED] * 10
+
+
+def test_used_is_sent_and_waiting_whenever_fan_out_is_killed(
+    dsn: str, conn: psycopg.Connection[Any], phones: list[UUID]
+) -> None:
+    """Killed before or after any step, fan-out goes on where it was: what counts is what goes out, each event once."""
+    with Mortals.start(dsn) as mortals:
+        for number in range(4):
+            tell(conn, f"{number}", "everyone" if number % 2 else Owners("ana", "eva"))
+        for nth, when in ((1, "before"), (1, "after"), (2, "before"), (2, "after")):
+            mortals.run("fanout", kill={"name": "fanout.fan_out_next", "when": when, "nth": nth})
+        mortals.run("fanout")
+    ask = """
+    select u.subject, u.events, array(
+             select distinct d.notification_event_id from relevo.notification_deliveries d join relevo.device_installations i using (installation_id)
+              where d.status = 'pending' and u.subject in ('o:' || i.owner, 'i:' || i.installation_id) order by 1),
+           (select count(*) from relevo.notification_deliveries d join relevo.device_installations i using (installation_id)
+              where u.subject in ('o:' || i.owner, 'i:' || i.installation_id))
+      from relevo.cap_uses u order by 1
+    """
+    found = conn.execute(ask).fetchall()
+    assert [(subject, count) for subject, _, _, count in found if subject.startswith("o:")] == [
+        ("o:ana", 8),
+        ("o:eva", 4),
+    ]
+    for subject, used, going, _ in found:
+        assert sorted(used) == going, subject
+        assert len(going) == 2, subject

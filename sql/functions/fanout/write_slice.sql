@@ -1,9 +1,11 @@
 -- Writes the deliveries of a slice of an event: of phones in quiet hours for later, and what is above a cap as skipped.
-create or replace function relevo.write_slice(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[]) returns void
+create or replace function relevo.write_slice(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], hours int[])
+  returns void
   language plpgsql volatile
 as $$
 declare
-  dues timestamptz[] := case when exists (select from relevo.quiet_profiles) then relevo.quiet_dues(e, phones, at) end;
+  dues timestamptz[] := case when hours is not null then relevo.quiet_dues(e, phones, at, hours)
+                             when exists (select from relevo.quiet_defaults) then relevo.quiet_dues(e, phones, at) end;
   above int[];
   within record;
 begin

@@ -220,6 +220,7 @@ RULES = {
     "handled_elsewhere": N_("It was handled on another phone, or elsewhere."),
     "superseded": N_("A later event of the same type and collapse key took its place."),
     "quiet_hours": N_("It waits for the end of quiet hours: they last until %(until)s in %(zone)s (%(whose)s)."),
+    "capped": N_("There is no room for it: its owner was sent as much as a cap allows (%(reason)s)."),
     "quiet_expired": N_("Its deadline lay in the quiet hours of this phone, and its type says that it expires then."),
     "event_ended": N_("The event was ended: %(reason)s."),
     "deadline_passed": N_("The event's deadline had passed."),
