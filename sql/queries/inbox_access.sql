@@ -1,7 +1,8 @@
 -- name: read_numbering
--- Tells how far the numbers of deliveries are, and which transactions, that may have taken some, are still under way.
-select (select case when s.is_called then s.last_value else 0 end from relevo.delivery_ids s), pg_snapshot_xmin(g.shown)::text::bigint, pg_snapshot_xmax(g.shown)::text::bigint
-  from (select pg_current_snapshot() as shown) g;
+-- Tells how far the numbers of deliveries are, the oldest transaction under way, and, if they went on, one that is younger than all that may have taken some.
+select s.last, pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+       case when s.last <> %(settled)s then pg_current_xact_id()::text::bigint else 0 end
+  from (select case when is_called then last_value else 0 end as last from relevo.delivery_ids) s;
 
 -- name: list_newer_places
 -- Returns of some inboxes, by their numbers here, those that something came to behind a place, and its place.

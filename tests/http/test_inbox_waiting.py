@@ -18,9 +18,17 @@ from inboxes import sent
 from phones import add_phones
 from processes import eventually
 from relevo.access.inboxes import Numbering
+from relevo.http import inbox_waiting
 from relevo.http.inbox_waiting import Progress
 from relevo.http.waiting_places import Places
 from serving import Served, fan_out
+
+
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look as often as a test can use, not once a second, nor less often the busier the machine is."""
+    monkeypatch.setattr(inbox_waiting, "LOOK_S", 0.02)
+    monkeypatch.setattr(inbox_waiting, "_REST", 1)
 
 
 class Poll:
@@ -57,7 +65,7 @@ def test_it_ends_when_something_came(phones: Phones, conn: psycopg.Connection[An
     newest = phones.call("GET", "/v1/inbox", secret).json()["newest"]
     calls = [poll.start(each, after=newest) for each in (secret, second)]
     calls.append(poll.start(phones.app.token, owner="ana"))
-    other = poll.start(stranger, wait_ms=6_000)
+    other = poll.start(stranger, wait_ms=2_000)
     sent(conn, [phone], "new")
     assert [titles(each.result(30)) for each in calls] == [["new", "old"]] * 3
     assert titles(other.result(30)) == []
@@ -114,7 +122,7 @@ def test_what_is_committed_late_ends_it(served: Served, conn: psycopg.Connection
         assert looked.wait(30), "as long as it is under way, looks go on"
         assert not call.done()
         late.commit()
-    assert titles(call.result(30)) == ["late", "old"]
+    assert titles(call.result(15)) == ["late", "old"], "long before the wait is over"
 
 
 def test_an_event_for_an_owner_without_phones_ends_it(served: Served, conn: psycopg.Connection[Any]) -> None:

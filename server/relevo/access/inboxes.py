@@ -112,9 +112,13 @@ class Numbering(NamedTuple):
     next: int
 
 
-def numbering(connection: Connection) -> Numbering:
-    """Look how far the numbers of deliveries are; nothing can have come to any inbox unless they went on."""
-    [row] = connection.execute(_SQL["read_numbering"]).fetchall()
+def numbering(connection: Connection, settled: int) -> Numbering:
+    """Look how far the numbers of deliveries are; nothing can have come to any inbox unless they went on.
+
+    The end of a snapshot is no younger than its youngest transaction that has ended: only a transaction of our own is
+    younger than all that are under way. One is begun only if the numbers went on since they were settled.
+    """
+    [row] = connection.execute(_SQL["read_numbering"], {"settled": settled}).fetchall()
     return Numbering(*row)
 
 

@@ -77,20 +77,21 @@ class Progress:
     """
 
     def __init__(self) -> None:
-        self._settled = -1
+        self.settled = -1
+        """Up to which number all is known to be seen."""
         self._seen: int | None = None
         self._until: int | None = None
 
     def went_on(self, now: Numbering) -> bool:
         """Return whether inboxes have to be asked for, given what was just found."""
-        if now.last == self._settled:
+        if now.last == self.settled:
             return False
         if self._seen is None:
             self._seen = now.last
         elif self._until is None:
             self._until = now.next
         elif now.oldest >= self._until:
-            self._settled, self._seen, self._until = self._seen, None, None
+            self.settled, self._seen, self._until = self._seen, None, None
         return True
 
 
@@ -148,7 +149,7 @@ class InboxWaiters:
 
     async def _look(self, progress: Progress) -> None:
         """Ask for those who came since the last look, and for all if the numbers of deliveries went on."""
-        went_on = progress.went_on(await self._threads.run_statement(inboxes.numbering))
+        went_on = progress.went_on(await self._threads.run_statement(inboxes.numbering, progress.settled))
         asked = [each for each in self._waiting if went_on or not each.was_asked]
         for start in range(0, len(asked), _AT_ONCE):
             await self._ask(asked[start : start + _AT_ONCE])
