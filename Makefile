@@ -14,8 +14,8 @@ ENTITY ?=
 MONTH ?=
 ARGS ?=
 PYTEST_ARGS ?=
-# Tests of one file share what they set up; two processes a core, for many tests wait. One process, for a debugger: make test PARALLEL=
-PARALLEL ?= -n $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) --dist loadfile --no-loadscope-reorder
+# Tests of one file share what they set up; three processes a core, for many tests wait. One process, for a debugger: make test PARALLEL=
+PARALLEL ?= -n $$(( 3 * $$(getconf _NPROCESSORS_ONLN) )) --dist loadfile --no-loadscope-reorder
 # Without DATABASE_URL every target works on an embedded PostgreSQL, made when it is first needed.
 RELEVO = RELEVO_DEMO=$${RELEVO_DEMO:-true} .venv/bin/relevo
 PEERS = .venv/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[bench]' --constraint constraints.txt

@@ -10,9 +10,9 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from relevo.operators import audit
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1] / "scripts"))
+from databases import SharedDatabase
 from parts import NEVER_REQUIRED, OPTIONAL_PARTS
 
 REQUIRE_ALL = os.environ.get("RELEVO_TEST_REQUIRE_ALL") == "1"
@@ -38,39 +39,43 @@ MEMORY, ROOM_BYTES = Path("/dev/shm"), 6 << 30
 NOWHERE = "http://127.0.0.1:9"
 """A push service that is not there: no test reaches a real one."""
 LONG = (
-    "http/test_every_page",
     "chaos/test_killed_dispatch",
-    "chaos/test_stopped_dispatch",
+    "bench/test_bench",
     "dispatch/test_runaway",
-    "archive/test_faults",
-    "dispatch/test_whose_fault",
-    "runtime/test_singletons",
+    "http/test_every_page",
     "runtime/test_stopping",
+    "http/test_schema",
+    "archive/test_faults",
+    "chaos/test_stopped_dispatch",
+    "runtime/test_outages",
+    "chaos/test_mixed_dispatch",
+    "runtime/test_singletons",
+    "chaos/test_lost_connections",
+    "dispatch/test_whose_fault",
+    "chaos/test_worker_processes",
+    "runtime/test_commands",
     "fanout/test_kills",
     "ingest/test_kills",
     "archive/test_kills",
-    "bench/test_bench",
-    "http/test_schema",
-    "runtime/test_outages",
-    "runtime/test_commands",
-    "dispatch/test_hung_requests",
+    "chaos/test_a_day",
     "chaos/test_frozen_connections",
     "fanout/test_plans",
-    "archive/test_bad_services",
     "dispatch/test_projects",
-    "dispatch/test_hung",
-    "chaos/test_worker_processes",
-    "chaos/test_a_day",
+    "dispatch/test_error_tables",
+    "migrations/test_rolling_upgrades",
     "archive/test_restore",
+    "archive/test_retiring",
     "runtime/test_wakeups",
     "runtime/test_hung_runs",
-    "runtime/test_parts",
-    "dispatch/test_doctor",
+    "dispatch/test_hung_requests",
+    "dispatch/test_hung",
     "dispatch/test_busy_rows",
+    "dispatch/test_doctor",
+    "http/test_hostile_json",
+    "http/test_stories",
     "cli/test_demo",
     "cli/test_events",
     "cli/test_watching",
-    "chaos/test_lost_connections",
     "claims/test_model",
 )
 """The files that take longest, the longest first."""
@@ -128,12 +133,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             kept.append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-    items[:] = sorted(kept, key=_turn)
+    items[:] = sorted(kept, key=lambda item: _turn(item.path))
 
 
-def _turn(item: pytest.Item) -> int:
+@cache
+def _turn(path: Path) -> int:
     """Let the files that take longest begin first: a process that gets one of them last keeps all others waiting."""
-    name = item.path.relative_to(Path(__file__).parent).with_suffix("").as_posix()
+    name = path.relative_to(Path(__file__).parent).with_suffix("").as_posix()
     return LONG.index(name) if name in LONG else len(LONG)
 
 
@@ -246,12 +252,26 @@ def empty_database(server: embedded.Embedded, admin: psycopg.Connection[Any]) ->
     _drop(admin, name)
 
 
+@pytest.fixture(scope="session")
+def shared_database(
+    server: embedded.Embedded, admin: psycopg.Connection[Any], template: str
+) -> Iterator[SharedDatabase]:
+    """The database that tests share, one after the other."""
+    made = SharedDatabase(admin, server.dsn, template)
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def dsn(server: embedded.Embedded, admin: psycopg.Connection[Any], template: str) -> Iterator[str]:
-    """The DSN of a fresh, migrated database."""
-    name = f"test_{next(_numbers)}"
-    yield _create(admin, server, name, template)
-    _drop(admin, name)
+def observer(shared_database: SharedDatabase) -> psycopg.Connection[Any]:
+    """A connection to the shared database, which is as good as new."""
+    return shared_database.renewed()
+
+
+@pytest.fixture
+def dsn(shared_database: SharedDatabase, observer: psycopg.Connection[Any]) -> str:
+    """The DSN of a migrated database without a row, or a connection but the observer's, left in it."""
+    return shared_database.dsn
 
 
 @pytest.fixture(scope="module")
@@ -273,35 +293,9 @@ def _settings_for(dsn: str) -> Callable[..., Settings]:
 
 
 @pytest.fixture
-def conn(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+def conn(dsn: str, observer: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
     """An observer's connection to the test's database, in autocommit."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        yield connection
-
-
-@pytest.fixture(scope="session")
-def observe() -> Iterator[Callable[[str, str], psycopg.Connection[Any]]]:
-    """Return the observer's connection to a database that tests share, as new, once a statement has emptied it.
-
-    It is kept from test to test: what it has read of the catalog is a quarter of what a small test costs.
-    """
-    kept: dict[str, psycopg.Connection[Any]] = {}
-
-    def emptied(connection: psycopg.Connection[Any], empty: str) -> psycopg.Connection[Any]:
-        connection.rollback()
-        connection.execute(empty.encode())
-        connection.execute("reset all; unlisten *")
-        return connection
-
-    def make(dsn: str, empty: str) -> psycopg.Connection[Any]:
-        with suppress(KeyError, psycopg.OperationalError):  # the test before this one may have ended it
-            return emptied(kept[dsn], empty)
-        kept[dsn] = psycopg.connect(dsn, autocommit=True)
-        return emptied(kept[dsn], empty)
-
-    yield make
-    for connection in kept.values():
-        connection.close()
+    return observer
 
 
 @pytest.fixture

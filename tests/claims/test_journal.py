@@ -262,15 +262,13 @@ def test_a_claim_lost_between_journal_and_settle(build, conn) -> None:
 
 
 @pytest.fixture
-def commits(claims_dsn, dsn, admin):
+def commits(dsn, admin):
     """Note with which synchronous_commit claims, journal and deliveries are written, on a database that waits for its disk."""
-    name = conninfo_to_dict(claims_dsn)["dbname"]
+    name = conninfo_to_dict(dsn)["dbname"]
     admin.execute(f"alter database {name} set synchronous_commit = on")
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(NOTE_COMMITS)
         yield lambda: {row[0] for row in connection.execute("delete from public.commits returning mode").fetchall()}
-        connection.execute("drop table public.commits; drop function public.note_commit cascade")
-    admin.execute(f"alter database {name} reset synchronous_commit")
 
 
 NOTE_COMMITS = """
@@ -299,10 +297,10 @@ def test_what_is_sent_and_what_came_of_it_is_on_the_disk(commits, build, conn) -
 
 @pytest.mark.parametrize("is_direct", [True, False])
 def test_a_database_that_does_not_wait_for_its_disk_does_for_the_journal(
-    commits, build, conn, claims_dsn, admin, monkeypatch, is_direct
+    commits, build, conn, dsn, admin, monkeypatch, is_direct
 ) -> None:
     """Where synchronous_commit is off for a database or a role, workers wait for the disk all the same; behind a pooler, too."""
-    admin.execute(f"alter database {conninfo_to_dict(claims_dsn)['dbname']} set synchronous_commit = off")
+    admin.execute(f"alter database {conninfo_to_dict(dsn)['dbname']} set synchronous_commit = off")
     if not is_direct:
         monkeypatch.setattr(pool, "_SQL", {**pool._SQL, "ask_backend": b"select 0"})
     add(conn, 1)

@@ -24,20 +24,6 @@ from relevo.sandbox import Sandbox
 
 T = TypeVar("T")
 
-EMPTY = """
-do $$
-declare
-  used regclass;
-begin
-  perform pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid();
-  set session_replication_role = replica;
-  for used in select oid from pg_class where relnamespace = 'relevo'::regnamespace and relkind = 'r'
-                 and relname not in ('schema_migrations', 'providers') and pg_relation_size(oid) > 0 loop
-    execute format('delete from %s', used);
-  end loop;
-end $$
-"""
-"""Deletes, for a few rows in many tables are quicker deleted than truncated."""
 _numbers = count(1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any
@@ -325,6 +326,12 @@ select relname from pg_stat_xact_user_tables where schemaname = 'relevo' and seq
 
 class TestPlans:
     """Plans that an app's connection keeps."""
+
+    @pytest.fixture
+    def conn(self, dsn) -> Iterator[psycopg.Connection[Any]]:
+        """A connection that has made no plan yet."""
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            yield connection
 
     def test_made_on_tiny_tables_they_go_by_keys(self, conn) -> None:
         """What was planned while there were three events and phones reads no table whole, however many come later."""

@@ -1,0 +1,63 @@
+"""The database that tests share: whatever a test left in it, the next one finds it as good as new."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from databases import SharedDatabase
+from phones import add_phones
+
+CHANGES = (
+    "create table public.mine (id int)",
+    "create index on relevo.workers (version)",
+    "grant select on relevo.workers to public",
+    "delete from relevo.providers where provider = 'fcm'",
+    "analyze relevo.workers",
+    "alter database shared set timezone = 'America/Santiago'",
+    "set session_replication_role = replica; alter table relevo.workers disable trigger all",
+)
+
+
+def identity(conn: psycopg.Connection[Any]) -> Any:
+    """Return what tells a database from its successor."""
+    return conn.execute("select oid from pg_database where datname = current_database()").fetchone()
+
+
+def test_rows_are_removed_and_numbers_begin_again(shared_database: SharedDatabase) -> None:
+    """Rows, settings of the session and other connections are gone, and the first phone has the number it had before."""
+    conn = shared_database.renewed()
+    same = identity(conn)
+    add_phones(conn, 3)
+    numbers = "select array_agg(seq order by seq) from relevo.device_installations"
+    first = conn.execute(numbers).fetchone()
+    conn.execute("set timezone = 'America/Santiago'; create temp table mine (id int); select pg_advisory_lock(7)")
+    with psycopg.connect(shared_database.dsn) as other:
+        other.execute("select from relevo.device_installations for update")
+        conn = shared_database.renewed()
+        with pytest.raises(psycopg.OperationalError):
+            other.execute("select 1")
+    assert identity(conn) == same
+    assert conn.execute(numbers).fetchone() == (None,)
+    assert conn.execute("show timezone").fetchone() == ("UTC",)
+    assert conn.execute(
+        "select to_regclass('mine'), count(*) from pg_locks where locktype = 'advisory'"
+    ).fetchone() == (
+        None,
+        0,
+    )
+    add_phones(conn, 3)
+    assert conn.execute(numbers).fetchone() == first
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_is_more_than_rows_makes_a_new_one(shared_database: SharedDatabase, change: str) -> None:
+    """A change of the schema, of rights, of settings, of statistics or of the rows that every database has."""
+    before = shared_database.renewed()
+    old = identity(before)
+    before.execute(change.encode())
+    after = shared_database.renewed()
+    assert identity(after) != old
+    assert after.execute("select count(*) from relevo.providers").fetchone() == (5,)
