@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -31,6 +33,13 @@ def _in_no_hurry_but_not_starved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copying, "_lower_priority", lambda: None)
 
 
+@pytest.fixture(autouse=True)
+def _ask_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let boto3 ask a service that is busy again after a fiftieth of its pause, as often as ever."""
+    soon = SimpleNamespace(sleep=lambda seconds: time.sleep(seconds / 50), time=time.time)
+    monkeypatch.setattr("botocore.endpoint.time", soon)
+
+
 @pytest.fixture(scope="session")
 def retired_template(server: embedded.Embedded, admin: psycopg.Connection[Any], template: str) -> str:
     """The name of a database in which a month of 300 deliveries is retired, cloned for each test that asks for `retired`."""
@@ -48,14 +57,24 @@ def retired_template(server: embedded.Embedded, admin: psycopg.Connection[Any], 
 
 @pytest.fixture
 def dsn(
-    request: pytest.FixtureRequest, server: embedded.Embedded, admin: psycopg.Connection[Any], template: str
+    request: pytest.FixtureRequest, server: embedded.Embedded, admin: psycopg.Connection[Any], shared_database: Any
 ) -> Iterator[str]:
-    """The DSN of a fresh database, in which a month is retired if the test asks for `retired`."""
-    source = request.getfixturevalue("retired_template") if "retired" in request.fixturenames else template
-    name = f"archive_{next(_numbers)}"
+    """The DSN of an empty database, or of one in which a month is retired if the test asks for `retired`."""
+    if "retired" not in request.fixturenames:
+        shared_database.renewed()
+        yield shared_database.dsn
+        return
+    name, source = f"archive_{next(_numbers)}", request.getfixturevalue("retired_template")
     admin.execute(f"create database {name} template {source} strategy file_copy".encode())
     yield f"postgresql://{server.dsn.split('://', 1)[1].rsplit('/', 1)[0]}/{name}"
     admin.execute(f"drop database {name} with (force)".encode())
+
+
+@pytest.fixture
+def conn(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """An observer's connection to the test's database, in autocommit."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
 
 
 @pytest.fixture(scope="session")

@@ -564,9 +564,9 @@ def test_a_disk_that_is_really_not_mounted(retired, conn, folder_settings) -> No
 
 
 def test_a_slow_service_only_takes_longer(retired, conn, folder_settings) -> None:
-    """Half a second per call changes nothing but the time."""
+    """A pause in each call changes nothing but the time."""
     store = Faulty(open_store(**folder_settings))
-    store.faults = {"put": lambda *_: threading.Event().wait(0.2), "fetch": lambda *_: threading.Event().wait(0.2)}
+    store.faults = {"put": lambda *_: threading.Event().wait(0.02), "fetch": lambda *_: threading.Event().wait(0.02)}
     assert not any(step.problems for step in steps(retired, store))
     assert row(conn)[0] == "verified"
 

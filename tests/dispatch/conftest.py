@@ -1,4 +1,4 @@
-"""Dispatch and receipts over HTTP: one sandbox and one database for all of these tests, as new for each of them."""
+"""Dispatch and receipts over HTTP: one sandbox for all of these tests, as new for each of them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 import psycopg
 import pytest
 import structlog
-from psycopg.conninfo import make_conninfo
 
 from commanding import Command, make_command
-from relevo import app, embedded
+from relevo import app
 from relevo.config import Settings
+from relevo.delivery.claim import Claim
 from relevo.sandbox import Sandbox
 from relevo.sandbox import Settings as SandboxSettings
 
 sys.path.insert(0, str(Path(__file__).parent))
-from hanging import SHORT, Trap
-from relaying import EMPTY, Clock, Relay
+from hanging import LASTS, SHORT, Trap
+from relaying import Clock, Relay
 
 MakeRelay = Callable[..., Relay]
 
@@ -32,26 +32,6 @@ USUAL: dict[str, object] = {
     "outbox_retry_jitter_ms": 0,
 }
 """No limits of our own, receipts at once, retries after exactly 1, 2, 4 … minutes, which tests travel."""
-
-
-@pytest.fixture(scope="session")
-def dispatch_dsn(server: embedded.Embedded, admin: psycopg.Connection[Any], template: str) -> Iterator[str]:
-    """The DSN of the database these tests share."""
-    admin.execute(f"create database dispatch template {template}".encode())
-    yield make_conninfo(server.dsn, dbname="dispatch")
-    admin.execute("drop database dispatch with (force)")
-
-
-@pytest.fixture
-def conn(dispatch_dsn: str, observe: Callable[[str, str], psycopg.Connection[Any]]) -> psycopg.Connection[Any]:
-    """An observer's connection to the emptied database, in autocommit."""
-    return observe(dispatch_dsn, EMPTY)
-
-
-@pytest.fixture
-def dsn(dispatch_dsn: str, conn: psycopg.Connection[Any]) -> str:
-    """The DSN of a migrated database without a row or a connection left in it but the observer's."""
-    return dispatch_dsn
 
 
 @pytest.fixture(autouse=True)
@@ -130,8 +110,9 @@ def trap() -> Iterator[Trap]:
 
 
 @pytest.fixture
-def hanging(relay: Any) -> Callable[..., Relay]:
-    """Assemble a worker with short leases and a heart that beats: `hanging(composers=…)`."""
+def hanging(relay: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Relay]:
+    """Assemble a worker with short leases, and less than three of them for a claim, and a heart that beats: `hanging(composers=…)`."""
+    monkeypatch.setattr(Claim, "lasts_s", property(lambda claim: LASTS * claim.lease_ms / 1000))
 
     def make(**more: Any) -> Relay:
         worker: Relay = relay(**SHORT | more)

@@ -14,7 +14,9 @@ from processes import eventually
 from relevo.operators import fleet
 
 SHORT = {"outbox_lease_duration_ms": 4_000, "push_request_timeout_ms": 1_900, "outbox_retry_base_ms": 600_000}
-"""Three leases are twelve seconds; what is tried again is so later than any machine takes for a test."""
+"""What is tried again is so later than any machine takes for a test."""
+LASTS = 1.25
+"""How many leases a claim lasts here: the heartbeat extends it, and nobody waits for three."""
 
 
 class Trap:
