@@ -113,6 +113,7 @@ def page(hostile: tuple[Served, World]) -> Iterator[Any]:
         started = driver.chromium.launch(executable_path=find_part("chromium-headless-shell"), args=["--no-sandbox"])
         context = started.new_context(timezone_id="America/Santiago")
         context.set_default_timeout(WAIT_MS)
+        context.add_init_script(path=AXE)  # each page has it from its beginning: the browser keeps it compiled
         yield enter(context, served, served.client("operator"))
         started.close()
 
@@ -124,7 +125,6 @@ def look(page: Any, language: str) -> None:
     shows all there is. So each language has a theme, and the second one, whose words are longer, is read in the narrow
     window, too. The whole matrix has every rule in every language, width and theme.
     """
-    page.evaluate(AXE.read_text())
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
         for colours in soak.cases((THEMES[language],), whole=COLOURS):
@@ -162,7 +162,9 @@ def test_a_page_does_no_harm_and_can_be_read(hostile: tuple[Served, World], page
 def test_whoever_is_not_logged_in_can_read_why(hostile: tuple[Served, World], page: Any) -> None:
     """A link that was used, or never was one, leads to the form, in both languages and widths."""
     served, _ = hostile
-    stranger = page.context.browser.new_context().new_page()
+    context = page.context.browser.new_context()
+    context.add_init_script(path=AXE)
+    stranger = context.new_page()
     for language in LANGUAGES:
         speak(stranger, served, language)
         assert stranger.goto(served.server.url + "/login?code=wrong").status == 401
@@ -227,7 +229,6 @@ def test_the_page_of_the_api_fits(hostile: tuple[Served, World], page: Any) -> N
         page.set_viewport_size({"width": width, "height": 900})
         assert sticks_out(page) == [], width
     page.emulate_media(color_scheme="dark")
-    page.evaluate(AXE.read_text())
     # Its sections are all written alike: some operations and some schemas show what there is.
     page.evaluate(CUT, soak.cases(6, whole=1_000))
     assert page.evaluate(FAULTS, {}) == []
