@@ -13,13 +13,6 @@ export interface Proof {
   signature?: string;
 }
 
-/** A push that was opened: which one, as its data says, when, and by which button. */
-export interface Opened {
-  delivery_id: number;
-  at?: string;
-  action?: string;
-}
-
 export type Mark = api.MarkInboxItemData["path"]["mark"];
 export type InboxQuery = NonNullable<api.ReadInboxData["query"]>;
 export type Whose = Pick<InboxQuery, "owner" | "installation_id" | "project">;
@@ -90,9 +83,24 @@ export class RelevoClient {
   }
 
   /** Report that a push was opened; the same report again changes nothing. */
-  async opened(installationId: string, tap: Opened, as: As = {}): Promise<void> {
+  async opened(installationId: string, tap: api.OpenedIn, as: As = {}): Promise<api.OpenedBody["outcome"]> {
     const call = { path: { installation_id: installationId }, body: tap, ...as, repeatable: true };
-    await this.http.send("POST", "/v1/installations/{installation_id}/opened", call);
+    const url = "/v1/installations/{installation_id}/opened";
+    return (await this.http.send<api.ReportOpenedData, api.OpenedBody>("POST", url, call)).outcome;
+  }
+
+  /** List the categories, and what the phone's owner chose of them. */
+  async categories(installationId: string, locale?: string, as: As = {}): Promise<api.CategoryBody[]> {
+    const call = { path: { installation_id: installationId }, query: { locale }, ...as };
+    const url = "/v1/installations/{installation_id}/choices";
+    return (await this.http.send<api.ListChoicesData, api.Categories>("GET", url, call)).items;
+  }
+
+  /** Note what the phone's owner chose of a category: it holds on all their phones. */
+  async choose(installationId: string, category: string, choice: api.PhoneChoiceIn, as: As = {}): Promise<boolean> {
+    const call = { path: { installation_id: installationId, category }, body: choice, ...as };
+    const url = "/v1/installations/{installation_id}/choices/{category}";
+    return (await this.http.send<api.PutChoiceData, api.Chosen>("PUT", url, call)).changed;
   }
 
   /** Tell what a phone asks for. */

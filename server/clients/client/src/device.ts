@@ -1,6 +1,6 @@
-import type { RelevoClient } from "./client.js";
+import type { Mark, RelevoClient } from "./client.js";
 import { isTemporary, RelevoError } from "./errors.js";
-import type { InboxCountsOut, InboxOut, InstallationBody, NamedPreference, PreferenceBody } from "./generated/index.js";
+import type { CategoryBody, InboxCountsOut, InboxOut, InstallationBody, NamedPreference, PhoneChoiceIn, PreferenceBody } from "./generated/index.js";
 import type { InboxSource } from "./inbox.js";
 import type { SignedPhone } from "./sign.js";
 
@@ -62,7 +62,7 @@ interface Kept {
 
 type Waiting =
   | { kind: "opened"; at: number; deliveryId: number; action?: string }
-  | { kind: "mark"; at: number; eventId: number; mark: "read" | "unread" | "seen" | "unseen" | "archive" | "unarchive" }
+  | { kind: "mark"; at: number; eventId: number; mark: Mark }
   | { kind: "before"; at: number; mark: "read" | "seen" };
 
 const DAY_MS = 86_400_000;
@@ -187,6 +187,18 @@ export class Device implements InboxSource {
     const { id, secret } = await this.#registered();
     if (preference === null) return this.#options.client.deletePreference(id, name, { secret });
     await this.#options.client.setPreference(id, name, preference, { secret });
+  }
+
+  /** The categories of pushes in a language, and what this phone's owner chose of them. */
+  async categories(locale?: string): Promise<CategoryBody[]> {
+    const { id, secret } = await this.#registered();
+    return this.#options.client.categories(id, locale, { secret });
+  }
+
+  /** Choose a category, or refuse it, on all phones of this phone's owner; `words` are those that were shown. */
+  async choose(category: string, choice: PhoneChoiceIn): Promise<void> {
+    const { id, secret } = await this.#registered();
+    await this.#options.client.choose(id, category, choice, { secret });
   }
 
   async list(query: Parameters<InboxSource["list"]>[0], signal?: AbortSignal): Promise<InboxOut> {

@@ -1,4 +1,4 @@
-import { Device, type InboxOptions, type KeyValue, type NamedPreference, type PreferenceBody, RelevoClient, type Sign } from "@relevo/client";
+import { type CategoryBody, Device, type InboxOptions, type InstallationBody, type KeyValue, type NamedPreference, type PreferenceBody, RelevoClient, type Sign } from "@relevo/client";
 import { useInboxOf, type UseInbox } from "@relevo/client/react";
 import * as Notifications from "expo-notifications";
 import { createContext, type ReactNode, useCallback, useContext, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
@@ -16,7 +16,7 @@ export interface RelevoProviderProps {
   /** False until it is known who is logged in: nothing is registered until then. */
   enabled?: boolean;
   provider?: "expo" | "native";
-  environment?: "production" | "sandbox";
+  environment?: NonNullable<InstallationBody["environment"]>;
   channels?: readonly Channel[];
   /** The phone's secure storage unless said. */
   storage?: KeyValue;
@@ -92,23 +92,32 @@ export function useInbox({ badge = false, ...options }: InboxOptions & { badge?:
   return inbox;
 }
 
-export interface UsePreferences {
+interface Told {
   preferences: readonly NamedPreference[];
+  /** What pushes there are, in the phone's language, and whether they are wanted. */
+  categories: readonly CategoryBody[];
   loading: boolean;
   error: unknown;
+}
+
+export interface UsePreferences extends Told {
   refresh: () => Promise<void>;
   /** Set one preference; null removes it. */
   set: (name: string, preference: PreferenceBody | null) => Promise<void>;
+  /** Choose a category, or refuse it, on all phones of who is logged in; `words` are those beside the switch. */
+  choose: (category: string, wanted: boolean, words?: string) => Promise<void>;
 }
 
 /** What this phone asks for. */
 export function usePreferences(): UsePreferences {
   const session = useRelevo();
   const { status } = useSyncExternalStore(session.subscribe, session.state, session.state);
-  const [told, setTold] = useState<{ preferences: readonly NamedPreference[]; loading: boolean; error: unknown }>({ preferences: [], loading: true, error: null });
+  const [told, setTold] = useState<Told>({ preferences: [], categories: [], loading: true, error: null });
   const refresh = useCallback(async () => {
     try {
-      setTold({ preferences: await session.device.preferences(), loading: false, error: null });
+      const { locale } = Intl.DateTimeFormat().resolvedOptions();
+      const [preferences, categories] = await Promise.all([session.device.preferences(), session.device.categories(locale)]);
+      setTold({ preferences, categories, loading: false, error: null });
     } catch (error) {
       setTold((before) => ({ ...before, loading: false, error }));
     }
@@ -120,8 +129,16 @@ export function usePreferences(): UsePreferences {
     },
     [session, refresh],
   );
+  const choose = useCallback(
+    async (category: string, wanted: boolean, words?: string) => {
+      const { locale } = Intl.DateTimeFormat().resolvedOptions();
+      await session.device.choose(category, { wanted, locale, ...(words ? { words } : {}) });
+      await refresh();
+    },
+    [session, refresh],
+  );
   useEffect(() => {
     if (status === "registered") void refresh();
   }, [status, refresh]);
-  return { ...told, refresh, set };
+  return { ...told, refresh, set, choose };
 }

@@ -1,11 +1,11 @@
-import { Device, isTemporary, type Phone, tapOf } from "@relevo/client";
+import { Device, type InstallationBody, isTemporary, type Phone, tapOf } from "@relevo/client";
 import Constants from "expo-constants";
 import * as Notifications from "expo-notifications";
 import { AppState, Platform } from "react-native";
 
 /** When to ask for permission: when `register` is called with it, as an alert or, on iOS, quietly. */
 export type Ask = "never" | "now" | "provisional";
-export type Permission = "granted" | "denied" | "undetermined";
+export type Permission = NonNullable<InstallationBody["permission"]>;
 /** `offline`: it is tried again by itself. */
 export type Status = "idle" | "registering" | "registered" | "offline" | "failed" | "logged-out";
 
@@ -30,7 +30,7 @@ export interface SessionOptions {
   /** `expo` (unless said) sends by Expo; `native` by FCM and APNs themselves. */
   provider?: "expo" | "native";
   /** With `native` on iOS: which of Apple's services knows the token. */
-  environment?: "production" | "sandbox";
+  environment?: NonNullable<InstallationBody["environment"]>;
   channels?: readonly Channel[];
 }
 

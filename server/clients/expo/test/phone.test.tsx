@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { after, test } from "node:test";
+import { after, before, test } from "node:test";
 import { RelevoProvider, type RelevoProviderProps, useInbox, usePreferences, useRelevoPush } from "@relevo/expo";
 import type { NotificationResponse } from "expo-notifications";
 import { act, create, type ReactTestRenderer } from "react-test-renderer";
-import { database, eventually, fresh, Network, phonesOf, push, received, sign, url } from "@relevo/testing";
+import { app as server, database, eventually, fresh, Network, phonesOf, push, received, sign, url } from "@relevo/testing";
 import { type FakePhone, newPhone, phone, shown } from "./fakes/phone.js";
 
 Object.assign(globalThis, { IS_REACT_ACT_ENVIRONMENT: true });
@@ -78,12 +78,20 @@ function reports(app: App): number {
   return app.network.calls.filter((call) => call.startsWith("POST /v1/installations/…/opened")).length;
 }
 
-/** A push of an event whose type asks to hear of taps. */
+/** A push of an event whose type asks to hear of taps, and says so. */
 async function tracked(token: string): Promise<Parameters<typeof shown>[0]> {
   const [message] = await received(token);
-  assert.ok(message);
-  return { ...message, data: { ...message.data, reportOpened: true } };
+  assert.equal(message?.data["reportOpened"], true);
+  return message;
 }
+
+/** Until Relevo knows that an event was opened. */
+async function opened(eventId: number): Promise<void> {
+  const find = "select count(*)::int as n from relevo.notification_deliveries where notification_event_id = $1 and opened_at is not null";
+  await eventually(async () => (await database.query<{ n: number }>(find, [eventId])).rows[0]?.n === 1, "Relevo was told of the tap");
+}
+
+before(() => database.query("insert into relevo.event_types (event_type, opens) values ('order.shipped', true)"));
 
 test("register, push, tap that starts the app, inbox, log out", async () => {
   const owner = fresh("ana");
@@ -102,7 +110,8 @@ test("register, push, tap that starts the app, inbox, log out", async () => {
   await app.registered();
   await app.sees(() => app.taps.length > 0, "the tap that started the app is told");
   await act(async () => phone.tell("response", tapOn(message))); // and, as platforms do, told again
-  await eventually(() => reports(app) === 1, "the tap was reported");
+  await opened(event);
+  assert.equal(reports(app), 1);
   assert.equal(app.taps.length, 1);
 
   await app.sees(() => app.screen.inbox.items.length === 1, "it is in the inbox");
@@ -195,7 +204,8 @@ test("offline for a day: taps, marks and the log-out wait, and go in order", asy
   phone.online = true;
   const next = await new App().start({ owner: ana }); // the day after
   await next.registered();
-  await eventually(() => reports(next) === 1, "the tap was reported");
+  await opened(event);
+  assert.equal(reports(next), 1);
   await next.sees(() => next.screen.inbox.unread === 0, "and so was the mark");
   phone.online = next.network.online = false;
   await act(async () => next.screen.push.logOut());
@@ -261,5 +271,22 @@ test("preferences are shown and set", async () => {
   await app.sees(() => app.screen.preferences.preferences.length === 1, "the first one");
   await act(async () => app.screen.preferences.set("news", { topics: ["news"] }));
   assert.deepEqual(app.screen.preferences.preferences.map((each) => each.name).sort(), ["default", "news"]);
+  await app.end();
+});
+
+test("categories are shown in the phone's language, and what is chosen holds", async () => {
+  const texts = { en: { name: "Offers", sentence: "What is cheaper this week" } };
+  await database.query("select relevo.set_category($1::jsonb)", [{ category: "offers", rule: "on", texts }]);
+  const owner = fresh("ana");
+  const { token } = freshPhone();
+  const app = await new App().start({ owner });
+  await app.registered();
+  const shownCategory = (): { name: string; push: boolean } | undefined => app.screen.preferences.categories.find((each) => each.category === "offers");
+  await app.sees(() => shownCategory()?.name === "Offers" && shownCategory()?.push === true, "the category");
+  await act(async () => app.screen.preferences.choose("offers", false, "Offers: off"));
+  assert.equal(shownCategory()?.push, false);
+  const { event_id } = await server.enqueue({ type: "offer", key: fresh("offer"), title: "Cheaper", audience: "owners", owners: [owner], category: "offers" });
+  await eventually(async () => (await database.query("select from relevo.notification_events where id = $1 and fanout_finished_at is not null", [event_id])).rowCount, "fanned out");
+  assert.equal((await received(token)).length, 0);
   await app.end();
 });
