@@ -12,5 +12,5 @@ pytestmark = pytest.mark.needs("kits")
 
 
 def test_every_driver_commits_and_rolls_back(clients: Path, dsn: str) -> None:
-    """Over node-postgres, postgres.js, Knex, Drizzle and the faces of Prisma and TypeORM: committed is said once, rolled back never."""
+    """Over node-postgres, postgres.js, Knex, Drizzle, TypeORM and the face of Prisma: committed is said once, rolled back never."""
     kits.run_tests("pg/transactions", DATABASE_URL=dsn)

@@ -8,6 +8,7 @@ import { drizzle as drizzleOverPostgresJs } from "drizzle-orm/postgres-js";
 import knex from "knex";
 import pg from "pg";
 import postgres from "postgres";
+import { DataSource } from "typeorm";
 
 const dsn = process.env["DATABASE_URL"] as string;
 const pool = new pg.Pool({ connectionString: dsn, max: 2 });
@@ -15,6 +16,7 @@ const sql = postgres(dsn, { max: 2 });
 const knexed = knex({ client: "pg", connection: dsn, pool: { min: 0, max: 2 } });
 const drizzled = drizzleOverPg(pool);
 const drizzledToo = drizzleOverPostgresJs(sql);
+const typeOrm = new DataSource({ type: "postgres", url: dsn, extra: { max: 2 } });
 
 class RolledBack extends Error {}
 
@@ -36,7 +38,7 @@ async function inPg(work: Work): Promise<unknown> {
   }
 }
 
-// Prisma's engine is not installed for tests: this has the shape of its transactions, over node-postgres.
+// Prisma's generator fetches a program from a server of its own: this has the shape of its transactions, over node-postgres.
 const inPrisma: Transaction = (work) =>
   inPg((client) =>
     work({
@@ -46,9 +48,6 @@ const inPrisma: Transaction = (work) =>
     }),
   );
 
-const inTypeOrm: Transaction = (work) =>
-  inPg((client) => work({ query: async (text: string, values: any[]) => (await (client as pg.PoolClient).query(text, values)).rows }));
-
 const styles: Record<string, Transaction> = {
   "node-postgres": inPg,
   "postgres.js": (work) => sql.begin((tx) => work(tx)),
@@ -56,7 +55,7 @@ const styles: Record<string, Transaction> = {
   "drizzle over node-postgres": (work) => drizzled.transaction((tx) => work(drizzle(tx))),
   "drizzle over postgres.js": (work) => drizzledToo.transaction((tx) => work(drizzle(tx))),
   "the face of Prisma": inPrisma,
-  "the face of TypeORM": inTypeOrm,
+  TypeORM: (work) => typeOrm.transaction((manager) => work(manager)),
 };
 
 function shipped(key: string, owner: string): relevo.RelevoEvent {
@@ -64,11 +63,12 @@ function shipped(key: string, owner: string): relevo.RelevoEvent {
 }
 
 before(async () => {
+  await typeOrm.initialize();
   await pool.query("create table if not exists orders (id text primary key)");
 });
 
 after(async () => {
-  await Promise.all([pool.end(), sql.end(), knexed.destroy()]);
+  await Promise.all([pool.end(), sql.end(), knexed.destroy(), typeOrm.destroy()]);
 });
 
 for (const [style, transaction] of Object.entries(styles)) {
