@@ -106,7 +106,7 @@ def test_a_dry_run_writes_nothing(conn, command: Command, write: Callable[..., P
     """It counts what would be taken and what not."""
     file = write("phones.jsonl", {"token": "ExponentPushToken[a]"}, {"token": "b", "provider": "expo"})
     said = command("import-phones", file, "--dry-run")
-    assert (said.code, said.out.strip()) == (1, "1 phones would be registered, 1 lines would be refused.")
+    assert (said.code, said.out.strip()) == (1, "1 phone would be registered, 1 line would be refused.")
     assert conn.execute(PHONES).fetchall() == []
     assert [path.name for path in file.parent.iterdir()] == ["phones.jsonl"]
 

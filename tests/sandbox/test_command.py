@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import requests
@@ -55,6 +56,21 @@ def test_serves_until_told_to_stop() -> None:
     assert third.startswith("GET  /sandbox/phones/…  404")
     assert "secret" not in reported
     assert "s3cret" not in reported
+
+
+def test_a_folder_has_the_settings_for_a_shell(tmp_path: Path) -> None:
+    """Read by a shell in any folder, they lead Relevo to this sandbox, by every push service."""
+    folder = tmp_path / "push sandbox"
+    with started("--folder", str(folder)) as (process, url):
+        assert process.stdout is not None
+        line = process.stdout.readline().removeprefix("For a shell: ").removesuffix("\n")
+        shell = ["sh", "-c", f"{line}; env"]
+        told = subprocess.run(shell, cwd="/", capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
+    found = dict(each.split("=", 1) for each in told.splitlines() if "=" in each)
+    assert found["EXPO_BASE_URL"] == url
+    assert Path(found["PUSH_PROJECTS_FILE"]) == folder / "projects.json"
+    assert Path(found["PUSH_CA_FILE"]).exists()
+    assert all(found[f"{name}_BASE_URL"].startswith("https://") for name in ("FCM", "APNS", "APNS_SANDBOX"))
 
 
 def test_quiet() -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 from rich.markup import escape
 
-from relevo.cli.common import FAILED, OK, AsJson, load_settings, open_database, out, print_json
+from relevo.cli.common import FAILED, OK, AsJson, load_settings, open_database, out, print_json, several
 from relevo.core.errors import UsageError
 from relevo.database import migrate
 from relevo.operators import phone_import
@@ -83,4 +83,5 @@ def _say(source: Source, done: Progress, *, dry_run: bool, as_json: bool) -> Non
         return
     would = "would be " if dry_run else ""
     where = f": see {escape(str(source.refused_file))}" if done.refused and not dry_run else ""
-    out.print(f"{done.registered} phones {would}registered, {done.refused} lines {would}refused{where}.")
+    phones, lines = several(done.registered, "phone"), several(done.refused, "line")
+    out.print(f"{phones} {would}registered, {lines} {would}refused{where}.")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -68,7 +71,7 @@ def serve_sandbox(  # noqa: PLR0917 typer options
         folder=folder,
         host=host,
         port=port,
-        started=_greet,
+        started=partial(_greet, folder),
         tell=None if quiet else _tell,
         rules=[_rule(text) for text in fault or ()],
         rate_per_s=rate,
@@ -80,15 +83,26 @@ def serve_sandbox(  # noqa: PLR0917 typer options
     )
 
 
-def _greet(started: sandbox.Sandbox) -> None:
+def _greet(folder: Path | None, started: sandbox.Sandbox) -> None:
     url = started.url
     out.print(f"The sandbox listens. Use it with [bold]EXPO_BASE_URL={escape(url)}[/]", soft_wrap=True)
     out.print(f"See it at {escape(url)}/", soft_wrap=True)
     for name, value in started.settings().items():
         out.print(f"{name}={escape(value)}", soft_wrap=True)
+    if folder is not None and started.settings():
+        file = _write_settings(folder, {"EXPO_BASE_URL": url, **started.settings()})
+        out.print(f"For a shell: set -a; . {escape(quote(str(file)))}; set +a", soft_wrap=True)
     if not started.settings():
         out.print("FCM, APNs and Web Push are not served: pip install 'relevo[fcm,apns,webpush]'.", markup=False)
     sys.stdout.flush()
+
+
+def _write_settings(folder: Path, settings: Mapping[str, str]) -> Path:
+    """Write the settings of Relevo where a shell in any folder can read them, and return the file."""
+    file = folder / "settings.env"
+    paths = {name: str(Path(value).absolute()) for name, value in settings.items() if name.endswith("_FILE")}
+    file.write_text("".join(f"{name}={quote(value)}\n" for name, value in {**settings, **paths}.items()))
+    return file
 
 
 def _tell(line: str) -> None:
