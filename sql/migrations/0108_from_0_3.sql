@@ -1298,7 +1298,7 @@ begin
         from (select * from relevo.consents c where c.owner = of_owner and (of_project is null or c.project = of_project) and c.id > past
                order by c.id limit most) p;
     when 'rules' then
-      select jsonb_agg(to_jsonb(r) order by r.project) as items, null::bigint as last into page
+      select jsonb_agg(to_jsonb(r) || jsonb_build_object('quiet', relevo.exported_hours(r.quiet)) order by r.project) as items, null::bigint as last into page
         from relevo.owner_rules r where r.owner = of_owner and (of_project is null or r.project in (of_project, ''));
     else
       perform relevo.refuse('kind must be installations, events, deliveries, marks, kept_items, choices or rules');
@@ -3650,6 +3650,30 @@ $$;
 
 revoke all on function relevo.end_of_quiet from public;
 
+-- Returns minutes of the local week as windows such as ["22:00-07:00", "sat,sun 07:00-10:00"]; those that go on in the next week are joined.
+create or replace function relevo.shown_windows(windows int4multirange) returns jsonb
+  language sql immutable
+as $$
+  with piece as (
+    select r.starts + n as starts, least(r.lasts - n, 1440) as lasts
+      from (select lower(w) as starts, upper(w) - lower(w) + case when upper(w) = 10080 and windows @> 0
+                                         then (select upper(f) from unnest(windows) as f where lower(f) = 0) else 0 end as lasts
+              from unnest(windows) as w where not (lower(w) = 0 and windows @> 10079)) r
+      cross join lateral generate_series(0, r.lasts - 1, 1440) as n
+  ), daily as (
+    select p.starts % 1440 as starts, p.lasts, array_agg(distinct p.starts / 1440 % 7 order by p.starts / 1440 % 7) as days from piece p group by 1, 2
+  )
+  select coalesce(jsonb_agg(case when cardinality(d.days) = 7 then ''
+                                 else (select string_agg((array['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'])[n + 1], ',' order by n)
+                                         from unnest(d.days) as n) || ' ' end
+                            || to_char(d.starts * interval '1 minute', 'HH24:MI') || '-'
+                            || case when d.starts + d.lasts = 1440 then '24:00' else to_char((d.starts + d.lasts) % 1440 * interval '1 minute', 'HH24:MI') end
+                            order by d.days, d.starts), '[]')
+    from daily d
+$$;
+
+revoke all on function relevo.shown_windows from public;
+
 -- Lets personal events that wait for the end of quiet hours of these phones fall due now: whoever claims them looks at the hours as they are then.
 create or replace function relevo.look_again(phones uuid[], of_owner text) returns void
   language plpgsql volatile
@@ -3807,30 +3831,6 @@ end
 $$;
 
 revoke all on function relevo.share_profile from public;
-
--- Returns minutes of the local week as windows such as ["22:00-07:00", "sat,sun 07:00-10:00"]; those that go on in the next week are joined.
-create or replace function relevo.shown_windows(windows int4multirange) returns jsonb
-  language sql immutable
-as $$
-  with piece as (
-    select r.starts + n as starts, least(r.lasts - n, 1440) as lasts
-      from (select lower(w) as starts, upper(w) - lower(w) + case when upper(w) = 10080 and windows @> 0
-                                         then (select upper(f) from unnest(windows) as f where lower(f) = 0) else 0 end as lasts
-              from unnest(windows) as w where not (lower(w) = 0 and windows @> 10079)) r
-      cross join lateral generate_series(0, r.lasts - 1, 1440) as n
-  ), daily as (
-    select p.starts % 1440 as starts, p.lasts, array_agg(distinct p.starts / 1440 % 7 order by p.starts / 1440 % 7) as days from piece p group by 1, 2
-  )
-  select coalesce(jsonb_agg(case when cardinality(d.days) = 7 then ''
-                                 else (select string_agg((array['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'])[n + 1], ',' order by n)
-                                         from unnest(d.days) as n) || ' ' end
-                            || to_char(d.starts * interval '1 minute', 'HH24:MI') || '-'
-                            || case when d.starts + d.lasts = 1440 then '24:00' else to_char((d.starts + d.lasts) % 1440 * interval '1 minute', 'HH24:MI') end
-                            order by d.days, d.starts), '[]')
-    from daily d
-$$;
-
-revoke all on function relevo.shown_windows from public;
 
 -- Returns when something is sent that waited for the end of quiet hours: within some minutes after it, each phone at a time of its own, in steps
 -- of which there are thirty, so that many are sent in one request. A deadline is kept.
@@ -5990,6 +5990,12 @@ return coalesce(case provider when 'fcm' then platform
 
 revoke all on function relevo.part_of from public;
 
+-- Returns quiet hours as an export has them; null if there are none.
+create or replace function relevo.exported_hours(profile int) returns jsonb language sql stable
+  return (select jsonb_build_object('windows', relevo.shown_windows(p.windows), 'zone', nullif(p.zone, '')) from relevo.quiet_profiles p where p.id = profile);
+
+revoke all on function relevo.exported_hours from public;
+
 -- Returns what an event says to a reader of a locale, of its texts by locale; null if it has no text of that language.
 create or replace function relevo.text_in(texts jsonb, locale text) returns jsonb
   language sql immutable
@@ -6027,7 +6033,7 @@ revoke all on function relevo.token_hashes from public;
 -- Returns a phone as the export of its owner has it: its push token shortened, with its preferences.
 create or replace function relevo.exported_phone(i relevo.device_installations) returns jsonb language sql stable
 as $$
-  select to_jsonb(i) - array['seq', 'token_version', 'for_news'] || jsonb_build_object('token', relevo.shown_token(i.provider, i.part, i.token), 'preferences', (
+  select to_jsonb(i) - array['seq', 'token_version', 'for_news'] || jsonb_build_object('token', relevo.shown_token(i.provider, i.part, i.token), 'quiet', relevo.exported_hours(i.quiet), 'owner_quiet', relevo.exported_hours(i.owner_quiet), 'preferences', (
            select coalesce(jsonb_agg(to_jsonb(p) - 'installation_id' order by p.name), '[]') from relevo.notification_preferences p
             where p.installation_id = i.installation_id))
 $$;

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from relaying import Relay, token
 
-from relevo.client import quiet, verbs
+from relevo.client import consent, quiet, verbs
 from relevo.client.values import Event, Installation, Matching, Owners
 
 AUDIENCES: dict[str, Any] = {"everyone": "everyone", "matching": Matching(), "owners": Owners("ana", "eva")}
@@ -183,3 +183,11 @@ def test_a_wait_is_explained(worker: Relay, command: Any) -> None:
     draft = verbs.explain(worker.conn, Event("notice", "new", title="Hello", audience="everyone"), worker.phones["ana"])
     assert (draft.gets_it, draft.rule) == (True, "everyone")
     assert "without a sound" in draft.reason
+
+
+def test_an_export_has_hours_in_words(worker: Relay) -> None:
+    """What is exported of an owner and their phones says the hours, not a number."""
+    hours = {"windows": list(quiet.get_quiet(worker.conn, owner="ana").windows or ()), "zone": None}
+    [rules] = consent.export_owner(worker.conn, "rules", owner="ana").items
+    [phone] = consent.export_owner(worker.conn, "installations", owner="ana").items
+    assert (rules["quiet"], phone["quiet"], phone["owner_quiet"]) == (hours, None, hours)

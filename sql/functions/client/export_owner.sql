@@ -47,7 +47,7 @@ begin
         from (select * from relevo.consents c where c.owner = of_owner and (of_project is null or c.project = of_project) and c.id > past
                order by c.id limit most) p;
     when 'rules' then
-      select jsonb_agg(to_jsonb(r) order by r.project) as items, null::bigint as last into page
+      select jsonb_agg(to_jsonb(r) || jsonb_build_object('quiet', relevo.exported_hours(r.quiet)) order by r.project) as items, null::bigint as last into page
         from relevo.owner_rules r where r.owner = of_owner and (of_project is null or r.project in (of_project, ''));
     else
       perform relevo.refuse('kind must be installations, events, deliveries, marks, kept_items, choices or rules');
