@@ -18,12 +18,16 @@ with recursive lane as (
     from awaiting a
     cross join lateral (select r.project from relevo.awaited_receipts r where r.project > a.project order by r.project limit 1) n
 ), due as materialized (
-  select l.project, l.lane, x.due, x.oldest_at
+  select l.project, l.lane, x.due, x.oldest_at, z.quiet
     from (select * from lane l where not relevo.is_news_project(l.project) limit %(most_labels)s) l
     cross join lateral (select sum(cardinality(y.ids)) as due, min(y.due_at) as oldest_at
                           from (select q.due_at, q.ids from relevo.due_chunks q
                                  where q.project = l.project and q.lane = l.lane and q.due_at <= now()
                                  order by q.due_at, q.id limit %(most_chunks)s) y) x
+    cross join lateral (select sum(cardinality(y.ids)) as quiet
+                          from (select q.ids from relevo.due_chunks q
+                                 where q.project = l.project and q.lane = l.lane and q.due_at > now() and q.attempt_count = 0 and not q.had_error
+                                 order by q.due_at, q.id limit %(most_chunks)s) y) z
 ), held as materialized (
   select c.cycle, c.leased_until > now() as live, cardinality(c.ids) as deliveries from relevo.claims c limit %(most)s
 )
@@ -38,6 +42,7 @@ select 'queue_deliveries' as name, array[x.status] as labels, sum(x.deliveries):
          where e.is_news is null) x
  group by x.status
 union all select 'queue_due_deliveries', array[d.project, d.lane], coalesce(d.due, 0) from due d
+union all select 'queue_quiet_deliveries', array[d.project, d.lane], coalesce(d.quiet, 0) from due d
 union all select 'queue_oldest_due_seconds', array[d.project, d.lane], coalesce(extract(epoch from now() - d.oldest_at), 0) from due d
 union all select 'claims', array[case when h.live then 'live' else 'expired' end], count(*) from held h group by h.live
 union all select 'claimed_deliveries', array[case when h.live then 'live' else 'expired' end, h.cycle], sum(h.deliveries)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 from relaying import Relay
 
+from relevo.client import quiet
 from relevo.operators import gauges
 from relevo.operators.gauges import GAUGES
 
@@ -127,6 +129,9 @@ def test_guards_and_brakes_are_seen(relay) -> None:
     worker: Relay = relay()
     worker.tell("ana", "eva")
     worker.dispatch(at_most=1)
+    begins, ends = (datetime.now(UTC) + timedelta(hours=each) for each in (-1, 2))
+    quiet.set_quiet(worker.conn, [f"{begins:%H:%M}-{ends:%H:%M}"], project="default")
+    worker.tell("eva")
     worker.conn.execute(
         """update relevo.projects set rate_share = 0.5, breaker = 'open', breaker_reason = 'x', breaker_by = 'request',
                   breaker_since = now(), probe_at = now(), pruning_stopped_at = now()"""
@@ -134,6 +139,7 @@ def test_guards_and_brakes_are_seen(relay) -> None:
     worker.conn.execute("update relevo.cycle_state set paused_at = now(), paused_reason = 'x' where cycle = 'dispatch'")
     worker.conn.execute("insert into relevo.instance (database_oid) values (1)")
     seen = scrape(worker)
+    assert seen["relevo_queue_quiet_deliveries", "bulk", "default"] == 1
     assert seen["relevo_project_rate_share_ratio", "default"] == 0.5
     assert seen["relevo_project_breaker_open", "default"] == seen["relevo_project_brake_active", "default"] == 1
     assert seen["relevo_cycle_paused", "dispatch", ""] == 1

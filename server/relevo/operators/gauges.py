@@ -57,6 +57,9 @@ class Gauge(NamedTuple):
 GAUGES = {
     "queue_deliveries": Gauge("Pushes by status, those of archived events left out.", ("status",)),
     "queue_due_deliveries": Gauge("Pushes due now, counted up to 500 chunks of each lane.", ("project", "lane")),
+    "queue_quiet_deliveries": Gauge(
+        "Pushes that wait for the end of quiet hours, counted up to 500 chunks of each lane.", ("project", "lane")
+    ),
     "queue_oldest_due_seconds": Gauge("For how long the oldest has been due.", ("project", "lane")),
     "claims": Gauge("Batches held by workers, or expired and waiting for a reaper.", ("state",)),
     "claimed_deliveries": Gauge("Deliveries in claims.", ("state", "cycle")),
