@@ -71,10 +71,10 @@ create table relevo.digest_contents (
   event_id bigint not null, -- the digest
   seq      bigint not null, -- the phone
   total    integer not null check (total > 0),
-  events   bigint[] not null, -- the best first, the first thousand of them
+  offsets  integer[] not null, -- of the events: how far before the digest's their ids are; the best first, the first thousand of them
   primary key (event_id, seq)
 );
-alter table relevo.digest_contents alter column events set storage plain; -- to compress ascending numbers takes milliseconds
+alter table relevo.digest_contents alter column offsets set storage plain; -- to compress such numbers takes milliseconds
 comment on table relevo.digest_contents is 'What a digest tells a phone: how many events, and which; the first three are named in the push.';
 
 alter table relevo.notification_preferences validate constraint notification_preferences_delivery_check;

@@ -1476,18 +1476,20 @@ revoke all on function relevo.get_quiet from public;
 
 -- Returns a page of an inbox, newest first: what an owner, or an installation without owner, was sent or would have been sent. It is asked for as
 -- {"owner": "user-7", "project": …, "status": "unread", "category": …, "type": …, "before": "123", "limit": 50, "locale": "es"}; `next` goes on from there.
+-- With "digest": "123" it is what that digest told, the best first.
 -- What is told by the texts of its type is in the locale that is asked for, or else in that of the newest phone that said one.
 create or replace function relevo.inbox(asked jsonb) returns jsonb
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp set jit = off
 as $$
 declare
-  s relevo.inbox_subject := relevo.find_inbox(asked, array['status', 'category', 'type', 'before', 'limit', 'locale']);
+  s relevo.inbox_subject := relevo.find_inbox(asked, array['status', 'category', 'type', 'before', 'limit', 'locale', 'digest']);
+  spoken text;
   wanted text := coalesce(asked ->> 'status', 'current');
   most int;
   page record;
 begin
-  perform relevo.check_texts(asked, '{"status": 20, "category": 100, "type": 100, "before": 19, "locale": 35}');
+  perform relevo.check_texts(asked, '{"status": 20, "category": 100, "type": 100, "before": 19, "locale": 35, "digest": 19}');
   perform relevo.check_number(asked, 'limit', 1, 200, true);
   if wanted <> all (array['current', 'unread', 'unseen', 'read', 'archived', 'all']) then
     perform relevo.refuse('status must be current, unread, unseen, read, archived or all');
@@ -1495,7 +1497,16 @@ begin
   if asked ->> 'before' !~ '^[0-9]{1,19}$' or (asked ->> 'before')::numeric > 9223372036854775807 then
     perform relevo.refuse('before must be the `next` of another page');
   end if;
+  if asked ->> 'digest' !~ '^[0-9]{1,18}$' then
+    perform relevo.refuse('digest must be the event_id of an item of type relevo.digest, as text');
+  end if;
   most := coalesce((asked ->> 'limit')::numeric::int, 50);
+  spoken := coalesce(asked ->> 'locale', (select d.locale from unnest(s.phones) with ordinality as u(phone, place)
+                                            join relevo.device_installations d on d.installation_id = u.phone
+                                           where d.locale is not null order by u.place limit 1));
+  if asked ->> 'digest' is not null then
+    return relevo.digest_page(s, (asked ->> 'digest')::bigint, spoken, least(coalesce((asked ->> 'before')::bigint, 0), 2147483647)::int, most);
+  end if;
   select jsonb_agg(i.item order by i.place desc) filter (where i.item is not null) as items, min(i.place) as last, max(i.place) filter (where i.item is not null) as newest,
          count(i.item) = most or count(*) > count(i.item) as is_more
     into page
@@ -1504,10 +1515,8 @@ begin
                    'seen_at', w.seen_at, 'read_at', w.read_at, 'archived_at', w.archived_at, 'cursor', w.place::text) end as item
             from relevo.walk_inbox(s, wanted, asked ->> 'category', asked ->> 'type', (asked ->> 'before')::bigint, most, 10000) w
             left join lateral (
-              select o.event_type, o.category, o.title, o.body, o.data, case when o.texts is not null then relevo.text_in(o.texts, coalesce(asked ->> 'locale', (
-                       select d.locale from unnest(s.phones) with ordinality as u(phone, place)
-                         join relevo.device_installations d on d.installation_id = u.phone
-                        where d.locale is not null order by u.place limit 1))) end as said
+              select o.event_type, o.category, o.title, o.body, o.data, case when o.event_type = 'relevo.digest' then relevo.digest_said(w.event_id, s.phones, spoken)
+                                                                           when o.texts is not null then relevo.text_in(o.texts, spoken) end as said
                 from (select e.event_type, e.category, e.title, e.body, e.data, e.texts from relevo.notification_events e where e.id = w.event_id
                       union all
                       select k.event_type, k.category, k.title, k.body, k.data, k.texts from relevo.kept_inbox_items k
@@ -2137,7 +2146,7 @@ begin
     return found;
   end if;
   told := array(
-    select unnest(c.events)
+    select c.event_id - unnest(c.offsets)
       from relevo.notification_deliveries d
       join relevo.digest_contents c on c.event_id = d.notification_event_id and c.seq = of_seq
      where d.installation_id = installation and d.event_type = 'relevo.digest' and d.event_day > (at at time zone 'UTC')::date - 17);
@@ -2152,6 +2161,20 @@ end
 $$;
 
 revoke all on function relevo.digest_items from public;
+
+-- Returns what a digest says in an inbox: how many there were, in English or Spanish; null if that is not known any more.
+create or replace function relevo.digest_said(digest bigint, phones uuid[], in_locale text) returns jsonb
+  language sql stable
+as $$
+  select jsonb_build_object('title', case when in_locale like 'es%' then case max(c.total) when 1 then '1 novedad para ti' else max(c.total) || ' novedades para ti' end
+                                          else max(c.total) || ' new for you' end)
+    from relevo.device_installations i
+    join relevo.digest_contents c on c.event_id = digest and c.seq = i.seq
+   where i.installation_id = any (phones)
+  having count(*) > 0
+$$;
+
+revoke all on function relevo.digest_said from public;
 
 -- Puts phones into the slots of their digests anew, after something changed about them. Slots that they had or have are noted with how far
 -- they were told, for a phone that goes from one to another misses nothing of what lies between.
@@ -5528,9 +5551,9 @@ begin
   is_last := p.is_last;
   told_by := coalesce(s.event_id, nextval('relevo.notification_events_id_seq'));
   with told as materialized (
-    select n.* from relevo.digest_matches(s, p.seqs, p.ids, p.lowers, p.changes, at) n
+    select n.* from relevo.digest_matches(s, p.seqs, p.ids, p.lowers, p.changes, told_by, at) n
   ), kept as (
-    insert into relevo.digest_contents (event_id, seq, total, events) select told_by, t.seq, t.total, t.events from told t
+    insert into relevo.digest_contents (event_id, seq, total, offsets) select told_by, t.seq, t.total, t.offsets from told t
   )
   select array_agg(t.installation_id) as ids, array_agg(t.provider) as providers, array_agg(t.project) as projects, count(*)::int as phones,
          coalesce(sum(t.total), 0)::bigint as items
@@ -5564,8 +5587,8 @@ revoke all on function relevo.close_digest_slice from public;
 -- preferences match and that no sooner one takes. A phone of which something changed is told what it was told neither by a push nor by a digest.
 -- Phones that ask for the same are told the same, and looked at once. Events and preferences are joined by the buckets of both, as fan-out does;
 -- `mine` and `sooner` are places.
-create or replace function relevo.digest_matches(s relevo.digest_slots, seqs bigint[], ids uuid[], lowers bigint[], changes boolean[], at timestamptz)
-  returns table (seq bigint, installation_id uuid, provider text, project text, total int, events bigint[])
+create or replace function relevo.digest_matches(s relevo.digest_slots, seqs bigint[], ids uuid[], lowers bigint[], changes boolean[], told_by bigint, at timestamptz)
+  returns table (seq bigint, installation_id uuid, provider text, project text, total int, offsets int[])
   language sql stable
   set enable_nestloop = off set jit = off -- what has to be looked up one by one is lateral
 as $$
@@ -5605,11 +5628,13 @@ as $$
     select m.seq, array_agg(distinct m.place) filter (where m.is_mine) as mine, array_agg(m.place) filter (where m.is_sooner) as sooner
       from matched m group by m.seq
   ), told as materialized (
-    select f.alike, relevo.digest_items(array(select (w.e).id from events w order by w.place), n.mine, n.sooner, f.changed, f.seq, f.id, at) as events
+    select f.alike, cardinality(t.events) as total, array(select (told_by - u.id)::int from unnest(t.events[:1000]) with ordinality as u(id, n) order by u.n) as offsets
       from firsts f join found n on n.seq = f.seq and n.mine is not null
+      cross join lateral (select relevo.digest_items(array(select (w.e).id from events w order by w.place), n.mine, n.sooner, f.changed, f.seq, f.id, at)
+                            as events offset 0) t
   )
-  select p.seq, p.id, (p.i).provider, relevo.sending_project((p.i).provider, (p.i).project, (p.i).part), cardinality(t.events), t.events[:1000]
-    from phones p join told t on t.alike = p.alike and t.events <> '{}'
+  select p.seq, p.id, (p.i).provider, relevo.sending_project((p.i).provider, (p.i).project, (p.i).part), t.total, t.offsets
+    from phones p join told t on t.alike = p.alike and t.total > 0
 $$;
 
 revoke all on function relevo.digest_matches from public;
@@ -5635,6 +5660,29 @@ as $$
 $$;
 
 revoke all on function relevo.digest_phones from public;
+
+-- Returns what a digest told the phones of an inbox, as a page of items, the best first; `before` goes on from the cursor of an item. What ended since is left out.
+create or replace function relevo.digest_page(s relevo.inbox_subject, digest bigint, in_locale text, after_place int, most int) returns jsonb
+  language sql stable
+as $$
+  select jsonb_build_object('items', coalesce(jsonb_agg(p.item order by p.place) filter (where p.item is not null), '[]'),
+                            'next', case when count(*) = most then max(p.place)::text end, 'newest', null)
+    from (select u.place, case when e.id is not null then jsonb_build_object(
+                   'event_id', e.id, 'type', e.event_type, 'category', e.category, 'title', coalesce(t.said ->> 'title', e.title),
+                   'body', coalesce(t.said ->> 'body', e.body), 'data', e.data, 'at', e.fanout_finished_at,
+                   'seen_at', null, 'read_at', null, 'archived_at', null, 'cursor', u.place::text) end as item
+            from (select c.offsets
+                    from unnest(s.phones) as p(id)
+                    join relevo.device_installations i on i.installation_id = p.id
+                    join relevo.digest_contents c on c.event_id = digest and c.seq = i.seq
+                   order by c.total desc, c.seq limit 1) c -- phones of one owner may be told different numbers
+            cross join unnest(c.offsets) with ordinality as u(before, place)
+            left join lateral (select e.* from relevo.notification_events e where e.id = digest - u.before and e.ended_at is null offset 0) e on true
+            left join lateral (select relevo.text_in(e.texts, in_locale) as said) t on true
+           where u.place > after_place order by u.place limit most) p
+$$;
+
+revoke all on function relevo.digest_page from public;
 
 -- Returns those of what was gathered that are items and wanted, newest first, with their marks. An event that came to several phones stands where
 -- it came first, for which deliveries are looked up only of phones by which none of it was gathered. What was cancelled or deleted is no item, nor what shows nothing, nor news for the app, nor what its type keeps out or no longer.
@@ -6310,7 +6358,7 @@ begin
     from relevo.notification_deliveries d
     join relevo.digests g on g.event_id = d.notification_event_id
     join relevo.digest_contents c on c.event_id = g.event_id and c.seq = i.seq
-   where d.installation_id = i.installation_id and d.event_type = 'relevo.digest' and d.event_day >= e.event_day and e.id = any (c.events)
+   where d.installation_id = i.installation_id and d.event_type = 'relevo.digest' and d.event_day >= e.event_day and c.event_id - e.id = any (c.offsets)
    limit 1;
   select n.number into told_number from relevo.digest_events n where n.event_id = e.id;
   if told is not null or soonest is null or (e.fanout_finished_at is not null and not found) then

@@ -20,10 +20,10 @@ select c.is_last, c.phones, c.items
 
 -- name: read_digests
 -- Reads what some digests tell some phones: how many events, and the first of them, of which three are named if none ended meanwhile.
-select c.event_id, u.installation_id, c.total, c.events[:6]
+select c.event_id, u.installation_id, c.total, array(select c.event_id - o.before from unnest(c.offsets[:6]) with ordinality as o(before, place) order by o.place)
   from unnest(%(events)s::bigint[], %(installations)s::uuid[]) as u(event_id, installation_id)
   cross join lateral (select i.seq from relevo.device_installations i where i.installation_id = u.installation_id offset 0) i
-  cross join lateral (select c.event_id, c.total, c.events from relevo.digest_contents c where c.event_id = u.event_id and c.seq = i.seq offset 0) c;
+  cross join lateral (select c.event_id, c.total, c.offsets from relevo.digest_contents c where c.event_id = u.event_id and c.seq = i.seq offset 0) c;
 
 -- name: read_digested
 -- Reads how events are called that digests name, in the languages they have; not those that ended or whose deadline passed.

@@ -59,7 +59,7 @@ def told(conn: psycopg.Connection[Any]) -> Told:
         """
         select d.notification_event_id, d.installation_id from relevo.notification_deliveries d where d.event_type <> 'relevo.digest'
         union all
-        select unnest(c.events), d.installation_id
+        select c.event_id - unnest(c.offsets), d.installation_id
           from relevo.notification_deliveries d
           join relevo.device_installations i using (installation_id)
           join relevo.digest_contents c on c.event_id = d.notification_event_id and c.seq = i.seq

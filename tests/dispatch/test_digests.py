@@ -9,6 +9,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from relaying import Relay
 
+import relevo
 from relevo.client import verbs
 from relevo.client.values import Event, Matching, Preference
 from relevo.core.errors import InvalidInputError
@@ -98,3 +99,21 @@ def test_bad_deliveries_are_refused(worker: Relay, delivery: str) -> None:
         verbs.set_preference(worker.conn, phone, "default", Preference(delivery=delivery))
     with pytest.raises(psycopg.Error, match=r"delivery must be now, hourly, daily HH:MM or weekly DAY HH:MM"):
         worker.conn.execute("select relevo.set_preference(%s, 'x', %s)", [phone, Jsonb({"delivery": delivery})])
+
+
+def test_its_items_are_in_the_inbox(worker: Relay) -> None:
+    """The inbox has the digest, and opens it: all that it told, page by page, without what ended since."""
+    [phone] = worker.register("d", owner="ana", locale="es")
+    verbs.set_preference(worker.conn, phone, "default", Preference(delivery="hourly"))
+    events = [announce(worker, f"Tender {n}") for n in range(4)]
+    close(worker)
+    [item] = relevo.inbox(worker.conn, owner="ana").items
+    assert (item.type, item.title) == ("relevo.digest", "4 novedades para ti")
+    worker.conn.execute(
+        "update relevo.notification_events set state = 'cancelled', ended_at = now() where id = %s", [events[2]]
+    )
+    first = relevo.inbox(worker.conn, owner="ana", digest=item.event_id, limit=3)
+    assert [each.title for each in first.items] == ["Tender 3", "Tender 1"]
+    rest = relevo.inbox(worker.conn, owner="ana", digest=item.event_id, limit=3, before=first.next)
+    assert ([each.title for each in rest.items], rest.next) == (["Tender 0"], None)
+    assert relevo.inbox(worker.conn, owner="bea", digest=item.event_id).items == ()

@@ -67,6 +67,7 @@ class Asked:
     before: str | None = None
     limit: int = 50
     locale: str | None = None
+    digest: int | None = None
 
 
 class Page(NamedTuple):

@@ -72,16 +72,21 @@ def inbox(
     before: str | None = None,
     limit: int = 50,
     locale: str | None = None,
+    digest: int | None = None,
 ) -> Call[InboxPage]:
     """Read a page of the inbox of an owner, or of an installation without owner, newest first.
 
     The project is needed where the owner has phones in several. `current` is all that was not archived.
     What is told by the texts of its type is in `locale`, or else in that of the newest phone that said one.
+    With `digest`, the event id of an item of type `relevo.digest`, it is what that one told, the best first.
     """
     _one_of("status", status, STATUSES)
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_AT_ONCE:
         raise InvalidInputError(f"limit must be between 1 and {MOST_AT_ONCE}.", hint="Leave it out for 50.")
-    more = {"category": category, "type": event_type, "before": before, "locale": locale}
+    if digest is not None and (isinstance(digest, bool) or not isinstance(digest, int) or digest < 0):
+        raise InvalidInputError(f"digest must be the id of an event, got {quoted(digest)}.", hint="An item has it.")
+    told_by = None if digest is None else str(digest)
+    more = {"category": category, "type": event_type, "before": before, "locale": locale, "digest": told_by}
     asked = _asked(owner, installation_id, project, more) | {"status": status, "limit": limit}
     return Call("read_inbox", {"asked": as_json("inbox", asked)}, one(_page))
 

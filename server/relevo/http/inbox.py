@@ -129,12 +129,18 @@ class InboxQuery(WhoseQuery):
         max_length=35,
         description="In which words, such as es-CL; else the newest phone's.",
     )
+    digest: int | None = Field(
+        None,
+        ge=0,
+        lt=10**18,
+        description="What an item of type relevo.digest told, by its event_id; the best first.",
+    )
     after: str | None = Field(None, pattern=_PLACE, description="`newest` of the page that is known, with `wait_ms`.")
     wait_ms: int | None = Field(None, ge=0, le=MAX_WAIT_MS, description="How long to wait at most, in ms.")
 
     def asked(self) -> Asked:
         """Return which items are asked for."""
-        return Asked(self.status, self.category, self.event_type, self.before, self.limit, self.locale)
+        return Asked(self.status, self.category, self.event_type, self.before, self.limit, self.locale, self.digest)
 
 
 @router.get("/v1/inbox", responses={200: {"model": InboxOut}, **MISSING})

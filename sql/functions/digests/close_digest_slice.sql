@@ -17,9 +17,9 @@ begin
   is_last := p.is_last;
   told_by := coalesce(s.event_id, nextval('relevo.notification_events_id_seq'));
   with told as materialized (
-    select n.* from relevo.digest_matches(s, p.seqs, p.ids, p.lowers, p.changes, at) n
+    select n.* from relevo.digest_matches(s, p.seqs, p.ids, p.lowers, p.changes, told_by, at) n
   ), kept as (
-    insert into relevo.digest_contents (event_id, seq, total, events) select told_by, t.seq, t.total, t.events from told t
+    insert into relevo.digest_contents (event_id, seq, total, offsets) select told_by, t.seq, t.total, t.offsets from told t
   )
   select array_agg(t.installation_id) as ids, array_agg(t.provider) as providers, array_agg(t.project) as projects, count(*)::int as phones,
          coalesce(sum(t.total), 0)::bigint as items

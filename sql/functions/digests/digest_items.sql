@@ -11,7 +11,7 @@ begin
     return found;
   end if;
   told := array(
-    select unnest(c.events)
+    select c.event_id - unnest(c.offsets)
       from relevo.notification_deliveries d
       join relevo.digest_contents c on c.event_id = d.notification_event_id and c.seq = of_seq
      where d.installation_id = installation and d.event_type = 'relevo.digest' and d.event_day > (at at time zone 'UTC')::date - 17);

@@ -2,8 +2,8 @@
 -- preferences match and that no sooner one takes. A phone of which something changed is told what it was told neither by a push nor by a digest.
 -- Phones that ask for the same are told the same, and looked at once. Events and preferences are joined by the buckets of both, as fan-out does;
 -- `mine` and `sooner` are places.
-create or replace function relevo.digest_matches(s relevo.digest_slots, seqs bigint[], ids uuid[], lowers bigint[], changes boolean[], at timestamptz)
-  returns table (seq bigint, installation_id uuid, provider text, project text, total int, events bigint[])
+create or replace function relevo.digest_matches(s relevo.digest_slots, seqs bigint[], ids uuid[], lowers bigint[], changes boolean[], told_by bigint, at timestamptz)
+  returns table (seq bigint, installation_id uuid, provider text, project text, total int, offsets int[])
   language sql stable
   set enable_nestloop = off set jit = off -- what has to be looked up one by one is lateral
 as $$
@@ -43,11 +43,13 @@ as $$
     select m.seq, array_agg(distinct m.place) filter (where m.is_mine) as mine, array_agg(m.place) filter (where m.is_sooner) as sooner
       from matched m group by m.seq
   ), told as materialized (
-    select f.alike, relevo.digest_items(array(select (w.e).id from events w order by w.place), n.mine, n.sooner, f.changed, f.seq, f.id, at) as events
+    select f.alike, cardinality(t.events) as total, array(select (told_by - u.id)::int from unnest(t.events[:1000]) with ordinality as u(id, n) order by u.n) as offsets
       from firsts f join found n on n.seq = f.seq and n.mine is not null
+      cross join lateral (select relevo.digest_items(array(select (w.e).id from events w order by w.place), n.mine, n.sooner, f.changed, f.seq, f.id, at)
+                            as events offset 0) t
   )
-  select p.seq, p.id, (p.i).provider, relevo.sending_project((p.i).provider, (p.i).project, (p.i).part), cardinality(t.events), t.events[:1000]
-    from phones p join told t on t.alike = p.alike and t.events <> '{}'
+  select p.seq, p.id, (p.i).provider, relevo.sending_project((p.i).provider, (p.i).project, (p.i).part), t.total, t.offsets
+    from phones p join told t on t.alike = p.alike and t.total > 0
 $$;
 
 revoke all on function relevo.digest_matches from public;

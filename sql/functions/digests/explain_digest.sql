@@ -15,7 +15,7 @@ begin
     from relevo.notification_deliveries d
     join relevo.digests g on g.event_id = d.notification_event_id
     join relevo.digest_contents c on c.event_id = g.event_id and c.seq = i.seq
-   where d.installation_id = i.installation_id and d.event_type = 'relevo.digest' and d.event_day >= e.event_day and e.id = any (c.events)
+   where d.installation_id = i.installation_id and d.event_type = 'relevo.digest' and d.event_day >= e.event_day and c.event_id - e.id = any (c.offsets)
    limit 1;
   select n.number into told_number from relevo.digest_events n where n.event_id = e.id;
   if told is not null or soonest is null or (e.fanout_finished_at is not null and not found) then

@@ -4957,6 +4957,12 @@ export type ReadInboxData = {
          */
         locale?: string | null;
         /**
+         * Digest
+         *
+         * What an item of type relevo.digest told, by its event_id; the best first.
+         */
+        digest?: number | null;
+        /**
          * After
          *
          * `newest` of the page that is known, with `wait_ms`.

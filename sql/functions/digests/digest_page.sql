@@ -1,0 +1,22 @@
+-- Returns what a digest told the phones of an inbox, as a page of items, the best first; `before` goes on from the cursor of an item. What ended since is left out.
+create or replace function relevo.digest_page(s relevo.inbox_subject, digest bigint, in_locale text, after_place int, most int) returns jsonb
+  language sql stable
+as $$
+  select jsonb_build_object('items', coalesce(jsonb_agg(p.item order by p.place) filter (where p.item is not null), '[]'),
+                            'next', case when count(*) = most then max(p.place)::text end, 'newest', null)
+    from (select u.place, case when e.id is not null then jsonb_build_object(
+                   'event_id', e.id, 'type', e.event_type, 'category', e.category, 'title', coalesce(t.said ->> 'title', e.title),
+                   'body', coalesce(t.said ->> 'body', e.body), 'data', e.data, 'at', e.fanout_finished_at,
+                   'seen_at', null, 'read_at', null, 'archived_at', null, 'cursor', u.place::text) end as item
+            from (select c.offsets
+                    from unnest(s.phones) as p(id)
+                    join relevo.device_installations i on i.installation_id = p.id
+                    join relevo.digest_contents c on c.event_id = digest and c.seq = i.seq
+                   order by c.total desc, c.seq limit 1) c -- phones of one owner may be told different numbers
+            cross join unnest(c.offsets) with ordinality as u(before, place)
+            left join lateral (select e.* from relevo.notification_events e where e.id = digest - u.before and e.ended_at is null offset 0) e on true
+            left join lateral (select relevo.text_in(e.texts, in_locale) as said) t on true
+           where u.place > after_place order by u.place limit most) p
+$$;
+
+revoke all on function relevo.digest_page from public;
