@@ -50,6 +50,7 @@ union all select 'claimed_deliveries', array[case when h.live then 'live' else '
 union all select 'events_waiting', '{}', count(*)
             from (select from relevo.notification_events e
                    where e.state in ('waiting', 'fanning') and e.scheduled_at <= now() limit %(most)s) e
+union all select 'digests_oldest_due_seconds', '{}', coalesce(extract(epoch from now() - min(s.closes_at)), 0) from relevo.digest_slots s where s.closes_at <= now()
 union all select 'events_held', '{}', count(*)
             from (select from relevo.held_events h where h.released_at is null limit %(most)s) h
 union all select 'receipts_oldest_due_seconds', array[a.project], greatest(0, extract(epoch from now() - x.look_at))

@@ -13,6 +13,7 @@ import relevo
 from relevo.client import verbs
 from relevo.client.values import Event, Matching, Preference
 from relevo.core.errors import InvalidInputError
+from relevo.operators import words
 from relevo.sandbox.services.device_tokens import phone_key
 
 
@@ -117,3 +118,26 @@ def test_its_items_are_in_the_inbox(worker: Relay) -> None:
     rest = relevo.inbox(worker.conn, owner="ana", digest=item.event_id, limit=3, before=first.next)
     assert ([each.title for each in rest.items], rest.next) == (["Tender 0"], None)
     assert relevo.inbox(worker.conn, owner="bea", digest=item.event_id).items == ()
+
+
+def test_texts_of_its_own(worker: Relay) -> None:
+    """Texts saved for the type say it in the phone's language, with the count and the names."""
+    pattern = "{count, plural, one {# tender} other {# tenders}}"
+    texts = {
+        "en": {"title": pattern, "body": "{first} +{more}"},
+        "es": {"title": "{count} licitaciones", "body": "{first}"},
+    }
+    given = {"type": "relevo.digest", "default": "en", "arguments": {"count": 5, "more": 2, "first": "A"}}
+    words.save(worker.app.database, words.parse(given | {"texts": texts}))
+    with pytest.raises(InvalidInputError, match="a digest has no argument price; it has count, more, first"):
+        words.parse(given | {"arguments": {"price": 1}, "texts": {"en": {"title": "{price}"}}})
+    for name, locale in (("en", "en"), ("es", "es-CL")):
+        [phone] = worker.register(name, locale=locale)
+        verbs.set_preference(worker.conn, phone, "default", Preference(delivery="hourly"))
+    for n in range(4):
+        announce(worker, f"Tender {n}")
+    close(worker)
+    assert (shown(worker, "en"), shown(worker, "es")) == (
+        [("4 tenders", "Tender 3 +1")],
+        [("4 licitaciones", "Tender 3")],
+    )

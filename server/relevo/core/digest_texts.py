@@ -8,6 +8,8 @@ from relevo.core.locales import best
 from relevo.core.wordings import Text
 
 DEFAULT_LOCALE = "en"
+ARGUMENTS = ("count", "more", "first", "second", "third")
+"""What texts that are saved for digests may name."""
 _TITLES = {"en": ("1 new for you", "{count} new for you"), "es": ("1 novedad para ti", "{count} novedades para ti")}
 _MORE = {"en": "and {count} more", "es": "y {count} más"}
 _LONGEST_NAME = 120

@@ -71,6 +71,7 @@ GAUGES = {
     "hung_calls": Gauge("Calls of other people's code that were given up and have not come back."),
     "events_waiting": Gauge("Events that wait for their fan-out, counted up to 10,000."),
     "events_held": Gauge("Events that the runaway brake holds, counted up to 10,000."),
+    "digests_oldest_due_seconds": Gauge("For how long the oldest digest has been due, until it is closed."),
     "receipts_oldest_due_seconds": Gauge("For how long the oldest receipt has been due to be asked for.", ("project",)),
     "project_rate_share_ratio": Gauge("The share of its rate a project may use; halved by a 429.", ("project",)),
     "project_rate_tokens": Gauge("What is left in the rate bucket.", ("project", "lane")),

@@ -15,9 +15,10 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from relevo.client import checks
-from relevo.core import patterns, queries, wordings
+from relevo.core import digest_texts, patterns, queries, wordings
 from relevo.core.errors import InvalidInputError, NotFoundError, UsageError
 from relevo.core.locales import LOCALE, zone_named
+from relevo.core.model import DIGEST
 from relevo.core.patterns import Kind, PatternError
 from relevo.core.push_fields import MOST_BYTES
 from relevo.core.wordings import FIELDS, Arguments, RenderError, Text, Wording
@@ -179,11 +180,13 @@ def _shape_complaints(given: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(given.get("type"), str) or not given["type"].strip():
         yield "type must be given"
     yield from checks.texts(given, {"type": (1, 100), "default": (1, 35)})
-    if given["type"].startswith("relevo."):
+    if given["type"].startswith("relevo.") and given["type"] != DIGEST:
         yield "type must not begin with relevo., which is for Relevo itself"
     named, texts = given.get("arguments") or {}, given.get("texts")
     if not isinstance(named, Mapping) or len(named) > MOST_ARGUMENTS:
         yield f"arguments must be at most {MOST_ARGUMENTS} names, each with a sample"
+    elif given["type"] == DIGEST and (strange := sorted(set(named) - set(digest_texts.ARGUMENTS))):
+        yield f"a digest has no argument {', '.join(strange)[:100]}; it has {', '.join(digest_texts.ARGUMENTS)}"
     if not isinstance(texts, Mapping) or not 1 <= len(texts) <= MOST_LOCALES:
         yield f"texts must hold 1 to {MOST_LOCALES} locales, each with its title and body"
     else:

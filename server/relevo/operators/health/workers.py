@@ -198,6 +198,7 @@ def _interval_s(cycle: str, settings: Settings) -> float | None:
         "reaper": settings.reaper_interval_ms / 1000,
         "ingest": settings.worker_interval_minutes * 60,
         "fanout": settings.dispatch_interval_minutes * 60,
+        "digest": settings.digest_interval_minutes * 60,
         "dispatch": settings.dispatch_interval_minutes * 60,
         "receipt": settings.receipt_interval_minutes * 60,
     }.get(cycle)
