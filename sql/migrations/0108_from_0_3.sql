@@ -5691,33 +5691,35 @@ create or replace function relevo.filter_inbox(s relevo.inbox_subject, wanted te
   returns table (place bigint, event_id bigint, at timestamptz, seen_at timestamptz, read_at timestamptz, archived_at timestamptz)
   language sql stable
 as $$
-  select c.place, c.event_id, c.at, w.seen_at, w.read_at, m.archived_at
-    from (select distinct on (u.place) u.*
-            from (select u.*, min(u.place) filter (where u.day is not null) over of_event as first, array_agg(u.phone) over of_event as known
-                    from unnest(places, events, days, ats, came_by) as u(place, event_id, day, at, phone)
-                  window of_event as (partition by u.event_id)) u
-           where u.place >= reaches order by u.place desc, u.day nulls last offset 0) c
+  select c.place, c.event_id, c.at, c.seen_at, c.read_at, c.archived_at
+    from (select u.*, w.seen_at, w.read_at, m.archived_at -- marks come first: of what they leave out nothing else is looked up
+            from (select distinct on (u.place) u.*
+                    from (select u.*, min(u.place) filter (where u.day is not null) over of_event as first, array_agg(u.phone) over of_event as known
+                            from unnest(places, events, days, ats, came_by) as u(place, event_id, day, at, phone)
+                          window of_event as (partition by u.event_id)) u
+                   where u.place >= reaches order by u.place desc, u.day nulls last) u
+            left join lateral (select m.event_id, m.seen_at, m.read_at, m.archived_at from relevo.inbox_marks m
+                                where m.inbox_id = s.inbox_id and m.event_id = u.event_id offset 0) m on true
+            cross join lateral (select case when m.event_id is not null then m.seen_at when u.at <= s.seen_before then s.seen_before end as seen_at,
+                                       case when m.event_id is not null then m.read_at when u.at <= s.read_before then s.read_before end as read_at) w
+           where case wanted when 'all' then true
+                             when 'archived' then m.archived_at is not null
+                             when 'current' then m.archived_at is null
+                             when 'read' then m.archived_at is null and w.read_at is not null
+                             when 'unread' then m.archived_at is null and w.read_at is null
+                             else m.archived_at is null and w.seen_at is null end
+          order by u.place desc offset 0) c
     left join lateral (select e.event_type, e.category, e.state, e.title <> '' or e.body <> '' as shows from relevo.notification_events e
                         where e.id = c.event_id offset 0) e on true
     left join lateral (select k.event_type, k.category, k.kept_until from relevo.kept_inbox_items k
-                        where k.inbox_id = s.inbox_id and k.event_id = c.event_id offset 0) k on true
+                        where e.state is null and k.inbox_id = s.inbox_id and k.event_id = c.event_id offset 0) k on true
     left join lateral (select t.inbox, t.inbox_days from relevo.event_types t where t.event_type = coalesce(e.event_type, k.event_type) offset 0) t on true
-    left join lateral (select m.event_id, m.seen_at, m.read_at, m.archived_at from relevo.inbox_marks m
-                        where m.inbox_id = s.inbox_id and m.event_id = c.event_id offset 0) m on true
-    cross join lateral (select case when m.event_id is not null then m.seen_at when c.at <= s.seen_before then s.seen_before end as seen_at,
-                               case when m.event_id is not null then m.read_at when c.at <= s.read_before then s.read_before end as read_at) w
    where case when e.state is not null
               then e.state <> 'cancelled' and e.shows and e.event_type <> 'relevo.news' and c.at > now() - coalesce(t.inbox_days, 90) * interval '1 day'
               else k.kept_until > now() end
      and coalesce(t.inbox, true)
      and (of_type is null or coalesce(e.event_type, k.event_type) = of_type)
      and (of_category is null or case when e.state is not null then e.category else k.category end = of_category)
-     and case wanted when 'all' then true
-                     when 'archived' then m.archived_at is not null
-                     when 'current' then m.archived_at is null
-                     when 'read' then m.archived_at is null and w.read_at is not null
-                     when 'unread' then m.archived_at is null and w.read_at is null
-                     else m.archived_at is null and w.seen_at is null end
      and (cardinality(s.phones) < 2 or c.day is null or c.place = c.first and not exists (
            select from unnest(s.phones, s.since) as p(phone, since)
              cross join lateral (select d.id, d.created_at from relevo.notification_deliveries d

@@ -261,9 +261,11 @@ select i.id, d.notification_event_id, min(d.id), min(d.created_at), now(), case 
 
 @pytest.mark.parametrize(("read", "shown"), [(10_000, (0, 0)), (9_900, ("99+", 0))])
 def test_counting_ends(crowd: psycopg.Connection[Any], read: int, shown: Any) -> None:
-    """Counts walk along so many deliveries that do not count, and no further: the five oldest, unread, are not found."""
+    """Counts walk along so many deliveries that do not count, and no further: the five oldest, unread, are not found. Of what
+    is marked as read, no event is looked at."""
     crowd.execute(READ, {"read": read})
     crowd.execute("analyze")
     assert counts(crowd, owner="ana") == shown
     read_rows = rows_read_by_table(crowd, COUNTS, {"asked": '{"owner": "ana"}'})
-    assert read_rows["notification_events"] < 7_000, read_rows
+    assert read_rows.get("notification_events", 0) <= 200, read_rows
+    assert read_rows["inbox_marks"] < 14_000, read_rows
