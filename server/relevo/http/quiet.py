@@ -24,7 +24,7 @@ phone_router = APIRouter(route_class=PhoneRoute, tags=["devices"])
 
 _DAY = "(mon|tue|wed|thu|fri|sat|sun)"
 Window = Annotated[
-    Text,
+    str,
     Field(
         pattern=f"^({_DAY}(,{_DAY}){{0,6}} )?([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$",
         max_length=40,
