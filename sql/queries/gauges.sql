@@ -3,6 +3,8 @@
 
 -- name: read_queue_gauges
 -- Reads the gauges of what waits. Lanes and projects with something due or awaited are found by skipping along an index.
+-- How it goes: find these lanes and projects, count the heads of their queues and what claims hold, then add a row for each further gauge
+-- of events and receipts.
 with recursive lane as (
   (select q.project, q.lane from relevo.due_chunks q order by q.project, q.lane limit 1)
   union all
@@ -50,7 +52,6 @@ union all select 'claimed_deliveries', array[case when h.live then 'live' else '
 union all select 'events_waiting', '{}', count(*)
             from (select from relevo.notification_events e
                    where e.state in ('waiting', 'fanning') and e.scheduled_at <= now() limit %(most)s) e
-union all select 'digests_oldest_due_seconds', '{}', coalesce(extract(epoch from now() - min(s.closes_at)), 0) from relevo.digest_slots s where s.closes_at <= now()
 union all select 'events_held', '{}', count(*)
             from (select from relevo.held_events h where h.released_at is null limit %(most)s) h
 union all select 'receipts_oldest_due_seconds', array[a.project], greatest(0, extract(epoch from now() - x.look_at))
@@ -101,6 +102,7 @@ union all select 'listeners_degraded', '{}', count(*) from worker w where w.hear
 union all select 'hung_calls', '{}', coalesce(sum(jsonb_array_length(w.hung)), 0) from worker w where w.heard
 union all select 'cycle_quiet_seconds', array[s.cycle, s.source], extract(epoch from now() - s.last_round_at)
             from relevo.cycle_state s where s.last_round_at is not null
+union all select 'digests_oldest_due_seconds', '{}', coalesce(extract(epoch from now() - min(s.closes_at)), 0) from relevo.digest_slots s where s.closes_at <= now()
 union all select 'cycle_failures', array[s.cycle, s.source], s.failures from relevo.cycle_state s where s.last_round_at is not null
 union all select 'cycle_paused', array[s.cycle, s.source], (s.paused_at is not null)::int from relevo.cycle_state s
 union all select 'source_age_seconds', array[s.source], extract(epoch from now() - s.last_ok_at)
