@@ -13,6 +13,9 @@ CYCLE ?=
 ENTITY ?=
 MONTH ?=
 ARGS ?=
+# For chaos.
+MINUTES ?= 2
+SEED ?=
 PYTEST_ARGS ?=
 # Tests of one file share what they set up; three processes a core, for many tests wait. One process, for a debugger: make test PARALLEL=
 PARALLEL ?= -n $$(( 3 * $$(getconf _NPROCESSORS_ONLN) )) --dist loadfile --no-loadscope-reorder
@@ -20,7 +23,7 @@ PARALLEL ?= -n $$(( 3 * $$(getconf _NPROCESSORS_ONLN) )) --dist loadfile --no-lo
 RELEVO = RELEVO_DEMO=$${RELEVO_DEMO:-true} .venv/bin/relevo
 PEERS = .venv/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[bench]' --constraint constraints.txt
 
-.PHONY: help run tick run-cycle migrate migration psql smoke restore test soak check fmt docs texts dist clean model bench bench-archive
+.PHONY: help run tick run-cycle migrate migration psql smoke restore test soak check fmt docs texts dist clean model chaos bench bench-archive
 .PHONY: installed installed-dev cycle-named month-named
 
 help: ## say what each target does
@@ -86,6 +89,9 @@ dist: installed-dev ## build wheel and sdist into dist/, with docker the image t
 
 model: ## explore the specifications of scripts/model exhaustively, and their broken twins (needs Node.js); ARGS=--long
 	@cd scripts/model && npm ci --ignore-scripts --prefer-offline --loglevel=error >/dev/null && node check.mjs $(ARGS)
+
+chaos: installed-dev ## real processes under faults, judged by another program (needs Node.js): make chaos MINUTES=10 SEED=mine
+	@PYTHONPATH=scripts .venv/bin/python -m chaos --minutes $(MINUTES) $(if $(SEED),--seed '$(SEED)') $(ARGS)
 
 # Without the other queues (no network) it measures the rest, and says so.
 bench: installed-dev ## measure what everything costs, beside other queues, in a quarter of an hour; ARGS=--help

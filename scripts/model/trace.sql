@@ -1,5 +1,5 @@
 -- Writes a line for each transaction that touched a delivery: where the delivery is and what stands of it when the transaction commits.
--- Only tests and `make chaos` load this. Lines of one delivery are in the order of its commits, for who writes holds a lock on where it is.
+-- Only tests and `make chaos` load this. Lines are in the order of commits: a lock is held from the first line of a transaction to its end.
 
 create schema relevo_trace;
 
@@ -19,8 +19,10 @@ create table relevo_trace.steps (
 
 -- Notes where these deliveries are now; once per transaction, which is at its end, for the triggers are deferred.
 create function relevo_trace.note(touched bigint[]) returns void
-  language sql security definer
+  language plpgsql security definer
 as $$
+begin
+  perform pg_advisory_xact_lock(7390);
   insert into relevo_trace.steps (delivery_id, at_most_once, max_attempts, status, attempts, place, is_journalled, has_late)
   select d.id, coalesce(e.at_most_once, d.at_most_once), t.max_attempts, d.status, d.attempt_count,
          coalesce((select 'queue' from relevo.due_chunks q where q.event_id = d.notification_event_id and d.id = any (q.ids) limit 1),
@@ -34,7 +36,8 @@ as $$
     left join relevo.event_types t on t.event_type = d.event_type
    where d.id = any (touched)
    order by d.id
-  on conflict do nothing
+  on conflict do nothing;
+end
 $$;
 
 create function relevo_trace.note_one() returns trigger language plpgsql security definer as $$

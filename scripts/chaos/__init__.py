@@ -1,0 +1,1 @@
+"""Real processes under real faults, and a history that another program checks: `make chaos`."""

@@ -1,0 +1,173 @@
+"""What a run plays on: a PostgreSQL of its own, a sandbox of every push service, and replicas of Relevo."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from relevo import embedded
+from relevo.access import api_tokens
+from relevo.config import load
+from relevo.database.pool import Database
+from relevo.sandbox import Sandbox
+
+RELEVO = Path(sys.executable).with_name("relevo")
+TRACE = Path(__file__).parents[1] / "model" / "trace.sql"
+LEASE_MS, TIMEOUT_MS = 4_000, 1_500
+"""Short ones, so that minutes hold many of them."""
+
+
+@dataclass
+class Replica:
+    """One process of Relevo, which is started again after each end."""
+
+    name: str
+    environ: dict[str, str]
+    folder: Path
+    port: int
+    process: subprocess.Popen[bytes] | None = None
+    starts: int = 0
+
+    def start(self) -> None:
+        """Start it; its log goes to a file that all its lives share."""
+        self.starts += 1
+        with (self.folder / f"{self.name}.log").open("ab") as log:
+            words = [str(RELEVO), "run"]
+            self.process = subprocess.Popen(words, env=self.environ, stdout=log, stderr=log, cwd=self.folder)
+
+    def serves(self) -> bool:
+        """Tell whether it has begun to work."""
+        return b'"worker_started"' in (self.folder / f"{self.name}.log").read_bytes()
+
+    def send(self, number: signal.Signals) -> bool:
+        """Send it a signal; return whether it ran."""
+        if self.process is None or self.process.poll() is not None:
+            return False
+        self.process.send_signal(number)
+        return True
+
+    def end(self, patience_s: float = 30) -> None:
+        """Wait for its end, and bring it about if need be."""
+        if self.process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(patience_s)
+            self.process.kill()
+            self.process.wait()
+
+
+@dataclass
+class Stage:
+    """A run's parts."""
+
+    folder: Path
+    dsn: str
+    sandbox: Sandbox
+    app_token: str
+    replicas: list[Replica] = field(default_factory=list)
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """Return a connection of the app's own, in autocommit."""
+        return psycopg.connect(self.dsn, autocommit=True, connect_timeout=5)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def stage(folder: Path, replicas: int) -> Iterator[Stage]:
+    """Set everything up, and take it down in the end."""
+    server = embedded.acquire(folder / "postgres", settings={"max_connections": "200", "fsync": "off"})
+    settings: dict[str, Any] = {
+        "rate_per_s": 0,
+        "receipt_delay_s": 0,
+        "apns_token_interval_s": 0,
+        "keep_messages": 1_000,
+        "latency_ms": 150,
+    }
+    try:
+        with Sandbox(native=True, folder=folder / "sandbox", **settings) as sandbox:
+            environ = {"DATABASE_URL": server.dsn, "PATH": os.environ["PATH"]}
+            subprocess.run([str(RELEVO), "migrate"], env=environ, check=True, capture_output=True, cwd=folder)
+            with psycopg.connect(server.dsn, autocommit=True) as conn:
+                conn.execute(TRACE.read_text().encode())
+            database = Database(server.dsn, server.dsn, load({}, None))
+            token = api_tokens.make(database, "chaos", "app")[0]
+            database.close()
+            made = Stage(folder, server.dsn, sandbox, token)
+            made.replicas = [_replica(made, n) for n in range(1, replicas + 1)]
+            try:
+                for replica in made.replicas:
+                    replica.start()
+                until(lambda: all(replica.serves() for replica in made.replicas), patience_s=300)
+                yield made
+            finally:
+                _stop_all(made)
+    finally:
+        server.release()
+
+
+def _replica(made: Stage, number: int) -> Replica:
+    port = _free_port()
+    settings = made.sandbox.settings() | {
+        "DATABASE_URL": made.dsn,
+        "EXPO_BASE_URL": made.sandbox.url,
+        "HTTP_ENABLED": "true",
+        "HTTP_PORT": str(port),
+        "HTTP_RATE_PER_SECOND": "0",
+        "PUSH_RATE_PER_SECOND": "0",
+        "OUTBOX_LEASE_DURATION_MS": str(LEASE_MS),
+        "PUSH_REQUEST_TIMEOUT_MS": str(TIMEOUT_MS),
+        "PUSH_CHUNK_SIZE": "10",
+        "OUTBOX_RETRY_BASE_MS": "300",
+        "OUTBOX_RETRY_MAX_MS": "2000",
+        "OUTBOX_MAX_ATTEMPTS": "50",
+        "RECEIPT_FIRST_POLL_MS": "1000",
+        "WORKER_CYCLES": "fanout,dispatch,receipt,reaper",
+        "LOG_FORMAT": "json",
+        "PATH": os.environ["PATH"],
+    }
+    return Replica(f"replica-{number}", settings, made.folder, port)
+
+
+def _stop_all(made: Stage) -> None:
+    for replica in made.replicas:
+        replica.send(signal.SIGCONT)
+        replica.send(signal.SIGTERM)
+    for replica in made.replicas:
+        replica.end()
+
+
+def until(look: Any, patience_s: float, every_s: float = 0.3) -> bool:
+    """Look until something is true; return whether it became so in time."""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        with suppress(psycopg.Error):
+            if look():
+                return True
+        time.sleep(every_s)
+    return False
+
+
+def write_lines(path: Path, lines: Iterator[dict[str, Any]]) -> int:
+    """Write one JSON object a line; return how many."""
+    count = 0
+    with path.open("w") as file:
+        for line in lines:
+            file.write(json.dumps(line, default=str) + "\n")
+            count += 1
+    return count
