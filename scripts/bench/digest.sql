@@ -13,9 +13,12 @@ on conflict (installation_id, name) do update set delivery = excluded.delivery;
 -- Lets the planner see what was loaded.
 analyze relevo.device_installations, relevo.notification_preferences, relevo.preference_index, relevo.digest_followers;
 
--- name: settle_down
--- Keeps what was written before out of the figures, and what a change of preferences has looked up for some days.
+-- name: forget_changes
+-- Keeps out of the figures what a change of preferences has looked up for some days.
 truncate relevo.digest_changes;
+
+-- name: settle_down
+-- Keeps what was written before out of the figures.
 checkpoint;
 
 -- name: come_due
