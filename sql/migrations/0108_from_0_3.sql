@@ -623,6 +623,24 @@ $$;
 
 revoke all on function relevo.counts_as from public;
 
+-- Forgets what counted against the caps of somebody, in one project or in all: also against caps that were taken away since, whose project nobody
+-- knows any more. They are locked in the order of fan-out.
+create or replace function relevo.forget_cap_uses(of_subject text, of_project text) returns void
+  language sql volatile
+as $$
+  with known as materialized (
+    select u.cap, u.bucket
+      from generate_series(1, (select max(u.cap) from relevo.cap_uses u)) as n(cap)
+      left join relevo.caps c on c.id = n.cap
+      join relevo.cap_uses u on u.cap = n.cap and u.subject = of_subject
+     where of_project is null or c.id is null or c.project = of_project
+     order by u.cap, u.bucket for update of u
+  )
+  delete from relevo.cap_uses u using known k where u.cap = k.cap and u.subject = of_subject and u.bucket = k.bucket
+$$;
+
+revoke all on function relevo.forget_cap_uses from public;
+
 -- Returns a new event's deadline; refuses one that has passed or lies before the event itself.
 create or replace function relevo.check_deadline(until timestamptz, at timestamptz, place bigint) returns timestamptz
   language plpgsql stable
@@ -1331,7 +1349,7 @@ begin
   perform relevo.blank_events(alone, 'the installation was forgotten');
   delete from relevo.event_audience where installation_id = installation;
   delete from relevo.kept_inbox_items where installation_id = installation;
-  delete from relevo.cap_uses u using relevo.caps c where u.cap = c.id and u.subject = 'i:' || installation;
+  perform relevo.forget_cap_uses('i:' || installation, null);
   return known or cardinality(alone) > 0;
 end
 $$;
@@ -1365,7 +1383,7 @@ begin
   delete from relevo.inboxes where owner = of_owner;
   delete from relevo.owner_rules where owner = of_owner;
   delete from relevo.consents where owner = of_owner;
-  delete from relevo.cap_uses u using relevo.caps c where u.cap = c.id and u.subject = 'o:' || of_owner;
+  perform relevo.forget_cap_uses('o:' || of_owner, null);
   return many;
 end
 $$;
@@ -1402,7 +1420,7 @@ begin
   delete from relevo.inboxes where owner = of_owner and project = of_project;
   delete from relevo.owner_rules where owner = of_owner and project = of_project;
   delete from relevo.consents where owner = of_owner and project = of_project;
-  delete from relevo.cap_uses u using relevo.caps c where u.cap = c.id and u.subject = 'o:' || of_owner and c.project = of_project;
+  perform relevo.forget_cap_uses('o:' || of_owner, of_project);
   return many;
 end
 $$;
@@ -1515,7 +1533,7 @@ begin
                    'seen_at', w.seen_at, 'read_at', w.read_at, 'archived_at', w.archived_at, 'cursor', w.place::text) end as item
             from relevo.walk_inbox(s, wanted, asked ->> 'category', asked ->> 'type', (asked ->> 'before')::bigint, most, 10000) w
             left join lateral (
-              select o.event_type, o.category, o.title, o.body, o.data, case when o.event_type = 'relevo.digest' then relevo.digest_said(w.event_id, s.phones, spoken)
+              select o.event_type, o.category, o.title, o.body, o.data, case when o.event_type = 'relevo.digest' then relevo.digest_said(s, w.event_id, spoken)
                                                                            when o.texts is not null then relevo.text_in(o.texts, spoken) end as said
                 from (select e.event_type, e.category, e.title, e.body, e.data, e.texts from relevo.notification_events e where e.id = w.event_id
                       union all
@@ -1553,12 +1571,12 @@ $$;
 
 revoke all on function relevo.inbox_counts from public;
 
--- Lists the caps, of one project or of all: [{"project": "default", "category": null, "per": "day", "most": 5, "above": "skip"}].
+-- Lists the caps, of one project or of all: [{"project": "default", "category": null, "per": "day", "most": 5}].
 create or replace function relevo.list_caps(of_project text default null) returns jsonb
   language sql stable security definer
   set search_path = pg_catalog, pg_temp
 as $$
-  select coalesce(jsonb_agg(jsonb_build_object('project', c.project, 'category', nullif(c.category, ''), 'per', c.per, 'most', c.most, 'above', c.above)
+  select coalesce(jsonb_agg(jsonb_build_object('project', c.project, 'category', nullif(c.category, ''), 'per', c.per, 'most', c.most)
                             order by c.project, c.category, c.per), '[]')
     from relevo.caps c where of_project is null or c.project = of_project
 $$;
@@ -1805,8 +1823,8 @@ $$;
 
 revoke all on function relevo.report_opened from public;
 
--- Sets how many events of a category an owner is sent at most by the phones of a project: {"project": "default", "category": "offers", "per": "day", "most": 5,
--- "above": "skip"}; without category of all together. Without `most` the cap is taken away. Returns whether something changed.
+-- Sets how many events of a category an owner is sent at most by the phones of a project: {"project": "default", "category": "offers", "per": "day", "most": 5};
+-- without category of all together. Without `most` the cap is taken away. Returns whether something changed.
 create or replace function relevo.set_cap(asked jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
@@ -1814,28 +1832,27 @@ as $$
 declare
   of_project text := coalesce(asked ->> 'project', 'default');
 begin
-  perform relevo.check_owner_question(asked - 'owner', array['category', 'per', 'most', 'above'], false);
+  perform relevo.check_owner_question(asked - 'owner', array['category', 'per', 'most'], false);
   if coalesce(asked ->> 'per', '') <> all (array['hour', 'day', 'week']) then
     perform relevo.refuse('per must be hour, day or week');
-  end if;
-  if coalesce(asked ->> 'above', 'skip') <> all (array['skip', 'digest']) then
-    perform relevo.refuse('above must be skip or digest');
   end if;
   perform relevo.check_number(asked, 'most', 1, 1000, true);
   if asked ->> 'most' is null then
     delete from relevo.caps c where c.project = of_project and c.category = coalesce(asked ->> 'category', '') and c.per = asked ->> 'per';
     return found;
   end if;
-  insert into relevo.caps as c (project, category, per, most, above)
-  values (of_project, coalesce(asked ->> 'category', ''), asked ->> 'per', (asked ->> 'most')::numeric::int, coalesce(asked ->> 'above', 'skip'))
-  on conflict (project, category, per) do update set most = excluded.most, above = excluded.above, updated_at = now()
-   where (c.most, c.above) is distinct from (excluded.most, excluded.above);
+  insert into relevo.caps as c (project, category, per, most)
+  values (of_project, coalesce(asked ->> 'category', ''), asked ->> 'per', (asked ->> 'most')::numeric::int)
+  on conflict (project, category, per) do update set most = excluded.most, updated_at = now() where c.most <> excluded.most;
   if not found then
     return false;
   end if;
   update relevo.cap_uses u set is_spent = false -- there may be room again
-    from relevo.caps c
-   where c.project = of_project and c.category = coalesce(asked ->> 'category', '') and c.per = asked ->> 'per' and u.cap = c.id and u.is_spent;
+    from (select u.cap, u.subject, u.bucket
+            from relevo.caps c join relevo.cap_uses u on u.cap = c.id
+           where c.project = of_project and c.category = coalesce(asked ->> 'category', '') and c.per = asked ->> 'per' and u.is_spent
+           order by u.subject, u.bucket for update of u) o -- in the order of fan-out
+   where u.cap = o.cap and u.subject = o.subject and u.bucket = o.bucket;
   return true;
 end
 $$;
@@ -2161,20 +2178,6 @@ end
 $$;
 
 revoke all on function relevo.digest_items from public;
-
--- Returns what a digest says in an inbox: how many there were, in English or Spanish; null if that is not known any more.
-create or replace function relevo.digest_said(digest bigint, phones uuid[], in_locale text) returns jsonb
-  language sql stable
-as $$
-  select jsonb_build_object('title', case when in_locale like 'es%' then case max(c.total) when 1 then '1 novedad para ti' else max(c.total) || ' novedades para ti' end
-                                          else max(c.total) || ' new for you' end)
-    from relevo.device_installations i
-    join relevo.digest_contents c on c.event_id = digest and c.seq = i.seq
-   where i.installation_id = any (phones)
-  having count(*) > 0
-$$;
-
-revoke all on function relevo.digest_said from public;
 
 -- Puts phones into the slots of their digests anew, after something changed about them. Slots that they had or have are noted with how far
 -- they were told, for a phone that goes from one to another misses nothing of what lies between.
@@ -4932,7 +4935,8 @@ as $$ select * from relevo.claim_awaited($1, $2, $3, $4, $5, $6, $7, $8) $$;
 
 revoke all on function relevo.claim_awaited_1 from public;
 
--- claim_due as 0.3.0 calls it, which would send the default language to everybody: it gets no event that is told by the texts of its type.
+-- claim_due as 0.3.0 calls it, which would send the default language to everybody, and of a digest nothing: it gets no digest, and no event that
+-- is told by the texts of its type.
 create or replace function relevo.claim_due_4(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at
     timestamptz, shard int, shards int, only_types text[], not_types text[], suspect_lapses int, usual_lease_ms int, since timestamptz)
     returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
@@ -4942,13 +4946,14 @@ create or replace function relevo.claim_due_4(claim uuid, worker text, of_cycle 
 as $$
   select c.event_day, c.event_id, c.event_type, c.at_most_once, c.attempt_count, c.lapse_count, c.deadline_at, c.seconds_left, c.created_at,
          c.ids, c.installations, c.tokens, c.versions, c.platforms, c.locales, relevo.obstacles_of_0_3(c.obstacles), c.lease_ms, c.as_of, c.places
-    from relevo.claim_due($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+    from relevo.claim_due($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, coalesce($11, '{}') || '{relevo.digest}',
            array(select distinct w.event_type from relevo.wordings w), $12, $13, $14) c
 $$;
 
 revoke all on function relevo.claim_due_4 from public;
 
--- claim_probe as 0.3.0 calls it, which would send the default language to everybody: it gets no event that is told by the texts of its type.
+-- claim_probe as 0.3.0 calls it, which would send the default language to everybody, and of a digest nothing: it gets no digest, and no event
+-- that is told by the texts of its type.
 create or replace function relevo.claim_probe_2(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at
     timestamptz, shard int, shards int, only_types text[], not_types text[], usual_lease_ms int, look_at int) returns table (event_day date,
     event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint, deadline_at timestamptz,
@@ -4958,7 +4963,7 @@ create or replace function relevo.claim_probe_2(claim uuid, worker text, of_cycl
 as $$
   select c.event_day, c.event_id, c.event_type, c.at_most_once, c.attempt_count, c.lapse_count, c.deadline_at, c.seconds_left, c.created_at,
          c.ids, c.installations, c.tokens, c.versions, c.platforms, c.locales, relevo.obstacles_of_0_3(c.obstacles), c.lease_ms
-    from relevo.claim_probe($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+    from relevo.claim_probe($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, coalesce($11, '{}') || '{relevo.digest}',
            array(select distinct w.event_type from relevo.wordings w), $12, $13) c
 $$;
 
@@ -5002,8 +5007,8 @@ as $$ select * from relevo.delete_deliveries($1, $2, $3, $4) $$;
 
 revoke all on function relevo.delete_some_1 from public;
 
--- due_lanes as 0.3.0 calls it. A lane in which all that is due is told by the texts of its type, none of which it gets, waits for five seconds:
--- it would ask for it twenty times a second.
+-- due_lanes as 0.3.0 calls it. A lane in which all that is due are digests or told by the texts of their type, none of which it gets, waits for five
+-- seconds: it would ask for it twenty times a second.
 create or replace function relevo.due_lanes_2(given_at timestamptz, after_id bigint, most_new int, again_projects text[], again_lanes
     text[], again_since timestamptz[], after_project text, after_lane text, most int) returns table (project text, lane text, due_at
     timestamptz, wait_s double precision, troubled boolean, numbered bigint, oldest_xid bigint, next_xid bigint, walked int, last_project
@@ -5011,9 +5016,9 @@ create or replace function relevo.due_lanes_2(given_at timestamptz, after_id big
   language sql stable
 as $$
   select l.project, l.lane, l.due_at,
-         case when l.wait_s <= 0 and exists (select from relevo.wordings)
+         case when l.wait_s <= 0 and (exists (select from relevo.wordings) or exists (select from relevo.digests))
                    and not exists (select from relevo.due_chunks c
-                                    where c.project = l.project and c.lane = l.lane and c.due_at <= relevo.now($1) and not relevo.is_worded(c.event_id))
+                                    where c.project = l.project and c.lane = l.lane and c.due_at <= relevo.now($1) and c.event_type <> 'relevo.digest' and not relevo.is_worded(c.event_id))
               then 5 else l.wait_s end,
          l.troubled, l.numbered, l.oldest_xid, l.next_xid, l.walked, l.last_project, l.last_lane
     from relevo.due_lanes($1, $2, $3, $4, $5, $6, $7, $8, $9) l
@@ -5661,7 +5666,8 @@ $$;
 
 revoke all on function relevo.digest_phones from public;
 
--- Returns what a digest told the phones of an inbox, as a page of items, the best first; `before` goes on from the cursor of an item. What ended since is left out.
+-- Returns what a digest told the phones of an inbox, as a page of items, the best first; `before` goes on from the cursor of an item. What ended since is left out,
+-- and what a phone was told while it was another's.
 create or replace function relevo.digest_page(s relevo.inbox_subject, digest bigint, in_locale text, after_place int, most int) returns jsonb
   language sql stable
 as $$
@@ -5672,7 +5678,8 @@ as $$
                    'body', coalesce(t.said ->> 'body', e.body), 'data', e.data, 'at', e.fanout_finished_at,
                    'seen_at', null, 'read_at', null, 'archived_at', null, 'cursor', u.place::text) end as item
             from (select c.offsets
-                    from unnest(s.phones) as p(id)
+                    from unnest(s.phones, s.since) as p(id, since)
+                    join relevo.digests g on g.event_id = digest and g.made_at > p.since
                     join relevo.device_installations i on i.installation_id = p.id
                     join relevo.digest_contents c on c.event_id = digest and c.seq = i.seq
                    order by c.total desc, c.seq limit 1) c -- phones of one owner may be told different numbers
@@ -5683,6 +5690,22 @@ as $$
 $$;
 
 revoke all on function relevo.digest_page from public;
+
+-- Returns what a digest says in an inbox: how many there were, in English or Spanish; null if that is not known any more. What a phone was told
+-- while it was another's does not count.
+create or replace function relevo.digest_said(s relevo.inbox_subject, digest bigint, in_locale text) returns jsonb
+  language sql stable
+as $$
+  select jsonb_build_object('title', case when in_locale like 'es%' then case max(c.total) when 1 then '1 novedad para ti' else max(c.total) || ' novedades para ti' end
+                                          else max(c.total) || ' new for you' end)
+    from unnest(s.phones, s.since) as p(id, since)
+    join relevo.digests g on g.event_id = digest and g.made_at > p.since
+    join relevo.device_installations i on i.installation_id = p.id
+    join relevo.digest_contents c on c.event_id = digest and c.seq = i.seq
+  having count(*) > 0
+$$;
+
+revoke all on function relevo.digest_said from public;
 
 -- Returns those of what was gathered that are items and wanted, newest first, with their marks. An event that came to several phones stands where
 -- it came first, for which deliveries are looked up only of phones by which none of it was gathered. What was cancelled or deleted is no item, nor what shows nothing, nor news for the app, nor what its type keeps out or no longer.
@@ -6155,7 +6178,7 @@ revoke all on function relevo.asked_caps from public;
 create or replace function relevo.explain_cap(e relevo.notification_events, i relevo.device_installations, at timestamptz) returns jsonb
   language sql stable
 as $$
-  select jsonb_build_object('most', c.most, 'per', c.per, 'category', nullif(c.category, ''), 'above', c.above, 'used', u.used,
+  select jsonb_build_object('most', c.most, 'per', c.per, 'category', nullif(c.category, ''), 'used', u.used,
                             'reason', format('There is no room for it: %s, and %s are used.', relevo.cap_in_words(c), u.used))
     from relevo.asked_caps(e, array[i.installation_id], null, at) w
     join relevo.caps c on c.id = w.cap
@@ -6239,7 +6262,7 @@ $$;
 
 revoke all on function relevo.reserve_caps from public;
 
--- Writes the deliveries of a slice that are above a cap: they are skipped, for the inbox or the next digest.
+-- Writes the deliveries of a slice that are above a cap: they are skipped, and in the inbox.
 create or replace function relevo.write_capped(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], above int[])
   returns void
   language sql volatile
@@ -6247,7 +6270,7 @@ as $$
   insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane, at_most_once, deadline_at,
                                               created_at, status, completed_at, updated_at, last_error_code, last_error_message)
   select e.event_day, e.id, u.phone, e.event_type, u.provider, u.project, e.lane, e.at_most_once, e.deadline_at, now(), 'skipped', at, at,
-         case c.above when 'digest' then 'capped_to_digest' else 'capped' end, 'There is no room for it: ' || relevo.cap_in_words(c) || '.'
+         'capped', 'There is no room for it: ' || relevo.cap_in_words(c) || '.'
     from unnest(phones, providers, projects, above) as u(phone, provider, project, cap)
     join relevo.caps c on c.id = u.cap;
   insert into relevo.event_progress_deltas (event_id, status, deliveries) select e.id, 'skipped', count(u.cap)::int from unnest(above) as u(cap);
@@ -7088,8 +7111,8 @@ begin
       why := format('It is told in the digest of %s (%s).', to_char((digest ->> 'at')::timestamptz at time zone (digest ->> 'zone'), 'YYYY-MM-DD HH24:MI'), digest ->> 'zone');
     when e.fanout_finished_at is not null and d.id is null then
       rule := 'came_later'; why := 'The event had fanned out before this installation could receive it.';
-    when d.last_error_code in ('capped', 'capped_to_digest') then
-      rule := 'capped'; why := d.last_error_message; about := jsonb_build_object('reason', d.last_error_message, 'above', case d.last_error_code when 'capped' then 'skip' else 'digest' end);
+    when d.last_error_code = 'capped' then
+      rule := 'capped'; why := d.last_error_message; about := jsonb_build_object('reason', d.last_error_message);
     when cap is not null then
       rule := 'capped'; why := cap ->> 'reason'; about := cap;
     when d.status = 'expired' and d.last_error_code = 'quiet_hours' then

@@ -18,9 +18,9 @@ select distinct on (w.event_type) w.event_type, w.version, w.default_locale, w.t
  order by w.event_type, w.version desc
  limit %(limit)s;
 
--- name: list_zoned_types
--- Lists the event types whose texts, in some version, name a time: these are rendered when they are sent.
-select distinct w.event_type from relevo.wordings w where w.zoned;
+-- name: list_types_rendered_late
+-- Lists the event types whose texts are rendered when they are sent: in some version they name a time, or they tell digests.
+select distinct w.event_type from relevo.wordings w where w.zoned or w.event_type = 'relevo.digest';
 
 -- name: list_providers
 -- Lists the push services that this fleet serves, or has served.

@@ -43,7 +43,6 @@ def test_caps_are_set_and_listed() -> None:
         "category": "offers",
         "per": "day",
         "most": 5,
-        "above": "skip",
     }
     assert "5 per day" in run("cap", "list")
     assert "no such cap any more" in run("cap", "set", "day", "--category", "offers")

@@ -12,6 +12,7 @@ from relaying import Relay
 import relevo
 from relevo.client import verbs
 from relevo.client.values import Event, Matching, Preference
+from relevo.core import wordings
 from relevo.core.errors import InvalidInputError
 from relevo.operators import words
 from relevo.sandbox.services.device_tokens import phone_key
@@ -118,6 +119,55 @@ def test_its_items_are_in_the_inbox(worker: Relay) -> None:
     rest = relevo.inbox(worker.conn, owner="ana", digest=item.event_id, limit=3, before=first.next)
     assert ([each.title for each in rest.items], rest.next) == (["Tender 0"], None)
     assert relevo.inbox(worker.conn, owner="bea", digest=item.event_id).items == ()
+
+
+def test_who_has_the_phone_later_opens_no_former_digest(worker: Relay) -> None:
+    """What a phone was told while it was ana's is not in the inbox of bea, who has it now, even if she knows the digest's id."""
+    [phone] = worker.register("d", owner="ana")
+    verbs.set_preference(worker.conn, phone, "default", Preference(delivery="hourly"))
+    announce(worker, "Tender")
+    worker.conn.execute("update relevo.digest_slots set closes_at = now()")
+    worker.run("digest")
+    [item] = relevo.inbox(worker.conn, owner="ana").items
+    assert len(relevo.inbox(worker.conn, owner="ana", digest=item.event_id).items) == 1
+    worker.conn.execute("update relevo.device_installations set owner = 'bea'")
+    assert relevo.inbox(worker.conn, owner="bea", digest=item.event_id).items == ()
+
+
+def test_workers_that_cannot_tell_it_leave_it_alone(worker: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of 0.3.0 claims no digest and is not kept busy by it; one without ICU none that is told by texts, and hands back what it has."""
+    texts = {"en": {"title": "{count} tenders"}}
+    [phone] = worker.register("d", locale="en")
+    verbs.set_preference(worker.conn, phone, "default", Preference(delivery="hourly"))
+    announce(worker, "Tender")
+    worker.conn.execute("update relevo.digest_slots set closes_at = now()")
+    worker.run("digest")
+    claims = ("claim_due_4(gen_random_uuid(), 'old', 'dispatch', 'default', 'bulk', 100, null, null, null, null, null, 2, 60000, null)",
+              "claim_probe_2(gen_random_uuid(), 'old', 'dispatch', 'default', 'bulk', 100, null, null, null, null, null, 60000, 5000)")  # fmt: skip
+    for claim in claims:
+        assert worker.rows(f"select event_id from relevo.{claim}") == [], claim
+    assert [
+        row["wait_s"]
+        for row in worker.rows("select wait_s from relevo.due_lanes_2(null, 0, 100, '{}', '{}', '{}', '', '', 100)")
+    ] == [5]
+    worker.drain()
+    words.save(
+        worker.app.database,
+        words.parse({"type": "relevo.digest", "default": "en", "arguments": {"count": 5}, "texts": texts}),
+    )
+    announce(worker, "Another")
+    monkeypatch.setattr(wordings, "is_available", lambda: False)
+    worker.app.claims._unspoken = (float("inf"), [])
+    close(worker)
+    assert worker.delivery("d")["last_error_code"] == "words_missing"
+    worker.app.claims._unspoken = (0.0, [])
+    worker.travel(minutes=5)
+    worker.dispatch()
+    assert len(shown(worker, "d")) == 1
+    monkeypatch.undo()
+    worker.app.claims._unspoken = (0.0, [])
+    worker.drain()
+    assert shown(worker, "d")[1:] == [("1 tenders", "")]
 
 
 def test_texts_of_its_own(worker: Relay) -> None:

@@ -153,3 +153,15 @@ def test_used_is_sent_and_waiting_whenever_fan_out_is_killed(
     for subject, used, going, _ in found:
         assert sorted(used) == going, subject
         assert len(going) == 2, subject
+
+
+def test_forgetting_reaches_caps_that_were_taken_away(
+    build: Any, conn: psycopg.Connection[Any], phones: list[UUID]
+) -> None:
+    """What counted against ana is gone with her, also under a cap that is no more; eva's stays."""
+    tell(conn, "one")
+    fan_out_to_the_end(build())
+    quiet.set_cap(conn, None, per="day")
+    verbs.forget(conn, owner="ana")
+    verbs.forget(conn, installation_id=phones[3])
+    assert conn.execute("select subject from relevo.cap_uses").fetchall() == [("o:eva",)]

@@ -382,7 +382,10 @@ def test_one_delivery(served: Served, conn: Connection, person: Person) -> None:
         "last_error_code = 'NoConnection', last_error_message = 'refused' where id = %s",
         [push],
     )
-    conn.execute("update relevo.due_chunks set due_at = now() + interval '4 min' where event_id = %s", [number])
+    conn.execute(
+        "update relevo.due_chunks set due_at = now() + interval '4 min', attempt_count = 2, had_error = true where event_id = %s",
+        [number],
+    )
     said = told(person, f"/dashboard/deliveries/{push}")
     for words in (
         "The event names this phone.",

@@ -45,8 +45,6 @@ class Cap:
     per: Period
     """In an hour, a day or a week of their calendar."""
     most: int
-    above: Literal["skip", "digest"]
-    """What becomes of those above: left to the inbox, or to the next digest."""
 
 
 @verb
@@ -56,14 +54,13 @@ def set_cap(
     per: Period,
     category: str | None = None,
     project: str | None = None,
-    above: Literal["skip", "digest"] | None = None,
 ) -> Call[bool]:
     """Set how many events of a category, or of all, an owner is sent at most in an hour, a day or a week.
 
     None takes the cap away. Urgent events and mandatory categories neither count nor are held. The same again changes
     nothing: False.
     """
-    given = {"project": project, "category": category, "per": per, "most": most, "above": above}
+    given = {"project": project, "category": category, "per": per, "most": most}
     asked = {name: value for name, value in given.items() if value is not None}
     check_storable("cap", asked)
     return Call("set_cap", {"asked": as_json("cap", asked)}, one(bool))

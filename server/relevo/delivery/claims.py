@@ -171,14 +171,14 @@ class Claims(Journal, Settling):
         """Return which event types this worker may claim, as statements take it.
 
         Those it is limited to, and none for which a living worker has a composer that this one lacks: it would send
-        what that one makes otherwise. Of types whose texts name a time, only events with a text of their own,
-        if it lacks what renders the others.
+        what that one makes otherwise. Of types whose texts are rendered when they
+        are sent, only events with a text of their own, if it lacks what renders the others.
         """
         if time.monotonic() - self._foreign[0] > _FOREIGN_FOR_S:
             rows = connection.execute(_SQL["list_composed_types"], {"worker_id": self._worker_id}).fetchall()
             self.learn_composed(row[0] for row in rows)
         if time.monotonic() - self._unspoken[0] > _FOREIGN_FOR_S and not wordings.is_available():
-            rows = connection.execute(_SQL["list_zoned_types"]).fetchall()
+            rows = connection.execute(_SQL["list_types_rendered_late"]).fetchall()
             self._unspoken = time.monotonic(), [row[0] for row in rows]
         only = self._settings.worker_event_types
         return {

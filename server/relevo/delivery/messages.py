@@ -192,7 +192,7 @@ class MessageBuilder:
         return not_attempted(delivery, reply, self._services.settings.outbox_retry_base_ms)
 
     def _left_to_others(self, delivery: Delivery, contents: Mapping[int, Content]) -> Answer | None:
-        """Return the answer of a delivery whose text names a time, if this worker cannot render any."""
+        """Return the answer of a delivery whose text is still to be rendered, if this worker cannot."""
         content = contents.get(delivery.notification_event_id)
         if content is None or not self._lacks_words(content):
             return None

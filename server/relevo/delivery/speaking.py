@@ -10,7 +10,7 @@ from psycopg.rows import dict_row
 
 from relevo.core import queries
 from relevo.core.locales import best, zone_named
-from relevo.core.model import Content, Delivery
+from relevo.core.model import DIGEST, Content, Delivery
 from relevo.core.wordings import RenderError, Text, Wording
 from relevo.database.arrays import uuid_array
 from relevo.database.pool import Connection, Database
@@ -85,8 +85,9 @@ class Speaking:
         return locale, self.zones.get(delivery.installation_id, "UTC") if wording.zoned else ""
 
     def renders(self, event_id: int) -> bool:
-        """Return whether an event's texts are rendered for each time zone when they are sent: the others' are ready."""
-        return event_id in self.wordings and self.wordings[event_id].zoned
+        """Return whether an event's texts are rendered when they are sent: they name a time, or tell a digest."""
+        wording = self.wordings.get(event_id)
+        return wording is not None and (wording.zoned or wording.event_type == DIGEST)
 
     def told(self, content: Content, delivery: Delivery) -> Content:
         """Return what an event says to a phone; raises RenderError, a ValueError."""

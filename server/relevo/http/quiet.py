@@ -90,7 +90,6 @@ class CapIn(Body):
     category: Annotated[Text, Field(min_length=1, max_length=100)] | None = Field(
         None, description="Events of all categories together, if it is left out."
     )
-    above: Literal["skip", "digest"] = Field("skip", description="What is above: for the inbox, or the next digest.")
     project: Project | None = None
 
 
@@ -101,7 +100,6 @@ class CapBody(BaseModel):
     category: str | None
     per: Literal["hour", "day", "week"]
     most: int
-    above: Literal["skip", "digest"]
 
 
 class Caps(BaseModel):

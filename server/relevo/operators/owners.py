@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from relevo.client import consent, quiet
@@ -98,13 +98,12 @@ def set_cap(
     per: quiet.Period,
     category: str | None,
     project: str,
-    above: Literal["skip", "digest"],
 ) -> bool:
     """Set, change or take away a cap; return whether something changed."""
     asked: dict[str, Any] = {"per": per, "category": category, "project": project}
     with audit.recorded(database, "set_cap", most=most, **asked) as result:
         with database.transaction() as connection:
-            changed = quiet.set_cap(connection, most, above=above, **asked)
+            changed = quiet.set_cap(connection, most, **asked)
         result["answer"] = changed
     return changed
 

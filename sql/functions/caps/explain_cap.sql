@@ -2,7 +2,7 @@
 create or replace function relevo.explain_cap(e relevo.notification_events, i relevo.device_installations, at timestamptz) returns jsonb
   language sql stable
 as $$
-  select jsonb_build_object('most', c.most, 'per', c.per, 'category', nullif(c.category, ''), 'above', c.above, 'used', u.used,
+  select jsonb_build_object('most', c.most, 'per', c.per, 'category', nullif(c.category, ''), 'used', u.used,
                             'reason', format('There is no room for it: %s, and %s are used.', relevo.cap_in_words(c), u.used))
     from relevo.asked_caps(e, array[i.installation_id], null, at) w
     join relevo.caps c on c.id = w.cap

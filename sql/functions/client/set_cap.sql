@@ -1,5 +1,5 @@
--- Sets how many events of a category an owner is sent at most by the phones of a project: {"project": "default", "category": "offers", "per": "day", "most": 5,
--- "above": "skip"}; without category of all together. Without `most` the cap is taken away. Returns whether something changed.
+-- Sets how many events of a category an owner is sent at most by the phones of a project: {"project": "default", "category": "offers", "per": "day", "most": 5};
+-- without category of all together. Without `most` the cap is taken away. Returns whether something changed.
 create or replace function relevo.set_cap(asked jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
@@ -7,28 +7,27 @@ as $$
 declare
   of_project text := coalesce(asked ->> 'project', 'default');
 begin
-  perform relevo.check_owner_question(asked - 'owner', array['category', 'per', 'most', 'above'], false);
+  perform relevo.check_owner_question(asked - 'owner', array['category', 'per', 'most'], false);
   if coalesce(asked ->> 'per', '') <> all (array['hour', 'day', 'week']) then
     perform relevo.refuse('per must be hour, day or week');
-  end if;
-  if coalesce(asked ->> 'above', 'skip') <> all (array['skip', 'digest']) then
-    perform relevo.refuse('above must be skip or digest');
   end if;
   perform relevo.check_number(asked, 'most', 1, 1000, true);
   if asked ->> 'most' is null then
     delete from relevo.caps c where c.project = of_project and c.category = coalesce(asked ->> 'category', '') and c.per = asked ->> 'per';
     return found;
   end if;
-  insert into relevo.caps as c (project, category, per, most, above)
-  values (of_project, coalesce(asked ->> 'category', ''), asked ->> 'per', (asked ->> 'most')::numeric::int, coalesce(asked ->> 'above', 'skip'))
-  on conflict (project, category, per) do update set most = excluded.most, above = excluded.above, updated_at = now()
-   where (c.most, c.above) is distinct from (excluded.most, excluded.above);
+  insert into relevo.caps as c (project, category, per, most)
+  values (of_project, coalesce(asked ->> 'category', ''), asked ->> 'per', (asked ->> 'most')::numeric::int)
+  on conflict (project, category, per) do update set most = excluded.most, updated_at = now() where c.most <> excluded.most;
   if not found then
     return false;
   end if;
   update relevo.cap_uses u set is_spent = false -- there may be room again
-    from relevo.caps c
-   where c.project = of_project and c.category = coalesce(asked ->> 'category', '') and c.per = asked ->> 'per' and u.cap = c.id and u.is_spent;
+    from (select u.cap, u.subject, u.bucket
+            from relevo.caps c join relevo.cap_uses u on u.cap = c.id
+           where c.project = of_project and c.category = coalesce(asked ->> 'category', '') and c.per = asked ->> 'per' and u.is_spent
+           order by u.subject, u.bucket for update of u) o -- in the order of fan-out
+   where u.cap = o.cap and u.subject = o.subject and u.bucket = o.bucket;
   return true;
 end
 $$;

@@ -1,4 +1,5 @@
--- Returns what a digest told the phones of an inbox, as a page of items, the best first; `before` goes on from the cursor of an item. What ended since is left out.
+-- Returns what a digest told the phones of an inbox, as a page of items, the best first; `before` goes on from the cursor of an item. What ended since is left out,
+-- and what a phone was told while it was another's.
 create or replace function relevo.digest_page(s relevo.inbox_subject, digest bigint, in_locale text, after_place int, most int) returns jsonb
   language sql stable
 as $$
@@ -9,7 +10,8 @@ as $$
                    'body', coalesce(t.said ->> 'body', e.body), 'data', e.data, 'at', e.fanout_finished_at,
                    'seen_at', null, 'read_at', null, 'archived_at', null, 'cursor', u.place::text) end as item
             from (select c.offsets
-                    from unnest(s.phones) as p(id)
+                    from unnest(s.phones, s.since) as p(id, since)
+                    join relevo.digests g on g.event_id = digest and g.made_at > p.since
                     join relevo.device_installations i on i.installation_id = p.id
                     join relevo.digest_contents c on c.event_id = digest and c.seq = i.seq
                    order by c.total desc, c.seq limit 1) c -- phones of one owner may be told different numbers

@@ -88,8 +88,8 @@ begin
       why := format('It is told in the digest of %s (%s).', to_char((digest ->> 'at')::timestamptz at time zone (digest ->> 'zone'), 'YYYY-MM-DD HH24:MI'), digest ->> 'zone');
     when e.fanout_finished_at is not null and d.id is null then
       rule := 'came_later'; why := 'The event had fanned out before this installation could receive it.';
-    when d.last_error_code in ('capped', 'capped_to_digest') then
-      rule := 'capped'; why := d.last_error_message; about := jsonb_build_object('reason', d.last_error_message, 'above', case d.last_error_code when 'capped' then 'skip' else 'digest' end);
+    when d.last_error_code = 'capped' then
+      rule := 'capped'; why := d.last_error_message; about := jsonb_build_object('reason', d.last_error_message);
     when cap is not null then
       rule := 'capped'; why := cap ->> 'reason'; about := cap;
     when d.status = 'expired' and d.last_error_code = 'quiet_hours' then

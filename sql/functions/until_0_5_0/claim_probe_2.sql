@@ -1,4 +1,5 @@
--- claim_probe as 0.3.0 calls it, which would send the default language to everybody: it gets no event that is told by the texts of its type.
+-- claim_probe as 0.3.0 calls it, which would send the default language to everybody, and of a digest nothing: it gets no digest, and no event
+-- that is told by the texts of its type.
 create or replace function relevo.claim_probe_2(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at
     timestamptz, shard int, shards int, only_types text[], not_types text[], usual_lease_ms int, look_at int) returns table (event_day date,
     event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint, deadline_at timestamptz,
@@ -8,7 +9,7 @@ create or replace function relevo.claim_probe_2(claim uuid, worker text, of_cycl
 as $$
   select c.event_day, c.event_id, c.event_type, c.at_most_once, c.attempt_count, c.lapse_count, c.deadline_at, c.seconds_left, c.created_at,
          c.ids, c.installations, c.tokens, c.versions, c.platforms, c.locales, relevo.obstacles_of_0_3(c.obstacles), c.lease_ms
-    from relevo.claim_probe($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+    from relevo.claim_probe($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, coalesce($11, '{}') || '{relevo.digest}',
            array(select distinct w.event_type from relevo.wordings w), $12, $13) c
 $$;
 

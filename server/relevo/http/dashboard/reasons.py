@@ -88,7 +88,6 @@ ERRORS = {
     "repeats_held": N_("The runaway brake holds it: it was repeated too often."),
     "quiet_hours": N_("This phone has quiet hours."),
     "capped": N_("Its owner was sent as much as the cap allows; it is in the inbox."),
-    "capped_to_digest": N_("Its owner was sent as much as the cap allows; it is left to the next digest."),
     "UnknownAddress": N_("There is no webhook of this name."),
     "RefusedAddress": N_("The webhook, or the browser's push service, leads to a private address."),
     "HTTP_410": N_("The webhook wants no more."),

@@ -164,10 +164,6 @@ export type CapBody = {
      * Most
      */
     most: number;
-    /**
-     * Above
-     */
-    above: 'skip' | 'digest';
 };
 
 /**
@@ -192,12 +188,6 @@ export type CapIn = {
      * Events of all categories together, if it is left out.
      */
     category?: string;
-    /**
-     * Above
-     *
-     * What is above: for the inbox, or the next digest.
-     */
-    above?: 'skip' | 'digest';
     /**
      * Project
      *
