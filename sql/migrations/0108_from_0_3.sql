@@ -1832,7 +1832,10 @@ as $$
 declare
   of_project text := coalesce(asked ->> 'project', 'default');
 begin
-  perform relevo.check_owner_question(asked - 'owner', array['category', 'per', 'most'], false);
+  perform relevo.check_owner_question(asked, array['category', 'per', 'most'], false);
+  if asked ? 'owner' then
+    perform relevo.refuse('a cap holds for every owner of a project: leave out owner');
+  end if;
   if coalesce(asked ->> 'per', '') <> all (array['hour', 'day', 'week']) then
     perform relevo.refuse('per must be hour, day or week');
   end if;
@@ -3700,6 +3703,20 @@ $$;
 
 revoke all on function relevo.shown_windows from public;
 
+-- Returns a time zone if this server knows it, else null: what one knew that was updated, another may not, and one phone must not stop the others.
+create or replace function relevo.known_zone(zone text) returns text
+  language plpgsql stable strict
+as $$
+begin
+  perform now() at time zone zone;
+  return zone;
+exception when invalid_parameter_value then
+  return null;
+end
+$$;
+
+revoke all on function relevo.known_zone from public;
+
 -- Lets personal events that wait for the end of quiet hours of these phones fall due now: whoever claims them looks at the hours as they are then.
 create or replace function relevo.look_again(phones uuid[], of_owner text) returns void
   language plpgsql volatile
@@ -3759,19 +3776,21 @@ $$;
 revoke all on function relevo.phone_of from public;
 
 -- Returns the quiet hours of a phone: its own, else its owner's, else its project's; by the zone of the phone, else the one said with the hours,
--- else that of its project, else UTC. Also whose they are. No row if it has none.
+-- else that of its project, else UTC; one that this server does not know was not said. Also whose they are. No row if it has none.
 create or replace function relevo.quiet_of(own int, of_owner int, of_project text, timezone text)
   returns table (windows int4multirange, zone text, hours_of text, zone_of text)
   language sql stable
 as $$
-  select p.windows, coalesce(timezone, nullif(p.zone, ''), nullif(g.zone, ''), 'UTC'),
+  select p.windows, coalesce(z.of_phone, z.of_hours, z.of_project, 'UTC'),
          case when own is not null then 'phone' when of_owner is not null then 'owner' else 'project' end,
-         case when timezone is not null then 'phone' when p.zone <> '' and own is not null then 'phone'
-              when p.zone <> '' and of_owner is not null then 'owner' when g.zone <> '' then 'project' else 'none' end
+         case when z.of_phone is not null then 'phone' when z.of_hours is not null and own is not null then 'phone'
+              when z.of_hours is not null and of_owner is not null then 'owner' when z.of_project is not null then 'project' else 'none' end
     from (select) one
     left join relevo.quiet_defaults d on d.project = of_project
     left join relevo.quiet_profiles g on g.id = d.quiet
     join relevo.quiet_profiles p on p.id = coalesce(own, of_owner, d.quiet)
+    cross join lateral (select relevo.known_zone(timezone) as of_phone, relevo.known_zone(nullif(p.zone, '')) as of_hours,
+                               relevo.known_zone(nullif(g.zone, '')) as of_project offset 0) z
 $$;
 
 revoke all on function relevo.quiet_of from public;
@@ -6090,9 +6109,9 @@ revoke all on function relevo.phone_obstacle from public;
 
 -- Returns by which time zone a phone's calendar goes: its own, else the one said with its quiet hours or its owner's, else its project's, else UTC.
 create or replace function relevo.zone_of(timezone text, own int, of_owner int, of_project text) returns text language sql stable
-  return coalesce(timezone,
-                  case when coalesce(own, of_owner) is not null then (select nullif(p.zone, '') from relevo.quiet_profiles p where p.id = coalesce(own, of_owner)) end,
-                  (select nullif(p.zone, '') from relevo.quiet_defaults d join relevo.quiet_profiles p on p.id = d.quiet where d.project = of_project), 'UTC');
+  return coalesce(relevo.known_zone(timezone),
+                  case when coalesce(own, of_owner) is not null then (select relevo.known_zone(nullif(p.zone, '')) from relevo.quiet_profiles p where p.id = coalesce(own, of_owner)) end,
+                  (select relevo.known_zone(nullif(p.zone, '')) from relevo.quiet_defaults d join relevo.quiet_profiles p on p.id = d.quiet where d.project = of_project), 'UTC');
 
 revoke all on function relevo.zone_of from public;
 
@@ -6262,7 +6281,8 @@ $$;
 
 revoke all on function relevo.reserve_caps from public;
 
--- Writes the deliveries of a slice that are above a cap: they are skipped, and in the inbox.
+-- Writes the deliveries of a slice that are above a cap: they are skipped, and in the inbox; also if the cap is
+-- taken away at this moment.
 create or replace function relevo.write_capped(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], above int[])
   returns void
   language sql volatile
@@ -6270,9 +6290,10 @@ as $$
   insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane, at_most_once, deadline_at,
                                               created_at, status, completed_at, updated_at, last_error_code, last_error_message)
   select e.event_day, e.id, u.phone, e.event_type, u.provider, u.project, e.lane, e.at_most_once, e.deadline_at, now(), 'skipped', at, at,
-         'capped', 'There is no room for it: ' || relevo.cap_in_words(c) || '.'
+         'capped', 'There is no room for it' || coalesce(': ' || relevo.cap_in_words(c), '') || '.'
     from unnest(phones, providers, projects, above) as u(phone, provider, project, cap)
-    join relevo.caps c on c.id = u.cap;
+    left join relevo.caps c on c.id = u.cap
+   where u.cap is not null;
   insert into relevo.event_progress_deltas (event_id, status, deliveries) select e.id, 'skipped', count(u.cap)::int from unnest(above) as u(cap);
 $$;
 

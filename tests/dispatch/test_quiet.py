@@ -191,3 +191,16 @@ def test_an_export_has_hours_in_words(worker: Relay) -> None:
     [rules] = consent.export_owner(worker.conn, "rules", owner="ana").items
     [phone] = consent.export_owner(worker.conn, "installations", owner="ana").items
     assert (rules["quiet"], phone["quiet"], phone["owner_quiet"]) == (hours, None, hours)
+
+
+def test_a_zone_that_this_server_does_not_know_stops_nobody(worker: Relay) -> None:
+    """After a failover to older time zones a phone's counts as not said: its hours go by UTC, caps too, and others get theirs."""
+    quiet.set_cap(worker.conn, 9, per="day")
+    worker.conn.execute("update relevo.device_installations set timezone = 'America/Nowhere' where owner = 'ana'")
+    event_id = send(worker)
+    assert received(worker) == [0, 1]
+    told = verbs.explain(worker.conn, event_id, worker.phones["ana"])
+    assert (told.raw["values"]["zone"], told.raw["values"]["zone_of"]) == ("UTC", "none")
+    worker.conn.execute("update relevo.due_chunks set due_at = now()")
+    worker.dispatch()
+    assert (received(worker), worker.delivery("ana")["last_error_code"]) == ([0, 1], "quiet_hours")

@@ -165,3 +165,19 @@ def test_forgetting_reaches_caps_that_were_taken_away(
     verbs.forget(conn, owner="ana")
     verbs.forget(conn, installation_id=phones[3])
     assert conn.execute("select subject from relevo.cap_uses").fetchall() == [("o:eva",)]
+
+
+def test_a_cap_that_is_taken_away_meanwhile_loses_nothing(
+    build: Any, conn: psycopg.Connection[Any], phones: list[UUID]
+) -> None:
+    """What was found above a cap is written as skipped, and counted so, if the cap is gone by then; a cap for one owner is refused."""
+    event = tell(conn, "one", Owners("nobody"))
+    fan_out_to_the_end(build())
+    conn.execute(
+        """select relevo.write_capped(e, now(), %s::uuid[], array['expo', 'expo'], array['default', 'default'], array[null, 99])
+             from relevo.notification_events e where e.id = %s""",
+        [phones[:2], event],
+    )
+    assert [states(conn, phone) for phone in phones[:2]] == [[], [CAPPED]]
+    with pytest.raises(psycopg.Error, match="a cap holds for every owner of a project: leave out owner"):
+        conn.execute("""select relevo.set_cap('{"owner": "ana", "per": "day", "most": 1}')""")

@@ -7,7 +7,10 @@ as $$
 declare
   of_project text := coalesce(asked ->> 'project', 'default');
 begin
-  perform relevo.check_owner_question(asked - 'owner', array['category', 'per', 'most'], false);
+  perform relevo.check_owner_question(asked, array['category', 'per', 'most'], false);
+  if asked ? 'owner' then
+    perform relevo.refuse('a cap holds for every owner of a project: leave out owner');
+  end if;
   if coalesce(asked ->> 'per', '') <> all (array['hour', 'day', 'week']) then
     perform relevo.refuse('per must be hour, day or week');
   end if;
