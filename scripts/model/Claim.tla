@@ -190,16 +190,17 @@ KeepTicket ==
     /\ UNCHANGED <<made, queue, standing, holds, live, attempts, given_up_by, ended, redriven, taken, wrong>>
 
 (* The holder learns after its claim was lost that the message never reached the push service: what was given up for it, and
-   for nothing else, is opened again. *)
+   for nothing else, is opened again; what waits in the queue because of it has its attempt back. *)
 OpenUnsent ==
   \E c \in Claims, d \in Deliveries :
     /\ c \in live /\ ~IsHeld(c, d)
     /\ told[c][d] = "unsent"
     /\ LET opens == status[d] \in {"unknown", "failed"} /\ given_up_by[d] = c
+           returns == opens \/ (d \in queue /\ given_up_by[d] = c)
        IN /\ status' = IF opens THEN [status EXCEPT ![d] = "open"] ELSE status
           /\ queue' = IF opens THEN queue \union {d} ELSE queue
-          /\ attempts' = IF opens THEN [attempts EXCEPT ![d] = @ - 1] ELSE attempts
-          /\ given_up_by' = IF opens THEN [given_up_by EXCEPT ![d] = 0] ELSE given_up_by
+          /\ attempts' = IF returns THEN [attempts EXCEPT ![d] = @ - 1] ELSE attempts
+          /\ given_up_by' = IF returns THEN [given_up_by EXCEPT ![d] = 0] ELSE given_up_by
     /\ requests' = [requests EXCEPT ![c][d] = IF @ = "doubt" THEN "unsent" ELSE @]
     /\ told' = [told EXCEPT ![c][d] = "passed on"]
     /\ UNCHANGED <<made, standing, holds, live, late, ended, redriven, taken, wrong>>

@@ -232,7 +232,7 @@ class Model:
 
     def _close(self, key: int, ticket: str) -> bool:
         row = self.rows[key]
-        if row.status != "unknown" and row.unseen is None:
+        if row.status != "unknown" and (row.status != "failed" or row.unseen is None):
             return False
         row.become("sent")
         row.ticket = ticket
@@ -240,10 +240,10 @@ class Model:
         return True
 
     def never_begun(self, token: UUID, request: UUID) -> None:
-        """A request was never begun: what was given up because its answer was not seen is due again."""
+        """A request was never begun: what was given up, or waits, because its answer was not seen is due again."""
         for key in self.unanswered.get(token, {}).pop(request, ()):
             row = self.rows[key]
-            if token not in self.claims and row.unseen == token:
+            if token not in self.claims and row.unseen == token and row.token is None:
                 row.attempts -= 1
                 row.become("retryable" if row.attempts else "pending", self.now)
 
@@ -302,13 +302,13 @@ class Model:
                 del self.late[(key, row.ticket)]
                 row.become("sent")
             elif not journalled:
-                poison = lapsed and row.lapses >= POISON
+                poison, unseen = lapsed and row.lapses >= POISON, row.unseen
                 row.become("failed" if poison else row.status, None if poison else row.due)
-            elif row.at_most_once or row.attempts >= CAP:
-                row.become("unknown" if row.at_most_once else "failed")
-                row.unseen = token
+                row.unseen = None if poison else unseen
             else:
-                row.become("retryable", self.now + HTTP_TIMEOUT)
+                ends = "unknown" if row.at_most_once else "failed" if row.attempts >= CAP else "retryable"
+                row.become(ends, self.now + HTTP_TIMEOUT if ends == "retryable" else None)
+                row.unseen = token
             counts[row.status] += 1
             counts["ambiguous"] += journalled
         return counts

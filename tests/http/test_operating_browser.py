@@ -82,7 +82,7 @@ def test_a_test_push_is_followed_live(
     page.click("nav >> text=Compose")
     page.fill("#phones", str(good))
     page.fill("#title", "Hello")
-    page.click("text=Look at it first")
+    page.click("#test >> text=Look at it first")
     page.click("button:has-text('Send it')")
     page.wait_for_url("**/dashboard/compose/*")
     assert page.inner_text("h1") == "On its way to 1 phone."

@@ -64,7 +64,9 @@ _AUDIENCES: list[JsonValue] = [
 MATCHING: dict[str, JsonValue] = {
     "additionalProperties": False,
     "properties": {
-        "rubros": {"type": ["array", "null"], "maxItems": 2000, "items": {"type": "string", "maxLength": 100}},
+        "rubros": {
+            "type": ["array", "null"], "maxItems": 2000, "items": {"type": "string", "minLength": 1, "maxLength": 100}
+        },
         "region": {"type": ["string", "null"], "maxLength": 200},
         "tipo": {"type": ["string", "null"], "maxLength": 100},
         "text": {"type": ["string", "null"], "maxLength": 20_000},
