@@ -126,3 +126,5 @@ def test_log_out_tabs_and_a_subscription_that_is_replaced(browser: Any, shop: An
     assert tab.evaluate("inbox.state().items") == []
     ana.page.evaluate("push.switchOff()")
     assert (ana.status(), ana.subscription(), phones(running, "ben")) == ("registered", None, [False])
+    ana.page.evaluate("Promise.all([push.start('ana'), push.logOut()])")  # what began before a log-out ends with it
+    assert (ana.status(), ana.subscription(), phones(running, "ana")) == ("logged-out", None, [])

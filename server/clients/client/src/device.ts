@@ -135,7 +135,7 @@ export class Device implements InboxSource {
       const patience = new AbortController();
       const timer = setTimeout(() => patience.abort(), LOG_OUT_MS);
       try {
-        if (left.secret) for (const waiting of left.queue) await this.#send(left.id, left.secret, waiting, patience.signal);
+        if (left.secret) for (const waiting of left.queue) await this.#sendIfTaken(left.id, left.secret, waiting, patience.signal);
         await this.#leave(kept, patience.signal);
         return "done";
       } catch (error) {
@@ -281,6 +281,15 @@ export class Device implements InboxSource {
       }
       const sent = JSON.stringify(first);
       await this.#change<Waiting[]>("queue", (queue) => (queue ?? []).filter((each) => JSON.stringify(each) !== sent));
+    }
+  }
+
+  /** Send what waited; what Relevo refuses is dropped, and keeps no log-out. */
+  async #sendIfTaken(id: string, secret: string, waiting: Waiting, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#send(id, secret, waiting, signal);
+    } catch (error) {
+      if (isTemporary(error)) throw error;
     }
   }
 

@@ -118,6 +118,17 @@ test("a log-out without network is sent before anything else", async () => {
   assert.deepEqual([(await phonesOf(ana)).length, (await phonesOf(ben)).length], [0, 1]);
 });
 
+test("what Relevo refuses of what waited keeps no log-out", async () => {
+  const { device, network, token } = made();
+  const owner = fresh("ana");
+  await device.register({ token }, owner);
+  network.online = false;
+  await device.mark(2 ** 50, "read"); // there is no such event
+  network.online = true;
+  assert.equal(await device.logOut(), "done");
+  assert.deepEqual((await phonesOf(owner)).map((each) => each.receives), [false]);
+});
+
 test("a log-out whose answer was lost is done", async () => {
   const { device, network, token } = made();
   await device.register({ token }, fresh("ana"));

@@ -47,6 +47,8 @@ export class PushSession {
   readonly #onReceived = new Set<(notification: Notifications.Notification) => void>();
   #untold: Response[] = [];
   #owner: string | undefined;
+  /** Grows with each log-out: a registration that began before one must not come after it. */
+  #logOuts = 0;
   #enabled = false;
   #retry: ReturnType<typeof setTimeout> | undefined;
   #tried = 0;
@@ -108,21 +110,25 @@ export class PushSession {
     if (!this.#enabled) return;
     clearTimeout(this.#retry);
     this.#set({ status: this.#state.status === "registered" ? "registered" : "registering" });
-    const owner = this.#owner;
+    const [owner, logOuts] = [this.#owner, this.#logOuts];
+    const isOver = (): boolean => !this.#enabled || this.#owner !== owner || this.#logOuts !== logOuts;
     try {
       const installationId = await this.device.installationId();
       this.#set({ installationId });
-      await this.device.register(await this.#phone(ask), owner);
+      const phone = await this.#phone(ask);
+      if (isOver()) return;
+      await this.device.register(phone, owner);
       this.#tried = 0;
-      if (this.#enabled && this.#owner === owner) this.#set({ status: "registered", error: null });
+      if (!isOver()) this.#set({ status: "registered", error: null });
     } catch (error) {
-      this.#failed(error);
+      if (!isOver()) this.#failed(error);
     }
   };
 
   /** Log out: Relevo hears of it now, or as soon as there is a network. */
   readonly logOut = async (): Promise<void> => {
     clearTimeout(this.#retry);
+    this.#logOuts += 1;
     const done = await this.device.logOut();
     this.#set({ status: "logged-out", error: null });
     await quietly(() => Notifications.setBadgeCountAsync(0));

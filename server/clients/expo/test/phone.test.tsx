@@ -119,7 +119,7 @@ test("register, push, tap that starts the app, inbox, log out", async () => {
   await act(async () => app.screen.inbox.markRead(event));
   await app.sees(() => app.screen.inbox.unread === 0 && phone.badge === 0, "it was read");
 
-  await act(async () => app.screen.push.logOut());
+  await act(async () => void (await Promise.all([app.screen.push.register(), app.screen.push.logOut()]))); // what began before it ends with it
   assert.equal(app.screen.push.status, "logged-out");
   assert.deepEqual((await phonesOf(owner)).map((each) => each.receives), [false]);
   await push(owner, "nobody's");

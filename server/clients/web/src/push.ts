@@ -64,6 +64,8 @@ export class RelevoPush {
   readonly #listeners = new Set<() => void>();
   readonly #onTap = new Set<(tap: TapOnPush) => void>();
   #owner: string | undefined;
+  /** Grows with each log-out: a registration that began before one must not come after it. */
+  #logOuts = 0;
   #started = false;
   #state: PushState = { status: "idle", permission: permission(), on: false, error: null };
 
@@ -117,6 +119,7 @@ export class RelevoPush {
   /** Log out, before the app's own session ends or after it: Relevo hears of it now, or as soon as there is a network. */
   readonly logOut = async (): Promise<void> => {
     this.#owner = undefined;
+    this.#logOuts += 1;
     this.#set({ status: "logged-out", error: null });
     await Promise.all([this.device.logOut(), this.#unsubscribe()]); // nothing comes meanwhile
   };
@@ -132,13 +135,19 @@ export class RelevoPush {
       await this.device.flush(); // a log-out that waits
       return;
     }
+    const logOuts = this.#logOuts;
+    const isOver = (): boolean => this.#owner !== owner || this.#logOuts !== logOuts;
     if (this.#state.status !== "registered") this.#set({ status: "registering" });
     try {
       const browser = await this.#browser();
+      if (isOver()) {
+        if (this.#state.status === "logged-out") await this.#unsubscribe(); // it may have subscribed since
+        return;
+      }
       await this.device.register(browser, owner);
-      if (this.#owner === owner) this.#set({ status: "registered", on: browser.push_capable ?? false, error: null });
+      if (!isOver()) this.#set({ status: "registered", on: browser.push_capable ?? false, error: null });
     } catch (error) {
-      this.#set({ status: isTemporary(error) ? "offline" : "failed", error });
+      if (!isOver()) this.#set({ status: isTemporary(error) ? "offline" : "failed", error });
     }
   }
 
