@@ -11,6 +11,8 @@ import psycopg
 import pytest
 
 from browsing import Person
+from relevo.http.dashboard import drafts
+from relevo.http.dashboard.actions import FormInput
 from relevo.operators import audit, composing
 from serving import Served, phone
 
@@ -91,6 +93,7 @@ def test_what_is_wrong_is_said_and_nothing_is_sent(served: Served, conn: psycopg
     usual = {"audience": "everyone", "title": "Typed <b>", "key": "00000000-0000-0000-0000-000000000007"}
     for wrong, told in (
         ({"audience": "topics"}, "Which topics?"),
+        ({"audience": "matching", "monto": "sNaN"}, "sNaN is no amount."),
         ({"scheduled_at": "tomorrow"}, "tomorrow is no time."),
         ({"deadline_at": "2020-01-01T00:00"}, "deadline_at must lie after now"),
         ({"timezone": "Mars/Base", "scheduled_at": "2027-01-01T00:00"}, "There is no time zone Mars/Base."),
@@ -103,6 +106,7 @@ def test_what_is_wrong_is_said_and_nothing_is_sent(served: Served, conn: psycopg
         page = person.send("/dashboard/compose/send", **usual | wrong)
         text = unescape(page.text)
         assert (page.status_code, told in text, 'value="Typed <b>"' in text) == (400, True, True), wrong
+    assert drafts.read(FormInput({"audience": "matching", "monto": "0"}), "k")["matching"] == {"monto": 0}  # an amount
     assert conn.execute(EVENTS).fetchall() == []
 
 

@@ -8,12 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from uuid import UUID
 
 import pytest
 
 from relevo.core.errors import InvalidInputError, RelevoError
 from relevo.sandbox import Sandbox, Settings, language, page, phones, projects, tickets, tokens
 from relevo.sandbox.faults import parse
+from relevo.sandbox.phone_apps import PhoneApp
 
 ANA, EVA = "ExponentPushToken[ana]", "ExponentPushToken[eva]"
 
@@ -300,3 +302,10 @@ def test_stopping_twice() -> None:
     with Sandbox() as sandbox:
         sandbox.stop()
     assert sandbox.totals()["requests"] == 0
+
+
+@pytest.mark.parametrize("event", [None, [], {}, "x"])
+def test_a_tap_on_what_a_stranger_sent(event: object) -> None:
+    """A message whose data names no event, as any sender may send one, is tapped, and nothing is told to Relevo."""
+    app = PhoneApp("http://127.0.0.1:9", UUID(int=7), "secret")
+    assert app.tap({"notificationDeliveryId": 1, "notificationEventId": event}) == "not told"

@@ -123,9 +123,9 @@ def _matching(form: FormInput) -> dict[str, Any]:
     if amount := form.text("monto", FIELDS["monto"]):
         try:
             asked["monto"] = float(Decimal(amount))
-        except InvalidOperation:
+        except (InvalidOperation, ValueError):  # of a signalling NaN, the latter
             raise Problem(400, _("%(value)s is no amount.", value=amount)) from None
-    return {name: value for name, value in asked.items() if value}
+    return {name: value for name, value in asked.items() if value not in ("", [])}
 
 
 def _list(form: FormInput, name: str) -> list[str]:
