@@ -24,10 +24,15 @@ const failuresOf = group(failures, (row) => row.delivery);
 const deliveriesOf = group(deliveries, (row) => row.event);
 const deliveryById = new Map(deliveries.map((row) => [row.id, row]));
 
-/** How many of a delivery's requests nobody saw the answer of: those may have been taken. */
+const isUnseen = (request) => request.answered_at === null || request.outcome === "unclear";
+const requestById = new Map(requests.map((request) => [request.id, request]));
+/** What a push service says of a message that it did not take. */
+const NOT_TAKEN = new Set(["GoAway", "RefusedStream", "NotBegun", "IdleTimeout", "TooManyRequests", "QUOTA_EXCEEDED", "MessageRateExceeded"]);
+/** How many of a delivery's requests nobody saw the answer of, as a whole or for this message: those may have been taken. */
 const doubts = (delivery) =>
-  (requestsOf.get(delivery.id) ?? []).filter((request) => request.answered_at === null || request.outcome === "unclear").length
-  + (failuresOf.get(delivery.id) ?? []).filter((failure) => failure.became === "retryable" || failure.became === "unknown").length;
+  (requestsOf.get(delivery.id) ?? []).filter(isUnseen).length
+  + (failuresOf.get(delivery.id) ?? []).filter((failure) => failure.found_by === "dispatch" && requestById.has(failure.request)
+      && !isUnseen(requestById.get(failure.request)) && !NOT_TAKEN.has(failure.error_code)).length;
 
 const INVARIANTS = {
   "acknowledged and lost": () => told.filter((line) => line.what === "enqueued" && !eventById.has(line.event)),

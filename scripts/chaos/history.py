@@ -28,7 +28,8 @@ TABLES = {
           from relevo.push_requests
     """,
     "failed_attempts": """
-        select delivery_id as delivery, n, attempt, found_by, became, error_code from relevo.failed_attempts
+        select delivery_id as delivery, n, attempt, found_by, became, error_code, request_id as request
+          from relevo.failed_attempts
     """,
     "queue": "select id, ids from relevo.due_chunks",
     "claims": "select token, cycle, ids from relevo.claims where cycle <> 'receipt'",

@@ -8,6 +8,7 @@ import threading
 import time
 import urllib.request
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from psycopg.types.json import Jsonb
 from chaos.stage import Stage
 from relevo.client import verbs
 from relevo.client.values import Event, Installation, Owners
+from relevo.core.errors import RelevoError
 
 KINDS = ("expo", "android", "iphone", "browser")
 OWNERS = 12
@@ -96,7 +98,7 @@ class Writer(threading.Thread):
                 with self._stage.connect() as conn:
                     while not self._ended.wait(PAUSE_S * self._chance.random()):
                         self._write(conn)
-            except (psycopg.Error, OSError):
+            except (psycopg.Error, OSError, HTTPException, RelevoError, ValueError):
                 self._ended.wait(0.2)
 
     def _write(self, conn: psycopg.Connection[Any]) -> None:

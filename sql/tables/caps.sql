@@ -6,13 +6,11 @@ create table relevo.caps (
   category   text not null default '' check (length(category) <= 100),
   per        text not null check (per in ('hour', 'day', 'week')),
   most       integer not null check (most between 1 and 1000),
-  above      text not null default 'skip' check (above in ('skip', 'digest')),
   updated_at timestamptz not null default now(),
   constraint caps_project_category_per_key unique (project, category, per)
 );
 comment on table relevo.caps is 'How many events of a category, or of all, an owner is sent at most by the phones of a project, in an hour, a day or a week of their calendar.';
 comment on column relevo.caps.category is 'Empty: events of every category, and of none.';
-comment on column relevo.caps.above is 'What becomes of those above: left to the inbox, or to the next digest.';
 
 create table relevo.cap_uses (
   cap      integer not null,

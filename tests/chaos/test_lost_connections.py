@@ -96,10 +96,16 @@ class Connections:
             is_lost = moment == self.armed
             self.armed = None if is_lost else self.armed
         if is_lost and moment.when == "before":
-            self._observer.execute("select pg_terminate_backend(%s)", [connection.info.backend_pid])
+            self._end(connection.info.backend_pid)
         elif is_lost:
             connection.close()
             raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    def _end(self, pid: int) -> None:
+        """End a connection, and wait until it is gone: it would be lost at a later moment otherwise."""
+        self._observer.execute("select pg_terminate_backend(%s)", [pid])
+        there = "select from pg_stat_activity where pid = %s"
+        eventually(lambda: not self._observer.execute(there, [pid]).fetchall(), "it ends", every=0.001)
 
 
 @dataclass

@@ -101,6 +101,9 @@ def test_from_behind_an_open_breaker(native_relay: Callable[..., Relay], conn: A
     to_fcm(worker, "ida")
     own = to_fcm(worker, "ana")
     worker.reap()
+    assert len(worker.rows("select from relevo.moved_phones")) == 2, "a fan-out that saw them before may commit yet"
+    conn.execute("update relevo.moved_phones set moved_at = now() - interval '2 minutes'")
+    worker.reap()
     assert worker.rows("select from relevo.moved_phones") != [], "nothing waits yet, and it is open"
     conn.execute(
         """select relevo.queue_deliveries(array_agg(d.event_day), array_agg(d.id), array_agg(now() - interval '1 hour'))

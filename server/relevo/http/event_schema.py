@@ -65,7 +65,9 @@ MATCHING: dict[str, JsonValue] = {
     "additionalProperties": False,
     "properties": {
         "rubros": {
-            "type": ["array", "null"], "maxItems": 2000, "items": {"type": "string", "minLength": 1, "maxLength": 100}
+            "type": ["array", "null"],
+            "maxItems": 2000,
+            "items": {"type": "string", "minLength": 1, "maxLength": 100},
         },
         "region": {"type": ["string", "null"], "maxLength": 200},
         "tipo": {"type": ["string", "null"], "maxLength": 100},

@@ -3477,7 +3477,8 @@ $$;
 revoke all on function relevo.due_lanes from public;
 
 -- Brings what waits for phones that moved to where they are now, also what waits behind the open breaker of the place they left; returns how
--- many phones were looked at. What a claim holds meanwhile is looked at again, for a day. Chunks are locked before deliveries, as by all who do.
+-- many phones were looked at. What a claim holds meanwhile is looked at again, for a day, and each phone for a minute: a fan-out that saw it
+-- before it moved may commit later. Chunks are locked before deliveries, as by all who do.
 create or replace function relevo.follow_moved_phones(most int, given_at timestamptz) returns int
   language plpgsql volatile
   set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
@@ -3515,7 +3516,8 @@ begin
 
   insert into relevo.moved_phones (installation_id, moved_at)
   select p.installation_id, min(p.moved_at) from unnest(phones, since) as p(installation_id, moved_at)
-   where p.moved_at > at - interval '1 day'
+   where p.moved_at > at - interval '1 minute'
+      or p.moved_at > at - interval '1 day'
      and p.installation_id in (select w.installation_id from unnest(waiting.ids, waiting.phones) as w(id, installation_id) where w.id <> all (ids))
    group by p.installation_id;
   return coalesce(cardinality(phones), 0);
