@@ -193,11 +193,12 @@ def test_without_a_heartbeat_nothing_is_claimed_anew(only_heartbeat) -> None:
     scene.proxy.shut()
     learns_of_the_cut(scene)
     eventually(lambda: len(_evidence(scene)) == 2, "the request under way was answered")
+    posts = scene.posts()
     later = enqueue(scene.conn, list(install(scene.conn, [""], "default")))
     fan_out(scene.successor)
     so_far = len(scene.reports)
     eventually(lambda: len(scene.reports) >= so_far + 5, "the worker looks again and again")
-    assert scene.posts() == 1
+    assert (scene.posts(), scene.of(later)[0].received) == (posts, 0)
     scene.proxy.open()
     eventually(lambda: scene.of(later)[0].received == 1, "the worker goes on")
     scene.stop()

