@@ -81,7 +81,8 @@ class Connections:
         def watched(connection: Any) -> None:
             name = getattr(connection, "last_named", None)
             connection.last_named = None
-            if name is None:
+            is_open = connection.info.transaction_status != TransactionStatus.IDLE
+            if name is None or not is_open:  # a connection in autocommit is given back with a commit of nothing
                 commit(connection)
                 return
             self._pass(connection, Moment(f"COMMIT of {name}", "before"))
