@@ -3296,7 +3296,7 @@ create or replace function relevo.claim_due(claim uuid, worker text, of_cycle te
                                    since timestamptz)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
-                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int, as_of text, places text)
+                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int)
   language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -4434,28 +4434,6 @@ $$;
 
 revoke all on function relevo.phones_unchanged from public;
 
--- Returns whether each of some phones is just as it was seen at its place in the table's file.
--- Why a place is enough: a row that is visible there now, and whose writer was done before the first look, was visible then, too; in one file a
--- place holds one such row, so it is the one that was seen, and a change of a phone writes another. Rows move without being written only into a
--- new file. Anything else counts as no, and the caller looks phones up by key; so does a row that was not written for two thousand million
--- transactions, whose writer's number means another by now. An event may have been handled meanwhile on another phone of an owner, which
--- changes no phone.
-create or replace function relevo.phones_unmoved(places tid[], as_of text, events bigint[]) returns boolean
-  language plpgsql stable
-  set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
-declare
-  least int := age(split_part(as_of, ' ', 2)::xid);
-begin
-  return least > 0
-    and pg_relation_filenode('relevo.device_installations') = split_part(as_of, ' ', 1)::oid
-    and not exists (select from relevo.event_completions c where c.event_id = any (events))
-    and cardinality(places) = (select count(*) from relevo.device_installations i where i.ctid = any (places) and age(i.xmin) > least);
-end
-$$;
-
-revoke all on function relevo.phones_unmoved from public;
-
 -- Returns the fields of an event's push with what it asks for beside them: to take the place of what was shown, to have taps reported, and how
 -- much is unread as its badge.
 create or replace function relevo.push_asked(push jsonb, event_type text, collapse text, opens boolean, unread_badge boolean) returns jsonb
@@ -4957,7 +4935,7 @@ as $$ select * from relevo.claim_awaited($1, $2, $3, $4, $5, $6, $7, $8) $$;
 revoke all on function relevo.claim_awaited_1 from public;
 
 -- claim_due as 0.3.0 calls it, which would send the default language to everybody, and of a digest nothing: it gets no digest, and no event that
--- is told by the texts of its type.
+-- is told by the texts of its type. Places of phones are returned no more.
 create or replace function relevo.claim_due_4(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at
     timestamptz, shard int, shards int, only_types text[], not_types text[], suspect_lapses int, usual_lease_ms int, since timestamptz)
     returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
@@ -4966,7 +4944,7 @@ create or replace function relevo.claim_due_4(claim uuid, worker text, of_cycle 
   language sql volatile
 as $$
   select c.event_day, c.event_id, c.event_type, c.at_most_once, c.attempt_count, c.lapse_count, c.deadline_at, c.seconds_left, c.created_at,
-         c.ids, c.installations, c.tokens, c.versions, c.platforms, c.locales, relevo.obstacles_of_0_3(c.obstacles), c.lease_ms, c.as_of, c.places
+         c.ids, c.installations, c.tokens, c.versions, c.platforms, c.locales, relevo.obstacles_of_0_3(c.obstacles), c.lease_ms, '', '{}'
     from relevo.claim_due($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, coalesce($11, '{}') || '{relevo.digest}',
            array(select distinct w.event_type from relevo.wordings w), $12, $13, $14) c
 $$;
@@ -5159,10 +5137,10 @@ as $$ select relevo.phones_unchanged($1, $2, $3, $4) $$;
 
 revoke all on function relevo.phones_unchanged_1 from public;
 
--- phones_unmoved as 0.3.0 calls it.
+-- Returns false: 0.3.0 then looks phones up by key, as every worker does now.
 create or replace function relevo.phones_unmoved_1(places tid[], as_of text, events bigint[]) returns boolean
   language sql stable
-as $$ select relevo.phones_unmoved($1, $2, $3) $$;
+as $$ select false $$;
 
 revoke all on function relevo.phones_unmoved_1 from public;
 
@@ -5417,24 +5395,22 @@ $$;
 revoke all on function relevo.record_outcomes from public;
 
 -- Returns where the deliveries of some chunks go and what keeps each from being sent now, chunk by chunk in their order. `quiet` is null where no
--- phone of a chunk has quiet hours now; else of each that has when it may be sent to, and if nothing keeps it, it goes silently. Also the
--- lease, and for phones_unmoved: in which file the phones lie, from which transaction on one may have written what is not seen here, and where in that
--- file each phone lies.
+-- phone of a chunk has quiet hours now; else of each that has when it may be sent to, and if nothing keeps it, it goes silently. Also the lease.
 create or replace function relevo.look_up_phones(chunks relevo.due_chunks[], at timestamptz, lease int)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
-                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int, as_of text, places text)
+                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int)
   language sql stable
 as $$
   select c.event_day, c.event_id, c.event_type, coalesce(e.at_most_once, false), c.attempt_count, c.lapse_count, e.deadline_at,
          extract(epoch from e.deadline_at - at)::float8, c.created_at, c.ids, c.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles, l.quiet,
-         lease, pg_relation_filenode('relevo.device_installations') || ' ' || pg_snapshot_xmin(pg_current_snapshot())::xid, l.places::text
+         lease
     from unnest(chunks) c
     left join relevo.notification_events e on e.id = c.event_id
     cross join lateral (select relevo.category_rule(e.category) as rule offset 0) r
     cross join lateral (
       select array_agg(i.token) as tokens, array_agg(i.token_version) as versions, array_agg(i.platform) as platforms,
-             array_agg(i.locale) as locales, array_agg(i.ctid) as places,
+             array_agg(i.locale) as locales,
              case when count(n.due_at) > 0 then array_agg(n.due_at) end as quiet,
              array_agg(coalesce(
                relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, at, i.handled_before >= c.created_at
@@ -5458,7 +5434,7 @@ as $$
         -- looked up one by one: the arrays are in the order of the chunk, whatever the plan
         left join lateral (select x.installation_id, x.provider, x.token, x.token_version, x.platform, x.locale, x.owner, x.handled_before, x.opt_outs, x.refused, x.accepted, x.token_taken_at,
                                   relevo.token_name(x.provider, x.part, x.token) as token_name, relevo.sending_project(x.provider, x.project, x.part) as sending_project,
-                                  relevo.may_receive(x) as may_receive, x.ctid, x.quiet, x.owner_quiet, x.timezone, x.project
+                                  relevo.may_receive(x) as may_receive, x.quiet, x.owner_quiet, x.timezone, x.project
                              from relevo.device_installations x where x.installation_id = u.installation_id offset 0) i on true
         left join lateral (select n.* from relevo.quiet_now(e, i.quiet, i.owner_quiet, i.project, i.timezone, u.installation_id, at) n
                             where (i.quiet is not null or i.owner_quiet is not null
@@ -5530,7 +5506,7 @@ create or replace function relevo.look_at_3(chunks relevo.due_chunks[], at times
   language sql stable
 as $$
   select l.event_day, l.event_id, l.event_type, l.at_most_once, l.attempt_count, l.lapse_count, l.deadline_at, l.seconds_left, l.created_at,
-         l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, relevo.obstacles_of_0_3(l.obstacles), l.lease_ms, l.as_of, l.places
+         l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, relevo.obstacles_of_0_3(l.obstacles), l.lease_ms, '', '{}'
     from relevo.look_up_phones($1, $2, $3) l
 $$;
 

@@ -53,9 +53,6 @@ class Chunk(NamedTuple):
     quiet: Sequence[datetime | None] | None
     """Until when each phone that has quiet hours now is left in peace; None if none has."""
     lease_ms: int
-    as_of: str | None = None
-    places: str | None = None
-    """These two are read by workers of 0.3.0 alone."""
     content_id: int | None = None
     title: str = ""
     body: str = ""

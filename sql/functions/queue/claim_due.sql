@@ -8,7 +8,7 @@ create or replace function relevo.claim_due(claim uuid, worker text, of_cycle te
                                    since timestamptz)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
-                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int, as_of text, places text)
+                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int)
   language plpgsql volatile
 as $$
 #variable_conflict use_column

@@ -1,22 +1,20 @@
 -- Returns where the deliveries of some chunks go and what keeps each from being sent now, chunk by chunk in their order. `quiet` is null where no
--- phone of a chunk has quiet hours now; else of each that has when it may be sent to, and if nothing keeps it, it goes silently. Also the
--- lease, and for phones_unmoved: in which file the phones lie, from which transaction on one may have written what is not seen here, and where in that
--- file each phone lies.
+-- phone of a chunk has quiet hours now; else of each that has when it may be sent to, and if nothing keeps it, it goes silently. Also the lease.
 create or replace function relevo.look_up_phones(chunks relevo.due_chunks[], at timestamptz, lease int)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
-                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int, as_of text, places text)
+                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int)
   language sql stable
 as $$
   select c.event_day, c.event_id, c.event_type, coalesce(e.at_most_once, false), c.attempt_count, c.lapse_count, e.deadline_at,
          extract(epoch from e.deadline_at - at)::float8, c.created_at, c.ids, c.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles, l.quiet,
-         lease, pg_relation_filenode('relevo.device_installations') || ' ' || pg_snapshot_xmin(pg_current_snapshot())::xid, l.places::text
+         lease
     from unnest(chunks) c
     left join relevo.notification_events e on e.id = c.event_id
     cross join lateral (select relevo.category_rule(e.category) as rule offset 0) r
     cross join lateral (
       select array_agg(i.token) as tokens, array_agg(i.token_version) as versions, array_agg(i.platform) as platforms,
-             array_agg(i.locale) as locales, array_agg(i.ctid) as places,
+             array_agg(i.locale) as locales,
              case when count(n.due_at) > 0 then array_agg(n.due_at) end as quiet,
              array_agg(coalesce(
                relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, at, i.handled_before >= c.created_at
@@ -40,7 +38,7 @@ as $$
         -- looked up one by one: the arrays are in the order of the chunk, whatever the plan
         left join lateral (select x.installation_id, x.provider, x.token, x.token_version, x.platform, x.locale, x.owner, x.handled_before, x.opt_outs, x.refused, x.accepted, x.token_taken_at,
                                   relevo.token_name(x.provider, x.part, x.token) as token_name, relevo.sending_project(x.provider, x.project, x.part) as sending_project,
-                                  relevo.may_receive(x) as may_receive, x.ctid, x.quiet, x.owner_quiet, x.timezone, x.project
+                                  relevo.may_receive(x) as may_receive, x.quiet, x.owner_quiet, x.timezone, x.project
                              from relevo.device_installations x where x.installation_id = u.installation_id offset 0) i on true
         left join lateral (select n.* from relevo.quiet_now(e, i.quiet, i.owner_quiet, i.project, i.timezone, u.installation_id, at) n
                             where (i.quiet is not null or i.owner_quiet is not null

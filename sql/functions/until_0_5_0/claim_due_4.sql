@@ -1,5 +1,5 @@
 -- claim_due as 0.3.0 calls it, which would send the default language to everybody, and of a digest nothing: it gets no digest, and no event that
--- is told by the texts of its type.
+-- is told by the texts of its type. Places of phones are returned no more.
 create or replace function relevo.claim_due_4(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at
     timestamptz, shard int, shards int, only_types text[], not_types text[], suspect_lapses int, usual_lease_ms int, since timestamptz)
     returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
@@ -8,7 +8,7 @@ create or replace function relevo.claim_due_4(claim uuid, worker text, of_cycle 
   language sql volatile
 as $$
   select c.event_day, c.event_id, c.event_type, c.at_most_once, c.attempt_count, c.lapse_count, c.deadline_at, c.seconds_left, c.created_at,
-         c.ids, c.installations, c.tokens, c.versions, c.platforms, c.locales, relevo.obstacles_of_0_3(c.obstacles), c.lease_ms, c.as_of, c.places
+         c.ids, c.installations, c.tokens, c.versions, c.platforms, c.locales, relevo.obstacles_of_0_3(c.obstacles), c.lease_ms, '', '{}'
     from relevo.claim_due($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, coalesce($11, '{}') || '{relevo.digest}',
            array(select distinct w.event_type from relevo.wordings w), $12, $13, $14) c
 $$;

@@ -6,7 +6,7 @@ create or replace function relevo.look_at_3(chunks relevo.due_chunks[], at times
   language sql stable
 as $$
   select l.event_day, l.event_id, l.event_type, l.at_most_once, l.attempt_count, l.lapse_count, l.deadline_at, l.seconds_left, l.created_at,
-         l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, relevo.obstacles_of_0_3(l.obstacles), l.lease_ms, l.as_of, l.places
+         l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, relevo.obstacles_of_0_3(l.obstacles), l.lease_ms, '', '{}'
     from relevo.look_up_phones($1, $2, $3) l
 $$;
 
