@@ -146,8 +146,8 @@ class MessageBuilder:
 
     def _writer(self, delivery: Delivery, contents: Mapping[int, Content]) -> Writer | None:
         """Return what writes the pushes of a delivery's event to such phones, unless each has to be checked."""
-        content, provider = contents.get(delivery.notification_event_id), self.context.provider
-        if content is None or delivery.event_type in self._services.composers or self._lacks_words(content):
+        content, provider = contents.get(delivery.notification_event_id), self._message_writer
+        if content is None or provider is None or delivery.event_type in self._services.composers or self._lacks_words(content):
             return None
         if self._digests is not None and self._digests.is_empty(delivery):
             return None
@@ -155,7 +155,7 @@ class MessageBuilder:
             draft, light = self._draft(self._told(content, delivery), delivery)
         except (ArithmeticError, TypeError, ValueError, RecursionError):
             return None
-        if not light or not isinstance(provider, WritesMessages) or (draft.is_silent and not self._takes_silent):
+        if not light or (draft.is_silent and not self._takes_silent):
             return None
         return provider.writer(draft, delivery.platform)
 
@@ -242,6 +242,12 @@ class MessageBuilder:
             except (Exception, SystemExit) as error:  # noqa: BLE001 a composer may raise anything; attempts bound it
                 return answer(delivery, "retryable", code="composer_failed", message=normalise_error(error))
         return self._accept(delivery, message, light=light)
+
+    @cached_property
+    def _message_writer(self) -> WritesMessages | None:
+        """The push service, if it writes messages by itself; asked once a batch, for the question is dear."""
+        provider = self.context.provider
+        return provider if isinstance(provider, WritesMessages) else None
 
     @cached_property
     def _takes_silent(self) -> bool:
