@@ -15,6 +15,7 @@ CONSTANTS
   MaxAttempts,     \* after how many unclear attempts a delivery has failed
   MayRedrive,      \* whether a person opens a failed delivery again, once
   HasReceipts,     \* whether the push service says afterwards what it did not pass on
+  HasDeadlines,    \* whether events have deadlines: what would be tried again after it ends
   FENCE,           \* "claim": who writes still stands in the claim; "worker": in any claim of its process; "none"
   JOURNAL_FIRST,   \* TRUE: a request is journalled before it begins
   LATE_STOPS,      \* TRUE: the journal looks for tickets that came late
@@ -141,17 +142,21 @@ AfterDoubt(d) ==
   IF d \in Once /\ ONCE_GIVES_UP THEN "unknown"
   ELSE IF attempts[d] + 1 >= MaxAttempts THEN "failed" ELSE "open"
 
+(* Whether what is to be tried again would come after its deadline: then it ends. *)
+TooLate == IF HasDeadlines THEN {FALSE, TRUE} ELSE {FALSE}
+
 (* The holder writes what it was told, and takes the delivery out of the claim, in one transaction. *)
 Settle ==
-  \E c \in Claims, d \in Deliveries :
+  \E c \in Claims, d \in Deliveries, too_late \in TooLate :
     /\ c \in live
     /\ told[c][d] \in {"ticket", "unsent", "later", "refused", "doubt"}
     /\ MayWrite(c, d)
     /\ LetGo(c, d)
     /\ LET answer == told[c][d]
-           after == CASE answer = "ticket" -> "sent" [] answer = "unsent" -> "open" [] answer = "refused" -> "failed"
-                      [] answer = "later" -> IF attempts[d] + 1 >= MaxAttempts THEN "failed" ELSE "open"
-                      [] OTHER -> AfterDoubt(d)
+           otherwise == CASE answer = "ticket" -> "sent" [] answer = "unsent" -> "open" [] answer = "refused" -> "failed"
+                          [] answer = "later" -> IF attempts[d] + 1 >= MaxAttempts THEN "failed" ELSE "open"
+                          [] OTHER -> AfterDoubt(d)
+           after == IF otherwise = "open" /\ too_late THEN "ended" ELSE otherwise
        IN /\ status' = [status EXCEPT ![d] = after]
           /\ queue' = IF after = "open" THEN queue \union {d} ELSE queue
           /\ attempts' = [attempts EXCEPT ![d] = IF answer = "unsent" THEN @ ELSE @ + 1]

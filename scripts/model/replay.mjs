@@ -53,7 +53,7 @@ function plain(state) {
 class Machine {
   constructor(isOnce, claims, attempts) {
     this.configuration = `INIT Init\nNEXT Next\nCONSTANTS\n  Deliveries = {"d"}\n  Once = ${isOnce ? '{"d"}' : "{}"}\n  MaxClaims = ${claims}\n  MaxAttempts = ${attempts}
-  MayRedrive = TRUE\n  HasReceipts = TRUE\n  FENCE = "claim"\n  JOURNAL_FIRST = TRUE\n  LATE_STOPS = TRUE\n  END_LOOKED_AT = TRUE\n  ONCE_GIVES_UP = TRUE\n`;
+  MayRedrive = TRUE\n  HasReceipts = TRUE\n  HasDeadlines = TRUE\n  FENCE = "claim"\n  JOURNAL_FIRST = TRUE\n  LATE_STOPS = TRUE\n  END_LOOKED_AT = TRUE\n  ONCE_GIVES_UP = TRUE\n`;
     this.known = new Map();
   }
 
