@@ -91,7 +91,7 @@ model: ## explore the specifications of scripts/model exhaustively, and their br
 	@cd scripts/model && npm ci --ignore-scripts --prefer-offline --loglevel=error >/dev/null && node check.mjs $(ARGS)
 
 chaos: installed-dev ## real processes under faults, judged by another program (needs Node.js): make chaos MINUTES=10 SEED=mine
-	@PYTHONPATH=scripts .venv/bin/python -m chaos --minutes $(MINUTES) $(if $(SEED),--seed '$(SEED)') $(ARGS)
+	@PYTHONPATH=scripts:tests .venv/bin/python -m chaos --minutes $(MINUTES) $(if $(SEED),--seed '$(SEED)') $(ARGS)
 
 # Without the other queues (no network) it measures the rest, and says so.
 bench: installed-dev ## measure what everything costs, beside other queues, in a quarter of an hour; ARGS=--help

@@ -147,6 +147,14 @@ class Proxy:
         """Wait until what was awaited has come."""
         assert self._hit.wait(DEADLINE_S), "no such words came"
 
+    def was_hit(self, within_s: float) -> bool:
+        """Wait for a while until what was awaited has come; tell whether it has."""
+        return self._hit.wait(within_s)
+
+    def calm(self) -> None:
+        """Wait for no COMMIT and no words any more."""
+        self._fate, self._silent_words = None, None
+
     def _arm(self, fate: Fate, after: bytes) -> None:
         self._hit.clear()
         self._fate = (fate, after)

@@ -76,9 +76,9 @@ def seaweed() -> Iterator[Seaweed]:
         yield Seaweed(elsewhere)
         return
     folder = Path(tempfile.mkdtemp(prefix="relevo-seaweed-"))
-    process, running = _start(folder)
+    process, running = start(folder)
     try:
-        _await(process, running, folder)
+        await_answer(process, running, folder)
         yield running
     finally:
         process.kill()
@@ -86,7 +86,8 @@ def seaweed() -> Iterator[Seaweed]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start(folder: Path) -> tuple[subprocess.Popen[bytes], Seaweed]:
+def start(folder: Path) -> tuple[subprocess.Popen[bytes], Seaweed]:
+    """Start a server on free ports with its data in a folder, which may hold some already."""
     rights = {KEY: ["Read", "Write", "List", "Tagging"], _ADMIN: ["Admin"]}  # who administrates gets buckets by asking
     identities = [
         {"name": key, "credentials": [{"accessKey": key, "secretKey": SECRET}], "actions": actions}
@@ -118,7 +119,9 @@ def _start(folder: Path) -> tuple[subprocess.Popen[bytes], Seaweed]:
     return process, Seaweed(f"http://127.0.0.1:{s3}")
 
 
-def _await(process: subprocess.Popen[bytes], running: Seaweed, folder: Path) -> None:
+def await_answer(process: subprocess.Popen[bytes], running: Seaweed, folder: Path) -> None:
+    """Wait until a server takes objects."""
+
     def is_well() -> bool:
         assert process.poll() is None, (folder / "log").read_text()[-2000:]
         try:

@@ -10,86 +10,138 @@ import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from chaos import history
-from chaos.faults import Faults
-from chaos.stage import Stage, stage, until
-from chaos.writers import Told, Writer, register_phones
+from chaos import archive, broken, history
+from chaos.faults import SMALL, Faults
+from chaos.stage import OFFERS_A_WEEK, RATE_PER_S, Stage, stage, trace, until
+from chaos.writers import Reader, Told, Writer, register_phones
 
 ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "scripts" / "proof" / "results"
 CALM_S = 180.0
 _OPEN = """
 select not exists (select from relevo.notification_deliveries where status in ('pending', 'retryable', 'sent'))
    and not exists (select from relevo.notification_events where state in ('waiting', 'fanning'))
    and not exists (select from relevo.event_progress_deltas)
+   and not exists (select from relevo.news_events)
+   and not exists (select from relevo.news_inbox)
+   and not exists (select from relevo.news_subscriptions s join relevo.news_cursors c on c.subscription = s.name
+                    where c.position < s.head)
 """
 
 
 def main() -> int:
-    """Run, and return the checker's verdict."""
+    """Run, and return the verdict; a broken build passes if it is caught."""
+    given = _words().parse_args()
+    seed = given.seed or _seed_of_the_day()
+    folder = given.folder or Path(tempfile.mkdtemp(prefix="relevo-chaos-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    print(f"seed {seed}, {given.minutes} minutes, {given.replicas} replicas; logs and history: {folder}", flush=True)
+    with stage(folder, given.replicas, small=given.small or given.broken is not None) as made:
+        summary = _play(made, seed, given)
+    (folder / "history" / "summary.json").write_text(json.dumps(summary, indent=1))
+    checked = subprocess.run(["node", str(Path(__file__).with_name("check.mjs")), str(folder)], check=False).returncode
+    replayed = _replay(folder / "history" / "steps.jsonl")
+    verdict = json.loads((folder / "history" / "verdict.json").read_text())
+    verdict |= {"summary": summary, "replay": replayed}
+    if given.record:
+        _record(verdict, f"broken-{given.broken}" if given.broken else f"chaos-{seed.replace(' ', '-')}")
+    if given.broken:
+        return _judge_broken(given.broken, verdict)
+    return checked or int(not replayed["ok"])
+
+
+def _words() -> argparse.ArgumentParser:
     words = argparse.ArgumentParser(prog="make chaos", description=__doc__)
     words.add_argument("--minutes", type=float, default=2.0)
     words.add_argument("--seed", default=None, help="anything; without it the day and the commit")
     words.add_argument("--replicas", type=int, default=3)
     words.add_argument("--writers", type=int, default=3)
     words.add_argument("--folder", type=Path, default=None, help="where logs and history are kept")
-    given = words.parse_args()
-    seed = given.seed or _seed_of_the_day()
-    folder = given.folder or Path(tempfile.mkdtemp(prefix="relevo-chaos-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f"seed {seed}, {given.minutes} minutes, {given.replicas} replicas; logs and history: {folder}", flush=True)
-    with stage(folder, given.replicas) as made:
-        summary = _play(made, seed, given.minutes, given.writers)
-    (folder / "history" / "summary.json").write_text(json.dumps(summary, indent=1))
-    judged = subprocess.run(["node", str(Path(__file__).with_name("check.mjs")), str(folder)], check=False).returncode
-    return judged or _replay(folder / "history" / "steps.jsonl")
+    words.add_argument("--small", action="store_true", help="few faults, without PgBouncer and the archive's store")
+    words.add_argument("--broken", choices=broken.BUILDS, help="take one rule out of the product: it must be caught")
+    words.add_argument("--record", action="store_true", help="keep the verdict for `make proof`")
+    return words
 
 
-def _replay(steps: Path) -> int:
-    """Step the specification of claims along what each delivery went through."""
-    model = ROOT / "scripts" / "model"
-    if not (model / "node_modules" / "tla-checker").exists():
-        install = ["npm", "ci", "--ignore-scripts", "--prefer-offline", "--loglevel=error"]
-        subprocess.run(install, cwd=model, check=True, stdout=subprocess.DEVNULL)
-    done = subprocess.run(
-        ["node", str(model / "replay.mjs"), str(steps)], check=False, stdout=subprocess.PIPE, text=True
-    )
-    if done.returncode == 0:
-        told = json.loads(done.stdout)
-        print(f"    ok  each of {told['lines']} steps is one of the specification ({told['different']} histories)")
-    return done.returncode
-
-
-def _play(made: Stage, seed: str, minutes: float, writers: int) -> dict[str, object]:
+def _play(made: Stage, seed: str, given: argparse.Namespace) -> dict[str, Any]:
     told = Told()
+    if made.store is not None:
+        told.note("archived", ids=archive.fill(made))
+    trace(made)
     phones = register_phones(made, told)
-    app = [Writer(made, told, f"writer-{n}", seed, phones) for n in range(writers)]
-    faults = Faults(made, seed)
-    for writer in app:
-        writer.start()
-    faults.strike_until(time.monotonic() + minutes * 60)
+    only = broken.BUILDS[given.broken].faults if given.broken else SMALL if given.small else ()
+    faults = Faults(made, seed, only)
+    if given.broken:
+        broken.take_out(made, given.broken)
+    reader, app = Reader(made, told), [Writer(made, told, f"writer-{n}", seed, phones) for n in range(given.writers)]
+    for thread in (reader, *app):
+        thread.start()
+    faults.strike_until(time.monotonic() + given.minutes * 60)
     for writer in app:
         writer.stop()
     for writer in app:
         writer.join()
     faults.calm()
-    with_rest = until(lambda: _is_over(made), CALM_S)
-    print(f"calm {'reached' if with_rest else 'not reached'}; faults: {dict(faults.done)}", flush=True)
-    written = history.write(made, told.lines)
-    return {"seed": seed, "minutes": minutes, "calm": with_rest, "faults": dict(faults.done), "lines": written}
+    is_calm = until(lambda: made.ask(_OPEN) == [(True,)], 30 if given.broken else CALM_S)
+    reader.stop()
+    reader.join()
+    if made.store is not None:
+        archive.finish(made)
+    print(f"calm {'reached' if is_calm else 'not reached'}; faults: {dict(faults.done)}", flush=True)
+    return {
+        "seed": seed,
+        "commit": _commit(),
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "minutes": given.minutes,
+        "replicas": given.replicas,
+        "calm": is_calm,
+        "faults": dict(faults.done),
+        "skipped": faults.skipped,
+        "hits": dict(faults.scene.hits),
+        "rate_per_s": RATE_PER_S,
+        "offers_a_week": OFFERS_A_WEEK,
+        "lines": history.write(made, told.lines),
+    }
 
 
-def _is_over(made: Stage) -> bool:
-    with made.connect() as conn:
-        [(over,)] = conn.execute(_OPEN.encode()).fetchall()
-        return bool(over)
+def _replay(steps: Path) -> dict[str, Any]:
+    """Step the specification of claims along what each delivery went through."""
+    model = ROOT / "scripts" / "model"
+    if not (model / "node_modules" / "tla-checker").exists():
+        install = ["npm", "ci", "--ignore-scripts", "--prefer-offline", "--loglevel=error"]
+        subprocess.run(install, cwd=model, check=True, stdout=subprocess.DEVNULL)
+    done = subprocess.run(["node", str(model / "replay.mjs"), str(steps)], check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        print(f"BROKEN  a step that the specification does not know\n{done.stderr}", flush=True)
+        return {"ok": False, "why": done.stderr.partition("\n")[0]}
+    told = json.loads(done.stdout)
+    print(f"    ok  each of {told['lines']} steps is one of the specification ({told['different']} histories)")
+    return {"ok": True, **told}
+
+
+def _judge_broken(name: str, verdict: dict[str, Any]) -> int:
+    """Return 0 if a build without one of its rules was caught."""
+    found = [rule for rule, count in verdict["rules"].items() if count]
+    found += [] if verdict["replay"]["ok"] else ["replay"]
+    found += [] if verdict["summary"]["calm"] else ["no calm"]
+    print(f"the build without {name} was {'caught: ' + '; '.join(found) if found else 'NOT CAUGHT'}", flush=True)
+    return int(not found)
+
+
+def _record(verdict: dict[str, Any], name: str) -> None:
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(verdict, indent=1) + "\n")
+
+
+def _commit() -> str:
+    asked = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip() or "no commit"
 
 
 def _seed_of_the_day() -> str:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return f"{datetime.now(UTC):%Y-%m-%d} {commit.stdout.strip() or 'no commit'}"
+    return f"{datetime.now(UTC):%Y-%m-%d} {_commit()}"
 
 
 if __name__ == "__main__":

@@ -1,118 +1,97 @@
-"""What goes wrong, chosen by the seed: processes, connections, the database, the push services."""
+"""What goes wrong, chosen by the seed: processes, connections, the database, the push services, the archive."""
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Collection
 from contextlib import suppress
-from pathlib import Path
 
 import psycopg
 
-from chaos.stage import LEASE_MS, Replica, Stage
+from chaos import archive, database_faults, process_faults, service_faults
+from chaos.scene import Scene
+from chaos.stage import Stage
 
-_BACKENDS = "select pid from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
-SERVICES = ("fcm", "apns", "webpush")
-OFTEN = ("killed", "killed", "killed", "paused beyond the lease", "paused beyond the lease")
-"""These come more often than the others: they have to hit a moment of some hundredths of a second."""
+OFTEN = ("killed at a request", "stopped at a request, beyond the lease")
+"""These come more often than the others: most is to be lost there."""
+SMALL = (*OFTEN, "answers to COMMIT lost")
+"""What a small run has time for."""
+MOMENTS = {
+    "killed": "claims taken back by a reaper",
+    "killed at a request": "killed with a request under way",
+    "stopped beyond the lease": "a holder that found its claim lost",
+    "stopped at a request, beyond the lease": "tickets that came after their claim was lost",
+    "told to stop": "processes that stopped as told",
+    "clock ten minutes slow": "requests of a process whose clock is ten minutes slow",
+    "connections ended": "connections ended under a replica",
+    "database crashed": "the database crashed under a replica",
+    "snapshot held": "requests settled while a snapshot was held",
+    "table locked beyond the time-outs": "statements that waited for a lock beyond their time-out",
+    "statements cancelled": "statements given up in their midst",
+    "out of connections": "connections refused, for none were left",
+    "migration run again": "requests settled around a migration",
+    "answers to COMMIT lost": "answers to COMMIT lost",
+    "COMMITs lost": "COMMITs lost",
+    "COMMIT late": "COMMITs that came late",
+    "connections frozen": "connections that were open and silent",
+    "connections slow": "requests settled beside a slow connection",
+    "PgBouncer killed": "PgBouncer killed under a replica",
+    "Expo down": "requests that were turned away",
+    "Expo took it and said 500": "phones that got a push twice",
+    "Expo took it and hung up": "answers that nobody could read",
+    "Expo slow": "answers that nobody could read",
+    "Expo throttles": "requests that were turned away",
+    "Expo refuses messages": "dead letters opened again",
+    "Expo refuses credentials": "breakers that opened",
+    "FCM, APNs or Web Push refuses credentials": "messages refused for their credentials",
+    "GOAWAY": "messages that a GOAWAY turned away",
+    "GOAWAY after it was taken": "messages in doubt after a GOAWAY",
+    "stream refused": "messages whose stream was refused",
+    "service hung up": "messages in doubt after their connection ended",
+    "export killed": "exports killed on their way",
+    "store killed": "exports whose store went away",
+    "store silent": "exports whose store fell silent",
+}
+"""What each fault has to meet to say something; some is counted where it is done, the rest is found in the history."""
 
 
 class Faults:
-    """Strikes one thing after the other, and counts what it did."""
+    """Strikes one thing after the other, and counts what it did and which moments it met."""
 
-    def __init__(self, stage: Stage, seed: str) -> None:
+    def __init__(self, stage: Stage, seed: str, only: Collection[str] = ()) -> None:
         self._stage = stage
-        self._chance = random.Random(f"{seed} faults")
+        self.scene = Scene(stage, random.Random(f"{seed} faults"))
         self.done: Counter[str] = Counter()
-        self._kinds: dict[str, Callable[[], None]] = {
-            "killed": self._kill,
-            "paused beyond the lease": self._pause,
-            "told to stop": self._stop,
-            "connections ended": self._end_connections,
-            "database crashed": self._crash,
-            "snapshot held": self._hold_snapshot,
-            "Expo down": lambda: self._befall(fault="503"),
-            "Expo took it and said 500": lambda: self._befall(fault="500-delivered", share=0.5),
-            "Expo took it and hung up": lambda: self._befall(fault="reset-delivered", share=0.5),
-            "Expo slow": lambda: self._befall(fault="slow=1", share=0.5),
-            "Expo throttles": lambda: self._befall(fault="429", share=0.5),
-            "credentials refused": lambda: self._befall(fault="401", share=1.0),
-            "GOAWAY": lambda: self._befall_native("goaway"),
-            "GOAWAY after it was taken": lambda: self._befall_native("goaway-delivered"),
-            "stream refused": lambda: self._befall_native("refused"),
-            "service hung up": lambda: self._befall_native("reset-delivered"),
-        }
+        self.skipped: dict[str, str] = {}
+        kinds = process_faults.kinds(self.skipped) | database_faults.kinds(self.scene, self.skipped)
+        kinds |= service_faults.KINDS | (archive.KINDS if stage.store else {})
+        self._kinds = {name: strike for name, strike in kinds.items() if not only or name in only}
+        for kind in self._kinds:
+            self.scene.hits[MOMENTS[kind]] += 0  # a moment that is never met is told, too
         self._due: list[str] = []
 
     def strike_until(self, deadline: float) -> None:
         """Strike until the time is over; each kind comes before one comes again."""
         while time.monotonic() < deadline:
             if not self._due:
-                deck = [*self._kinds, *OFTEN]
-                self._due = self._chance.sample(deck, len(deck))
+                deck = [*self._kinds, *(kind for kind in OFTEN if kind in self._kinds)]
+                self._due = self.scene.chance.sample(deck, len(deck))
             kind = self._due.pop()
             with suppress(psycopg.Error):
-                self._kinds[kind]()
                 self.done[kind] += 1
-            time.sleep(0.2 + self._chance.random())
+                self._kinds[kind](self.scene)
+            time.sleep(0.2 + self.scene.chance.random())
 
     def calm(self) -> None:
         """Let everything be well again."""
         self._stage.sandbox.clear_faults()
+        self._stage.wire.calm()
+        self._stage.wire.thaw()
+        self._stage.wire.latency_s = 0
         for replica in self._stage.replicas:
             replica.send(signal.SIGCONT)
-            if replica.process is None or replica.process.poll() is not None:
+            if not replica.runs():
                 replica.start()
-
-    def _running(self) -> Iterator[Replica]:
-        chosen = self._chance.choice(self._stage.replicas)
-        if chosen.process is not None and chosen.process.poll() is None:
-            yield chosen
-
-    def _kill(self) -> None:
-        for replica in self._running():
-            replica.send(signal.SIGKILL)
-            replica.end()
-            replica.start()
-
-    def _pause(self) -> None:
-        for replica in self._running():
-            replica.send(signal.SIGSTOP)
-            time.sleep(LEASE_MS / 1000 * (1.5 + self._chance.random()))
-            replica.send(signal.SIGCONT)
-
-    def _stop(self) -> None:
-        for replica in self._running():
-            replica.send(signal.SIGTERM)
-            replica.end()
-            replica.start()
-
-    def _end_connections(self) -> None:
-        with self._stage.connect() as conn:
-            conn.execute(f"select pg_terminate_backend(pid) from ({_BACKENDS}) b".encode())
-
-    def _crash(self) -> None:
-        """Kill a backend: PostgreSQL ends all the others, and recovers from its log."""
-        with self._stage.connect() as conn:
-            pids = [pid for (pid,) in conn.execute(_BACKENDS.encode()).fetchall()]
-        pids = [pid for pid in pids if Path(f"/proc/{pid}").exists()]
-        if pids:
-            os.kill(self._chance.choice(pids), signal.SIGKILL)
-
-    def _hold_snapshot(self) -> None:
-        with self._stage.connect() as conn, conn.transaction():
-            conn.execute("set transaction isolation level repeatable read")
-            conn.execute("select count(*) from relevo.notification_events")
-            time.sleep(2)
-
-    def _befall(self, *, fault: str, share: float = 1.0) -> None:
-        self._stage.sandbox.add_fault(fault, share=share, seconds=1.0 + self._chance.random() * 2)
-        time.sleep(2)
-
-    def _befall_native(self, fault: str) -> None:
-        self._stage.sandbox.add_fault(fault, service=self._chance.choice(SERVICES), share=0.5, seconds=2.0)
-        time.sleep(2)

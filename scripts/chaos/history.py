@@ -11,6 +11,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg.rows import dict_row
 
+from chaos import archive
 from chaos.stage import Stage, write_lines
 
 TABLES = {
@@ -21,16 +22,18 @@ TABLES = {
     "deliveries": """
         select id, notification_event_id as event, installation_id as installation, provider, status,
                attempt_count as attempts
-          from relevo.notification_deliveries
+          from relevo.notification_deliveries where event_type <> 'old'
     """,
     "requests": """
-        select id, claim_token as claim, worker_id as worker, journalled_at, answered_at, outcome, ids
+        select id, claim_token as claim, worker_id as worker, project, extract(epoch from journalled_at)::float8 as at,
+               journalled_at, answered_at, outcome, ids
           from relevo.push_requests
     """,
     "failed_attempts": """
         select delivery_id as delivery, n, attempt, found_by, became, error_code, request_id as request
           from relevo.failed_attempts
     """,
+    "dead_letters": "select delivery_id as delivery, error_code from relevo.dead_letters",
     "queue": "select id, ids from relevo.due_chunks",
     "claims": "select token, cycle, ids from relevo.claims where cycle <> 'receipt'",
     "late_tickets": "select delivery_id as delivery, ticket_id as ticket from relevo.late_tickets",
@@ -43,6 +46,11 @@ TABLES = {
     """,
     "runs": "select id, cycle, source, slot_at, outcome, counts from relevo.worker_runs",
     "phones": "select installation_id as installation, owner from relevo.device_installations",
+    "marks": """
+        select i.owner, m.event_id as event, m.read_at is not null as is_read
+          from relevo.inbox_marks m join relevo.inboxes i on i.id = m.inbox_id
+    """,
+    "incidents": "select project, what, detail from relevo.project_incidents",
     "steps": """
         select s.delivery_id, s.at_most_once, coalesce(s.max_attempts, 50) as max_attempts, s.status, s.attempts,
                s.place, s.is_journalled, s.has_late
@@ -50,6 +58,12 @@ TABLES = {
     """,
 }
 """What is written of each table."""
+_ALL_TABLES = """
+select format('%I.%I', n.nspname, c.relname)
+  from pg_class c join pg_namespace n on n.oid = c.relnamespace
+ where n.nspname in ('relevo', 'relevo_archive') and c.relkind = 'r'
+"""
+_NAMES = "select distinct m[1] from {table} t cross join regexp_matches(t::text, 'person-writer-[0-9]+-[0-9]+-', 'g') m"
 
 
 def write(stage: Stage, told: list[dict[str, Any]]) -> dict[str, int]:
@@ -58,6 +72,8 @@ def write(stage: Stage, told: list[dict[str, Any]]) -> dict[str, int]:
     folder.mkdir(exist_ok=True)
     written = {"told": write_lines(folder / "told.jsonl", iter(told))}
     written["received"] = write_lines(folder / "received.jsonl", _received(stage))
+    written["names"] = write_lines(folder / "names.jsonl", _names(stage))
+    written["archived"] = write_lines(folder / "archived.jsonl", archive.read(stage))
     with psycopg.connect(stage.dsn, row_factory=dict_row) as conn:
         for name, query in TABLES.items():
             written[name] = write_lines(folder / f"{name}.jsonl", iter(conn.execute(query.encode())))
@@ -77,3 +93,11 @@ def _received(stage: Stage) -> Iterator[dict[str, Any]]:
                 "delivery": int(each["message"]["data"]["notificationDeliveryId"]),
                 "at": each["receivedAt"],
             }
+
+
+def _names(stage: Stage) -> Iterator[dict[str, Any]]:
+    """Yield each name of a person that is anywhere in a table."""
+    with stage.connect() as conn:
+        for (table,) in conn.execute(_ALL_TABLES).fetchall():
+            for (name,) in conn.execute(_NAMES.format(table=table).encode()).fetchall():
+                yield {"table": table, "name": name}

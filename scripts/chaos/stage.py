@@ -10,15 +10,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
+from chaos.parts import Pooler, Store, find
+from proxy import Proxy
 from relevo import embedded
 from relevo.access import api_tokens
+from relevo.client import quiet
+from relevo.client.news import subscribe_news
 from relevo.config import load
 from relevo.database.pool import Database
 from relevo.sandbox import Sandbox
@@ -27,6 +31,11 @@ RELEVO = Path(sys.executable).with_name("relevo")
 TRACE = Path(__file__).parents[1] / "model" / "trace.sql"
 LEASE_MS, TIMEOUT_MS = 4_000, 1_500
 """Short ones, so that minutes hold many of them."""
+RATE_PER_S = 60
+"""Pushes to Expo; about what the writers make, so that it is met."""
+OFFERS_A_WEEK = 3
+NEWS = "chaos"
+CONNECTIONS = 60
 
 
 @dataclass
@@ -40,16 +49,20 @@ class Replica:
     process: subprocess.Popen[bytes] | None = None
     starts: int = 0
 
-    def start(self) -> None:
-        """Start it; its log goes to a file that all its lives share."""
+    def start(self, **more: str) -> None:
+        """Start it, maybe with other settings for this life; its log goes to a file that all its lives share."""
         self.starts += 1
         with (self.folder / f"{self.name}.log").open("ab") as log:
             words = [str(RELEVO), "run"]
-            self.process = subprocess.Popen(words, env=self.environ, stdout=log, stderr=log, cwd=self.folder)
+            self.process = subprocess.Popen(words, env=self.environ | more, stdout=log, stderr=log, cwd=self.folder)
 
     def serves(self) -> bool:
         """Tell whether it has begun to work."""
         return b'"worker_started"' in (self.folder / f"{self.name}.log").read_bytes()
+
+    def runs(self) -> bool:
+        """Tell whether its process is there."""
+        return self.process is not None and self.process.poll() is None
 
     def send(self, number: signal.Signals) -> bool:
         """Send it a signal; return whether it ran."""
@@ -75,11 +88,25 @@ class Stage:
     dsn: str
     sandbox: Sandbox
     app_token: str
+    wire: Proxy
+    pooler: Pooler | None
+    store: Store | None
     replicas: list[Replica] = field(default_factory=list)
 
     def connect(self) -> psycopg.Connection[Any]:
         """Return a connection of the app's own, in autocommit."""
         return psycopg.connect(self.dsn, autocommit=True, connect_timeout=5)
+
+    def ask(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Ask the database something, on a connection of its own."""
+        with self.connect() as conn:
+            return conn.execute(query.encode(), values or None).fetchall()
+
+    def run(self, *words: str, **more: str) -> subprocess.Popen[bytes]:
+        """Start a command of Relevo; what it says goes to a log of all commands."""
+        environ = {"DATABASE_URL": self.dsn, "PATH": os.environ["PATH"], "LOG_FORMAT": "json"} | more
+        with (self.folder / "commands.log").open("ab") as log:
+            return subprocess.Popen([str(RELEVO), *words], env=environ, stdout=log, stderr=log, cwd=self.folder)
 
 
 def _free_port() -> int:
@@ -89,9 +116,8 @@ def _free_port() -> int:
 
 
 @contextmanager
-def stage(folder: Path, replicas: int) -> Iterator[Stage]:
-    """Set everything up, and take it down in the end."""
-    server = embedded.acquire(folder / "postgres", settings={"max_connections": "200", "fsync": "off"})
+def stage(folder: Path, replicas: int, *, small: bool = False) -> Iterator[Stage]:
+    """Set everything up, and take it down in the end; a small one has neither PgBouncer nor a store."""
     settings: dict[str, Any] = {
         "rate_per_s": 0,
         "receipt_delay_s": 0,
@@ -99,37 +125,58 @@ def stage(folder: Path, replicas: int) -> Iterator[Stage]:
         "keep_messages": 1_000,
         "latency_ms": 150,
     }
-    try:
-        with Sandbox(native=True, folder=folder / "sandbox", **settings) as sandbox:
-            environ = {"DATABASE_URL": server.dsn, "PATH": os.environ["PATH"]}
-            subprocess.run([str(RELEVO), "migrate"], env=environ, check=True, capture_output=True, cwd=folder)
-            with psycopg.connect(server.dsn, autocommit=True) as conn:
-                conn.execute(TRACE.read_text().encode())
-            database = Database(server.dsn, server.dsn, load({}, None))
-            token = api_tokens.make(database, "chaos", "app")[0]
-            database.close()
-            made = Stage(folder, server.dsn, sandbox, token)
-            made.replicas = [_replica(made, n) for n in range(1, replicas + 1)]
-            try:
-                for replica in made.replicas:
-                    replica.start()
-                until(lambda: all(replica.serves() for replica in made.replicas), patience_s=300)
-                yield made
-            finally:
-                _stop_all(made)
-    finally:
-        server.release()
+    with ExitStack() as until_the_end:
+        server = embedded.acquire(
+            folder / "postgres", settings={"max_connections": str(CONNECTIONS), "fsync": "off", "max_wal_size": "256MB"}
+        )
+        until_the_end.callback(server.release)
+        sandbox = until_the_end.enter_context(Sandbox(native=True, folder=folder / "sandbox", **settings))
+        wire = until_the_end.enter_context(Proxy(server.dsn))
+        pooler = None if small or find("pgbouncer") is None else Pooler(server.dsn, _free_port(), folder / "pgbouncer")
+        if pooler is not None:
+            until_the_end.callback(pooler.kill)
+        store = None if small else Store(folder / "store")
+        if store is not None:
+            until_the_end.callback(store.kill)
+        made = Stage(folder, server.dsn, sandbox, "", wire, pooler, store)
+        _prepare(made)
+        made.replicas = [_replica(made, n) for n in range(1, replicas + 1)]
+        until_the_end.callback(_stop_all, made)
+        for replica in made.replicas:
+            replica.start()
+        until(lambda: all(replica.serves() for replica in made.replicas), patience_s=300)
+        yield made
+
+
+def _prepare(made: Stage) -> None:
+    """Make the schema, an app's token, and what the app asks for once."""
+    assert made.run("migrate").wait(300) == 0, f"relevo migrate failed: see {made.folder}/commands.log"
+    database = Database(made.dsn, made.dsn, load({}, None))
+    made.app_token = api_tokens.make(database, "chaos", "app")[0]
+    database.close()
+    with made.connect() as conn:
+        subscribe_news(conn, NEWS, kinds=("event.finished", "delivery.failed"))
+        quiet.set_cap(conn, OFFERS_A_WEEK, per="week", category="offers", project="default")
+
+
+def trace(made: Stage) -> None:
+    """Have the database write down each step of each delivery from now on."""
+    with made.connect() as conn:
+        conn.execute(TRACE.read_text().encode())
 
 
 def _replica(made: Stage, number: int) -> Replica:
+    """Make one that connects through the wire that can fail, through PgBouncer, or directly."""
     port = _free_port()
+    ways = [made.wire.dsn, made.pooler.dsn if made.pooler else made.wire.dsn, made.dsn]
     settings = made.sandbox.settings() | {
-        "DATABASE_URL": made.dsn,
+        "DATABASE_URL": ways[(number - 1) % len(ways)],
+        "DATABASE_DIRECT_URL": made.wire.dsn if number == 1 else made.dsn,
         "EXPO_BASE_URL": made.sandbox.url,
         "HTTP_ENABLED": "true",
         "HTTP_PORT": str(port),
         "HTTP_RATE_PER_SECOND": "0",
-        "PUSH_RATE_PER_SECOND": "0",
+        "PUSH_RATE_PER_SECOND": str(RATE_PER_S),
         "OUTBOX_LEASE_DURATION_MS": str(LEASE_MS),
         "PUSH_REQUEST_TIMEOUT_MS": str(TIMEOUT_MS),
         "PUSH_CHUNK_SIZE": "10",

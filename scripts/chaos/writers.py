@@ -8,6 +8,7 @@ import threading
 import time
 import urllib.request
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from http.client import HTTPException
 from typing import Any
 from uuid import UUID
@@ -15,14 +16,18 @@ from uuid import UUID
 import psycopg
 from psycopg.types.json import Jsonb
 
-from chaos.stage import Stage
-from relevo.client import verbs
+from chaos.stage import NEWS, Stage
+from relevo.client import inboxes, news, verbs
 from relevo.client.values import Event, Installation, Owners
+from relevo.config import load
 from relevo.core.errors import RelevoError
+from relevo.database.pool import Database
+from relevo.operators import actions
 
 KINDS = ("expo", "android", "iphone", "browser")
 OWNERS = 12
 PAUSE_S = 0.1
+DEADLINE_S = 4
 _SQL = "select e.event_id from relevo.enqueue(%s) e"
 
 
@@ -71,7 +76,8 @@ def _json(key: str, owner: str, once: bool, body: str) -> dict[str, Any]:
         "key": key,
         "title": "Order",
         "body": body,
-        "audience": {"owners": [owner]},
+        "audience": "owners",
+        "owners": [owner],
         "at_most_once": once,
     }
 
@@ -85,7 +91,18 @@ class Writer(threading.Thread):
         self._chance = random.Random(f"{seed} {name}")
         self._ended = threading.Event()
         self._number = 0
-        self._recent: list[int] = []
+        self._recent: list[tuple[int, str | None]] = []
+        self._people: list[str] = []
+        self._rarely = [
+            (0.05, self._cancel),
+            (0.08, self._move),
+            (0.11, self._mark),
+            (0.12, self._redrive),
+            (0.15, self._write_to_a_person),
+            (0.18, self._forget),
+            (0.22, self._hurry),
+            (0.26, self._offer),
+        ]
 
     def stop(self) -> None:
         """Write nothing more."""
@@ -104,29 +121,33 @@ class Writer(threading.Thread):
     def _write(self, conn: psycopg.Connection[Any]) -> None:
         self._number += 1
         roll = self._chance.random()
-        if roll < 0.06 and self._recent:
-            self._cancel(conn, self._recent.pop())
-        elif roll < 0.09:
-            self._move(conn)
-        else:
-            self._enqueue(conn, roll)
+        for share, act in self._rarely:
+            if roll < share:
+                act(conn)
+                return
+        self._enqueue(conn, self._chance.random())
+
+    def _owner(self) -> str:
+        return f"owner-{self._chance.randrange(OWNERS)}"
+
+    def _noted(self, event: int, owner: str | None, *, by: str = "Python", **more: Any) -> None:
+        self._recent.append((event, owner))
+        self._told.note("enqueued", event=event, key=f"{self.name}-{self._number}", owner=owner, by=by, **more)
 
     def _enqueue(self, conn: psycopg.Connection[Any], roll: float) -> None:
         key, once = f"{self.name}-{self._number}", self._chance.random() < 0.25
-        owner = f"owner-{self._chance.randrange(OWNERS)}"
+        owner = self._owner()
         if roll < 0.3:
             [(event,)] = conn.execute(_SQL, [Jsonb(_json(key, owner, once, "By SQL"))]).fetchall()
+            self._noted(event, owner, once=once, by="SQL")
         elif roll < 0.5:
-            event = self._post(key, owner, once)
+            self._noted(self._post(key, owner, once), owner, once=once, by="HTTP")
         elif roll < 0.55:
-            event = verbs.enqueue(conn, Event("order", key, "Order", "To all", audience="everyone")).event_id
+            made = Event("order", key, "Order", "To all", audience="everyone")
+            self._noted(verbs.enqueue(conn, made).event_id, None, once=False)
         else:
-            made = verbs.enqueue(
-                conn, Event("order", key, "Order", "By Python", audience=Owners(owner), at_most_once=once)
-            )
-            event = made.event_id
-        self._recent.append(event)
-        self._told.note("enqueued", event=event, key=key, once=once)
+            made = Event("order", key, "Order", "By Python", audience=Owners(owner), at_most_once=once)
+            self._noted(verbs.enqueue(conn, made).event_id, owner, once=once)
 
     def _post(self, key: str, owner: str, once: bool) -> int:
         replica = self._chance.choice(self._stage.replicas)
@@ -138,12 +159,91 @@ class Writer(threading.Thread):
         with urllib.request.urlopen(request, timeout=10) as answer:
             return int(json.load(answer)["event_id"])
 
-    def _cancel(self, conn: psycopg.Connection[Any], event: int) -> None:
-        if verbs.cancel(conn, event, "chaos"):
-            self._told.note("cancelled", event=event)
+    def _cancel(self, conn: psycopg.Connection[Any]) -> None:
+        if self._recent:
+            event, _ = self._recent.pop()
+            if verbs.cancel(conn, event, "chaos"):
+                self._told.note("cancelled", event=event)
 
     def _move(self, conn: psycopg.Connection[Any]) -> None:
         phone = self._chance.choice(self._phones)
         token = f"ExponentPushToken[moved-{self.name}-{self._number}]"
         verbs.register(conn, Installation(token, installation_id=phone, provider="expo"))
         self._told.note("moved", installation=phone, phone=token[18:-1])
+
+    def _mark(self, conn: psycopg.Connection[Any]) -> None:
+        """Mark something as read in the inbox of whom it was for."""
+        event, owner = self._chance.choice(self._recent) if self._recent else (0, None)
+        if owner is not None and inboxes.mark_inbox(conn, event, "read", owner=owner):
+            self._told.note("marked", event=event, owner=owner)
+
+    def _redrive(self, _: psycopg.Connection[Any]) -> None:
+        """Open again what the push service refused for good."""
+        database = Database(self._stage.dsn, self._stage.dsn, load({}, None), pool_size=1)
+        try:
+            opened = actions.redrive(database, actions.DeadLetters(error_code="MessageTooBig"))
+        finally:
+            database.close()
+        self._told.note("redriven", deliveries=opened)
+
+    def _write_to_a_person(self, conn: psycopg.Connection[Any]) -> None:
+        """Register a phone of somebody new, and write to them by name."""
+        person = f"person-{self.name}-{self._number}-"
+        phone = verbs.register(conn, Installation(f"ExponentPushToken[{person}]", provider="expo", owner=person))
+        self._told.note("registered", installation=phone, owner=person, phone=person)
+        self._people.append(person)
+        key = f"{self.name}-{self._number}"
+        made = Event("letter", key, f"Dear {person}", "A letter", data={"to": person}, audience=Owners(person))
+        self._noted(verbs.enqueue(conn, made).event_id, person, once=False)
+
+    def _forget(self, conn: psycopg.Connection[Any]) -> None:
+        """Forget somebody, whatever is under way for them."""
+        if self._people:
+            person = self._people.pop(0)
+            verbs.forget(conn, owner=person)
+            self._told.note("forgotten", owner=person)
+
+    def _hurry(self, conn: psycopg.Connection[Any]) -> None:
+        """Enqueue something that is worth nothing in some seconds."""
+        owner, key = self._owner(), f"{self.name}-{self._number}"
+        deadline = datetime.now(UTC) + timedelta(seconds=DEADLINE_S)
+        made = Event("order", key, "Order", "Soon", audience=Owners(owner), deadline_at=deadline)
+        self._noted(verbs.enqueue(conn, made).event_id, owner, once=False, deadline=deadline.timestamp())
+
+    def _offer(self, conn: psycopg.Connection[Any]) -> None:
+        """Enqueue something of which people get only so much."""
+        owner, key = self._owner(), f"{self.name}-{self._number}"
+        made = Event("offer", key, "Offer", "An offer", audience=Owners(owner), category="offers", lane="bulk")
+        self._noted(verbs.enqueue(conn, made).event_id, owner, once=False, category="offers")
+
+
+class Reader(threading.Thread):
+    """Reads the news, and acknowledges what it noted."""
+
+    def __init__(self, stage: Stage, told: Told) -> None:
+        super().__init__(name="reader", daemon=True)
+        self._stage, self._told = stage, told
+        self._ended = threading.Event()
+
+    def stop(self) -> None:
+        """Read nothing more."""
+        self._ended.set()
+
+    def run(self) -> None:
+        """Read until told to stop, on a new connection after each failure."""
+        while not self._ended.is_set():
+            try:
+                with self._stage.connect() as conn:
+                    while not self._ended.wait(0.3):
+                        self._read(conn)
+            except (psycopg.Error, RelevoError):
+                self._ended.wait(0.2)
+
+    def _read(self, conn: psycopg.Connection[Any]) -> None:
+        found = news.read_news(conn, NEWS, limit=500)
+        for each in found:
+            self._told.note(
+                "news", position=each.position, kind=each.kind, event=each.event_id, delivery=each.delivery_id
+            )
+        if found:
+            news.acknowledge_news(conn, NEWS, found[-1].position)

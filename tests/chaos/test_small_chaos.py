@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
+TESTS = Path(__file__).parents[1]
 
 
 @pytest.mark.needs("kits")
 def test_a_short_run_breaks_no_rule(tmp_path: Path) -> None:
     """After some seconds of writers and faults and a calm, nothing is lost or doubled, and each step is one of the model."""
-    words = ["--minutes", "0.1", "--seed", "small", "--replicas", "2", "--folder", str(tmp_path / "run")]
-    environ = os.environ | {"PYTHONPATH": str(SCRIPTS)}
+    words = ["--minutes", "0.1", "--seed", "small", "--replicas", "2", "--small", "--folder", str(tmp_path / "run")]
+    environ = os.environ | {"PYTHONPATH": f"{SCRIPTS}{os.pathsep}{TESTS}"}
     done = subprocess.run(
         [sys.executable, "-m", "chaos", *words], env=environ, capture_output=True, text=True, check=False, timeout=900
     )

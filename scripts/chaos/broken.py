@@ -1,0 +1,86 @@
+"""Builds without one of the rules that they live by: a run has to catch each, or the rule is not watched over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos.stage import Stage
+
+FUNCTIONS = Path(__file__).parents[2] / "sql" / "functions"
+_AT_A_REQUEST = ("killed at a request", "stopped at a request, beyond the lease")
+
+
+@dataclass(frozen=True)
+class Build:
+    """What is taken out of which functions, and the faults in which it shows."""
+
+    what: str
+    changes: tuple[tuple[str, str, str], ...]
+    """File, text, and what stands there instead."""
+    faults: tuple[str, ...] = _AT_A_REQUEST
+
+
+BUILDS = {
+    "fence": Build(
+        "who lost a claim writes what became of its deliveries all the same",
+        (
+            ("settle/settle_deliveries.sql", "(a.id in (select h.id from unnest(held_ids) as h(id))) is true", "true"),
+            (
+                "settle/keep_late_tickets.sql",
+                "d.former_status = 'unknown' or (d.former_status = 'failed' and d.last_error_code = 'answer_not_seen')",
+                "true",
+            ),
+        ),
+    ),
+    "journal": Build(
+        "requests are sent without being written down first",
+        (
+            (
+                "sending/journal_wave.sql",
+                "from unnest(request_ids, firsts, lasts) as q(id, first, last);",
+                "from unnest(request_ids, firsts, lasts) as q(id, first, last) where false;",
+            ),
+        ),
+    ),
+    "once": Build(
+        "at most once is tried again when its answer was not seen",
+        (("settle/end_claim.sql", "when d.is_once then 'unknown'", "when false then 'unknown'"),),
+    ),
+    "queue": Build(
+        "what is to be tried again is put nowhere",
+        (
+            (
+                "settle/record_outcomes.sql",
+                "from unnest(written) w where w.status in ('pending', 'retryable') having count(*) > 0;",
+                "from unnest(written) w where false having count(*) > 0;",
+            ),
+        ),
+    ),
+    "counts": Build(
+        "counts do not follow what a reaper takes back",
+        (("counts/move_counts.sql", "having sum(s.n) <> 0;", "having false;"),),
+    ),
+    "names": Build(
+        "a forgotten owner stays named beside their events",
+        (("client/forget_owner.sql", "delete from relevo.event_owners where owner = of_owner;", ""),),
+    ),
+    "news": Build(
+        "nobody is told of what failed",
+        (("news/note_dead_letters.sql", "if relevo.is_news('delivery.failed') then", "if false then"),),
+        ("Expo refuses messages",),
+    ),
+    "caps": Build(
+        "caps are not looked at",
+        (("caps/is_under_caps.sql", "(e).lane <> 'urgent'", "false"),),
+    ),
+}
+
+
+def take_out(stage: Stage, name: str) -> None:
+    """Replace functions of the run's database by ones that lack something."""
+    with stage.connect() as conn:
+        for file, text, instead in BUILDS[name].changes:
+            function = (FUNCTIONS / file).read_text()
+            assert function.count(text) == 1, f"{file} does not hold once: {text}"
+            conn.execute(function.replace(text, instead).encode())
