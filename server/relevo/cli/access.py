@@ -1,4 +1,4 @@
-"""Commands about who may call over HTTP, and what operators did."""
+"""Commands about who may call over HTTP or use the database, and what operators did."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from relevo.cli.common import (
     MOST_IDS,
     AsJson,
     Limit,
+    as_written,
     coloured,
     err,
     load_settings,
@@ -27,7 +28,7 @@ from relevo.cli.common import (
 )
 from relevo.core.errors import UsageError
 from relevo.database import migrate
-from relevo.operators import audit
+from relevo.operators import actions, audit
 
 cli = typer.Typer()
 token = typer.Typer(help="Tokens for HTTP: make, list, revoke.", no_args_is_help=True)
@@ -127,3 +128,20 @@ def show_audit(
 
 def _when(at: datetime | None) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M}" if at else "never"
+
+
+@cli.command()
+def grant(
+    role: Annotated[str, typer.Argument(help="A role of the database.")],
+    worker: Annotated[
+        bool, typer.Option("--worker", help="Give it what running Relevo takes; it still may not change the schema.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let a role use the app's door (enqueue and its kin) and nothing else of Relevo; with --worker, run it."""
+    settings = load_settings()
+    with open_database(settings) as database:
+        migrate.prepare(database)
+        actions.grant(database, role, worker=worker)
+    what = "run Relevo on this database" if worker else "call relevo.enqueue and its kin"
+    say(f"{as_written(role)} may now {what}.", {"role": role, "worker": worker}, as_json=as_json)

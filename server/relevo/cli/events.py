@@ -1,4 +1,4 @@
-"""Commands about events, installations and what sources offered."""
+"""Commands about events."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ from relevo.cli.common import (
     tell_more,
 )
 from relevo.client import values, verbs
+from relevo.config import Settings
 from relevo.core.errors import EventConflictError, RelevoError, UsageError
 from relevo.database import migrate
 from relevo.database.pool import Database
-from relevo.operators import actions, audit, events, phones, sources
+from relevo.operators import actions, audit, events
 from relevo.operators.audience import unknown_owners
 from relevo.operators.events import TOLD_APART
 
@@ -116,19 +117,26 @@ def enqueue(  # noqa: PLR0917 typer options
         ttl_s=ttl_s,
         collapse=collapse,
     )
-    with open_database(settings) as database:
-        with suppress(pg.InsufficientPrivilege):  # a role of the door may enqueue, and look at nothing
-            migrate.prepare(database)
-        if unknown := actions.unknown_installations(database, to or ()):
-            raise UsageError(f"There is no installation {unknown[0]}.", hint="`relevo installations` lists them.")
-        try:
-            done = _enqueue(database, event, "keep" if keep else "refuse")
-        except EventConflictError as error:
-            hint = "Another event needs another key; --keep keeps what is there."
-            raise RelevoError(error.message, hint=hint) from error
+    done = _enqueue_checked(settings, event, to or (), "keep" if keep else "refuse")
     told = f"Event {done.event_id} has this type and key already, {_COMPARED[done.same_content]}."
     made = f"Enqueued as event {done.event_id}. `relevo event {done.event_id}` tells what becomes of it."
     say(made if done.created else told, asdict(done), as_json=as_json)
+
+
+def _enqueue_checked(
+    settings: Settings, event: values.Event, to: Sequence[UUID], on_conflict: values.OnConflict
+) -> values.Enqueued:
+    """Enqueue an event whose phones are all known; a refusal says what to do on the command line."""
+    with open_database(settings) as database:
+        with suppress(pg.InsufficientPrivilege):  # a role of the door may enqueue, and look at nothing
+            migrate.prepare(database)
+        if unknown := actions.unknown_installations(database, to):
+            raise UsageError(f"There is no installation {unknown[0]}.", hint="`relevo installations` lists them.")
+        try:
+            return _enqueue(database, event, on_conflict)
+        except EventConflictError as error:
+            hint = "Another event needs another key; --keep keeps what is there."
+            raise RelevoError(error.message, hint=hint) from error
 
 
 def _enqueue(database: Database, event: values.Event, on_conflict: values.OnConflict) -> values.Enqueued:
@@ -431,88 +439,3 @@ def _none(seen: events.Story) -> str:
         return "none"
     reasons = ", ".join(f"{n} {why.replace('_', ' ')}" for why, n in seen.nobody.reasons.items())
     return as_written(f"none: {_NOBODY[seen.nobody.why]}{f' ({reasons})' if reasons else ''}")
-
-
-@cli.command()
-def installations(  # noqa: PLR0917 typer options
-    project: Annotated[str | None, typer.Option(help="Only this project.")] = None,
-    token: Annotated[str | None, typer.Option(help="The one with this push token.")] = None,
-    owner: Annotated[str | None, typer.Option(help="Those of this owner.")] = None,
-    installation_id: Annotated[
-        UUID | None, typer.Option("--id", parser=read_installation, metavar="UUID", help="The one with this id.")
-    ] = None,
-    limit: Limit = 20,
-    as_json: AsJson = False,
-) -> None:
-    """Show installations, newest first; a token shows its first letters and a mark that tells it from others."""
-    settings = load_settings(only_looks=True)
-    wanted: dict[str, Any] = {"project": project, "token": token, "owner": owner, "installation_id": installation_id}
-    with open_database(settings) as database:
-        rows = phones.installations(database, **wanted, limit=limit)
-    if as_json:
-        print_json(rows)
-        return
-    table = make_table(
-        *("installation", "owner", "token", "project", "asks for", "receives"), wide=("owner", "project", "receives")
-    )
-    for row in rows:
-        receives = "[green]yes[/]" if row["receives"] else f"[yellow]no: {as_written(row['why_not'])}[/]"
-        table.add_row(
-            str(row["installation_id"]),
-            as_written(row["owner"] or ""),
-            as_written(row["token"] or ""),
-            as_written(row["project"]),
-            str(row["preferences"]),
-            receives,
-        )
-    none_yet = "No installations yet: `select relevo.register_installation(…)` registers one."
-    out.print(table if rows else "No installation fits." if any(wanted.values()) else none_yet)
-
-
-@cli.command()
-def rejects(
-    source: Annotated[str | None, typer.Option(help="Only of this source.")] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Let the next pass try them again.")] = False,
-    reject_id: Annotated[
-        int | None, typer.Option("--id", min=1, max=MOST_IDS, help="With --retry: only this one.")
-    ] = None,
-    limit: Limit = 20,
-    as_json: AsJson = False,
-) -> None:
-    """Show what sources offered and could not be used, or have it tried again."""
-    settings = load_settings()
-    with open_database(settings) as database:
-        if source is not None and source not in (known := sources.names(database)):
-            raise UsageError(f"There is no source {source}.", hint=f"Known: {', '.join(known) or 'none yet'}.")
-        if retry:
-            count = actions.retry_rejects(database, source=source, reject_id=reject_id)
-            out.print(f"{several(count, 'reject')} will be tried again with the next pass of their source.")
-            return
-        rows = sources.rejects(database, source=source, limit=limit)
-    if as_json:
-        print_json(rows)
-        return
-    table = make_table("reject", "source", "place", "tries", "reason", wide=("place", "reason"))
-    for row in rows:
-        name, place, why = (as_written(row[each]) for each in ("source", "place", "reason"))
-        table.add_row(str(row["id"]), name, place, str(row["attempts"]), why)
-    out.print(
-        table if rows else f"Nothing of {as_written(source)} was rejected." if source else "Nothing was rejected."
-    )
-
-
-@cli.command()
-def grant(
-    role: Annotated[str, typer.Argument(help="A role of the database.")],
-    worker: Annotated[
-        bool, typer.Option("--worker", help="Give it what running Relevo takes; it still may not change the schema.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Let a role use the app's door (enqueue and its kin) and nothing else of Relevo; with --worker, run it."""
-    settings = load_settings()
-    with open_database(settings) as database:
-        migrate.prepare(database)
-        actions.grant(database, role, worker=worker)
-    what = "run Relevo on this database" if worker else "call relevo.enqueue and its kin"
-    say(f"{as_written(role)} may now {what}.", {"role": role, "worker": worker}, as_json=as_json)

@@ -1,4 +1,4 @@
-"""Commands about what was, or was not, sent."""
+"""Commands that have something tried again: pushes, projects, what sources offered."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from rich.markup import escape
 from relevo.cli.common import (
     MOST_IDS,
     AsJson,
+    Limit,
+    as_written,
     load_settings,
     make_table,
     open_database,
@@ -23,7 +25,7 @@ from relevo.cli.common import (
 )
 from relevo.core.errors import UsageError
 from relevo.database import migrate
-from relevo.operators import actions
+from relevo.operators import actions, sources
 from relevo.operators.actions import DeadLetters
 from relevo.operators.wording import MOST_COUNTED
 
@@ -133,3 +135,35 @@ def _project_released(project: str, held: list[str]) -> str:
             "failed while it was on."
         )
     return " ".join(said) or f"Nothing held {name} up."
+
+
+@cli.command()
+def rejects(
+    source: Annotated[str | None, typer.Option(help="Only of this source.")] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Let the next pass try them again.")] = False,
+    reject_id: Annotated[
+        int | None, typer.Option("--id", min=1, max=MOST_IDS, help="With --retry: only this one.")
+    ] = None,
+    limit: Limit = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show what sources offered and could not be used, or have it tried again."""
+    settings = load_settings()
+    with open_database(settings) as database:
+        if source is not None and source not in (known := sources.names(database)):
+            raise UsageError(f"There is no source {source}.", hint=f"Known: {', '.join(known) or 'none yet'}.")
+        if retry:
+            count = actions.retry_rejects(database, source=source, reject_id=reject_id)
+            out.print(f"{several(count, 'reject')} will be tried again with the next pass of their source.")
+            return
+        rows = sources.rejects(database, source=source, limit=limit)
+    if as_json:
+        print_json(rows)
+        return
+    table = make_table("reject", "source", "place", "tries", "reason", wide=("place", "reason"))
+    for row in rows:
+        name, place, why = (as_written(row[each]) for each in ("source", "place", "reason"))
+        table.add_row(str(row["id"]), name, place, str(row["attempts"]), why)
+    out.print(
+        table if rows else f"Nothing of {as_written(source)} was rejected." if source else "Nothing was rejected."
+    )

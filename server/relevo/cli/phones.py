@@ -1,19 +1,33 @@
-"""The command that registers the phones of a file."""
+"""Commands about installations: listing them, and registering those of a file."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import typer
 from rich.markup import escape
 
-from relevo.cli.common import FAILED, OK, AsJson, load_settings, open_database, out, print_json, several
+from relevo.cli.common import (
+    FAILED,
+    OK,
+    AsJson,
+    Limit,
+    as_written,
+    load_settings,
+    make_table,
+    open_database,
+    out,
+    print_json,
+    read_installation,
+    several,
+)
 from relevo.core.errors import UsageError
 from relevo.database import migrate
-from relevo.operators import phone_import
+from relevo.operators import phone_import, phones
 from relevo.operators.phone_files import FIELDS
 from relevo.operators.phone_import import Progress, Source
 
@@ -85,3 +99,39 @@ def _say(source: Source, done: Progress, *, dry_run: bool, as_json: bool) -> Non
     where = f": see {escape(str(source.refused_file))}" if done.refused and not dry_run else ""
     phones, lines = several(done.registered, "phone"), several(done.refused, "line")
     out.print(f"{phones} {would}registered, {lines} {would}refused{where}.")
+
+
+@cli.command()
+def installations(  # noqa: PLR0917 typer options
+    project: Annotated[str | None, typer.Option(help="Only this project.")] = None,
+    token: Annotated[str | None, typer.Option(help="The one with this push token.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Those of this owner.")] = None,
+    installation_id: Annotated[
+        UUID | None, typer.Option("--id", parser=read_installation, metavar="UUID", help="The one with this id.")
+    ] = None,
+    limit: Limit = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show installations, newest first; a token shows its first letters and a mark that tells it from others."""
+    settings = load_settings(only_looks=True)
+    wanted: dict[str, Any] = {"project": project, "token": token, "owner": owner, "installation_id": installation_id}
+    with open_database(settings) as database:
+        rows = phones.installations(database, **wanted, limit=limit)
+    if as_json:
+        print_json(rows)
+        return
+    table = make_table(
+        *("installation", "owner", "token", "project", "asks for", "receives"), wide=("owner", "project", "receives")
+    )
+    for row in rows:
+        receives = "[green]yes[/]" if row["receives"] else f"[yellow]no: {as_written(row['why_not'])}[/]"
+        table.add_row(
+            str(row["installation_id"]),
+            as_written(row["owner"] or ""),
+            as_written(row["token"] or ""),
+            as_written(row["project"]),
+            str(row["preferences"]),
+            receives,
+        )
+    none_yet = "No installations yet: `select relevo.register_installation(…)` registers one."
+    out.print(table if rows else "No installation fits." if any(wanted.values()) else none_yet)
