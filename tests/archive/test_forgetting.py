@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pyarrow.parquet as pq
+import pytest
 from months import (
     add_old_deliveries,
     add_old_event,
@@ -83,18 +84,29 @@ def old_life(conn: psycopg.Connection[Any], phone: UUID) -> None:
     )
 
 
-def test_nothing_leads_to_a_person_who_was_forgotten(build, conn, folder_settings, tmp_path) -> None:
-    """Token, owner, locale, wishes and words are in no table and no file; what is cold keeps a random key."""
+@pytest.mark.parametrize("by", ["phone", "owner"])
+def test_nothing_leads_to_a_person_who_was_forgotten(build, conn, folder_settings, tmp_path, by) -> None:
+    """Token, owner, locale, wishes and words are in no table and no file, also of a month that was archived, and of what
+    their inbox kept of it; what is cold keeps a random key."""
     app, push_token = build(archive_part_rows=10, **folder_settings), token()
+    actions.set_event_type(app.database, app.settings, "tender.new", inbox_days=3_650, inbox=by == "owner")
     phone = person(conn, push_token)
     old_life(conn, phone)
+    if by == "owner":
+        assert inboxes.mark_inbox_before(
+            conn, owner=OWNER
+        )  # there is an inbox, which a phone's forgetting leaves alone
     hot = verbs.enqueue(conn, Event("visit", "tomorrow", WORDS, WORDS, data={"who": OWNER}, audience=[phone]))
     conn.execute("update relevo.notification_events set match_words = %s where id = %s", [f" {WORDS} ", hot.event_id])
     assert clean_up(app).outcome == "ok"
     assert export(app).outcome == "ok"
     secret = push_token.removeprefix("ExponentPushToken[").removesuffix("]")
     assert search_tables(conn, OWNER)
-    assert actions.forget(app.database, phone)
+    if by == "phone":
+        assert actions.forget(app.database, phone)
+    else:
+        assert "relevo.kept_inbox_items" in search_tables(conn, WORDS)
+        assert actions.forget_owner(app.database, OWNER) == 1
     for needle in (secret, LOCALE, WISH, WORDS):
         assert search_tables(conn, needle) == [], needle
         assert search_files(tmp_path / "cold", needle) == [], needle
