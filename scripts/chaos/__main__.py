@@ -19,7 +19,7 @@ from chaos.writers import Reader, Told, Writer, register_phones
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "scripts" / "proof" / "results"
-CALM_S = 180.0
+CALM_S = 240.0
 _OPEN = """
 select not exists (select from relevo.notification_deliveries where status in ('pending', 'retryable', 'sent'))
    and not exists (select from relevo.notification_events where state in ('waiting', 'fanning'))
@@ -87,6 +87,7 @@ def _play(made: Stage, seed: str, given: argparse.Namespace) -> dict[str, Any]:
     is_calm = until(lambda: made.ask(_OPEN) == [(True,)], 30 if given.broken else CALM_S)
     reader.stop()
     reader.join()
+    faults.scene.count_slow()
     if made.store is not None:
         archive.finish(made)
     print(f"calm {'reached' if is_calm else 'not reached'}; faults: {dict(faults.done)}", flush=True)

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from chaos.scene import Scene
-from chaos.stage import Stage
+from chaos.stage import Stage, until
 
 ROWS, MONTHS = 120, 8
 _ENTITY = "notification_deliveries"
@@ -27,6 +27,7 @@ select %(month)s::date + g %% 28, 1, gen_random_uuid(), 'old', 'ok', 1, %(month)
 returning id
 """
 _LEFT = "select count(*) from relevo.archive_exports where state <> 'dropped'"
+_RUNNING = "select count(*) from relevo.worker_runs where cycle = 'archive-export' and outcome = 'running'"
 _NOT_GONE = """
 select to_char(month, 'YYYY-MM'), relation from relevo.archive_exports
  where entity = 'notification_deliveries' and state <> 'dropped'
@@ -87,11 +88,12 @@ def _named(manifest: Any) -> set[str]:
 
 
 def _exporting(scene: Scene) -> subprocess.Popen[bytes] | None:
-    """Start an export and let it run for some time; None if nothing is left to export."""
+    """Start an export, and return it some time after it began to work; None if nothing is left to export."""
     if scene.stage.ask(_LEFT) == [(0,)]:
         return None
     exporter = begin_export(scene.stage)
-    time.sleep(1.0 + scene.chance.random() * 1.5)
+    until(lambda: exporter.poll() is not None or scene.stage.ask(_RUNNING) != [(0,)], patience_s=30, every_s=0.05)
+    time.sleep(scene.chance.random())
     return exporter
 
 

@@ -145,7 +145,6 @@ function judge(folder) {
 
   const said = (word) => logs.filter((line) => line.includes(`"${word}"`)).length;
   const outcomes = (...kinds) => requests.filter((row) => kinds.includes(row.outcome)).length;
-  const failed_with = (codes) => failures.filter((row) => codes.test(row.error_code)).length;
   /** How often a fault hit a moment that matters; a run that never met one proves nothing about it. */
   const WINDOWS = {
     ...summary.hits,
@@ -163,9 +162,6 @@ function judge(folder) {
     "pushes that came too late and were not sent": deliveries.filter((row) => row.status === "expired").length,
     "pushes above a cap that were not sent": deliveries.filter((row) => row.status === "skipped").length,
     "processes that stopped as told": said("worker_stopped"),
-    "messages refused for their credentials": failed_with(/UNAUTHENTICATED|ProviderToken|Unauthorized|401/),
-    "messages that a GOAWAY turned away": failed_with(/GoAway/),
-    "messages whose stream was refused": failed_with(/RefusedStream/),
     "people forgotten": forgotten.size,
     ...Object.fromEntries(["Python", "SQL", "HTTP"].map((way) => [`events acknowledged by ${way}`, all("enqueued").filter((line) => line.by === way).length])),
     "cancels acknowledged": cancelledAt.size,

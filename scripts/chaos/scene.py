@@ -18,6 +18,10 @@ select w.pid
  where r.answered_at is null and r.journalled_at > now() - interval '100 milliseconds'
  order by r.journalled_at desc
 """
+_BY_PROCESSES = """
+select count(*) from relevo.push_requests r join relevo.workers w on w.worker_id = r.worker_id
+ where w.pid = any (%(pids)s)
+"""
 _NOTICED = (b'"connection_lost"', b'"database_unreachable"', b'"heartbeat_delayed"')
 
 
@@ -29,6 +33,8 @@ class Scene:
     chance: random.Random
     hits: Counter[str] = field(default_factory=Counter)
     """How often a fault met a moment that matters, by the moment's name."""
+    slow: list[int] = field(default_factory=list)
+    """The processes whose clock is slow."""
 
     def hit(self, moment: str, times: int = 1) -> None:
         """Count that a fault met a moment."""
@@ -65,6 +71,11 @@ class Scene:
     def _said(self) -> int:
         logs = [replica.folder / f"{replica.name}.log" for replica in self.stage.replicas]
         return sum(log.read_bytes().count(word) for log in logs for word in _NOTICED)
+
+    def count_slow(self) -> None:
+        """Count what the processes with a slow clock sent, once the run is over."""
+        [(count,)] = self.stage.ask(_BY_PROCESSES, pids=self.slow)
+        self.hit("requests of a process whose clock is ten minutes slow", count)
 
     def settled(self) -> int:
         """Return how many requests were answered so far."""

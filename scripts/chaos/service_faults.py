@@ -9,6 +9,16 @@ from functools import partial
 from chaos.scene import Scene
 
 SERVICES = ("fcm", "apns", "webpush")
+_TURNED_AWAY = """
+select (select count(*) from relevo.push_requests r cross join unnest(r.ids)
+         where r.project like %(service)s and r.outcome not in ('answered', 'unclear'))
+     + (select count(*) from relevo.failed_attempts f join relevo.push_requests r on r.id = f.request_id
+         where r.project like %(service)s and f.found_by = 'dispatch' and r.outcome = 'answered')
+"""
+_IN_DOUBT = """
+select count(*) from relevo.failed_attempts f join relevo.push_requests r on r.id = f.request_id
+ where r.project like %(service)s and f.found_by = 'dispatch'
+"""
 _REFUSALS = {"fcm": "UNAUTHENTICATED", "apns": "ExpiredProviderToken", "webpush": "401"}
 
 
@@ -17,15 +27,16 @@ def _befall(scene: Scene, *, fault: str, share: float = 1.0) -> None:
     time.sleep(2)
 
 
-def _befall_native(scene: Scene, *, fault: str) -> None:
-    scene.stage.sandbox.add_fault(fault, service=scene.chance.choice(SERVICES), share=0.5, seconds=2.0)
-    time.sleep(2)
-
-
-def _refuse_credentials(scene: Scene) -> None:
+def _befall_native(scene: Scene, *, fault: str, moment: str) -> None:
+    """Let a fault befall one of the services that take each message by itself, and count the messages that it met."""
     service = scene.chance.choice(SERVICES)
-    scene.stage.sandbox.add_fault(_REFUSALS[service], service=service, share=0.3, seconds=1.5)
-    time.sleep(2)
+    word = _REFUSALS[service] if fault == "refused credentials" else fault
+    query = _IN_DOUBT if fault.endswith("-delivered") else _TURNED_AWAY
+    [(before,)] = scene.stage.ask(query, service=f"{service}::%")
+    scene.stage.sandbox.add_fault(word, service=service, share=0.4, seconds=2.0)
+    time.sleep(3.5)
+    [(after,)] = scene.stage.ask(query, service=f"{service}::%")
+    scene.hit(moment, after - before)
 
 
 KINDS: dict[str, Callable[[Scene], None]] = {
@@ -33,12 +44,18 @@ KINDS: dict[str, Callable[[Scene], None]] = {
     "Expo took it and said 500": partial(_befall, fault="500-delivered", share=0.5),
     "Expo took it and hung up": partial(_befall, fault="reset-delivered", share=0.5),
     "Expo slow": partial(_befall, fault="slow=1", share=0.5),
-    "Expo throttles": partial(_befall, fault="429", share=0.5),
+    "Expo throttles": partial(_befall, fault="429", share=0.2),
     "Expo refuses messages": partial(_befall, fault="MessageTooBig", share=0.3),
     "Expo refuses credentials": partial(_befall, fault="401", share=1.0),
-    "FCM, APNs or Web Push refuses credentials": _refuse_credentials,
-    "GOAWAY": partial(_befall_native, fault="goaway"),
-    "GOAWAY after it was taken": partial(_befall_native, fault="goaway-delivered"),
-    "stream refused": partial(_befall_native, fault="refused"),
-    "service hung up": partial(_befall_native, fault="reset-delivered"),
+    "FCM, APNs or Web Push refuses credentials": partial(
+        _befall_native, fault="refused credentials", moment="messages refused for their credentials"
+    ),
+    "GOAWAY": partial(_befall_native, fault="goaway", moment="messages that a GOAWAY turned away"),
+    "GOAWAY after it was taken": partial(
+        _befall_native, fault="goaway-delivered", moment="messages in doubt after a GOAWAY"
+    ),
+    "stream refused": partial(_befall_native, fault="refused", moment="messages whose stream was refused"),
+    "service hung up": partial(
+        _befall_native, fault="reset-delivered", moment="messages in doubt after their connection ended"
+    ),
 }

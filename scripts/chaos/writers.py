@@ -26,7 +26,7 @@ from relevo.operators import actions
 
 KINDS = ("expo", "android", "iphone", "browser")
 OWNERS = 12
-PAUSE_S = 0.1
+PAUSE_S = 0.25
 DEADLINE_S = 4
 _SQL = "select e.event_id from relevo.enqueue(%s) e"
 
@@ -142,7 +142,7 @@ class Writer(threading.Thread):
             self._noted(event, owner, once=once, by="SQL")
         elif roll < 0.5:
             self._noted(self._post(key, owner, once), owner, once=once, by="HTTP")
-        elif roll < 0.55:
+        elif roll < 0.53:
             made = Event("order", key, "Order", "To all", audience="everyone")
             self._noted(verbs.enqueue(conn, made).event_id, None, once=False)
         else:
