@@ -50,6 +50,15 @@ with old as materialized (
 )
 delete from relevo.cap_uses u using old where u.cap = old.cap and u.subject = old.subject and u.bucket = old.bucket;
 
+-- name: prune_profiles
+-- Deletes a batch of quiet hours that nobody has any more; it counts them as one row.
+select relevo.prune_profiles(%(limit)s);
+
+-- name: prune_batches
+-- Deletes a batch of what was told together, five weeks after it was.
+delete from relevo.batches b
+ where b.id in (select o.id from relevo.batches o where o.closed_at < relevo.now(%(now)s) - interval '35 days' order by o.closed_at limit %(limit)s);
+
 -- name: prune_failed_attempts
 -- Deletes a batch of what went wrong with deliveries whose month is sealed, or left the hot tables.
 with old as materialized (

@@ -72,6 +72,14 @@ select now() as now, e.id, e.event_type, e.event_key, e.state, e.title, e.body, 
        l.external_id, left(l.nombre, 300) as nombre, l.organismo, l.publicada_at, r.source, r.claimed_at as first_seen_at,
        h.held_at, h.reason as held_reason, h.released_at, t.held_at as repeats_held_at, t.reason as repeats_reason,
        e.collapse, relevo.reactions_of(e) as reactions,
+       (select cardinality(b.events) from relevo.batches b where b.id = e.batch_id) as tells,
+       (select min(s.closes_at) from relevo.digest_extras x join relevo.digest_slots s on s.project = x.project and s.delivery = x.delivery and s.zone = x.zone
+         where x.event_id = e.id) as digest_closes_at,
+       (select jsonb_build_object('until', min(b.closes_at) filter (where b.closed_at is null), 'events', (array_agg(b.event_id order by b.event_id) filter (where b.event_id is not null))[:5])
+          from (select 'o:' || o.owner as subject from relevo.event_owners o where o.event_id = e.id
+                 union all
+                select 'i:' || a.installation_id from relevo.event_audience a where a.event_id = e.id limit 100) s
+          join relevo.batches b on b.subject = s.subject and b.event_type = e.event_type and e.id = any (b.events)) as batches,
        (select f.former_event_id from relevo.event_followers f where f.event_id = e.id order by f.former_event_id limit 1) as former_event_id,
        (select count(*)::int from (select from relevo.event_audience a where a.event_id = e.id limit %(most)s) x) as named,
        array(select o.owner from relevo.event_owners o where o.event_id = e.id order by o.owner limit 10) as owners
@@ -83,14 +91,21 @@ select now() as now, e.id, e.event_type, e.event_key, e.state, e.title, e.body, 
  where e.id = %(event_id)s;
 
 -- name: sum_event_sample
--- Tells of a bounded number of an event's deliveries when the last was tried and ended, how often one was tried at most, and of how many the
--- receipt, which came after the last attempt, told of an error.
+-- Tells of a bounded number of an event's deliveries when the last was tried and ended, how often one was tried at most, of how many the
+-- receipt, which came after the last attempt, told of an error, and how many caps, batches and quiet hours kept from being pushed.
 select count(*)::int as looked_at, max(x.last_attempt_at) as last_attempt_at, max(x.completed_at) as last_completed_at,
        coalesce(max(x.attempt_count), 0)::int as most_attempts, count(*) filter (where x.receipt_failed)::int as receipts_failed,
        max(coalesce(x.completed_at, x.updated_at)) filter (where x.receipt_failed) as receipt_failed_at,
        count(*) filter (where x.superseded)::int as superseded, max(x.completed_at) filter (where x.superseded) as superseded_at,
-       min(x.opened_at) as first_opened_at
+       min(x.opened_at) as first_opened_at,
+       count(*) filter (where x.held = 'capped')::int as capped, max(x.completed_at) filter (where x.held = 'capped') as capped_at,
+       min(x.why) filter (where x.held = 'capped') as capped_why,
+       count(*) filter (where x.held = 'in_digest')::int as to_digest, max(x.completed_at) filter (where x.held = 'in_digest') as to_digest_at,
+       count(*) filter (where x.held = 'batched')::int as batched, max(x.completed_at) filter (where x.held = 'batched') as batched_at,
+       count(*) filter (where x.held = 'quiet_hours' and x.completed_at is not null)::int as quiet_expired,
+       max(x.completed_at) filter (where x.held = 'quiet_hours') as quiet_expired_at
   from (select d.last_attempt_at, d.completed_at, d.updated_at, d.attempt_count, d.last_error_code = 'superseded' as superseded, d.opened_at,
+               case when d.last_error_code in ('capped', 'in_digest', 'batched', 'quiet_hours') then d.last_error_code end as held, d.last_error_message as why,
                d.status in ('retryable', 'failed', 'invalid', 'expired') and d.provider_receipt_id = d.provider_ticket_id
                and d.last_error_code is not null and coalesce(d.completed_at, d.updated_at) > d.last_attempt_at as receipt_failed
           from relevo.notification_deliveries d
@@ -146,17 +161,19 @@ select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_erro
  limit 10;
 
 -- name: list_event_waits
--- Tells why what is open of an event waits, and until when, per project and whether quiet hours are why, out of a bounded number of its chunks and claims.
+-- Tells why what is open of an event waits, and until when, per project and whether quiet hours are why, in which zone those of the first are, out of a bounded number of its chunks and claims.
 select x.project, x.lane, sum(x.deliveries)::int as deliveries, min(x.due_at) as next_attempt_at, bool_or(x.claimed) as claimed,
        p.breaker, p.breaker_reason, p.probe_at, p.rest_until, x.is_quiet,
+       case when x.is_quiet then (select relevo.zone_of(i.timezone, i.quiet, i.owner_quiet, i.project) from relevo.device_installations i
+                                   where i.installation_id = (array_agg(x.phone order by x.due_at))[1]) end as quiet_zone,
        x.lane = 'bulk' and exists (select from relevo.event_repeats r where r.event_id = %(event_id)s and r.held_at is not null) as repeats_held
-  from (select q.project, q.lane, q.due_at, cardinality(q.ids) as deliveries, false as claimed,
+  from (select q.project, q.lane, q.due_at, cardinality(q.ids) as deliveries, false as claimed, q.installations[1] as phone,
                q.due_at > now() and q.attempt_count = 0 and (not q.had_error or exists (
                  select from relevo.notification_deliveries d
                   where d.event_day = q.event_day and d.id = q.ids[1] and d.last_error_code = 'quiet_hours')) as is_quiet
           from (select * from relevo.due_chunks q where q.event_id = %(event_id)s limit 10000) q
         union all
-        select d.project, d.lane, c.due_at, 1, true, false
+        select d.project, d.lane, c.due_at, 1, true, d.installation_id, false
           from (select * from relevo.claims c where %(event_id)s = any (c.events) limit 100) c
           cross join unnest(c.days, c.ids) as u(event_day, id)
           join relevo.notification_deliveries d on d.event_day = u.event_day and d.id = u.id and d.notification_event_id = %(event_id)s) x

@@ -20,7 +20,7 @@ select f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busi
 
 -- name: look_beside
 -- Tells whether held events are too late, whether ended ones have something left that this run has not looked at since a moment, or now,
--- in how many seconds the next scheduled event falls due or one that failed is tried again, and that moment.
+-- in how many seconds the next scheduled event falls due, a batch closes or a fan-out that failed is tried again, and that moment.
 select exists (select from relevo.notification_events e where e.state = 'held' and e.deadline_at <= relevo.now(%(now)s)),
        exists (select from relevo.notification_events e
                 where e.ended_at is not null and e.swept_at is null and e.updated_at < coalesce(%(looks_since)s::timestamptz, now())),
@@ -32,10 +32,24 @@ select exists (select from relevo.notification_events e where e.state = 'held' a
                                          and e.scheduled_at > relevo.now(%(now)s)
                                        order by e.scheduled_at limit 1) n
                 union all
+                select min(b.closes_at) from relevo.batches b where b.closed_at is null
+                union all
                 select min(e.fanout_retry_at) from relevo.notification_events e
                  where e.fanout_failures is not null and e.state in ('waiting', 'fanning')
                    and e.fanout_retry_at > relevo.now(%(now)s)) d),
        coalesce(%(looks_since)s::timestamptz, now());
+
+-- name: close_batches
+-- Closes batches whose time has come, or one of them, and lets what is left of each be told by an event.
+select c.closed, c.told from relevo.close_batches(%(most)s::int, %(alone)s::bigint, %(now)s::timestamptz) c;
+
+-- name: list_due_batches
+-- Lists batches whose time has come, to close them one by one.
+select b.id from relevo.batches b where b.closed_at is null and b.closes_at <= relevo.now(%(now)s) order by b.closes_at, b.id limit %(most)s::int;
+
+-- name: put_off_batch
+-- Lets a batch that could not be closed wait for another minute.
+update relevo.batches b set closes_at = relevo.now(%(now)s) + interval '1 minute' where b.id = %(batch)s::bigint and b.closed_at is null;
 
 -- name: note_failed_fanout
 -- Writes down that an event could not be fanned out, what was said, and when it is tried again, until when it is passed by.

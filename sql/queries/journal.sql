@@ -7,8 +7,9 @@ select relevo.journal_wave(%(token)s, %(project)s, %(ids)s::bigint[], %(events)s
                              %(lasts)s::int[], %(timeout_ms)s, %(now)s);
 
 -- name: phones_unchanged
--- Tells of the phones of a wave whose journal is committed whether all of them are as they were claimed.
-select relevo.phones_unchanged(%(installations)s::uuid[], %(versions)s::int[], %(events)s::bigint[], %(made)s);
+-- Tells of the phones of a wave whose journal is committed whether all of them are as they were claimed, and none is in quiet hours since.
+select relevo.phones_unchanged(%(installations)s::uuid[], %(versions)s::int[], %(events)s::bigint[], %(made)s)
+   and not relevo.any_quiet(%(installations)s::uuid[], %(events)s::bigint[], %(now)s::timestamptz);
 
 -- name: journal_wave
 -- The fence before the POST: records which deliveries go into which request, from a live claim with enough lease left, and tells what must
@@ -52,7 +53,7 @@ select null, (select count(*) from held h where h.verdict = 'send'), 'send', nul
 
 -- name: look_at_phones
 -- Looks at the phones of a wave whose journal is committed: a change that was committed by then is seen, and no lock of ours keeps an app
--- waiting for that. Tells what must not be sent as it was claimed.
+-- waiting for that. Tells what must not be sent as it was claimed, and of what slid into quiet hours until when it waits.
 with kind as materialized (
   select array_agg(e.category order by k.kind) as categories, array_agg(relevo.category_rule(e.category) order by k.kind) as rules
     from unnest(%(kind_events)s::bigint[]) with ordinality as k(event_id, kind)
@@ -60,14 +61,15 @@ with kind as materialized (
 )
 select w.event_day, w.id,
        case when i.handled_before >= w.created_at or i.handled then 'handled_elsewhere'
-            else coalesce(relevo.obstacle_of_phone(i.installation_id, i.may_receive, i.unwanted), 'token_changed')
+            else coalesce(relevo.obstacle_of_phone(i.installation_id, i.may_receive, i.unwanted),
+                          case when i.token_version is distinct from w.token_version then 'token_changed' when n.verdict = 'wait' then 'quiet_hours' else 'quiet_expired' end)
        end as verdict,
-       null as ticket_id
+       null as ticket_id, n.due_at
   from kind k
   cross join lateral (select w.*, (%(kind_days)s::date[])[w.kind] as event_day, (%(kind_made)s::timestamptz[])[w.kind] as created_at
                         from unnest(%(kinds)s::int[], %(ids)s::bigint[], %(installations)s::uuid[], %(versions)s::int[])
                           as w(kind, id, installation_id, token_version)) w
-  left join lateral (select i.installation_id, i.handled_before, i.token_version, relevo.may_receive(i) as may_receive,
+  left join lateral (select i.installation_id, i.handled_before, i.token_version, i.quiet, i.owner_quiet, i.project, i.timezone, relevo.may_receive(i) as may_receive,
                             relevo.unwanted(i.opt_outs, i.refused, i.accepted, k.categories[w.kind], k.rules[w.kind]) as unwanted,
                             i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
                               select from relevo.event_completions h
@@ -75,9 +77,13 @@ select w.event_day, w.id,
                        from relevo.device_installations i
                       where i.installation_id = w.installation_id
                      offset 0) i on true
+  left join lateral (select n.verdict, n.due_at from relevo.notification_events e
+                       cross join lateral relevo.quiet_now(e, i.quiet, i.owner_quiet, i.project, i.timezone, i.installation_id, relevo.now(%(now)s)) n
+                      where (select exists (select from relevo.quiet_profiles)) and e.id = (%(kind_events)s::bigint[])[w.kind]
+                        and i.installation_id is not null and n.verdict <> 'silent' offset 0) n on true
  where i.installation_id is null or i.token_version is distinct from w.token_version or not i.may_receive or i.handled_before >= w.created_at
     or i.handled
-    or i.unwanted is not null;
+    or i.unwanted is not null or n.verdict is not null;
 
 -- name: amend_journal
 -- Takes what the look at the phones held back out of journalled requests.

@@ -7,9 +7,11 @@ create table relevo.caps (
   per        text not null check (per in ('hour', 'day', 'week')),
   most       integer not null check (most between 1 and 1000),
   updated_at timestamptz not null default now(),
+  over       text check (over in ('skip', 'digest')),
   constraint caps_project_category_per_key unique (project, category, per)
 );
 comment on table relevo.caps is 'How many events of a category, or of all, an owner is sent at most by the phones of a project, in an hour, a day or a week of their calendar.';
+comment on column relevo.caps.over is 'What becomes of what is above it: told in the next digest, or, also if this is null, only in the inbox.';
 comment on column relevo.caps.category is 'Empty: events of every category, and of none.';
 
 create table relevo.cap_uses (

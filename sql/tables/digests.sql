@@ -53,6 +53,19 @@ comment on table relevo.digest_changes is
 create index digest_changes_by_time on relevo.digest_changes (changed_at);
 create index digest_changes_phone on relevo.digest_changes (seq);
 
+create table relevo.digest_extras (
+  project         text not null,
+  delivery        text not null,
+  zone            text not null,
+  seq             bigint not null, -- the phone's
+  event_id        bigint not null,
+  installation_id uuid not null,
+  primary key (project, delivery, zone, seq, event_id)
+);
+comment on table relevo.digest_extras is 'Events that were above a cap, for the next digest of a phone: deleted by the closing that tells them.';
+create index digest_extras_event on relevo.digest_extras (event_id);
+create index digest_extras_phone on relevo.digest_extras (installation_id);
+
 create table relevo.digests (
   event_id  bigint primary key,
   project   text not null,

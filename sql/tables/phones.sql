@@ -74,7 +74,7 @@ create trigger index_phone after update on relevo.device_installations
   for each row when (relevo.may_receive(old.*) is distinct from relevo.may_receive(new.*))
   execute function relevo.index_phone();
 create trigger move_digests after update on relevo.device_installations
-  for each row when ((old.timezone, old.project) is distinct from (new.timezone, new.project))
+  for each row when ((old.timezone, old.project, old.quiet, old.owner_quiet) is distinct from (new.timezone, new.project, new.quiet, new.owner_quiet))
   execute function relevo.move_digests();
 create trigger note_dead before insert or update on relevo.device_installations
   for each row when ((new.invalidated_at is not null or not new.active) is distinct from (new.dead_since is not null))

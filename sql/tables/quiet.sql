@@ -7,7 +7,7 @@ create table relevo.quiet_profiles (
   constraint quiet_profiles_zone_windows_key unique (zone, windows),
   constraint quiet_profiles_windows_check check (windows <@ int4range(0, 10080) and windows <> '{[0,10080)}')
 );
-comment on table relevo.quiet_profiles is 'Quiet hours, shared by all who have the same: a million phones have a few hundred. Rows are only added.';
+comment on table relevo.quiet_profiles is 'Quiet hours, shared by all who have the same: a million phones have a few hundred. What nobody has any more is deleted by cleanup.';
 comment on column relevo.quiet_profiles.zone is 'The time zone of a phone that did not say its own; empty: that of the project''s quiet hours, or UTC.';
 comment on column relevo.quiet_profiles.windows is 'Minutes of the local week, from Monday 00:00 on, as the clock on the wall shows them. None: never quiet.';
 

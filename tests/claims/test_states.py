@@ -169,6 +169,9 @@ IMPOSSIBLE = {
     "event_types_quiet_max_wait_s_check": TYPE + "quiet_max_wait_s = 59",
     "event_types_quiet_deadline_check": TYPE + "quiet_deadline = 'sent'",
     "event_types_quiet_spread_s_check": TYPE + "quiet_spread_s = -1",
+    "event_types_batch_window_s_check": TYPE + "batch_window_s = 0",
+    "event_types_batch_longest_s_check": TYPE + "batch_longest_s = 86401",
+    "batches_have_a_name": TYPE + "batch_window_s = 1, event_type = repeat('x', 95)",
     "event_types_check": TYPE + "retry_base_ms = 2, retry_max_ms = 1",
 }
 

@@ -88,6 +88,9 @@ def enqueue(  # noqa: PLR0917 typer options
         str | None, typer.Option(help="A JSON object for the texts of its type, in place of title and body.")
     ] = None,
     collapse: Annotated[str | None, typer.Option(help="It takes the place of a former one of this key.")] = None,
+    batch: Annotated[
+        str | None, typer.Option(help="A JSON object: the key it is gathered by, and a title and body for several.")
+    ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep an event of this type and key that says something else.")
     ] = False,
@@ -116,6 +119,7 @@ def enqueue(  # noqa: PLR0917 typer options
         scheduled_at=at,
         ttl_s=ttl_s,
         collapse=collapse,
+        batch=None if batch is None else _json_object(batch, "--batch"),
     )
     done = _enqueue_checked(settings, event, to or (), "keep" if keep else "refuse")
     told = f"Event {done.event_id} has this type and key already, {_COMPARED[done.same_content]}."

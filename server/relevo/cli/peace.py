@@ -96,28 +96,31 @@ def list_caps(
     if as_json:
         print_json([vars(each) for each in found])
         return
-    table = make_table("project", "category", "at most")
+    table = make_table("project", "category", "at most", "over it")
     for each in found:
         category = as_written(each.category) if each.category else "all"
-        table.add_row(as_written(each.project), category, f"{each.most} per {each.per}")
+        table.add_row(as_written(each.project), category, f"{each.most} per {each.per}", each.over)
     out.print(table if found else "No caps: `relevo cap set` makes one.")
 
 
 @cap.command(name="set")
-def set_cap(
+def set_cap(  # noqa: PLR0917 typer options
     per: Annotated[Literal["hour", "day", "week"], typer.Argument(help="Of the calendar of whom it is for.")],
     most: Annotated[
         int | None, typer.Argument(min=1, max=1_000, help="How many events at most; without it there is no cap.")
     ] = None,
     category: Annotated[str | None, typer.Option(help="Only events of this category.")] = None,
     project: Annotated[str, typer.Option(help="Whose phones.")] = "default",
+    over: Annotated[
+        Literal["skip", "digest"], typer.Option(help="Leave what is over it to the inbox, or tell it in a digest.")
+    ] = "skip",
     as_json: AsJson = False,
 ) -> None:
     """Set how many events an owner is sent at most; urgent ones and mandatory categories neither count nor are held."""
     settings = load_settings()
     with open_database(settings) as database:
         migrate.prepare(database)
-        changed = owners.set_cap(database, most, per=per, category=category, project=project)
+        changed = owners.set_cap(database, most, per=per, category=category, project=project, over=over)
     words = "The cap is set." if most else "There is no such cap any more."
     say(words if changed else "Nothing changed.", {"changed": changed}, as_json=as_json)
 

@@ -293,6 +293,17 @@ def event_type(  # noqa: PLR0917 typer options
     quiet_spread_s: Annotated[
         int | None, typer.Option(min=0, max=7_200, help="Over how long it is spread after their end; 300 unless said.")
     ] = None,
+    batch_window_s: Annotated[
+        int | None, typer.Option(min=1, max=86_400, help="Gather its personal events for so long into one push.")
+    ] = None,
+    batch_longest_s: Annotated[
+        int | None,
+        typer.Option(min=1, max=86_400, help="Each further one extends that by a window, to so long in all at most."),
+    ] = None,
+    batch_first: Annotated[
+        bool | None,
+        typer.Option("--batch-first/--no-batch-first", help="Send the first at once, and gather those that follow."),
+    ] = None,
     reset: Annotated[bool, typer.Option("--reset", help="Let it follow the settings again.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -318,6 +329,9 @@ def event_type(  # noqa: PLR0917 typer options
         "quiet_max_wait_s": quiet_max_wait_s,
         "quiet_deadline": quiet_deadline,
         "quiet_spread_s": quiet_spread_s,
+        "batch_window_s": batch_window_s,
+        "batch_longest_s": batch_longest_s,
+        "batch_first": batch_first,
     }
     with open_database(settings) as database:
         migrate.prepare(database)

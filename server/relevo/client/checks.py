@@ -48,12 +48,13 @@ _TEXTS = {
     "title": (0, _MOST_TITLE),
     "body": (0, _MOST_BODY),
 }
+_BATCH_TEXTS = {"key": (1, _MOST_COLLAPSE), "title": (0, _MOST_TITLE), "body": (0, _MOST_BODY)}
 _MATCHING_TEXTS = {"region": (0, 200), "tipo": (0, 100), "text": (0, 20_000)}
 
 _EVENT_FIELDS = {
     *("type", "key", "title", "body", "data", "push", "audience", "installations", "owners", "matching", "topics"),
     *("category", "lane", "at_most_once", "scheduled_at", "deadline_at", "ttl_s", "licitacion_id", "on_conflict"),
-    *("arguments", "collapse"),
+    *("arguments", "collapse", "batch"),
 }
 
 _PLAIN_TEXTS = {"type", "key", "title", "body"}
@@ -212,13 +213,15 @@ def _complaints(event: Mapping[str, Any]) -> Iterator[str]:
     yield from texts(event, _TEXTS)
     if event["type"].startswith(_RESERVED):
         yield "type must not begin with relevo., which is for Relevo itself"
-    for name in ("data", "push", "arguments"):
+    for name in ("data", "push", "arguments", "batch"):
         if not isinstance(event.get(name) or {}, Mapping):
             yield f"{name} must be a JSON object"
     yield from _says_nothing(event)
     if (wrong := push_complaint(event.get("push") or {})) is not None:
         yield wrong
     yield from _audience(event)
+    if event.get("batch") is not None:
+        yield from _batch(event)
     if event.get("lane", "bulk") not in _LANES:
         yield "lane must be urgent or bulk"
     if not isinstance(event.get("at_most_once", False), bool):
@@ -263,6 +266,14 @@ def _audience(event: Mapping[str, Any]) -> Iterator[str]:
         yield "topics are looked for in preferences: with topics, audience must be matching"
     if event.get("matching"):
         yield from _matching(event["matching"])
+
+
+def _batch(event: Mapping[str, Any]) -> Iterator[str]:
+    if unknown := event["batch"].keys() - _BATCH_TEXTS.keys():
+        yield f"batch has no field {_listed(unknown)}: it has a key, a title and a body"
+    if event["audience"] not in ("installations", "owners"):
+        yield "batch is for events for given installations or owners: leave it out"
+    yield from texts(event["batch"], _BATCH_TEXTS, "batch.")
 
 
 def _matching(matching: Mapping[str, Any]) -> Iterator[str]:

@@ -33,6 +33,7 @@ class QuietHours:
 
 Period = Literal["hour", "day", "week"]
 PERIODS: tuple[Period, ...] = ("hour", "day", "week")
+Over = Literal["skip", "digest"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Cap:
     per: Period
     """In an hour, a day or a week of their calendar."""
     most: int
+    over: Over = "skip"
+    """What becomes of what is over it: found in the inbox alone, or told in the next digest, too."""
 
 
 @verb
@@ -54,13 +57,14 @@ def set_cap(
     per: Period,
     category: str | None = None,
     project: str | None = None,
+    over: Over | None = None,
 ) -> Call[bool]:
     """Set how many events of a category, or of all, an owner is sent at most in an hour, a day or a week.
 
-    None takes the cap away. Urgent events and mandatory categories neither count nor are held. The same again changes
-    nothing: False.
+    What is over it is skipped, or told in the next digest. None takes the cap away. Urgent events and mandatory
+    categories neither count nor are held. The same again changes nothing: False.
     """
-    given = {"project": project, "category": category, "per": per, "most": most}
+    given = {"project": project, "category": category, "per": per, "most": most, "over": over}
     asked = {name: value for name, value in given.items() if value is not None}
     check_storable("cap", asked)
     return Call("set_cap", {"asked": as_json("cap", asked)}, one(bool))

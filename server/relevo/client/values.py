@@ -71,6 +71,8 @@ class Event:
     ttl_s: int | None = None
     collapse: str | None = None
     """What it is about: a later event of this type and collapse key takes its place on each phone."""
+    batch: Mapping[str, str] | None = None
+    """What it is gathered by, where its type gathers: a `key`, and the `title` and `body` of the push of several."""
 
 
 @dataclass(frozen=True)

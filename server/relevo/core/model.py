@@ -189,6 +189,8 @@ class Verdict(NamedTuple):
     id: int
     verdict: Literal["send", "sent"] | Obstacle
     ticket_id: str | None
+    not_before: datetime | None = None
+    """Until when quiet hours keep it."""
 
 
 class Answer(NamedTuple):

@@ -47,6 +47,8 @@ _PRUNED = {
     "digest_changes_pruned": "prune_digest_changes",
     "digest_slots_pruned": "prune_digest_slots",
     "digest_events_pruned": "prune_digest_events",
+    "batches_pruned": "prune_batches",
+    "quiet_profiles_pruned": "prune_profiles",
 }
 _UNTOLD = (
     "connections_pruned",
@@ -54,6 +56,7 @@ _UNTOLD = (
     "digest_changes_pruned",
     "digest_slots_pruned",
     "digest_events_pruned",
+    "quiet_profiles_pruned",
 )
 _A_NIGHT_S = 25 * 3_600.0  # so long it is told, for the next night tries again
 

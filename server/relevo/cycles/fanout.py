@@ -16,6 +16,7 @@ from relevo.config import MINUTE, Settings
 from relevo.core import queries
 from relevo.core.logs import normalise_error
 from relevo.core.model import Lane, Step
+from relevo.cycles.batching import close_due
 from relevo.cycles.wording import list_due, word_due
 from relevo.database.arrays import array
 from relevo.database.outages import is_unavailable
@@ -123,7 +124,7 @@ def _step(run: Run, memory: _Memory) -> Step:
     """Fan out, and give events their texts in between: now and then, and once nothing else is to be fanned out."""
     if time.monotonic() - memory.looked_for_unworded < _UNWORDED_EVERY_S:
         return _fan_out(run, memory, at_once=True)
-    return _word_due(run, memory) or _fan_out(run, memory, at_once=True)
+    return close_due(run) or _word_due(run, memory) or _fan_out(run, memory, at_once=True)
 
 
 def _word_due(run: Run, memory: _Memory) -> Step | None:
@@ -168,7 +169,7 @@ def _fan_out(run: Run, memory: _Memory, *, at_once: bool) -> Step:
         if is_unavailable(error) or (event is None and not at_once):
             raise
         return _fan_out(run, memory, at_once=False) if at_once or event is None else _step_back(run, event, error)
-    return _word_due(run, memory) or _look_beside(run)
+    return close_due(run) or _word_due(run, memory) or _look_beside(run)
 
 
 def _asked(run: Run, memory: _Memory) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Journal:
         if columns_of_wave.deliveries:
             with self._database.connection() as connection:
                 journalled = self._journal_plainly(connection, claim, columns_of_wave, now)
-                unchanged = journalled and self._are_unchanged(connection, columns_of_wave)
+                unchanged = journalled and self._are_unchanged(connection, columns_of_wave, now)
         if unchanged:
             return Verdicts(wave)
         numbers = columns.numbers(columns_of_wave.deliveries, now)
@@ -61,7 +61,7 @@ class Journal:
             row = connection.execute(_SQL["journal_plain_wave"], parameters).fetchone()
         return row == (True,)
 
-    def _are_unchanged(self, connection: Connection, wave: Wave) -> bool:
+    def _are_unchanged(self, connection: Connection, wave: Wave, now: datetime | None) -> bool:
         """Return, after the journal's commit and without a lock, whether no phone changed since it was claimed."""
         made = {delivery.created_at for delivery in wave.deliveries}
         parameters = {
@@ -69,6 +69,7 @@ class Journal:
             "versions": wave.versions,
             "events": wave.events,
             "made": min(each for each in made if each is not None),
+            "now": now,
         }
         return connection.execute(_SQL["phones_unchanged"], parameters).fetchone() == (True,)
 

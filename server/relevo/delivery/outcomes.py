@@ -36,6 +36,8 @@ def judged(delivery: Delivery, verdict: Verdict) -> Answer | None:
         return None
     if verdict.verdict == "sent":
         return answer(delivery, "sent", ticket=verdict.ticket_id, code=None)
+    if verdict.not_before is not None:
+        delivery = delivery._replace(quiet_until=verdict.not_before)
     return obstructed(delivery, verdict.verdict)
 
 

@@ -61,6 +61,14 @@ _AUDIENCES: list[JsonValue] = [
         },
     },
 ]
+BATCH: dict[str, JsonValue] = {
+    "additionalProperties": False,
+    "properties": {
+        "key": {"type": ["string", "null"], "minLength": 1, "maxLength": 64},
+        "title": {"type": ["string", "null"], "maxLength": 500},
+        "body": {"type": ["string", "null"], "maxLength": 2_000},
+    },
+}
 MATCHING: dict[str, JsonValue] = {
     "additionalProperties": False,
     "properties": {

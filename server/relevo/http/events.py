@@ -86,6 +86,12 @@ class EventIn(BaseModel):
     collapse: Text | None = Field(
         None, min_length=1, max_length=64, description="It takes the place of a former one of its type and this key."
     )
+    batch: dict[str, Any] | None = Field(
+        None,
+        description="What it is gathered by, where its type gathers: a key, and the title and body of the push of "
+        "several, in which {count}, {others}, {more}, {first}, {second} and {third} are filled in.",
+        json_schema_extra=event_schema.BATCH,
+    )
     lane: Literal["urgent", "bulk"] | None = None
     at_most_once: StrictBool | None = None
     scheduled_at: event_schema.Moment | None = Field(None, description="When to send it; now if not given.")

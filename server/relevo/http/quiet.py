@@ -90,6 +90,9 @@ class CapIn(Body):
     category: Annotated[Text, Field(min_length=1, max_length=100)] | None = Field(
         None, description="Events of all categories together, if it is left out."
     )
+    over: Literal["skip", "digest"] | None = Field(
+        None, description="What becomes of what is over it: found in the inbox alone, or told in the next digest, too."
+    )
     project: Project | None = None
 
 
@@ -100,6 +103,7 @@ class CapBody(BaseModel):
     category: str | None
     per: Literal["hour", "day", "week"]
     most: int
+    over: Literal["skip", "digest"]
 
 
 class Caps(BaseModel):

@@ -118,6 +118,9 @@ def set_event_type(
     quiet_max_wait_s: int | None = None,
     quiet_deadline: Literal["silent", "expired"] | None = None,
     quiet_spread_s: int | None = None,
+    batch_window_s: int | None = None,
+    batch_longest_s: int | None = None,
+    batch_first: bool | None = None,
 ) -> None:
     """Set what differs for one event type; None leaves it as it is. It applies from now on, without a restart.
 
@@ -150,6 +153,9 @@ def set_event_type(
                     "quiet_max_wait_s": quiet_max_wait_s,
                     "quiet_deadline": quiet_deadline,
                     "quiet_spread_s": quiet_spread_s,
+                    "batch_window_s": batch_window_s,
+                    "batch_longest_s": batch_longest_s,
+                    "batch_first": batch_first,
                 },
             )
     except pg.CheckViolation as error:

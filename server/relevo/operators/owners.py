@@ -98,9 +98,10 @@ def set_cap(
     per: quiet.Period,
     category: str | None,
     project: str,
+    over: quiet.Over | None = None,
 ) -> bool:
     """Set, change or take away a cap; return whether something changed."""
-    asked: dict[str, Any] = {"per": per, "category": category, "project": project}
+    asked: dict[str, Any] = {"per": per, "category": category, "project": project, "over": over}
     with audit.recorded(database, "set_cap", most=most, **asked) as result:
         with database.transaction() as connection:
             changed = quiet.set_cap(connection, most, **asked)

@@ -14,7 +14,7 @@ from relevo.core.model import NEWS
 from relevo.core.sending_project import LABELS, SPLIT, SendingProject, project_in_words
 from relevo.operators.health.waiting import times
 from relevo.operators.reading import Row
-from relevo.operators.wording import in_words
+from relevo.operators.wording import in_words, timestamp
 
 _STILL = ("pending", "retryable", "sent")
 
@@ -67,6 +67,7 @@ def of_event(
         yield Moment(event["first_sent_at"], "first_sent", event)
     is_whole = sample["looked_at"] >= event["deliveries_created"]
     yield from _sampled(sample, is_whole=is_whole)
+    yield from _gathered(event, sample)
     if event["ended_at"]:
         yield Moment(event["ended_at"], "ended", event)
     if event["swept_at"]:
@@ -86,8 +87,23 @@ def _sampled(sample: Row, *, is_whole: bool) -> Iterator[Moment]:
         yield Moment(sample["receipt_failed_at"], "receipts_failed", sample)
     if sample["superseded"]:
         yield Moment(sample["superseded_at"], "superseded", sample)
+    if sample["capped"]:
+        yield Moment(sample["capped_at"], "capped", sample)
+    if sample["quiet_expired"]:
+        yield Moment(sample["quiet_expired_at"], "quiet_expired", sample)
     if is_whole and sample["first_opened_at"]:
         yield Moment(sample["first_opened_at"], "first_opened", sample)
+
+
+def _gathered(event: Row, sample: Row) -> Iterator[Moment]:
+    """Return what is told together with other events: in digests, for there was no room, or in batches."""
+    if sample["to_digest"]:
+        yield Moment(sample["to_digest_at"], "to_digest", {**sample, "until": event["digest_closes_at"]})
+    if sample["batched"]:
+        batches = event["batches"] or {}
+        until, told_by = batches.get("until"), batches.get("events") or ()
+        row = {**sample, "until": until and datetime.fromisoformat(until), "told_by": tuple(told_by)}
+        yield Moment(sample["batched_at"], "batched", row)
 
 
 def _made(event: Row) -> Iterator[Moment]:
@@ -172,6 +188,15 @@ def _resumed(row: Row) -> str:
     return f"by {row['resumed_by']}, after {after}"
 
 
+def _until(at: datetime | None) -> str:
+    return f", told at {timestamp(at)}" if at else ""
+
+
+def _batched(row: Row) -> str:
+    told = f", told by event {', '.join(map(str, row['told_by']))}" if row["told_by"] else ""
+    return f"{_several(row['batched'], 'push', 'pushes')}{_until(row['until'])}{told}"
+
+
 Word = Callable[[Row], Any]
 _WORDS: dict[str, tuple[str | Word, Word | None]] = {
     "published": (
@@ -207,6 +232,21 @@ _WORDS: dict[str, tuple[str | Word, Word | None]] = {
             f"{_several(sample['superseded'], 'push', 'pushes')} that still waited ended unsent; this was the last"
         ),
     ),
+    "capped": (
+        "above a cap",
+        lambda sample: (
+            f"{_several(sample['capped'], 'push was', 'pushes were')} left to the inbox: {sample['capped_why']}"
+        ),
+    ),
+    "quiet_expired": (
+        "expired in quiet hours",
+        lambda sample: f"{_several(sample['quiet_expired'], 'push', 'pushes')}: its deadline lay in them",
+    ),
+    "to_digest": (
+        "above a cap, and left to a digest",
+        lambda row: f"{_several(row['to_digest'], 'push', 'pushes')}{_until(row['until'])}",
+    ),
+    "batched": ("gathered with others of its kind", _batched),
     "first_opened": ("first push opened", lambda _: "as its phone reported"),
     "ended": (lambda event: event["state"], lambda event: event["end_reason"]),
     "swept": ("open deliveries ended", None),

@@ -13,7 +13,7 @@ begin
   end if;
   select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(event) as k
    where k <> all (array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'owners', 'matching', 'topics', 'category',
-                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id', 'on_conflict', 'arguments', 'collapse']);
+                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id', 'on_conflict', 'arguments', 'collapse', 'batch']);
   if wrong is not null then
     perform relevo.refuse(format('an event has no field %s', wrong));
   end if;
@@ -22,10 +22,11 @@ begin
   end loop;
   perform relevo.check_texts(event, '{"type": 100, "key": 300, "category": 100, "collapse": 64}');
   perform relevo.check_texts(event, '{"title": 500, "body": 2000}', 0);
-  for wrong in select k from unnest(array['data', 'push', 'matching']) as k
+  for wrong in select k from unnest(array['data', 'push', 'matching', 'batch']) as k
                 where event ? k and event -> k <> 'null' and jsonb_typeof(event -> k) <> 'object' loop
     perform relevo.refuse(format('%s must be a JSON object', wrong));
   end loop;
+  perform relevo.check_batch(event);
   if event ->> 'arguments' is not null then
     perform relevo.check_arguments(event);
   elsif relevo.is_blank(event ->> 'title') and relevo.is_blank(event ->> 'body') and coalesce(nullif(event -> 'data', 'null'), '{}') = '{}' then

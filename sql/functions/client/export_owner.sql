@@ -1,5 +1,5 @@
 -- Returns a page of what is kept of an owner, of one kind: {"owner": "user-7", "project": …, "kind": "deliveries", "after": "123", "limit": 1000};
--- `next` goes on from there. Kinds are installations, events, deliveries, marks, kept_items, choices and rules. Push tokens are shortened.
+-- `next` goes on from there. Kinds are installations, events, deliveries, digests, marks, kept_items, choices and rules. Push tokens are shortened.
 create or replace function relevo.export_owner(asked jsonb) returns jsonb
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp
@@ -34,6 +34,14 @@ begin
                                        and d.created_at >= coalesce(i.owner_since, '-infinity') -- what was before is another owner's
                                      order by d.id limit most) d
                where i.owner = of_owner and (of_project is null or i.project = of_project) order by (d.d).id limit most) p;
+    when 'digests' then -- what digests told, by the number of the digest's event
+      select jsonb_agg(to_jsonb(p) order by p.event_id, p.installation_id) as items, max(p.event_id) as last into page
+        from (select c.event_id, i.installation_id, g.closed_at as at, c.total, array(select c.event_id - o.before from unnest(c.offsets) with ordinality as o(before, n) order by o.n) as events
+                from relevo.device_installations i
+                join relevo.digests g on g.event_id > past and g.project = i.project and g.made_at >= coalesce(i.owner_since, '-infinity')
+                join relevo.digest_contents c on c.event_id = g.event_id and c.seq = i.seq
+               where i.owner = of_owner and (of_project is null or i.project = of_project)
+               order by c.event_id fetch first most rows with ties) p;
     when 'marks' then
       select jsonb_agg(to_jsonb(p) - 'inbox_id' order by p.place) as items, max(p.place) as last into page
         from (select b.project, m.* from relevo.inboxes b join relevo.inbox_marks m on m.inbox_id = b.id
@@ -50,9 +58,9 @@ begin
       select jsonb_agg(to_jsonb(r) || jsonb_build_object('quiet', relevo.exported_hours(r.quiet)) order by r.project) as items, null::bigint as last into page
         from relevo.owner_rules r where r.owner = of_owner and (of_project is null or r.project in (of_project, ''));
     else
-      perform relevo.refuse('kind must be installations, events, deliveries, marks, kept_items, choices or rules');
+      perform relevo.refuse('kind must be installations, events, deliveries, digests, marks, kept_items, choices or rules');
   end case;
-  return jsonb_build_object('items', coalesce(page.items, '[]'), 'next', case when jsonb_array_length(page.items) = most then page.last::text end);
+  return jsonb_build_object('items', coalesce(page.items, '[]'), 'next', case when jsonb_array_length(page.items) >= most then page.last::text end);
 end
 $$;
 

@@ -13,7 +13,7 @@ as $$
            'created_at', e.created_at, 'scheduled_at', e.scheduled_at, 'deadline_at', e.deadline_at,
            'fanout_started_at', e.fanout_started_at, 'fanout_finished_at', e.fanout_finished_at,
            'ended_at', e.ended_at, 'end_reason', e.end_reason, 'targets_selected', e.targets_selected,
-           'deliveries_created', e.deliveries_created, 'licitacion_id', e.licitacion_id, 'collapse', e.collapse, 'deliveries', c.counts, 'reactions', relevo.reactions_of(e))
+           'deliveries_created', e.deliveries_created, 'licitacion_id', e.licitacion_id, 'collapse', e.collapse, 'batch', e.batch, 'deliveries', c.counts, 'reactions', relevo.reactions_of(e))
     from relevo.notification_events e
     cross join lateral (select coalesce(jsonb_object_agg(s.status, s.n), '{}') as counts from (
               select p.status, sum(p.deliveries) as n from (

@@ -9,6 +9,9 @@ declare
   phone uuid;
 begin
   perform relevo.check_owner_question(asked, array['installation'], false);
+  if num_nonnulls(asked ->> 'owner', asked ->> 'installation', asked ->> 'project') = 0 then
+    perform relevo.refuse('owner, installation or project must be given');
+  end if;
   if asked ->> 'installation' is not null then
     phone := relevo.phone_of(asked -> 'installation');
     select jsonb_build_object('windows', relevo.shown_windows(q.windows), 'zone', q.zone, 'hours_of', q.hours_of, 'zone_of', q.zone_of,

@@ -1,5 +1,5 @@
--- Sets how many events of a category an owner is sent at most by the phones of a project: {"project": "default", "category": "offers", "per": "day", "most": 5};
--- without category of all together. Without `most` the cap is taken away. Returns whether something changed.
+-- Sets how many events of a category an owner is sent at most by the phones of a project: {"project": "default", "category": "offers", "per": "day", "most": 5, "over": "digest"};
+-- without category of all together. What is over it is skipped unless `over` is digest. Without `most` the cap is taken away. Returns whether something changed.
 create or replace function relevo.set_cap(asked jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
@@ -7,7 +7,7 @@ as $$
 declare
   of_project text := coalesce(asked ->> 'project', 'default');
 begin
-  perform relevo.check_owner_question(asked, array['category', 'per', 'most'], false);
+  perform relevo.check_owner_question(asked, array['category', 'per', 'most', 'over'], false);
   if asked ? 'owner' then
     perform relevo.refuse('a cap holds for every owner of a project: leave out owner');
   end if;
@@ -15,13 +15,17 @@ begin
     perform relevo.refuse('per must be hour, day or week');
   end if;
   perform relevo.check_number(asked, 'most', 1, 1000, true);
+  if coalesce(asked ->> 'over', 'skip') <> all (array['skip', 'digest']) then
+    perform relevo.refuse('over must be skip or digest');
+  end if;
   if asked ->> 'most' is null then
     delete from relevo.caps c where c.project = of_project and c.category = coalesce(asked ->> 'category', '') and c.per = asked ->> 'per';
     return found;
   end if;
-  insert into relevo.caps as c (project, category, per, most)
-  values (of_project, coalesce(asked ->> 'category', ''), asked ->> 'per', (asked ->> 'most')::numeric::int)
-  on conflict (project, category, per) do update set most = excluded.most, updated_at = now() where c.most <> excluded.most;
+  insert into relevo.caps as c (project, category, per, most, over)
+  values (of_project, coalesce(asked ->> 'category', ''), asked ->> 'per', (asked ->> 'most')::numeric::int, asked ->> 'over')
+  on conflict (project, category, per) do update set most = excluded.most, over = excluded.over, updated_at = now()
+   where (c.most, coalesce(c.over, 'skip')) <> (excluded.most, coalesce(excluded.over, 'skip'));
   if not found then
     return false;
   end if;

@@ -12,7 +12,7 @@ declare
   changed boolean;
 begin
   perform relevo.check_owner_question(asked, array['installation', 'windows', 'zone'], false);
-  perform relevo.check_timezone(asked -> 'zone');
+  perform relevo.check_timezone(asked -> 'zone', 'zone');
   if num_nonnulls(of_owner, asked ->> 'installation') > 1 then
     perform relevo.refuse('quiet hours are those of an owner or of an installation: name one of them');
   end if;
@@ -40,10 +40,12 @@ begin
   elsif profile is null then
     delete from relevo.quiet_defaults d where d.project = asked ->> 'project';
     changed := found;
+    perform relevo.follow_default_zone(asked ->> 'project');
   else
     insert into relevo.quiet_defaults as d (project, quiet) values (asked ->> 'project', profile)
     on conflict (project) do update set quiet = excluded.quiet where d.quiet <> excluded.quiet;
     changed := found;
+    perform relevo.follow_default_zone(asked ->> 'project');
   end if;
   return changed;
 end

@@ -10,14 +10,22 @@ declare
   told_by bigint;
   p record;
   m record;
+  x record;
 begin
   select array_agg(n.seq order by n.seq) as seqs, array_agg(n.installation_id order by n.seq) as ids, array_agg(n.lower order by n.seq) as lowers,
          array_agg(n.changed order by n.seq) as changes, max(n.seq) as last, count(*) < most as is_last
     into p from relevo.digest_phones(s, most) n;
   is_last := p.is_last;
+  if s.event_id is not null and relevo.hold_open(array(select n.event_day from relevo.notification_events n where n.id = s.event_id)) = '{}' then
+    s.event_id := null; -- it was deleted, or its month sealed while nobody went on: the rest is told by another
+  end if;
+  with gone as ( -- first: what comes meanwhile is told next time
+    delete from relevo.digest_extras d where d.project = s.project and d.delivery = s.delivery and d.zone = s.zone and d.seq = any (p.seqs) returning d.seq, d.event_id
+  )
+  select array_agg(g.seq) as seqs, array_agg(g.event_id) as events into x from gone g;
   told_by := coalesce(s.event_id, nextval('relevo.notification_events_id_seq'));
   with told as materialized (
-    select n.* from relevo.digest_matches(s, p.seqs, p.ids, p.lowers, p.changes, told_by, at) n
+    select n.* from relevo.digest_matches(s, p.seqs, p.ids, p.lowers, p.changes, told_by, at, x.seqs, x.events) n
   ), kept as (
     insert into relevo.digest_contents (event_id, seq, total, offsets) select told_by, t.seq, t.total, t.offsets from told t
   )

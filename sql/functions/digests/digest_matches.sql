@@ -1,8 +1,9 @@
 -- Returns of some phones of a slot that closes what its digest tells each: of the events in its window, by their place there, those that its
 -- preferences match and that no sooner one takes. A phone of which something changed is told what it was told neither by a push nor by a digest.
--- Phones that ask for the same are told the same, and looked at once. Events and preferences are joined by the buckets of both, as fan-out does;
+-- `extra_events` were above a cap of the phones beside them, and are told, too. Phones that ask for the same are told the same, and looked at once. Events and preferences are joined by the buckets of both, as fan-out does;
 -- `mine` and `sooner` are places.
-create or replace function relevo.digest_matches(s relevo.digest_slots, seqs bigint[], ids uuid[], lowers bigint[], changes boolean[], told_by bigint, at timestamptz)
+create or replace function relevo.digest_matches(s relevo.digest_slots, seqs bigint[], ids uuid[], lowers bigint[], changes boolean[], told_by bigint, at timestamptz,
+                                                 extra_seqs bigint[], extra_events bigint[])
   returns table (seq bigint, installation_id uuid, provider text, project text, total int, offsets int[])
   language sql stable
   set enable_nestloop = off set jit = off -- what has to be looked up one by one is lateral
@@ -43,13 +44,22 @@ as $$
     select m.seq, array_agg(distinct m.place) filter (where m.is_mine) as mine, array_agg(m.place) filter (where m.is_sooner) as sooner
       from matched m group by m.seq
   ), told as materialized (
-    select f.alike, cardinality(t.events) as total, array(select (told_by - u.id)::int from unnest(t.events[:1000]) with ordinality as u(id, n) order by u.n) as offsets
+    select f.alike, t.events, cardinality(t.events) as total, array(select (told_by - u.id)::int from unnest(t.events[:1000]) with ordinality as u(id, n) order by u.n) as offsets
       from firsts f join found n on n.seq = f.seq and n.mine is not null
       cross join lateral (select relevo.digest_items(array(select (w.e).id from events w order by w.place), n.mine, n.sooner, f.changed, f.seq, f.id, at)
                             as events offset 0) t
+  ), extras as materialized (
+    select x.seq, array_agg(x.event_id) as events from unnest(extra_seqs, extra_events) as x(seq, event_id) group by x.seq
+  ), extended as (
+    select p.seq, p.id, p.i, t.total, t.offsets from phones p join told t on t.alike = p.alike and t.total > 0
+     where p.seq not in (select x.seq from extras x)
+    union all
+    select p.seq, p.id, p.i, cardinality(b.events), array(select (told_by - u.id)::int from unnest(b.events[:1000]) with ordinality as u(id, n) order by u.n)
+      from extras x join phones p on p.seq = x.seq left join told t on t.alike = p.alike
+      cross join lateral (select relevo.best_first(x.events || t.events, at) as events offset 0) b
+     where b.events <> '{}'
   )
-  select p.seq, p.id, (p.i).provider, relevo.sending_project((p.i).provider, (p.i).project, (p.i).part), t.total, t.offsets
-    from phones p join told t on t.alike = p.alike and t.total > 0
+  select x.seq, x.id, (x.i).provider, relevo.sending_project((x.i).provider, (x.i).project, (x.i).part), x.total, x.offsets from extended x
 $$;
 
 revoke all on function relevo.digest_matches from public;

@@ -1,4 +1,4 @@
--- Returns what a digest told the phones of an inbox, as a page of items, the best first; `before` goes on from the cursor of an item. What ended since is left out,
+-- Returns what a digest told the phones of an inbox, as a page of items, the best first; `before` goes on from the cursor of an item. What ended since is left out, what its type keeps out of inboxes,
 -- and what a phone was told while it was another's.
 create or replace function relevo.digest_page(s relevo.inbox_subject, digest bigint, in_locale text, after_place int, most int) returns jsonb
   language sql stable
@@ -16,7 +16,8 @@ as $$
                     join relevo.digest_contents c on c.event_id = digest and c.seq = i.seq
                    order by c.total desc, c.seq limit 1) c -- phones of one owner may be told different numbers
             cross join unnest(c.offsets) with ordinality as u(before, place)
-            left join lateral (select e.* from relevo.notification_events e where e.id = digest - u.before and e.ended_at is null offset 0) e on true
+            left join lateral (select e.* from relevo.notification_events e where e.id = digest - u.before and e.ended_at is null
+                                 and not exists (select from relevo.event_types t where t.event_type = e.event_type and not t.inbox) offset 0) e on true
             left join lateral (select relevo.text_in(e.texts, in_locale) as said) t on true
            where u.place > after_place order by u.place limit most) p
 $$;

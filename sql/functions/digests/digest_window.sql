@@ -3,9 +3,7 @@ create or replace function relevo.digest_window(of_project text, after_number bi
   returns table (place int, number bigint, e relevo.notification_events, rule text)
   language sql stable
 as $$
-  select row_number() over (order by case when jsonb_typeof((n.e).push -> 'relevanceScore') = 'number' then ((n.e).push ->> 'relevanceScore')::numeric
-                                          when jsonb_typeof((n.e).data -> 'score') = 'number' then ((n.e).data ->> 'score')::numeric else 0 end desc,
-                                     (n.e).fanout_finished_at desc, n.id desc)::int,
+  select row_number() over (order by relevo.event_score(n.e) desc, (n.e).fanout_finished_at desc, n.id desc)::int,
          d.number, n.e, relevo.category_rule((n.e).category)
     from relevo.digest_events d
     cross join lateral (select n.id, n as e from relevo.notification_events n where n.id = d.event_id offset 0) n

@@ -17,8 +17,18 @@ begin
     join relevo.digest_contents c on c.event_id = g.event_id and c.seq = i.seq
    where d.installation_id = i.installation_id and d.event_type = 'relevo.digest' and d.event_day >= e.event_day and c.event_id - e.id = any (c.offsets)
    limit 1;
+  if told is null then
+    select s.* into slot from relevo.digest_extras x
+      join relevo.digest_slots s on s.project = x.project and s.delivery = x.delivery and s.zone = x.zone
+     where x.installation_id = i.installation_id and x.event_id = e.id;
+    if found then
+      return jsonb_build_object('rule', 'in_digest', 'delivery', slot.delivery, 'zone', slot.zone, 'at', slot.closes_at);
+    end if;
+  end if;
   select n.number into told_number from relevo.digest_events n where n.event_id = e.id;
-  if told is not null or soonest is null or (e.fanout_finished_at is not null and not found) then
+  if told is not null or soonest is null or (e.fanout_finished_at is not null and not found)
+     or exists (select from relevo.notification_deliveries d
+                 where d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = i.installation_id) then
     return told;
   end if;
   select s.* into slot from relevo.digest_slots s

@@ -1,5 +1,5 @@
 -- Puts phones into the slots of their digests anew, after something changed about them. Slots that they had or have are noted with how far
--- they were told, for a phone that goes from one to another misses nothing of what lies between.
+-- they were told, for a phone that goes from one to another misses nothing of what lies between. Rows are written in one order, so that nobody waits crosswise.
 create or replace function relevo.follow_digests(phones uuid[]) returns void
   language plpgsql volatile
   set search_path = pg_catalog, pg_temp
@@ -14,8 +14,10 @@ begin
     join relevo.device_installations i on i.seq = f.seq -- of one that is forgotten nothing is noted
     join relevo.digest_slots s on s.project = f.project and s.delivery = f.delivery and s.zone = f.zone
    where f.installation_id = any (phones)
+   order by 1, 2, 3, 4
   on conflict (project, delivery, zone, seq) do update
      set from_number = least(c.from_number, excluded.from_number), at_number = excluded.at_number, changed_at = excluded.changed_at;
+  perform from relevo.digest_followers f where f.installation_id = any (phones) order by f.project, f.delivery, f.zone, f.seq for update;
   delete from relevo.digest_followers f where f.installation_id = any (phones);
   while missing loop -- a slot that nobody followed may be gone at any moment, until it is locked
     insert into relevo.digest_slots (project, delivery, zone, closes_at, after_number)
@@ -30,14 +32,18 @@ begin
                                            where s.project = w.project and s.delivery = w.delivery and s.zone = w.zone));
   end loop;
   insert into relevo.digest_followers (project, delivery, zone, seq, installation_id)
-  select w.project, w.delivery, w.zone, w.seq, w.installation_id from relevo.wanted_digests(phones) w
+  select w.project, w.delivery, w.zone, w.seq, w.installation_id from relevo.wanted_digests(phones) w order by 1, 2, 3, 4
   on conflict do nothing;
   insert into relevo.digest_changes as c (project, delivery, zone, seq, installation_id, from_number, at_number)
   select w.project, w.delivery, w.zone, w.seq, w.installation_id, s.after_number, last_number
     from relevo.wanted_digests(phones) w
     join relevo.digest_slots s on s.project = w.project and s.delivery = w.delivery and s.zone = w.zone
+   order by 1, 2, 3, 4
   on conflict (project, delivery, zone, seq) do update
      set from_number = least(c.from_number, excluded.from_number), at_number = excluded.at_number, changed_at = excluded.changed_at;
+  if exists (select from relevo.digest_extras x where x.installation_id = any (phones)) then
+    perform relevo.move_extras(phones);
+  end if;
 end
 $$;
 

@@ -6,6 +6,7 @@ as $$
    using relevo.device_installations i, relevo.notification_deliveries d
    where i.installation_id = installation and d.installation_id = installation and d.event_type = 'relevo.digest'
      and c.event_id = d.notification_event_id and c.seq = i.seq;
+  delete from relevo.digest_extras x where x.installation_id = installation;
   delete from relevo.digest_changes c using relevo.device_installations i where i.installation_id = installation and c.seq = i.seq
 $$;
 

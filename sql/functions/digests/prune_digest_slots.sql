@@ -9,11 +9,14 @@ begin
   unused := array(select concat_ws(chr(31), s.project, s.delivery, s.zone) from relevo.digest_slots s
                    where s.upto_number is null and not exists (select from relevo.digest_followers f
                      where f.project = s.project and f.delivery = s.delivery and f.zone = s.zone)
+                     and not exists (select from relevo.digest_changes c where c.project = s.project and c.delivery = s.delivery and c.zone = s.zone)
+                     and not exists (select from relevo.digest_extras x where x.project = s.project and x.delivery = s.delivery and x.zone = s.zone)
                    order by s.project, s.delivery, s.zone limit most for update skip locked);
   delete from relevo.digest_slots s
    where concat_ws(chr(31), s.project, s.delivery, s.zone) = any (unused)
      and not exists (select from relevo.digest_followers f where f.project = s.project and f.delivery = s.delivery and f.zone = s.zone)
-     and not exists (select from relevo.digest_changes c where c.project = s.project and c.delivery = s.delivery and c.zone = s.zone);
+     and not exists (select from relevo.digest_changes c where c.project = s.project and c.delivery = s.delivery and c.zone = s.zone)
+     and not exists (select from relevo.digest_extras x where x.project = s.project and x.delivery = s.delivery and x.zone = s.zone);
   get diagnostics gone = row_count;
   return gone;
 end

@@ -6,7 +6,7 @@ as $$
            'body', case when e.arguments is null then e.body else '' end, 'arguments', jsonb_strip_nulls(coalesce(e.arguments, '{}')),
            'category', e.category, 'lane', e.lane, 'at_most_once', e.at_most_once,
            'data', jsonb_strip_nulls(e.data), 'push', jsonb_strip_nulls(e.push || jsonb_build_object('badge', coalesce(e.push -> 'badge', case when e.unread_badge then '"unread"'::jsonb end))),
-           'collapse', e.collapse,
+           'collapse', e.collapse, 'batch', jsonb_strip_nulls(coalesce(e.batch, '{}')),
            'matching', jsonb_strip_nulls(jsonb_build_object('rubros', relevo.sort_list(jsonb_build_object('r', e.match_rubros), 'r') -> 'r', 'region', e.match_region,
                        'tipo', e.match_tipo, 'monto', e.match_monto, 'moneda', e.match_moneda, 'text', e.match_words)),
            'topics', relevo.sort_list(jsonb_build_object('t', e.match_topics), 't') -> 't', 'owners', o.names,

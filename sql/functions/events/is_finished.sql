@@ -1,5 +1,5 @@
 -- Returns whether ending an event would change nothing: nothing of it is left to send, confirm, find out or redrive,
--- and no digest is to come that may tell it.
+-- and no digest or batch is to come that may tell it.
 create or replace function relevo.is_finished(id_of_event bigint) returns boolean
   language sql stable
   set search_path = pg_catalog, pg_temp
@@ -13,6 +13,11 @@ as $$
      and not exists (select from relevo.digest_events d
                       where d.event_id = id_of_event
                         and (d.number is null or exists (select from relevo.digest_slots s where s.after_number < d.number)))
+     and not exists (select from relevo.digest_extras x where x.event_id = id_of_event)
+     and not exists (select from (select 'o:' || o.owner as subject from relevo.event_owners o where o.event_id = id_of_event
+                                  union all
+                                  select 'i:' || a.installation_id from relevo.event_audience a where a.event_id = id_of_event) s
+                       join relevo.batches b on b.subject = s.subject and b.closed_at is null and id_of_event = any (b.events))
 $$;
 
 revoke all on function relevo.is_finished from public;

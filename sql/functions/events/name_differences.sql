@@ -3,7 +3,7 @@ create or replace function relevo.name_differences(was jsonb, given jsonb) retur
   language sql immutable
 as $$
   select array_agg(case
-           when f.name in ('data', 'push', 'matching', 'arguments') then format('%s differs in %s', f.name, (
+           when f.name in ('data', 'push', 'matching', 'arguments', 'batch') then format('%s differs in %s', f.name, (
              select string_agg(left(k.name, 60), ', ' order by k.name)
                from (select k.name from jsonb_object_keys((was -> f.name) || (given -> f.name)) as k(name)
                       where was -> f.name -> k.name is distinct from given -> f.name -> k.name
@@ -12,7 +12,7 @@ as $$
              format('%s differ (%s named, %s given)', f.name, jsonb_array_length(was -> f.name), jsonb_array_length(given -> f.name))
            else format('%s is %s, given %s', f.name, relevo.shown(was -> f.name), relevo.shown(given -> f.name)) end order by f.place)
     from unnest(array['audience', 'owners', 'installations', 'topics', 'matching', 'title', 'body', 'arguments', 'data', 'push', 'category', 'lane',
-                      'at_most_once', 'collapse']) with ordinality as f(name, place)
+                      'at_most_once', 'collapse', 'batch']) with ordinality as f(name, place)
    where was -> f.name is distinct from given -> f.name
 $$;
 

@@ -1,14 +1,25 @@
--- Writes the deliveries of a slice of an event: of phones in quiet hours for later, and what is above a cap as skipped.
+-- Writes the deliveries of a slice of an event: of phones in quiet hours for later, and as skipped what is gathered in a batch or above a cap.
 create or replace function relevo.write_slice(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], hours int[])
   returns void
   language plpgsql volatile
 as $$
 declare
-  dues timestamptz[] := case when hours is not null then relevo.quiet_dues(e, phones, at, hours)
-                             when exists (select from relevo.quiet_defaults) then relevo.quiet_dues(e, phones, at) end;
+  dues timestamptz[];
   above int[];
-  within record;
+  n record;
 begin
+  if relevo.is_batched(e) then
+    n := relevo.write_batched(e, at, phones, providers, projects, hours);
+    if n.phones is null then
+      return;
+    end if;
+    phones := n.phones;
+    providers := n.providers;
+    projects := n.projects;
+    hours := n.hours;
+  end if;
+  dues := case when hours is not null then relevo.quiet_dues(e, phones, at, hours)
+               when exists (select from relevo.quiet_defaults) then relevo.quiet_dues(e, phones, at) end;
   if exists (select from relevo.caps) and relevo.is_under_caps(e) then
     above := relevo.reserve_caps(e, phones, dues, at);
   end if;
@@ -19,10 +30,10 @@ begin
   perform relevo.write_capped(e, at, phones, providers, projects, above);
   select array_agg(u.phone) as phones, array_agg(u.provider) as providers, array_agg(u.project) as projects,
          case when dues is not null then array_agg(u.due) end as dues
-    into within
+    into n
     from unnest(phones, providers, projects, dues, above) as u(phone, provider, project, due, cap) where u.cap is null;
-  if within.phones is not null then
-    perform relevo.write_deliveries(e, at, within.phones, within.providers, within.projects, within.dues);
+  if n.phones is not null then
+    perform relevo.write_deliveries(e, at, n.phones, n.providers, n.projects, n.dues);
   end if;
 end
 $$;

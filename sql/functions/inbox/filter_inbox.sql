@@ -1,5 +1,5 @@
 -- Returns those of what was gathered that are items and wanted, newest first, with their marks. An event that came to several phones stands where
--- it came first, for which deliveries are looked up only of phones by which none of it was gathered. What was cancelled or deleted is no item, nor what shows nothing, nor news for the app, nor what its type keeps out or no longer.
+-- it came first, for which deliveries are looked up only of phones by which none of it was gathered. What was cancelled or deleted is no item, nor what shows nothing or tells a batch, nor news for the app, nor what its type keeps out or no longer.
 create or replace function relevo.filter_inbox(s relevo.inbox_subject, wanted text, of_category text, of_type text, places bigint[], events bigint[],
                                                days date[], ats timestamptz[], reaches bigint, most int, came_by uuid[] default null)
   returns table (place bigint, event_id bigint, at timestamptz, seen_at timestamptz, read_at timestamptz, archived_at timestamptz)
@@ -23,7 +23,7 @@ as $$
                              when 'unread' then m.archived_at is null and w.read_at is null
                              else m.archived_at is null and w.seen_at is null end
           order by u.place desc offset 0) c
-    left join lateral (select e.event_type, e.category, e.state, e.title <> '' or e.body <> '' as shows from relevo.notification_events e
+    left join lateral (select e.event_type, e.category, e.state, (e.title <> '' or e.body <> '') and e.batch_id is null as shows from relevo.notification_events e
                         where e.id = c.event_id offset 0) e on true
     left join lateral (select k.event_type, k.category, k.kept_until from relevo.kept_inbox_items k
                         where e.state is null and k.inbox_id = s.inbox_id and k.event_id = c.event_id offset 0) k on true

@@ -31,7 +31,7 @@ begin
          u.at + coalesce(t.inbox_days, 90) * interval '1 day', e.texts
     from unnest(f.owners, f.phones, f.projects, f.events, f.places, f.ats, f.came_by) as u(owner, phone, project, event_id, place, at, came_by)
     join relevo.inboxes b on b.owner = u.owner and b.project = u.project or b.installation_id = u.phone
-    join relevo.notification_events e on e.id = u.event_id and e.state <> 'cancelled' and (e.title <> '' or e.body <> '') and e.event_type <> 'relevo.news'
+    join relevo.notification_events e on e.id = u.event_id and e.state <> 'cancelled' and (e.title <> '' or e.body <> '') and e.event_type <> 'relevo.news' and e.batch_id is null
     left join relevo.event_types t on t.event_type = e.event_type
   on conflict (inbox_id, event_id) do update
      set place = least(k.place, excluded.place), at = least(k.at, excluded.at),

@@ -18,6 +18,7 @@ declare
   quiet jsonb;
   digest jsonb;
   cap jsonb;
+  batch jsonb;
 begin
   select n.* into i from relevo.device_installations n where n.installation_id = installation;
   if e.event_day is not null then
@@ -36,11 +37,14 @@ begin
   if d.id is null and e.fanout_finished_at is null or d.status in ('pending', 'retryable') then
     quiet := relevo.explain_quiet(e, i, greatest(now(), e.scheduled_at));
   end if;
-  if fitting is not null and d.id is null then
+  if fitting is not null and d.id is null or d.last_error_code = 'in_digest' then
     digest := relevo.explain_digest(e, i);
   end if;
   if d.id is null and e.fanout_finished_at is null and i.installation_id is not null and exists (select from relevo.caps) then
     cap := relevo.explain_cap(e, i, coalesce((quiet ->> 'due_at')::timestamptz, greatest(now(), e.scheduled_at)));
+  end if;
+  if d.last_error_code = 'batched' then
+    batch := relevo.explain_batch(e, i);
   end if;
   unwanted := relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, relevo.category_rule(e.category));
   case
@@ -70,6 +74,9 @@ begin
     when digest ->> 'rule' = 'digested' then
       rule := 'digested'; about := digest - 'rule'; gets := true;
       why := format('It was told in the digest of %s (%s).', to_char((digest ->> 'at')::timestamptz at time zone (digest ->> 'zone'), 'YYYY-MM-DD HH24:MI'), digest ->> 'zone');
+    when batch ->> 'event' is not null then
+      rule := 'batched'; about := batch; gets := true;
+      why := format('It was told together with %s others by event %s.', (batch ->> 'count')::int - 1, batch ->> 'event');
     when done.event_id is not null then
       rule := 'handled_elsewhere'; why := 'Its owner handled the event on another phone' || coalesce(': ' || done.reason, '') || '.';
       about := jsonb_build_object('reason', done.reason);
@@ -86,9 +93,13 @@ begin
     when digest is not null then
       rule := 'in_digest'; about := digest - 'rule'; gets := true;
       why := format('It is told in the digest of %s (%s).', to_char((digest ->> 'at')::timestamptz at time zone (digest ->> 'zone'), 'YYYY-MM-DD HH24:MI'), digest ->> 'zone');
+    when d.last_error_code = 'batched' then
+      rule := 'batched'; about := coalesce(batch, '{}'); gets := batch is not null;
+      why := case when gets then format('It is told together with others of its kind, at %s UTC.', to_char((batch ->> 'until')::timestamptz at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS'))
+                  else 'It was gathered with others of its kind, and handled before they were told.' end;
     when e.fanout_finished_at is not null and d.id is null then
       rule := 'came_later'; why := 'The event had fanned out before this installation could receive it.';
-    when d.last_error_code = 'capped' then
+    when d.last_error_code in ('capped', 'in_digest') then
       rule := 'capped'; why := d.last_error_message; about := jsonb_build_object('reason', d.last_error_message);
     when cap is not null then
       rule := 'capped'; why := cap ->> 'reason'; about := cap;
@@ -110,7 +121,7 @@ begin
       about := case when rule = 'owner' then jsonb_build_object('owner', i.owner) else about end || case when quiet is not null then jsonb_build_object('quiet', quiet - 'reason') else '{}' end;
       why := why || coalesce(' ' || (quiet ->> 'reason'), '');
   end case;
-  return jsonb_build_object('gets_it', rule <> 'superseded' and coalesce(d.status in ('pending', 'retryable', 'sent', 'ok', 'unconfirmed', 'unknown'), gets), 'rule', rule, 'reason', why,
+  return jsonb_build_object('gets_it', rule <> 'superseded' and coalesce(case when rule in ('batched', 'digested', 'in_digest') then gets end, d.status in ('pending', 'retryable', 'sent', 'ok', 'unconfirmed', 'unknown'), gets), 'rule', rule, 'reason', why,
     'values', about, 'preference', fitting, 'differing_preferences', misses,
     'delivery', case when d.id is not null then jsonb_build_object('id', d.id, 'status', d.status, 'attempts', d.attempt_count,
                        'error_code', d.last_error_code, 'provider', d.provider, 'updated_at', d.updated_at) end);

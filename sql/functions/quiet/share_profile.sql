@@ -10,14 +10,11 @@ begin
     return null;
   end if;
   hours := relevo.quiet_windows(of_windows);
-  select p.id into found_id from relevo.quiet_profiles p where p.zone = coalesce(of_zone, '') and p.windows = hours;
+  select p.id into found_id from relevo.quiet_profiles p where p.zone = coalesce(of_zone, '') and p.windows = hours for key share; -- until it is used nobody deletes it
   if found_id is null then
     insert into relevo.quiet_profiles (zone, windows) values (coalesce(of_zone, ''), hours)
-    on conflict (zone, windows) do nothing
+    on conflict (zone, windows) do update set zone = excluded.zone -- somebody else may have made it meanwhile
     returning id into found_id;
-    if found_id is null then -- somebody else made it meanwhile
-      select p.id into found_id from relevo.quiet_profiles p where p.zone = coalesce(of_zone, '') and p.windows = hours;
-    end if;
   end if;
   return found_id;
 end

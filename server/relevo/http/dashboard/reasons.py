@@ -88,6 +88,8 @@ ERRORS = {
     "repeats_held": N_("The runaway brake holds it: it was repeated too often."),
     "quiet_hours": N_("This phone has quiet hours."),
     "capped": N_("Its owner was sent as much as the cap allows; it is in the inbox."),
+    "in_digest": N_("Its owner was sent as much as the cap allows; it is told in a digest."),
+    "batched": N_("It is told together with others of its kind."),
     "UnknownAddress": N_("There is no webhook of this name."),
     "RefusedAddress": N_("The webhook, or the browser's push service, leads to a private address."),
     "HTTP_410": N_("The webhook wants no more."),
@@ -225,6 +227,9 @@ RULES = {
     "deadline_passed": N_("The event's deadline had passed."),
     "in_digest": N_("It is told in the digest of %(at)s (%(delivery)s, %(zone)s)."),
     "digested": N_("It was told in the digest of %(at)s (%(delivery)s, %(zone)s)."),
+    "batched": N_("It was gathered with others of its kind, and handled before they were told."),
+    "batched_until": N_("It is told together with others of its kind: %(until)s."),
+    "batched_into": N_("It was told together with others of its kind, %(count)s in all, by event %(event)s."),
     "came_later": N_("The event had gone out before this phone could receive it."),
     "preference": N_("Its preference %(preference)s matches."),
     "everyone": N_("The event is for everyone."),
@@ -389,6 +394,8 @@ def rule(told: Explanation) -> str:
     """Say by which rule a phone gets an event, or not."""
     values = told.raw["values"]
     key = "other_project" if values.get("project") else told.rule
+    if key == "batched" and told.gets_it:
+        key = "batched_into" if values.get("event") else "batched_until"
     if key not in RULES:
         return told.reason
     why = not_allowed(values.get("why_not") or "not_allowed")
@@ -405,7 +412,9 @@ def rule(told: Explanation) -> str:
         differs=differs,
         reason=": ".join(filter(None, (_(state), values.get("reason")))).removesuffix("."),
         preference=told.raw["preference"],
-        until=values.get("local"),
+        until=values.get("local") or (instant(datetime.fromisoformat(values["until"])) if values.get("until") else ""),
+        count=values.get("count"),
+        event=values.get("event"),
         zone=values.get("zone"),
         whose=_(ZONES.get(values.get("zone_of"), "")),
         at=instant(datetime.fromisoformat(values["at"])) if values.get("at") else "",

@@ -68,7 +68,8 @@ def _why(row: Row, paused: Mapping[str, str], now: datetime) -> str:
 def _until(row: Row) -> str:
     at = timestamp(row["next_attempt_at"])
     if row["is_quiet"]:
-        return Phrase("their phones have quiet hours, the first until {at}", at=at)
+        zone = row["quiet_zone"] or "UTC"
+        return Phrase("their phones have quiet hours, the first until {at} ({zone})", at=at, zone=zone)
     return Phrase("tried again from {at} on", at=at)
 
 

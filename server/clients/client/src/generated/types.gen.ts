@@ -164,6 +164,10 @@ export type CapBody = {
      * Most
      */
     most: number;
+    /**
+     * Over
+     */
+    over: 'skip' | 'digest';
 };
 
 /**
@@ -188,6 +192,12 @@ export type CapIn = {
      * Events of all categories together, if it is left out.
      */
     category?: string;
+    /**
+     * Over
+     *
+     * What becomes of what is over it: found in the inbox alone, or told in the next digest, too.
+     */
+    over?: 'skip' | 'digest';
     /**
      * Project
      *
@@ -733,6 +743,13 @@ export type EventIn = ({
      * It takes the place of a former one of its type and this key.
      */
     collapse?: string | null;
+    batch?: ({
+        [key: string]: unknown;
+    } | null) & {
+        key?: string | null;
+        title?: string | null;
+        body?: string | null;
+    };
     /**
      * Lane
      */
@@ -1337,6 +1354,13 @@ export type KeyedEventIn = ({
      * It takes the place of a former one of its type and this key.
      */
     collapse?: string | null;
+    batch?: ({
+        [key: string]: unknown;
+    } | null) & {
+        key?: string | null;
+        title?: string | null;
+        body?: string | null;
+    };
     /**
      * Lane
      */

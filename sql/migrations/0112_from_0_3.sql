@@ -199,13 +199,15 @@ create trigger apply_new_owner_rules before update on relevo.device_installation
   for each row when ((old.owner, old.project, old.provider) is distinct from (new.owner, new.project, new.provider))
   execute function relevo.apply_owner_rules();
 
--- Trigger: a phone that is in another time zone or project now has its digests there.
+-- Trigger: a phone that is in another time zone or project now, or whose quiet hours say another one, has its digests there.
 create or replace function relevo.move_digests() returns trigger
   language plpgsql
   set search_path to pg_catalog, pg_temp
 as $$
 begin
-  if exists (select from relevo.notification_preferences p where p.installation_id = new.installation_id and p.delivery is not null) then
+  if (relevo.digest_zone(old), old.project) is distinct from (relevo.digest_zone(new), new.project)
+     and (exists (select from relevo.notification_preferences p where p.installation_id = new.installation_id and p.delivery is not null)
+          or exists (select from relevo.digest_extras x where x.installation_id = new.installation_id)) then
     perform relevo.follow_digests(array[new.installation_id]);
   end if;
   return null;
@@ -215,7 +217,7 @@ $$;
 revoke all on function relevo.move_digests from public;
 
 create trigger move_digests after update on relevo.device_installations
-  for each row when ((old.timezone, old.project) is distinct from (new.timezone, new.project))
+  for each row when ((old.timezone, old.project, old.quiet, old.owner_quiet) is distinct from (new.timezone, new.project, new.quiet, new.owner_quiet))
   execute function relevo.move_digests();
 
 create type relevo.inbox_subject as (
@@ -491,6 +493,54 @@ $$;
 
 revoke all on function relevo.retire_events from public;
 
+-- Returns what an app lets the push of a batch say, with the numbers and names that it asks for.
+create or replace function relevo.batch_text(said text, total int, names text[]) returns text
+  language sql immutable
+  return replace(replace(replace(replace(replace(replace(said, '{count}', total::text), '{others}', (total - 1)::text), '{more}', greatest(total - 3, 0)::text),
+                         '{first}', coalesce(names[1], '')), '{second}', coalesce(names[2], '')), '{third}', coalesce(names[3], ''));
+
+revoke all on function relevo.batch_text from public;
+
+-- Closes batches whose time has come, up to so many, or one of them alone, and returns how many, and how many events they told: each gets an event that tells what is left of it, in the same
+-- transaction. One of which nothing is left is deleted. What several events are told by is a type of its own, which begins with the settings of theirs.
+create or replace function relevo.close_batches(most int, alone bigint, given_at timestamptz, out closed int, out told int)
+  language plpgsql volatile
+as $$
+declare
+  at timestamptz := relevo.now(given_at);
+  due bigint[] := array(select b.id from relevo.batches b where b.closed_at is null and b.closes_at <= at and (alone is null or b.id = alone)
+                         order by b.closes_at, b.id limit most for update skip locked);
+begin
+  closed := cardinality(due);
+  update relevo.batches b
+     set closed_at = at, events = l.events, event_id = nextval('relevo.notification_events_id_seq')
+    from (select d.id, relevo.left_of_batch(d, at) as events from relevo.batches d where d.id = any (due)) l
+   where b.id = l.id and l.events is not null;
+  delete from relevo.batches b where b.id = any (due) and b.closed_at is null;
+  insert into relevo.event_types (event_type, lease_ms, max_attempts, retry_base_ms, retry_max_ms, retry_jitter_ms, at_most_once, lane, ttl_s, opens,
+                                  quiet, quiet_max_wait_s, quiet_deadline, quiet_spread_s)
+  select t.event_type || '.batch', t.lease_ms, t.max_attempts, t.retry_base_ms, t.retry_max_ms, t.retry_jitter_ms, t.at_most_once, t.lane, t.ttl_s, t.opens,
+         t.quiet, t.quiet_max_wait_s, t.quiet_deadline, t.quiet_spread_s
+    from relevo.event_types t
+   where t.event_type in (select b.event_type from relevo.batches b where b.id = any (due) and cardinality(b.events) > 1) and length(t.event_type) <= 94
+   order by t.event_type
+  on conflict do nothing;
+  insert into relevo.notification_events (id, event_type, event_key, title, body, data, push, audience, category, lane, at_most_once, scheduled_at, deadline_at,
+                                          content_hash, project, turn_at, arguments, wording, texts, opens, unread_badge, batch_id)
+  select n.id, n.event_type, n.event_key, n.title, n.body, n.data, n.push, n.audience, n.category, n.lane, n.at_most_once, n.scheduled_at, n.deadline_at,
+         '', n.project, n.turn_at, n.arguments, n.wording, n.texts, n.opens, n.unread_badge, n.batch_id
+    from relevo.batches b cross join lateral relevo.batch_event(b, at) n
+   where b.id = any (due) order by n.id;
+  insert into relevo.event_owners (event_id, owner)
+  select b.event_id, substr(b.subject, 3) from relevo.batches b where b.id = any (due) and b.subject like 'o:%';
+  insert into relevo.event_audience (event_id, installation_id)
+  select b.event_id, substr(b.subject, 3)::uuid from relevo.batches b where b.id = any (due) and b.subject like 'i:%';
+  told := (select coalesce(sum(cardinality(b.events)), 0) from relevo.batches b where b.id = any (due));
+end
+$$;
+
+revoke all on function relevo.close_batches from public;
+
 -- Counts one event of a known stream for some phones, as count_events does and in the same order, and returns the count of the phone with the
 -- most; the nil UUID stands for all phones. Where all were counted before, an update by key takes half as long as an insert that finds each of
 -- them there.
@@ -602,6 +652,20 @@ $$;
 
 revoke all on function relevo.count_events from public;
 
+-- Returns a time zone if this server knows it, else null: what one knew that was updated, another may not, and one phone must not stop the others.
+create or replace function relevo.known_zone(zone text) returns text
+  language plpgsql stable strict
+as $$
+begin
+  perform now() at time zone zone;
+  return zone;
+exception when invalid_parameter_value then
+  return null;
+end
+$$;
+
+revoke all on function relevo.known_zone from public;
+
 -- Returns what an event is against a cap of somebody: `sent`, `open` if it may still be, or `unsent`, which does not count. One that is
 -- not known any more counts as sent.
 create or replace function relevo.counts_as(of_event bigint, subject text) returns text
@@ -641,6 +705,30 @@ $$;
 
 revoke all on function relevo.forget_cap_uses from public;
 
+-- Refuses what is wrong with what an event says about batches: {"key": "post-7", "title": "{count} comments", "body": "{first}"}.
+create or replace function relevo.check_batch(event jsonb) returns void
+  language plpgsql stable
+as $$
+declare
+  wrong text;
+begin
+  if event ->> 'batch' is null then
+    return;
+  end if;
+  select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(event -> 'batch') as k where k <> all (array['key', 'title', 'body']);
+  if wrong is not null then
+    perform relevo.refuse(format('batch has no field %s: it has a key, a title and a body', wrong));
+  end if;
+  if event ->> 'audience' <> all (array['installations', 'owners']) then
+    perform relevo.refuse('batch is for events for given installations or owners: leave it out');
+  end if;
+  perform relevo.check_texts(event -> 'batch', '{"key": 64}', 1, 'batch.');
+  perform relevo.check_texts(event -> 'batch', '{"title": 500, "body": 2000}', 0, 'batch.');
+end
+$$;
+
+revoke all on function relevo.check_batch from public;
+
 -- Returns a new event's deadline; refuses one that has passed or lies before the event itself.
 create or replace function relevo.check_deadline(until timestamptz, at timestamptz, place bigint) returns timestamptz
   language plpgsql stable
@@ -670,7 +758,7 @@ begin
   end if;
   select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(event) as k
    where k <> all (array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'owners', 'matching', 'topics', 'category',
-                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id', 'on_conflict', 'arguments', 'collapse']);
+                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id', 'on_conflict', 'arguments', 'collapse', 'batch']);
   if wrong is not null then
     perform relevo.refuse(format('an event has no field %s', wrong));
   end if;
@@ -679,10 +767,11 @@ begin
   end loop;
   perform relevo.check_texts(event, '{"type": 100, "key": 300, "category": 100, "collapse": 64}');
   perform relevo.check_texts(event, '{"title": 500, "body": 2000}', 0);
-  for wrong in select k from unnest(array['data', 'push', 'matching']) as k
+  for wrong in select k from unnest(array['data', 'push', 'matching', 'batch']) as k
                 where event ? k and event -> k <> 'null' and jsonb_typeof(event -> k) <> 'object' loop
     perform relevo.refuse(format('%s must be a JSON object', wrong));
   end loop;
+  perform relevo.check_batch(event);
   if event ->> 'arguments' is not null then
     perform relevo.check_arguments(event);
   elsif relevo.is_blank(event ->> 'title') and relevo.is_blank(event ->> 'body') and coalesce(nullif(event -> 'data', 'null'), '{}') = '{}' then
@@ -811,8 +900,8 @@ $$;
 revoke all on function relevo.check_service from public;
 
 -- Refuses what is no time zone that PostgreSQL knows by its IANA name. What it would take for a rule of its own (a name with a number behind it)
--- or for an abbreviation is none; to list all zones would read hundreds of files.
-create or replace function relevo.check_timezone(given jsonb) returns void
+-- or for an abbreviation is none, nor is one in other capitals; to list all zones would read hundreds of files.
+create or replace function relevo.check_timezone(given jsonb, field text default 'timezone') returns void
   language plpgsql stable
 as $$
 begin
@@ -820,13 +909,13 @@ begin
     return;
   end if;
   if jsonb_typeof(given) = 'string' and length(given #>> '{}') <= 64
-     and given #>> '{}' ~ '^(UTC|GMT|[A-Za-z_-]+(/[A-Za-z_-]+){1,2}|Etc/GMT([+]([0-9]|1[0-2])|-([0-9]|1[0-4])))$' then
+     and given #>> '{}' !~ '[A-Z]{4}' and given #>> '{}' ~ '^(UTC|GMT|[A-Z][A-Za-z_-]+(/[A-Z][A-Za-z_-]+){1,2}|Etc/GMT([+]([0-9]|1[0-2])|-([0-9]|1[0-4])))$' then
     perform now() at time zone (given #>> '{}');
     return;
   end if;
   raise invalid_parameter_value;
 exception when invalid_parameter_value then
-  perform relevo.refuse(format('timezone must be the IANA name of a time zone, such as America/Santiago, got %s', relevo.shown(given)));
+  perform relevo.refuse(format('%s must be the IANA name of a time zone, such as America/Santiago, got %s', field, relevo.shown(given)));
 end
 $$;
 
@@ -1089,7 +1178,7 @@ begin
      set licitacion_id = n.licitacion_id, title = n.title, body = n.body, data = n.data, push = n.push, audience = n.audience, category = n.category,
          lane = n.lane, at_most_once = n.at_most_once, scheduled_at = n.scheduled_at, deadline_at = n.deadline_at, match_topics = n.match_topics,
          match_rubros = n.match_rubros, match_region = n.match_region, match_tipo = n.match_tipo, match_monto = n.match_monto,
-         match_moneda = n.match_moneda, match_words = n.match_words, collapse = n.collapse, opens = n.opens, unread_badge = n.unread_badge, updated_at = now(),
+         match_moneda = n.match_moneda, match_words = n.match_words, collapse = n.collapse, opens = n.opens, unread_badge = n.unread_badge, batch = n.batch, updated_at = now(),
          arguments = n.arguments, texts = null, wording = null, turn_at = n.turn_at,
          -- what it said before is known as the same event, too: at first, and the last nine times
          content_hash = concat_ws(' ', relevo.content_hash(event, n.scheduled_at, relevo.event_time(event, 'deadline_at', null)), left(old.content_hash, 8 * 65 - 1), case when length(old.content_hash) >= 8 * 65 then right(old.content_hash, 64) end)
@@ -1268,7 +1357,7 @@ $$;
 revoke all on function relevo.explain_event from public;
 
 -- Returns a page of what is kept of an owner, of one kind: {"owner": "user-7", "project": …, "kind": "deliveries", "after": "123", "limit": 1000};
--- `next` goes on from there. Kinds are installations, events, deliveries, marks, kept_items, choices and rules. Push tokens are shortened.
+-- `next` goes on from there. Kinds are installations, events, deliveries, digests, marks, kept_items, choices and rules. Push tokens are shortened.
 create or replace function relevo.export_owner(asked jsonb) returns jsonb
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp
@@ -1303,6 +1392,14 @@ begin
                                        and d.created_at >= coalesce(i.owner_since, '-infinity') -- what was before is another owner's
                                      order by d.id limit most) d
                where i.owner = of_owner and (of_project is null or i.project = of_project) order by (d.d).id limit most) p;
+    when 'digests' then -- what digests told, by the number of the digest's event
+      select jsonb_agg(to_jsonb(p) order by p.event_id, p.installation_id) as items, max(p.event_id) as last into page
+        from (select c.event_id, i.installation_id, g.closed_at as at, c.total, array(select c.event_id - o.before from unnest(c.offsets) with ordinality as o(before, n) order by o.n) as events
+                from relevo.device_installations i
+                join relevo.digests g on g.event_id > past and g.project = i.project and g.made_at >= coalesce(i.owner_since, '-infinity')
+                join relevo.digest_contents c on c.event_id = g.event_id and c.seq = i.seq
+               where i.owner = of_owner and (of_project is null or i.project = of_project)
+               order by c.event_id fetch first most rows with ties) p;
     when 'marks' then
       select jsonb_agg(to_jsonb(p) - 'inbox_id' order by p.place) as items, max(p.place) as last into page
         from (select b.project, m.* from relevo.inboxes b join relevo.inbox_marks m on m.inbox_id = b.id
@@ -1319,9 +1416,9 @@ begin
       select jsonb_agg(to_jsonb(r) || jsonb_build_object('quiet', relevo.exported_hours(r.quiet)) order by r.project) as items, null::bigint as last into page
         from relevo.owner_rules r where r.owner = of_owner and (of_project is null or r.project in (of_project, ''));
     else
-      perform relevo.refuse('kind must be installations, events, deliveries, marks, kept_items, choices or rules');
+      perform relevo.refuse('kind must be installations, events, deliveries, digests, marks, kept_items, choices or rules');
   end case;
-  return jsonb_build_object('items', coalesce(page.items, '[]'), 'next', case when jsonb_array_length(page.items) = most then page.last::text end);
+  return jsonb_build_object('items', coalesce(page.items, '[]'), 'next', case when jsonb_array_length(page.items) >= most then page.last::text end);
 end
 $$;
 
@@ -1349,6 +1446,7 @@ begin
   perform relevo.blank_events(alone, 'the installation was forgotten');
   delete from relevo.event_audience where installation_id = installation;
   delete from relevo.kept_inbox_items where installation_id = installation;
+  delete from relevo.batches b where b.subject = 'i:' || installation;
   perform relevo.forget_cap_uses('i:' || installation, null);
   return known or cardinality(alone) > 0;
 end
@@ -1383,6 +1481,7 @@ begin
   delete from relevo.inboxes where owner = of_owner;
   delete from relevo.owner_rules where owner = of_owner;
   delete from relevo.consents where owner = of_owner;
+  delete from relevo.batches b where b.subject = 'o:' || of_owner;
   perform relevo.forget_cap_uses('o:' || of_owner, null);
   return many;
 end
@@ -1420,6 +1519,7 @@ begin
   delete from relevo.inboxes where owner = of_owner and project = of_project;
   delete from relevo.owner_rules where owner = of_owner and project = of_project;
   delete from relevo.consents where owner = of_owner and project = of_project;
+  delete from relevo.batches b where b.subject = 'o:' || of_owner and b.project = of_project;
   perform relevo.forget_cap_uses('o:' || of_owner, of_project);
   return many;
 end
@@ -1442,7 +1542,7 @@ as $$
            'created_at', e.created_at, 'scheduled_at', e.scheduled_at, 'deadline_at', e.deadline_at,
            'fanout_started_at', e.fanout_started_at, 'fanout_finished_at', e.fanout_finished_at,
            'ended_at', e.ended_at, 'end_reason', e.end_reason, 'targets_selected', e.targets_selected,
-           'deliveries_created', e.deliveries_created, 'licitacion_id', e.licitacion_id, 'collapse', e.collapse, 'deliveries', c.counts, 'reactions', relevo.reactions_of(e))
+           'deliveries_created', e.deliveries_created, 'licitacion_id', e.licitacion_id, 'collapse', e.collapse, 'batch', e.batch, 'deliveries', c.counts, 'reactions', relevo.reactions_of(e))
     from relevo.notification_events e
     cross join lateral (select coalesce(jsonb_object_agg(s.status, s.n), '{}') as counts from (
               select p.status, sum(p.deliveries) as n from (
@@ -1471,6 +1571,9 @@ declare
   phone uuid;
 begin
   perform relevo.check_owner_question(asked, array['installation'], false);
+  if num_nonnulls(asked ->> 'owner', asked ->> 'installation', asked ->> 'project') = 0 then
+    perform relevo.refuse('owner, installation or project must be given');
+  end if;
   if asked ->> 'installation' is not null then
     phone := relevo.phone_of(asked -> 'installation');
     select jsonb_build_object('windows', relevo.shown_windows(q.windows), 'zone', q.zone, 'hours_of', q.hours_of, 'zone_of', q.zone_of,
@@ -1571,12 +1674,12 @@ $$;
 
 revoke all on function relevo.inbox_counts from public;
 
--- Lists the caps, of one project or of all: [{"project": "default", "category": null, "per": "day", "most": 5}].
+-- Lists the caps, of one project or of all: [{"project": "default", "category": null, "per": "day", "most": 5, "over": "skip"}].
 create or replace function relevo.list_caps(of_project text default null) returns jsonb
   language sql stable security definer
   set search_path = pg_catalog, pg_temp
 as $$
-  select coalesce(jsonb_agg(jsonb_build_object('project', c.project, 'category', nullif(c.category, ''), 'per', c.per, 'most', c.most)
+  select coalesce(jsonb_agg(jsonb_build_object('project', c.project, 'category', nullif(c.category, ''), 'per', c.per, 'most', c.most, 'over', coalesce(c.over, 'skip'))
                             order by c.project, c.category, c.per), '[]')
     from relevo.caps c where of_project is null or c.project = of_project
 $$;
@@ -1823,8 +1926,8 @@ $$;
 
 revoke all on function relevo.report_opened from public;
 
--- Sets how many events of a category an owner is sent at most by the phones of a project: {"project": "default", "category": "offers", "per": "day", "most": 5};
--- without category of all together. Without `most` the cap is taken away. Returns whether something changed.
+-- Sets how many events of a category an owner is sent at most by the phones of a project: {"project": "default", "category": "offers", "per": "day", "most": 5, "over": "digest"};
+-- without category of all together. What is over it is skipped unless `over` is digest. Without `most` the cap is taken away. Returns whether something changed.
 create or replace function relevo.set_cap(asked jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
@@ -1832,7 +1935,7 @@ as $$
 declare
   of_project text := coalesce(asked ->> 'project', 'default');
 begin
-  perform relevo.check_owner_question(asked, array['category', 'per', 'most'], false);
+  perform relevo.check_owner_question(asked, array['category', 'per', 'most', 'over'], false);
   if asked ? 'owner' then
     perform relevo.refuse('a cap holds for every owner of a project: leave out owner');
   end if;
@@ -1840,13 +1943,17 @@ begin
     perform relevo.refuse('per must be hour, day or week');
   end if;
   perform relevo.check_number(asked, 'most', 1, 1000, true);
+  if coalesce(asked ->> 'over', 'skip') <> all (array['skip', 'digest']) then
+    perform relevo.refuse('over must be skip or digest');
+  end if;
   if asked ->> 'most' is null then
     delete from relevo.caps c where c.project = of_project and c.category = coalesce(asked ->> 'category', '') and c.per = asked ->> 'per';
     return found;
   end if;
-  insert into relevo.caps as c (project, category, per, most)
-  values (of_project, coalesce(asked ->> 'category', ''), asked ->> 'per', (asked ->> 'most')::numeric::int)
-  on conflict (project, category, per) do update set most = excluded.most, updated_at = now() where c.most <> excluded.most;
+  insert into relevo.caps as c (project, category, per, most, over)
+  values (of_project, coalesce(asked ->> 'category', ''), asked ->> 'per', (asked ->> 'most')::numeric::int, asked ->> 'over')
+  on conflict (project, category, per) do update set most = excluded.most, over = excluded.over, updated_at = now()
+   where (c.most, coalesce(c.over, 'skip')) <> (excluded.most, coalesce(excluded.over, 'skip'));
   if not found then
     return false;
   end if;
@@ -1980,7 +2087,7 @@ declare
   changed boolean;
 begin
   perform relevo.check_owner_question(asked, array['installation', 'windows', 'zone'], false);
-  perform relevo.check_timezone(asked -> 'zone');
+  perform relevo.check_timezone(asked -> 'zone', 'zone');
   if num_nonnulls(of_owner, asked ->> 'installation') > 1 then
     perform relevo.refuse('quiet hours are those of an owner or of an installation: name one of them');
   end if;
@@ -2008,10 +2115,12 @@ begin
   elsif profile is null then
     delete from relevo.quiet_defaults d where d.project = asked ->> 'project';
     changed := found;
+    perform relevo.follow_default_zone(asked ->> 'project');
   else
     insert into relevo.quiet_defaults as d (project, quiet) values (asked ->> 'project', profile)
     on conflict (project) do update set quiet = excluded.quiet where d.quiet <> excluded.quiet;
     changed := found;
+    perform relevo.follow_default_zone(asked ->> 'project');
   end if;
   return changed;
 end
@@ -2146,6 +2255,18 @@ $$;
 
 revoke all on function relevo.wrong_counts from public;
 
+-- Returns events that are still worth telling, the best first, each once.
+create or replace function relevo.best_first(events bigint[], at timestamptz) returns bigint[]
+  language sql stable
+as $$
+  select coalesce(array_agg(e.id order by relevo.event_score(e.e) desc, (e.e).fanout_finished_at desc, e.id desc), '{}')
+    from (select distinct u.id from unnest(events) as u(id)) u
+    cross join lateral (select e.id, e from relevo.notification_events e
+                         where e.id = u.id and e.ended_at is null and (e.deadline_at > at) is not false offset 0) e
+$$;
+
+revoke all on function relevo.best_first from public;
+
 -- Returns the order in which kinds of delivery count where several preferences of a phone match: the soonest does.
 create or replace function relevo.delivery_rank(delivery text) returns text
   language sql immutable parallel safe
@@ -2182,8 +2303,27 @@ $$;
 
 revoke all on function relevo.digest_items from public;
 
+-- Puts the phones of a project whose digests close by its zone into their slots anew, after it changed.
+create or replace function relevo.follow_default_zone(of_project text) returns void
+  language plpgsql volatile
+as $$
+declare
+  moved uuid[] := array(select distinct i.installation_id
+                          from relevo.digest_followers f
+                          cross join lateral (select i.installation_id, i from relevo.device_installations i
+                                               where i.installation_id = f.installation_id and i.timezone is null offset 0) i
+                         where f.project = of_project and f.zone <> relevo.digest_zone(i.i));
+begin
+  if moved <> '{}' then
+    perform relevo.follow_digests(moved);
+  end if;
+end
+$$;
+
+revoke all on function relevo.follow_default_zone from public;
+
 -- Puts phones into the slots of their digests anew, after something changed about them. Slots that they had or have are noted with how far
--- they were told, for a phone that goes from one to another misses nothing of what lies between.
+-- they were told, for a phone that goes from one to another misses nothing of what lies between. Rows are written in one order, so that nobody waits crosswise.
 create or replace function relevo.follow_digests(phones uuid[]) returns void
   language plpgsql volatile
   set search_path = pg_catalog, pg_temp
@@ -2198,8 +2338,10 @@ begin
     join relevo.device_installations i on i.seq = f.seq -- of one that is forgotten nothing is noted
     join relevo.digest_slots s on s.project = f.project and s.delivery = f.delivery and s.zone = f.zone
    where f.installation_id = any (phones)
+   order by 1, 2, 3, 4
   on conflict (project, delivery, zone, seq) do update
      set from_number = least(c.from_number, excluded.from_number), at_number = excluded.at_number, changed_at = excluded.changed_at;
+  perform from relevo.digest_followers f where f.installation_id = any (phones) order by f.project, f.delivery, f.zone, f.seq for update;
   delete from relevo.digest_followers f where f.installation_id = any (phones);
   while missing loop -- a slot that nobody followed may be gone at any moment, until it is locked
     insert into relevo.digest_slots (project, delivery, zone, closes_at, after_number)
@@ -2214,14 +2356,18 @@ begin
                                            where s.project = w.project and s.delivery = w.delivery and s.zone = w.zone));
   end loop;
   insert into relevo.digest_followers (project, delivery, zone, seq, installation_id)
-  select w.project, w.delivery, w.zone, w.seq, w.installation_id from relevo.wanted_digests(phones) w
+  select w.project, w.delivery, w.zone, w.seq, w.installation_id from relevo.wanted_digests(phones) w order by 1, 2, 3, 4
   on conflict do nothing;
   insert into relevo.digest_changes as c (project, delivery, zone, seq, installation_id, from_number, at_number)
   select w.project, w.delivery, w.zone, w.seq, w.installation_id, s.after_number, last_number
     from relevo.wanted_digests(phones) w
     join relevo.digest_slots s on s.project = w.project and s.delivery = w.delivery and s.zone = w.zone
+   order by 1, 2, 3, 4
   on conflict (project, delivery, zone, seq) do update
      set from_number = least(c.from_number, excluded.from_number), at_number = excluded.at_number, changed_at = excluded.changed_at;
+  if exists (select from relevo.digest_extras x where x.installation_id = any (phones)) then
+    perform relevo.move_extras(phones);
+  end if;
 end
 $$;
 
@@ -2235,21 +2381,45 @@ as $$
    using relevo.device_installations i, relevo.notification_deliveries d
    where i.installation_id = installation and d.installation_id = installation and d.event_type = 'relevo.digest'
      and c.event_id = d.notification_event_id and c.seq = i.seq;
+  delete from relevo.digest_extras x where x.installation_id = installation;
   delete from relevo.digest_changes c using relevo.device_installations i where i.installation_id = installation and c.seq = i.seq
 $$;
 
 revoke all on function relevo.forget_digests from public;
 
+-- Brings what caps left for the next digests of phones to the slots that they follow now.
+create or replace function relevo.move_extras(phones uuid[]) returns void
+  language plpgsql volatile
+as $$
+declare
+  n record;
+begin
+  for n in
+    with gone as (
+      delete from relevo.digest_extras x where x.installation_id = any (phones) returning x.event_id, x.installation_id
+    )
+    select (select e from relevo.notification_events e where e.id = g.event_id) as e, array_agg(g.installation_id) as ids from gone g group by g.event_id order by g.event_id
+  loop
+    if (n.e).id is not null then
+      perform relevo.add_to_digests(n.e, n.ids, now());
+    end if;
+  end loop;
+end
+$$;
+
+revoke all on function relevo.move_extras from public;
+
 -- Returns when digests of a kind close next after a moment, where the phone is: a local time that the clock jumps over comes after the jump, one
--- that comes twice counts once. Hours are those of UTC.
+-- that comes twice counts once. Hours are those of UTC, and so is a zone that this server does not know.
 create or replace function relevo.next_digest(delivery text, zone text, after timestamptz) returns timestamptz
   language sql stable
 as $$
   select case when delivery = 'hourly' then date_trunc('hour', after, 'UTC') + interval '1 hour'
               else (select min(t.at)
-                      from generate_series(0, 8) as n
-                      cross join lateral (select (after at time zone zone)::date - 1 + n as day) d
-                      cross join lateral (select (d.day + right(delivery, 5)::time) at time zone zone as at) t
+                      from (select coalesce(relevo.known_zone(zone), 'UTC') as name) z
+                      cross join generate_series(0, 8) as n
+                      cross join lateral (select (after at time zone z.name)::date - 1 + n as day) d
+                      cross join lateral (select (d.day + right(delivery, 5)::time) at time zone z.name as at) t
                      where t.at > after
                        and (delivery like 'daily%' or to_char(d.day, 'dy') = split_part(delivery, ' ', 2))) end
 $$;
@@ -2296,11 +2466,14 @@ begin
   unused := array(select concat_ws(chr(31), s.project, s.delivery, s.zone) from relevo.digest_slots s
                    where s.upto_number is null and not exists (select from relevo.digest_followers f
                      where f.project = s.project and f.delivery = s.delivery and f.zone = s.zone)
+                     and not exists (select from relevo.digest_changes c where c.project = s.project and c.delivery = s.delivery and c.zone = s.zone)
+                     and not exists (select from relevo.digest_extras x where x.project = s.project and x.delivery = s.delivery and x.zone = s.zone)
                    order by s.project, s.delivery, s.zone limit most for update skip locked);
   delete from relevo.digest_slots s
    where concat_ws(chr(31), s.project, s.delivery, s.zone) = any (unused)
      and not exists (select from relevo.digest_followers f where f.project = s.project and f.delivery = s.delivery and f.zone = s.zone)
-     and not exists (select from relevo.digest_changes c where c.project = s.project and c.delivery = s.delivery and c.zone = s.zone);
+     and not exists (select from relevo.digest_changes c where c.project = s.project and c.delivery = s.delivery and c.zone = s.zone)
+     and not exists (select from relevo.digest_extras x where x.project = s.project and x.delivery = s.delivery and x.zone = s.zone);
   get diagnostics gone = row_count;
   return gone;
 end
@@ -2328,7 +2501,7 @@ begin
   update relevo.notification_events
      set event_key = relevo.hidden_key(event_type, event_key), title = 'forgotten', body = '', data = '{}', push = '{}', content_hash = '', arguments = null, texts = null, wording = null,
          match_topics = '{}', match_rubros = '{}', match_region = null, match_tipo = null, match_monto = null, match_moneda = null,
-         match_words = null, collapse = null, end_reason = case when end_reason is not null then why end
+         match_words = null, collapse = null, batch = null, end_reason = case when end_reason is not null then why end
    where id = any (ids);
 end
 $$;
@@ -2475,7 +2648,7 @@ $$;
 revoke all on function relevo.given_events from public;
 
 -- Returns whether ending an event would change nothing: nothing of it is left to send, confirm, find out or redrive,
--- and no digest is to come that may tell it.
+-- and no digest or batch is to come that may tell it.
 create or replace function relevo.is_finished(id_of_event bigint) returns boolean
   language sql stable
   set search_path = pg_catalog, pg_temp
@@ -2489,6 +2662,11 @@ as $$
      and not exists (select from relevo.digest_events d
                       where d.event_id = id_of_event
                         and (d.number is null or exists (select from relevo.digest_slots s where s.after_number < d.number)))
+     and not exists (select from relevo.digest_extras x where x.event_id = id_of_event)
+     and not exists (select from (select 'o:' || o.owner as subject from relevo.event_owners o where o.event_id = id_of_event
+                                  union all
+                                  select 'i:' || a.installation_id from relevo.event_audience a where a.event_id = id_of_event) s
+                       join relevo.batches b on b.subject = s.subject and b.closed_at is null and id_of_event = any (b.events))
 $$;
 
 revoke all on function relevo.is_finished from public;
@@ -2518,7 +2696,7 @@ create or replace function relevo.name_differences(was jsonb, given jsonb) retur
   language sql immutable
 as $$
   select array_agg(case
-           when f.name in ('data', 'push', 'matching', 'arguments') then format('%s differs in %s', f.name, (
+           when f.name in ('data', 'push', 'matching', 'arguments', 'batch') then format('%s differs in %s', f.name, (
              select string_agg(left(k.name, 60), ', ' order by k.name)
                from (select k.name from jsonb_object_keys((was -> f.name) || (given -> f.name)) as k(name)
                       where was -> f.name -> k.name is distinct from given -> f.name -> k.name
@@ -2527,7 +2705,7 @@ as $$
              format('%s differ (%s named, %s given)', f.name, jsonb_array_length(was -> f.name), jsonb_array_length(given -> f.name))
            else format('%s is %s, given %s', f.name, relevo.shown(was -> f.name), relevo.shown(given -> f.name)) end order by f.place)
     from unnest(array['audience', 'owners', 'installations', 'topics', 'matching', 'title', 'body', 'arguments', 'data', 'push', 'category', 'lane',
-                      'at_most_once', 'collapse']) with ordinality as f(name, place)
+                      'at_most_once', 'collapse', 'batch']) with ordinality as f(name, place)
    where was -> f.name is distinct from given -> f.name
 $$;
 
@@ -2561,7 +2739,7 @@ begin
   ), made as (
     insert into relevo.notification_events as n (id, event_type, event_key, licitacion_id, title, body, data, push, audience, category,
       lane, at_most_once, scheduled_at, deadline_at, match_topics, match_rubros, match_region, match_tipo, match_monto, match_moneda, match_words,
-      content_hash, arguments, turn_at, collapse, opens, unread_badge)
+      content_hash, arguments, turn_at, collapse, opens, unread_badge, batch)
     select m.new_id, m.event_type, m.keys[1], (m.event ->> 'licitacion_id')::numeric::bigint, coalesce(m.event ->> 'title', ''),
            coalesce(m.event ->> 'body', ''), coalesce(nullif(m.event -> 'data', 'null'), '{}'),
            case when m.event -> 'push' ->> 'badge' = 'unread' then (m.event -> 'push') - 'badge' else coalesce(nullif(m.event -> 'push', 'null'), '{}') end,
@@ -2572,7 +2750,7 @@ begin
            case when m.matching -> 'rubros' <> 'null' then array(select jsonb_array_elements_text(m.matching -> 'rubros')) else '{}' end,
            relevo.region_key(m.matching ->> 'region'), m.matching ->> 'tipo', (m.matching ->> 'monto')::numeric, m.matching ->> 'moneda',
            relevo.words(m.matching ->> 'text'), m.hash, nullif(m.event -> 'arguments', 'null'), case when m.event ->> 'arguments' is not null then timestamptz '2300-01-01Z' end,
-           m.event ->> 'collapse', nullif(t.opens or t.complete_on = 'opened', false), nullif(m.event -> 'push' ->> 'badge' = 'unread', false) -- apart from the rest: 0.3.0 would send the word
+           m.event ->> 'collapse', nullif(t.opens or t.complete_on = 'opened', false), nullif(m.event -> 'push' ->> 'badge' = 'unread', false), nullif(m.event -> 'batch', 'null') -- the badge apart from the rest: 0.3.0 would send the word
       from numbered m
       left join lateral (select t.* from relevo.event_types t where t.event_type = m.event_type offset 0) t on true
      where m.new_id is not null order by m.event_type collate "C", m.keys[1] collate "C" -- in the order of all who write the same: nobody waits crosswise
@@ -2742,7 +2920,7 @@ begin
                        limit few + 1) a);
   end if;
   if at_once and named <= few and e.fanout_failures is null and e.id <> all (apart)
-     and not (exists (select from relevo.caps) and relevo.is_under_caps(e)) then -- what has to hold to caps is made by itself
+     and not (exists (select from relevo.caps) and relevo.is_under_caps(e)) and not relevo.is_batched(e) then -- what has to hold to caps, or is gathered, is made by itself
     how := 'together';
     select f.fanned, f.late, f.created, f.events, f.installations, f.counted, f.in_hour, f.busiest_day
       into fanned, late, created, events, installations, counted, in_hour, busiest_day
@@ -2841,7 +3019,7 @@ $$;
 revoke all on function relevo.matching_window from public;
 
 -- Locks small personal events that are fanned out together, up to so many: those of one project in the order of the line, then those of others.
--- Those that have to hold to caps are left out.
+-- Those that have to hold to caps, or are gathered in batches, are left out.
 create or replace function relevo.pick_small_events(of_lane text, of_project text, due_hour timestamptz, few int, most int, left_out bigint[], at timestamptz)
   returns table (id bigint, is_late boolean, named int)
   language plpgsql volatile
@@ -2850,6 +3028,7 @@ as $$
 declare
   found_before int;
   any_caps boolean := exists (select from relevo.caps);
+  any_batches boolean := exists (select from relevo.event_types t where t.batch_window_s is not null);
 begin
   return query
   select e.id, (e.deadline_at <= at) is true, a.named
@@ -2865,7 +3044,7 @@ begin
      and coalesce(e.turn_at, e.scheduled_at) <= at and coalesce(e.turn_at, e.scheduled_at) < due_hour + interval '1 hour'
      and e.scheduled_at <= at and e.audience = 'installations' and e.event_day is null and e.fanout_failures is null and a.named <= few
      and date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') = due_hour
-     and e.id <> all (left_out) and (e.arguments is null or e.texts is not null) and not (any_caps and relevo.is_under_caps(e))
+     and e.id <> all (left_out) and (e.arguments is null or e.texts is not null) and not (any_caps and relevo.is_under_caps(e)) and not (any_batches and relevo.is_batched(e))
    order by coalesce(e.turn_at, e.scheduled_at), e.id
    limit most
      for update of e skip locked;
@@ -2886,7 +3065,7 @@ begin
        and (e.arguments is null or e.texts is not null)
        and e.audience = 'installations' and e.event_day is null and e.fanout_failures is null and a.named <= few
        and date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') = due_hour
-       and e.id <> all (left_out) and not (any_caps and relevo.is_under_caps(e))
+       and e.id <> all (left_out) and not (any_caps and relevo.is_under_caps(e)) and not (any_batches and relevo.is_batched(e))
      order by e.lane desc, e.scheduled_at, e.id
      limit most - found_before
        for update of e skip locked;
@@ -2929,7 +3108,7 @@ begin
          u.at + coalesce(t.inbox_days, 90) * interval '1 day', e.texts
     from unnest(f.owners, f.phones, f.projects, f.events, f.places, f.ats, f.came_by) as u(owner, phone, project, event_id, place, at, came_by)
     join relevo.inboxes b on b.owner = u.owner and b.project = u.project or b.installation_id = u.phone
-    join relevo.notification_events e on e.id = u.event_id and e.state <> 'cancelled' and (e.title <> '' or e.body <> '') and e.event_type <> 'relevo.news'
+    join relevo.notification_events e on e.id = u.event_id and e.state <> 'cancelled' and (e.title <> '' or e.body <> '') and e.event_type <> 'relevo.news' and e.batch_id is null
     left join relevo.event_types t on t.event_type = e.event_type
   on conflict (inbox_id, event_id) do update
      set place = least(k.place, excluded.place), at = least(k.at, excluded.at),
@@ -3601,6 +3780,34 @@ $$;
 
 revoke all on function relevo.waits_elsewhere from public;
 
+-- Returns whether quiet hours of one of a wave's phones are under way, and one of its events waits for their end: then each is looked at closely. Where nobody has quiet hours
+-- nothing is looked up.
+create or replace function relevo.any_quiet(installations uuid[], events bigint[], given_at timestamptz) returns boolean
+  language plpgsql stable
+  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+declare
+  at timestamptz := relevo.now(given_at);
+  any_default boolean;
+begin
+  if not exists (select from relevo.quiet_profiles)
+     or not exists (select from relevo.notification_events e left join relevo.event_types t on t.event_type = e.event_type
+                     where e.id = any (events) and relevo.quiet_rule(e, t.quiet) = 'wait') then
+    return false;
+  end if;
+  any_default := exists (select from relevo.quiet_defaults);
+  return exists (
+    select from (select distinct i.quiet, i.owner_quiet, i.timezone, case when any_default then i.project end as project
+                   from unnest(installations) as u(id)
+                   cross join lateral (select i.quiet, i.owner_quiet, i.timezone, i.project from relevo.device_installations i
+                                        where i.installation_id = u.id and (any_default or i.quiet is not null or i.owner_quiet is not null) offset 0) i) k
+      cross join lateral relevo.quiet_of(k.quiet, k.owner_quiet, k.project, k.timezone) q
+     where q.windows @> relevo.minute_of_week(at at time zone q.zone));
+end
+$$;
+
+revoke all on function relevo.any_quiet from public;
+
 -- Returns when the clocks of a zone were changed between two instants of which the first has another offset from UTC than the second.
 create or replace function relevo.clock_change(zone text, before timestamptz, after timestamptz) returns timestamptz
   language plpgsql immutable
@@ -3705,20 +3912,6 @@ $$;
 
 revoke all on function relevo.shown_windows from public;
 
--- Returns a time zone if this server knows it, else null: what one knew that was updated, another may not, and one phone must not stop the others.
-create or replace function relevo.known_zone(zone text) returns text
-  language plpgsql stable strict
-as $$
-begin
-  perform now() at time zone zone;
-  return zone;
-exception when invalid_parameter_value then
-  return null;
-end
-$$;
-
-revoke all on function relevo.known_zone from public;
-
 -- Lets personal events that wait for the end of quiet hours of these phones fall due now: whoever claims them looks at the hours as they are then.
 create or replace function relevo.look_again(phones uuid[], of_owner text) returns void
   language plpgsql volatile
@@ -3776,6 +3969,32 @@ end
 $$;
 
 revoke all on function relevo.phone_of from public;
+
+-- Deletes quiet hours that nobody has any more, up to so many, and returns how many. They are locked first: whoever takes one at this moment holds it.
+create or replace function relevo.prune_profiles(most int) returns int
+  language plpgsql volatile
+as $$
+declare
+  used int[];
+  unused int[];
+  gone int;
+begin
+  if not exists (select from relevo.quiet_profiles) then
+    return 0;
+  end if;
+  unused := array(select p.id from relevo.quiet_profiles p order by p.id for update skip locked);
+  -- a new statement: it sees who took one until then
+  used := array(select i.quiet from relevo.device_installations i where i.quiet is not null
+                union select i.owner_quiet from relevo.device_installations i where i.owner_quiet is not null
+                union select r.quiet from relevo.owner_rules r where r.quiet is not null
+                union select d.quiet from relevo.quiet_defaults d);
+  delete from relevo.quiet_profiles p where p.id in (select u.id from unnest(unused) as u(id) where u.id <> all (used) order by u.id limit most);
+  get diagnostics gone = row_count;
+  return gone;
+end
+$$;
+
+revoke all on function relevo.prune_profiles from public;
 
 -- Returns the quiet hours of a phone: its own, else its owner's, else its project's; by the zone of the phone, else the one said with the hours,
 -- else that of its project, else UTC; one that this server does not know was not said. Also whose they are. No row if it has none.
@@ -3864,14 +4083,11 @@ begin
     return null;
   end if;
   hours := relevo.quiet_windows(of_windows);
-  select p.id into found_id from relevo.quiet_profiles p where p.zone = coalesce(of_zone, '') and p.windows = hours;
+  select p.id into found_id from relevo.quiet_profiles p where p.zone = coalesce(of_zone, '') and p.windows = hours for key share; -- until it is used nobody deletes it
   if found_id is null then
     insert into relevo.quiet_profiles (zone, windows) values (coalesce(of_zone, ''), hours)
-    on conflict (zone, windows) do nothing
+    on conflict (zone, windows) do update set zone = excluded.zone -- somebody else may have made it meanwhile
     returning id into found_id;
-    if found_id is null then -- somebody else made it meanwhile
-      select p.id into found_id from relevo.quiet_profiles p where p.zone = coalesce(of_zone, '') and p.windows = hours;
-    end if;
   end if;
   return found_id;
 end
@@ -5307,6 +5523,28 @@ $$;
 
 revoke all on function relevo.save_wording from public;
 
+-- Returns which events of a batch are still worth telling: not what ended or passed its deadline, and not what its owner handled on a phone.
+create or replace function relevo.left_of_batch(b relevo.batches, at timestamptz) returns bigint[]
+  language sql stable
+as $$
+  select array_agg(e.id order by u.place)
+    from unnest((b).events) with ordinality as u(id, place)
+    cross join lateral (select e.id, e.event_day from relevo.notification_events e
+                         where e.id = u.id and e.ended_at is null and (e.deadline_at > at) is not false offset 0) e
+   where not exists (select from relevo.event_completions c where c.event_id = e.id and 'o:' || c.owner = (b).subject)
+     and exists (select from (select i.installation_id, i.handled_before from relevo.device_installations i
+                               where (b).subject like 'o:%' and i.owner = substr((b).subject, 3)
+                               union all
+                              select i.installation_id, i.handled_before from relevo.device_installations i
+                               where i.installation_id = case when (b).subject like 'i:%' then substr((b).subject, 3)::uuid end) i
+                   cross join lateral (select d.created_at from relevo.notification_deliveries d
+                                        where d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = i.installation_id
+                                          and d.last_error_code = 'batched' offset 0) d
+                  where (i.handled_before >= d.created_at) is not true)
+$$;
+
+revoke all on function relevo.left_of_batch from public;
+
 -- Returns a cap in words: at most 5 a day of category offers.
 create or replace function relevo.cap_in_words(c relevo.caps) returns text language sql immutable
   return format('at most %s %s', (c).most, case (c).per when 'hour' then 'an hour' else 'a ' || (c).per end)
@@ -5546,14 +5784,22 @@ declare
   told_by bigint;
   p record;
   m record;
+  x record;
 begin
   select array_agg(n.seq order by n.seq) as seqs, array_agg(n.installation_id order by n.seq) as ids, array_agg(n.lower order by n.seq) as lowers,
          array_agg(n.changed order by n.seq) as changes, max(n.seq) as last, count(*) < most as is_last
     into p from relevo.digest_phones(s, most) n;
   is_last := p.is_last;
+  if s.event_id is not null and relevo.hold_open(array(select n.event_day from relevo.notification_events n where n.id = s.event_id)) = '{}' then
+    s.event_id := null; -- it was deleted, or its month sealed while nobody went on: the rest is told by another
+  end if;
+  with gone as ( -- first: what comes meanwhile is told next time
+    delete from relevo.digest_extras d where d.project = s.project and d.delivery = s.delivery and d.zone = s.zone and d.seq = any (p.seqs) returning d.seq, d.event_id
+  )
+  select array_agg(g.seq) as seqs, array_agg(g.event_id) as events into x from gone g;
   told_by := coalesce(s.event_id, nextval('relevo.notification_events_id_seq'));
   with told as materialized (
-    select n.* from relevo.digest_matches(s, p.seqs, p.ids, p.lowers, p.changes, told_by, at) n
+    select n.* from relevo.digest_matches(s, p.seqs, p.ids, p.lowers, p.changes, told_by, at, x.seqs, x.events) n
   ), kept as (
     insert into relevo.digest_contents (event_id, seq, total, offsets) select told_by, t.seq, t.total, t.offsets from told t
   )
@@ -5587,9 +5833,10 @@ revoke all on function relevo.close_digest_slice from public;
 
 -- Returns of some phones of a slot that closes what its digest tells each: of the events in its window, by their place there, those that its
 -- preferences match and that no sooner one takes. A phone of which something changed is told what it was told neither by a push nor by a digest.
--- Phones that ask for the same are told the same, and looked at once. Events and preferences are joined by the buckets of both, as fan-out does;
+-- `extra_events` were above a cap of the phones beside them, and are told, too. Phones that ask for the same are told the same, and looked at once. Events and preferences are joined by the buckets of both, as fan-out does;
 -- `mine` and `sooner` are places.
-create or replace function relevo.digest_matches(s relevo.digest_slots, seqs bigint[], ids uuid[], lowers bigint[], changes boolean[], told_by bigint, at timestamptz)
+create or replace function relevo.digest_matches(s relevo.digest_slots, seqs bigint[], ids uuid[], lowers bigint[], changes boolean[], told_by bigint, at timestamptz,
+                                                 extra_seqs bigint[], extra_events bigint[])
   returns table (seq bigint, installation_id uuid, provider text, project text, total int, offsets int[])
   language sql stable
   set enable_nestloop = off set jit = off -- what has to be looked up one by one is lateral
@@ -5630,18 +5877,27 @@ as $$
     select m.seq, array_agg(distinct m.place) filter (where m.is_mine) as mine, array_agg(m.place) filter (where m.is_sooner) as sooner
       from matched m group by m.seq
   ), told as materialized (
-    select f.alike, cardinality(t.events) as total, array(select (told_by - u.id)::int from unnest(t.events[:1000]) with ordinality as u(id, n) order by u.n) as offsets
+    select f.alike, t.events, cardinality(t.events) as total, array(select (told_by - u.id)::int from unnest(t.events[:1000]) with ordinality as u(id, n) order by u.n) as offsets
       from firsts f join found n on n.seq = f.seq and n.mine is not null
       cross join lateral (select relevo.digest_items(array(select (w.e).id from events w order by w.place), n.mine, n.sooner, f.changed, f.seq, f.id, at)
                             as events offset 0) t
+  ), extras as materialized (
+    select x.seq, array_agg(x.event_id) as events from unnest(extra_seqs, extra_events) as x(seq, event_id) group by x.seq
+  ), extended as (
+    select p.seq, p.id, p.i, t.total, t.offsets from phones p join told t on t.alike = p.alike and t.total > 0
+     where p.seq not in (select x.seq from extras x)
+    union all
+    select p.seq, p.id, p.i, cardinality(b.events), array(select (told_by - u.id)::int from unnest(b.events[:1000]) with ordinality as u(id, n) order by u.n)
+      from extras x join phones p on p.seq = x.seq left join told t on t.alike = p.alike
+      cross join lateral (select relevo.best_first(x.events || t.events, at) as events offset 0) b
+     where b.events <> '{}'
   )
-  select p.seq, p.id, (p.i).provider, relevo.sending_project((p.i).provider, (p.i).project, (p.i).part), t.total, t.offsets
-    from phones p join told t on t.alike = p.alike and t.total > 0
+  select x.seq, x.id, (x.i).provider, relevo.sending_project((x.i).provider, (x.i).project, (x.i).part), x.total, x.offsets from extended x
 $$;
 
 revoke all on function relevo.digest_matches from public;
 
--- Returns the next phones of a slot that closes: its followers, and those that left it lately. Of each from which window on it is to be told, and
+-- Returns the next phones of a slot that closes: its followers, those that left it lately, and those for which caps left something. Of each from which window on it is to be told, and
 -- whether something changed about it, so that what it was told has to be looked up.
 create or replace function relevo.digest_phones(s relevo.digest_slots, most int) returns table (seq bigint, installation_id uuid, lower bigint, changed boolean)
   language sql stable
@@ -5656,6 +5912,11 @@ as $$
             from (select c.seq, c.installation_id from relevo.digest_changes c
                    where c.project = s.project and c.delivery = s.delivery and c.zone = s.zone and c.seq > s.phone_cursor and c.seq <= s.upto_seq
                    order by c.seq limit most) c
+          union
+          select x.seq, x.installation_id
+            from (select distinct x.seq, x.installation_id from relevo.digest_extras x
+                   where x.project = s.project and x.delivery = s.delivery and x.zone = s.zone and x.seq > s.phone_cursor and x.seq <= s.upto_seq
+                   order by x.seq limit most) x
            order by 1 limit most) u
     cross join lateral (select min(c.from_number) filter (where c.at_number >= s.after_number - 1) as from_number, count(*) > 0 as changed
                           from relevo.digest_changes c where c.seq = u.seq offset 0) c
@@ -5663,7 +5924,7 @@ $$;
 
 revoke all on function relevo.digest_phones from public;
 
--- Returns what a digest told the phones of an inbox, as a page of items, the best first; `before` goes on from the cursor of an item. What ended since is left out,
+-- Returns what a digest told the phones of an inbox, as a page of items, the best first; `before` goes on from the cursor of an item. What ended since is left out, what its type keeps out of inboxes,
 -- and what a phone was told while it was another's.
 create or replace function relevo.digest_page(s relevo.inbox_subject, digest bigint, in_locale text, after_place int, most int) returns jsonb
   language sql stable
@@ -5681,7 +5942,8 @@ as $$
                     join relevo.digest_contents c on c.event_id = digest and c.seq = i.seq
                    order by c.total desc, c.seq limit 1) c -- phones of one owner may be told different numbers
             cross join unnest(c.offsets) with ordinality as u(before, place)
-            left join lateral (select e.* from relevo.notification_events e where e.id = digest - u.before and e.ended_at is null offset 0) e on true
+            left join lateral (select e.* from relevo.notification_events e where e.id = digest - u.before and e.ended_at is null
+                                 and not exists (select from relevo.event_types t where t.event_type = e.event_type and not t.inbox) offset 0) e on true
             left join lateral (select relevo.text_in(e.texts, in_locale) as said) t on true
            where u.place > after_place order by u.place limit most) p
 $$;
@@ -5705,7 +5967,7 @@ $$;
 revoke all on function relevo.digest_said from public;
 
 -- Returns those of what was gathered that are items and wanted, newest first, with their marks. An event that came to several phones stands where
--- it came first, for which deliveries are looked up only of phones by which none of it was gathered. What was cancelled or deleted is no item, nor what shows nothing, nor news for the app, nor what its type keeps out or no longer.
+-- it came first, for which deliveries are looked up only of phones by which none of it was gathered. What was cancelled or deleted is no item, nor what shows nothing or tells a batch, nor news for the app, nor what its type keeps out or no longer.
 create or replace function relevo.filter_inbox(s relevo.inbox_subject, wanted text, of_category text, of_type text, places bigint[], events bigint[],
                                                days date[], ats timestamptz[], reaches bigint, most int, came_by uuid[] default null)
   returns table (place bigint, event_id bigint, at timestamptz, seen_at timestamptz, read_at timestamptz, archived_at timestamptz)
@@ -5729,7 +5991,7 @@ as $$
                              when 'unread' then m.archived_at is null and w.read_at is null
                              else m.archived_at is null and w.seen_at is null end
           order by u.place desc offset 0) c
-    left join lateral (select e.event_type, e.category, e.state, e.title <> '' or e.body <> '' as shows from relevo.notification_events e
+    left join lateral (select e.event_type, e.category, e.state, (e.title <> '' or e.body <> '') and e.batch_id is null as shows from relevo.notification_events e
                         where e.id = c.event_id offset 0) e on true
     left join lateral (select k.event_type, k.category, k.kept_until from relevo.kept_inbox_items k
                         where e.state is null and k.inbox_id = s.inbox_id and k.event_id = c.event_id offset 0) k on true
@@ -6100,6 +6362,16 @@ return (select array_agg(relevo.token_hash(g.i ->> 'provider', g.i ->> 'part', g
 
 revoke all on function relevo.token_hashes from public;
 
+-- Returns by which time zone the caps of a phone's owner go: that of the first of the owner's phones in the project that said one, so that all of them have the same
+-- hours, days and weeks; else the phone's.
+create or replace function relevo.cap_zone(of_owner text, of_project text, timezone text, own int, of_owner_quiet int) returns text
+  language sql stable
+  return coalesce((select relevo.known_zone(i.timezone) from relevo.device_installations i
+                    where i.owner = of_owner and i.project = of_project and i.timezone is not null order by i.seq limit 1),
+                  relevo.zone_of(timezone, case when of_owner is null then own end, of_owner_quiet, of_project));
+
+revoke all on function relevo.cap_zone from public;
+
 -- Returns a phone as the export of its owner has it: its push token shortened, with its preferences.
 create or replace function relevo.exported_phone(i relevo.device_installations) returns jsonb language sql stable
 as $$
@@ -6110,10 +6382,10 @@ $$;
 
 revoke all on function relevo.exported_phone from public;
 
--- Returns the time zone in which the digests of a phone close: the phone's own, else UTC.
+-- Returns the time zone in which the digests of a phone close: as that of its quiet hours is found.
 create or replace function relevo.digest_zone(i relevo.device_installations) returns text
   language sql stable
-  return coalesce(i.timezone, 'UTC');
+  return relevo.zone_of(i.timezone, i.quiet, i.owner_quiet, i.project);
 
 revoke all on function relevo.digest_zone from public;
 
@@ -6122,6 +6394,129 @@ create or replace function relevo.may_receive(i relevo.device_installations) ret
   return i.active and i.push_capable and i.permission = 'granted' and i.invalidated_at is null and i.token is not null and not i.blocked;
 
 revoke all on function relevo.may_receive from public;
+
+-- Returns the event that tells a batch: one event says what it said itself, and several are told by the texts of the type with `.batch` behind its name, else as the
+-- newest says, else by its title and how many others there are. What it does not say here is as with the newest.
+create or replace function relevo.batch_event(b relevo.batches, at timestamptz) returns relevo.notification_events
+  language plpgsql stable
+as $$
+declare
+  e relevo.notification_events;
+  total int := cardinality(b.events);
+  names text[] := array(select left(coalesce(nullif(n.title, ''), n.body), 200) from unnest(b.events[total - 2:]) with ordinality as u(id, place)
+                          join relevo.notification_events n on n.id = u.id order by u.place desc);
+  about jsonb := jsonb_build_object('batch', jsonb_build_object('key', b.key, 'total', total, 'events', to_jsonb(b.events[total - 9:])));
+begin
+  select n.* into e from relevo.notification_events n where n.id = b.events[total];
+  if total > 1 then
+    e.event_type := b.event_type || '.batch';
+    e.texts := null;
+    e.wording := null;
+    if exists (select from relevo.wordings w where w.event_type = e.event_type) then
+      e.arguments := coalesce(e.arguments, '{}') || jsonb_build_object('count', total, 'others', total - 1, 'more', greatest(total - 3, 0),
+                       'first', names[1], 'second', coalesce(names[2], ''), 'third', coalesce(names[3], ''));
+      e.title := '';
+      e.body := '';
+    else
+      e.arguments := null;
+      e.title := left(coalesce(relevo.batch_text(e.batch ->> 'title', total, names), e.title || ' (+' || total - 1 || ')'), 500);
+      e.body := left(coalesce(relevo.batch_text(e.batch ->> 'body', total, names), e.body), 2000);
+    end if;
+  end if;
+  e.data := case when relevo.push_bytes(e.title, e.body, e.data || about, e.push) > 4096 then about else e.data || about end;
+  e.deadline_at := (select case when count(*) = count(n.deadline_at) then max(n.deadline_at) end from relevo.notification_events n where n.id = any (b.events));
+  e.id := b.event_id;
+  e.event_key := 'batch:' || b.id;
+  e.batch_id := b.id;
+  e.project := nullif(b.project, '');
+  e.scheduled_at := at;
+  e.turn_at := case when e.arguments is not null and e.texts is null then timestamptz '2300-01-01Z' end; -- until it has its texts
+  return e;
+end
+$$;
+
+revoke all on function relevo.batch_event from public;
+
+-- Returns by which batch a phone is told an event that was gathered with others: until when that one gathers, or the event that told it and how many; null
+-- if by none, for it ended or was handled before.
+create or replace function relevo.explain_batch(e relevo.notification_events, i relevo.device_installations) returns jsonb
+  language sql stable
+as $$
+  select jsonb_build_object('until', case when b.closed_at is null then b.closes_at end, 'at', b.closed_at, 'event', b.event_id, 'count', cardinality(b.events))
+    from relevo.batches b
+   where b.subject in ('o:' || (i).owner, 'i:' || (i).installation_id) and b.event_type = (e).event_type and b.key = coalesce((e).batch ->> 'key', '')
+     and (e).id = any (b.events)
+   order by b.id desc limit 1
+$$;
+
+revoke all on function relevo.explain_batch from public;
+
+-- Returns whether an event is gathered with others of its type, and told together with them.
+create or replace function relevo.is_batched(e relevo.notification_events) returns boolean
+  language sql stable
+as $$
+  select (e).audience = 'installations' and (e).batch_id is null
+     and exists (select from relevo.event_types t where t.event_type = (e).event_type and t.batch_window_s is not null)
+$$;
+
+revoke all on function relevo.is_batched from public;
+
+-- Puts an event into the batches of some phones' owners, or of the phones if it names them, and returns of each phone whether it is told by the
+-- batch; not if it is the first of one and goes out at once. A batch that is full closes next. Whoever closes one of them meanwhile is waited for: then a new one
+-- is opened. A later slice of the event finds the batch that an earlier one joined, also if it closed since.
+create or replace function relevo.join_batches(e relevo.notification_events, phones uuid[], at timestamptz) returns boolean[]
+  language sql volatile
+as $$
+  with asked as materialized (
+    select u.place, coalesce(case when o.is_owned then 'o:' || i.owner end, 'i:' || u.id) as subject
+      from unnest(phones) with ordinality as u(id, place)
+      cross join lateral (select i.owner from relevo.device_installations i where i.installation_id = u.id offset 0) i
+      cross join (select exists (select from relevo.event_owners o where o.event_id = (e).id) as is_owned) o
+  ), known as materialized (
+    select b.subject, b.first_event = (e).id as is_first
+      from (select distinct a.subject from asked a where (e).fanout_cursor > 0) a
+      join relevo.batches b on b.subject = a.subject and b.event_type = (e).event_type and b.key = coalesce((e).batch ->> 'key', '')
+     where (e).id = any (b.events) or b.first_event = (e).id
+  ), joined as (
+    insert into relevo.batches as b (event_type, key, project, subject, opened_at, closes_at, first_event, events)
+    select (e).event_type, coalesce((e).batch ->> 'key', ''), coalesce((e).project, ''), a.subject, at, at + t.batch_window_s * interval '1 second',
+           case when t.batch_first then (e).id end, case when t.batch_first then '{}' else array[(e).id] end
+      from (select distinct a.subject from asked a where a.subject not in (select k.subject from known k)) a
+      join relevo.event_types t on t.event_type = (e).event_type
+     order by a.subject
+    on conflict (subject, event_type, key, project) where closed_at is null do update
+       set events = b.events || (e).id,
+           closes_at = case when cardinality(b.events) >= 999 then at
+                            else greatest(b.closes_at, (select least(at + t.batch_window_s * interval '1 second', b.opened_at + t.batch_longest_s * interval '1 second')
+                                                          from relevo.event_types t where t.event_type = (e).event_type and t.batch_longest_s is not null)) end
+    returning b.subject, b.first_event = (e).id as is_first
+  )
+  select array_agg(j.is_first is not true order by a.place)
+    from asked a join (select * from known union all select * from joined) j on j.subject = a.subject
+$$;
+
+revoke all on function relevo.join_batches from public;
+
+-- Puts an event into batches, writes the deliveries of the phones that are told by them, and returns the phones of the slice that get it at once.
+create or replace function relevo.write_batched(e relevo.notification_events, at timestamptz, inout phones uuid[], inout providers text[], inout projects text[],
+                                                inout hours int[])
+  language plpgsql volatile
+as $$
+declare
+  batched boolean[] := relevo.join_batches(e, phones, at);
+begin
+  if true = any (batched) then
+    perform relevo.write_skipped(e, at, phones, providers, projects,
+                                 array(select case when u.is_batched then 'batched' end from unnest(batched) with ordinality as u(is_batched, place) order by u.place),
+                                 array_fill('It is told together with others of its kind.'::text, array[cardinality(phones)]));
+  end if;
+  select array_agg(u.phone), array_agg(u.provider), array_agg(u.project), case when hours is not null then array_agg(u.own) end
+    into phones, providers, projects, hours
+    from unnest(phones, providers, projects, hours, batched) as u(phone, provider, project, own, is_batched) where not u.is_batched;
+end
+$$;
+
+revoke all on function relevo.write_batched from public;
 
 -- Counts an event's first slice for the brake: for the stream as a whole unless it is personal, and for up to a hundred of its phones. Returns the
 -- counts if one of them is above `enough`; fewer are too much for nobody. A stream that is not known yet begins here.
@@ -6154,19 +6549,22 @@ $$;
 revoke all on function relevo.count_slice from public;
 
 -- Returns the caps that hold for an event and some phones: for whom each counts, in which hour, day or week of theirs it would be sent, and which
--- of the phones those are. Owners are counted once, however many phones they have.
+-- of the phones those are. Owners are counted once, however many phones they have: a later slice finds where an earlier one counted the event.
 create or replace function relevo.asked_caps(e relevo.notification_events, phones uuid[], dues timestamptz[], at timestamptz)
   returns table (cap int, most int, subject text, bucket timestamp, places bigint[])
   language sql stable
 as $$
-  select c.id, c.most, p.subject, min(date_trunc(c.per, p.due_at at time zone p.zone)), array_agg(p.place)
-    from (select u.place, coalesce('o:' || i.owner, 'i:' || i.installation_id) as subject, i.project, coalesce(dues[u.place], at) as due_at,
-                 relevo.zone_of(i.timezone, i.quiet, i.owner_quiet, i.project) as zone
-            from unnest(phones) with ordinality as u(id, place)
-            cross join lateral (select i.installation_id, i.owner, i.project, i.timezone, i.quiet, i.owner_quiet from relevo.device_installations i
-                                 where i.installation_id = u.id offset 0) i) p
-    join relevo.caps c on c.project = p.project and c.category in ('', coalesce((e).category, ''))
-   group by c.id, c.most, p.subject
+  select a.cap, a.most, a.subject,
+         coalesce(case when (e).fanout_cursor > 0 then (select u.bucket from relevo.cap_uses u where u.cap = a.cap and u.subject = a.subject and (e).id = any (u.events) limit 1) end,
+                  a.bucket), a.places
+    from (select c.id as cap, c.most, p.subject, min(date_trunc(c.per, p.due_at at time zone p.zone)) as bucket, array_agg(p.place) as places
+            from (select u.place, coalesce('o:' || i.owner, 'i:' || i.installation_id) as subject, i.project, coalesce(dues[u.place], at) as due_at,
+                         relevo.cap_zone(i.owner, i.project, i.timezone, i.quiet, i.owner_quiet) as zone
+                    from unnest(phones) with ordinality as u(id, place)
+                    cross join lateral (select i.installation_id, i.owner, i.project, i.timezone, i.quiet, i.owner_quiet from relevo.device_installations i
+                                         where i.installation_id = u.id offset 0) i) p
+            join relevo.caps c on c.project = p.project and c.category in ('', coalesce((e).category, ''))
+           group by c.id, c.most, p.subject) a
 $$;
 
 revoke all on function relevo.asked_caps from public;
@@ -6260,19 +6658,26 @@ $$;
 revoke all on function relevo.reserve_caps from public;
 
 -- Writes the deliveries of a slice that are above a cap: they are skipped, and in the inbox; also if the cap is
--- taken away at this moment.
+-- taken away at this moment. Where the cap says so they are told in the next digest.
 create or replace function relevo.write_capped(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], above int[])
   returns void
-  language sql volatile
+  language plpgsql volatile
 as $$
-  insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane, at_most_once, deadline_at,
-                                              created_at, status, completed_at, updated_at, last_error_code, last_error_message)
-  select e.event_day, e.id, u.phone, e.event_type, u.provider, u.project, e.lane, e.at_most_once, e.deadline_at, now(), 'skipped', at, at,
-         'capped', 'There is no room for it' || coalesce(': ' || relevo.cap_in_words(c), '') || '.'
-    from unnest(phones, providers, projects, above) as u(phone, provider, project, cap)
-    left join relevo.caps c on c.id = u.cap
-   where u.cap is not null;
-  insert into relevo.event_progress_deltas (event_id, status, deliveries) select e.id, 'skipped', count(u.cap)::int from unnest(above) as u(cap);
+declare
+  n record;
+begin
+  select array_agg(case when c.over = 'digest' then 'in_digest' when u.cap is not null then 'capped' end order by u.place) as codes,
+         array_agg('There is no room for it' || coalesce(': ' || relevo.cap_in_words(c), '') || case when c.over = 'digest' then '; it is told in the next digest.' else '.' end
+                   order by u.place) as whys,
+         array_agg(u.phone) filter (where c.over = 'digest') as digested
+    into n
+    from unnest(phones, above) with ordinality as u(phone, cap, place)
+    left join relevo.caps c on c.id = u.cap;
+  perform relevo.write_skipped(e, at, phones, providers, projects, n.codes, n.whys);
+  if n.digested is not null then
+    perform relevo.add_to_digests(e, n.digested, at);
+  end if;
+end
 $$;
 
 revoke all on function relevo.write_capped from public;
@@ -6280,13 +6685,50 @@ revoke all on function relevo.write_capped from public;
 -- Returns an event as the export of one of its owners has it: what it said, and when.
 create or replace function relevo.exported_event(e relevo.notification_events) returns jsonb language sql stable
 as $$
-  select jsonb_build_object('id', e.id, 'type', e.event_type, 'key', e.event_key, 'title', e.title, 'body', e.body, 'data', e.data, 'category', e.category, 'collapse', e.collapse, 'arguments', e.arguments, 'texts', e.texts,
+  select jsonb_build_object('id', e.id, 'type', e.event_type, 'key', e.event_key, 'title', e.title, 'body', e.body, 'data', e.data, 'category', e.category, 'collapse', e.collapse, 'batch', e.batch, 'arguments', e.arguments, 'texts', e.texts,
                             'state', e.state, 'created_at', e.created_at)
 $$;
 
 revoke all on function relevo.exported_event from public;
 
--- Returns the event by which a slot that closes is told, written now if this is its first slice.
+-- Adds an event that is above a cap to the next digests of phones: of each to the slot that closes next among those it follows, else to one of its own at
+-- 08:00 where it is. A slot that nobody used may be gone at any moment, until it is locked.
+create or replace function relevo.add_to_digests(e relevo.notification_events, phones uuid[], at timestamptz) returns void
+  language plpgsql volatile
+as $$
+declare
+  last_number bigint := coalesce(pg_sequence_last_value('relevo.digest_numbers'), 0);
+  n record;
+  missing boolean := true;
+begin
+  select array_agg(coalesce(f.delivery, 'daily 08:00') order by i.seq) as deliveries, array_agg(coalesce(f.zone, relevo.digest_zone(i.i)) order by i.seq) as zones,
+         array_agg(i.project order by i.seq) as projects, array_agg(i.seq order by i.seq) as seqs, array_agg(i.installation_id order by i.seq) as ids
+    into n
+    from (select i.seq, i.project, i.installation_id, i from relevo.device_installations i where i.installation_id = any (phones) offset 0) i
+    left join lateral (select f.delivery, f.zone from relevo.digest_followers f
+                         join relevo.digest_slots s on s.project = f.project and s.delivery = f.delivery and s.zone = f.zone
+                        where f.installation_id = i.installation_id order by s.closes_at, f.delivery limit 1) f on true;
+  while missing loop
+    insert into relevo.digest_slots (project, delivery, zone, closes_at, after_number)
+    select w.project, w.delivery, w.zone, relevo.next_digest(w.delivery, w.zone, at), last_number
+      from (select distinct u.project, u.delivery, u.zone from unnest(n.projects, n.deliveries, n.zones) as u(project, delivery, zone) order by 1, 2, 3) w
+    on conflict do nothing;
+    perform from relevo.digest_slots s
+      where (s.project, s.delivery, s.zone) in (select u.project, u.delivery, u.zone from unnest(n.projects, n.deliveries, n.zones) as u(project, delivery, zone))
+      order by s.project, s.delivery, s.zone for key share;
+    missing := exists (select from unnest(n.projects, n.deliveries, n.zones) as u(project, delivery, zone)
+                        where not exists (select from relevo.digest_slots s where s.project = u.project and s.delivery = u.delivery and s.zone = u.zone));
+  end loop;
+  insert into relevo.digest_extras (project, delivery, zone, seq, event_id, installation_id)
+  select u.project, u.delivery, u.zone, u.seq, e.id, u.id
+    from unnest(n.projects, n.deliveries, n.zones, n.seqs, n.ids) as u(project, delivery, zone, seq, id)
+  on conflict do nothing;
+end
+$$;
+
+revoke all on function relevo.add_to_digests from public;
+
+-- Returns the event by which a slot that closes is told, written now if this is its first slice, or the former one's month was sealed.
 -- It is fanned out from the beginning: its deliveries are made by whoever closes the slot.
 create or replace function relevo.begin_digest(s relevo.digest_slots, of_id bigint, at timestamptz) returns relevo.notification_events
   language plpgsql volatile
@@ -6297,16 +6739,15 @@ declare
 begin
   if s.event_id is not null then
     select n.* into e from relevo.notification_events n where n.id = s.event_id;
-    if found then
-      perform relevo.hold_open(array[e.event_day]);
-      return e;
-    end if;
+    return e;
   end if;
   perform relevo.ensure_partitions((at at time zone 'UTC')::date, 1);
-  perform relevo.hold_open(array[(at at time zone 'UTC')::date]);
+  if relevo.hold_open(array[(at at time zone 'UTC')::date]) = '{}' then
+    raise exception 'the month of % is sealed: nothing can be told in it', (at at time zone 'UTC')::date;
+  end if;
   insert into relevo.notification_events (id, event_type, event_key, title, data, audience, content_hash, state, project, scheduled_at, created_at, event_day,
                                           fanout_started_at, fanout_finished_at, fanout_upto, arguments, wording, texts)
-  values (of_id, 'relevo.digest', format('%s %s %s %s %s', to_char(s.closes_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"'), s.delivery, s.zone, s.upto_number, md5(s.project)),
+  values (of_id, 'relevo.digest', format('%s %s %s %s %s', to_char(s.closes_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"'), s.delivery, s.zone, s.upto_number, md5(s.project) || case when s.phone_cursor > 0 then ' ' || s.phone_cursor else '' end),
           'Digest', jsonb_build_object('digest', s.delivery), 'installations', md5(s.project || s.delivery || s.zone || s.closes_at), 'fanned', s.project,
           least(s.closes_at, at), least(s.closes_at, at), (at at time zone 'UTC')::date, at, at, s.upto_seq,
           case when words is not null then '{}'::jsonb end, words, case when words is not null then '{}'::jsonb end)
@@ -6353,9 +6794,7 @@ create or replace function relevo.digest_window(of_project text, after_number bi
   returns table (place int, number bigint, e relevo.notification_events, rule text)
   language sql stable
 as $$
-  select row_number() over (order by case when jsonb_typeof((n.e).push -> 'relevanceScore') = 'number' then ((n.e).push ->> 'relevanceScore')::numeric
-                                          when jsonb_typeof((n.e).data -> 'score') = 'number' then ((n.e).data ->> 'score')::numeric else 0 end desc,
-                                     (n.e).fanout_finished_at desc, n.id desc)::int,
+  select row_number() over (order by relevo.event_score(n.e) desc, (n.e).fanout_finished_at desc, n.id desc)::int,
          d.number, n.e, relevo.category_rule((n.e).category)
     from relevo.digest_events d
     cross join lateral (select n.id, n as e from relevo.notification_events n where n.id = d.event_id offset 0) n
@@ -6364,6 +6803,13 @@ as $$
 $$;
 
 revoke all on function relevo.digest_window from public;
+
+-- Returns how good an event is among those of a digest: by its relevance, else by the number `score` in its data.
+create or replace function relevo.event_score(e relevo.notification_events) returns numeric language sql immutable
+  return case when jsonb_typeof((e).push -> 'relevanceScore') = 'number' then ((e).push ->> 'relevanceScore')::numeric
+              when jsonb_typeof((e).data -> 'score') = 'number' then ((e).data ->> 'score')::numeric else 0 end;
+
+revoke all on function relevo.event_score from public;
 
 -- Returns by which digest a phone is told an event, enqueued or a draft, that it was not sent by itself: the one it was in (digested), or the next of its
 -- slot (in_digest), with the slot and its time; null if by none.
@@ -6384,8 +6830,18 @@ begin
     join relevo.digest_contents c on c.event_id = g.event_id and c.seq = i.seq
    where d.installation_id = i.installation_id and d.event_type = 'relevo.digest' and d.event_day >= e.event_day and c.event_id - e.id = any (c.offsets)
    limit 1;
+  if told is null then
+    select s.* into slot from relevo.digest_extras x
+      join relevo.digest_slots s on s.project = x.project and s.delivery = x.delivery and s.zone = x.zone
+     where x.installation_id = i.installation_id and x.event_id = e.id;
+    if found then
+      return jsonb_build_object('rule', 'in_digest', 'delivery', slot.delivery, 'zone', slot.zone, 'at', slot.closes_at);
+    end if;
+  end if;
   select n.number into told_number from relevo.digest_events n where n.event_id = e.id;
-  if told is not null or soonest is null or (e.fanout_finished_at is not null and not found) then
+  if told is not null or soonest is null or (e.fanout_finished_at is not null and not found)
+     or exists (select from relevo.notification_deliveries d
+                 where d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = i.installation_id) then
     return told;
   end if;
   select s.* into slot from relevo.digest_slots s
@@ -6407,7 +6863,7 @@ as $$
            'body', case when e.arguments is null then e.body else '' end, 'arguments', jsonb_strip_nulls(coalesce(e.arguments, '{}')),
            'category', e.category, 'lane', e.lane, 'at_most_once', e.at_most_once,
            'data', jsonb_strip_nulls(e.data), 'push', jsonb_strip_nulls(e.push || jsonb_build_object('badge', coalesce(e.push -> 'badge', case when e.unread_badge then '"unread"'::jsonb end))),
-           'collapse', e.collapse,
+           'collapse', e.collapse, 'batch', jsonb_strip_nulls(coalesce(e.batch, '{}')),
            'matching', jsonb_strip_nulls(jsonb_build_object('rubros', relevo.sort_list(jsonb_build_object('r', e.match_rubros), 'r') -> 'r', 'region', e.match_region,
                        'tipo', e.match_tipo, 'monto', e.match_monto, 'moneda', e.match_moneda, 'text', e.match_words)),
            'topics', relevo.sort_list(jsonb_build_object('t', e.match_topics), 't') -> 't', 'owners', o.names,
@@ -6807,17 +7263,43 @@ $$;
 
 revoke all on function relevo.write_deliveries from public;
 
--- Writes the deliveries of a slice of an event: of phones in quiet hours for later, and what is above a cap as skipped.
+-- Writes the deliveries of a slice that are not pushed by themselves, each with why not (a code and a sentence); they are in the inbox.
+create or replace function relevo.write_skipped(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], codes text[], whys text[])
+  returns void
+  language sql volatile
+as $$
+  insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane, at_most_once, deadline_at,
+                                              created_at, status, completed_at, updated_at, last_error_code, last_error_message)
+  select e.event_day, e.id, u.phone, e.event_type, u.provider, u.project, e.lane, e.at_most_once, e.deadline_at, now(), 'skipped', at, at, u.code, u.why
+    from unnest(phones, providers, projects, codes, whys) as u(phone, provider, project, code, why)
+   where u.code is not null;
+  insert into relevo.event_progress_deltas (event_id, status, deliveries) select e.id, 'skipped', count(u.code)::int from unnest(codes) as u(code);
+$$;
+
+revoke all on function relevo.write_skipped from public;
+
+-- Writes the deliveries of a slice of an event: of phones in quiet hours for later, and as skipped what is gathered in a batch or above a cap.
 create or replace function relevo.write_slice(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], hours int[])
   returns void
   language plpgsql volatile
 as $$
 declare
-  dues timestamptz[] := case when hours is not null then relevo.quiet_dues(e, phones, at, hours)
-                             when exists (select from relevo.quiet_defaults) then relevo.quiet_dues(e, phones, at) end;
+  dues timestamptz[];
   above int[];
-  within record;
+  n record;
 begin
+  if relevo.is_batched(e) then
+    n := relevo.write_batched(e, at, phones, providers, projects, hours);
+    if n.phones is null then
+      return;
+    end if;
+    phones := n.phones;
+    providers := n.providers;
+    projects := n.projects;
+    hours := n.hours;
+  end if;
+  dues := case when hours is not null then relevo.quiet_dues(e, phones, at, hours)
+               when exists (select from relevo.quiet_defaults) then relevo.quiet_dues(e, phones, at) end;
   if exists (select from relevo.caps) and relevo.is_under_caps(e) then
     above := relevo.reserve_caps(e, phones, dues, at);
   end if;
@@ -6828,10 +7310,10 @@ begin
   perform relevo.write_capped(e, at, phones, providers, projects, above);
   select array_agg(u.phone) as phones, array_agg(u.provider) as providers, array_agg(u.project) as projects,
          case when dues is not null then array_agg(u.due) end as dues
-    into within
+    into n
     from unnest(phones, providers, projects, dues, above) as u(phone, provider, project, due, cap) where u.cap is null;
-  if within.phones is not null then
-    perform relevo.write_deliveries(e, at, within.phones, within.providers, within.projects, within.dues);
+  if n.phones is not null then
+    perform relevo.write_deliveries(e, at, n.phones, n.providers, n.projects, n.dues);
   end if;
 end
 $$;
@@ -7040,6 +7522,7 @@ declare
   quiet jsonb;
   digest jsonb;
   cap jsonb;
+  batch jsonb;
 begin
   select n.* into i from relevo.device_installations n where n.installation_id = installation;
   if e.event_day is not null then
@@ -7058,11 +7541,14 @@ begin
   if d.id is null and e.fanout_finished_at is null or d.status in ('pending', 'retryable') then
     quiet := relevo.explain_quiet(e, i, greatest(now(), e.scheduled_at));
   end if;
-  if fitting is not null and d.id is null then
+  if fitting is not null and d.id is null or d.last_error_code = 'in_digest' then
     digest := relevo.explain_digest(e, i);
   end if;
   if d.id is null and e.fanout_finished_at is null and i.installation_id is not null and exists (select from relevo.caps) then
     cap := relevo.explain_cap(e, i, coalesce((quiet ->> 'due_at')::timestamptz, greatest(now(), e.scheduled_at)));
+  end if;
+  if d.last_error_code = 'batched' then
+    batch := relevo.explain_batch(e, i);
   end if;
   unwanted := relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, relevo.category_rule(e.category));
   case
@@ -7092,6 +7578,9 @@ begin
     when digest ->> 'rule' = 'digested' then
       rule := 'digested'; about := digest - 'rule'; gets := true;
       why := format('It was told in the digest of %s (%s).', to_char((digest ->> 'at')::timestamptz at time zone (digest ->> 'zone'), 'YYYY-MM-DD HH24:MI'), digest ->> 'zone');
+    when batch ->> 'event' is not null then
+      rule := 'batched'; about := batch; gets := true;
+      why := format('It was told together with %s others by event %s.', (batch ->> 'count')::int - 1, batch ->> 'event');
     when done.event_id is not null then
       rule := 'handled_elsewhere'; why := 'Its owner handled the event on another phone' || coalesce(': ' || done.reason, '') || '.';
       about := jsonb_build_object('reason', done.reason);
@@ -7108,9 +7597,13 @@ begin
     when digest is not null then
       rule := 'in_digest'; about := digest - 'rule'; gets := true;
       why := format('It is told in the digest of %s (%s).', to_char((digest ->> 'at')::timestamptz at time zone (digest ->> 'zone'), 'YYYY-MM-DD HH24:MI'), digest ->> 'zone');
+    when d.last_error_code = 'batched' then
+      rule := 'batched'; about := coalesce(batch, '{}'); gets := batch is not null;
+      why := case when gets then format('It is told together with others of its kind, at %s UTC.', to_char((batch ->> 'until')::timestamptz at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS'))
+                  else 'It was gathered with others of its kind, and handled before they were told.' end;
     when e.fanout_finished_at is not null and d.id is null then
       rule := 'came_later'; why := 'The event had fanned out before this installation could receive it.';
-    when d.last_error_code = 'capped' then
+    when d.last_error_code in ('capped', 'in_digest') then
       rule := 'capped'; why := d.last_error_message; about := jsonb_build_object('reason', d.last_error_message);
     when cap is not null then
       rule := 'capped'; why := cap ->> 'reason'; about := cap;
@@ -7132,7 +7625,7 @@ begin
       about := case when rule = 'owner' then jsonb_build_object('owner', i.owner) else about end || case when quiet is not null then jsonb_build_object('quiet', quiet - 'reason') else '{}' end;
       why := why || coalesce(' ' || (quiet ->> 'reason'), '');
   end case;
-  return jsonb_build_object('gets_it', rule <> 'superseded' and coalesce(d.status in ('pending', 'retryable', 'sent', 'ok', 'unconfirmed', 'unknown'), gets), 'rule', rule, 'reason', why,
+  return jsonb_build_object('gets_it', rule <> 'superseded' and coalesce(case when rule in ('batched', 'digested', 'in_digest') then gets end, d.status in ('pending', 'retryable', 'sent', 'ok', 'unconfirmed', 'unknown'), gets), 'rule', rule, 'reason', why,
     'values', about, 'preference', fitting, 'differing_preferences', misses,
     'delivery', case when d.id is not null then jsonb_build_object('id', d.id, 'status', d.status, 'attempts', d.attempt_count,
                        'error_code', d.last_error_code, 'provider', d.provider, 'updated_at', d.updated_at) end);

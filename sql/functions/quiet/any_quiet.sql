@@ -1,0 +1,27 @@
+-- Returns whether quiet hours of one of a wave's phones are under way, and one of its events waits for their end: then each is looked at closely. Where nobody has quiet hours
+-- nothing is looked up.
+create or replace function relevo.any_quiet(installations uuid[], events bigint[], given_at timestamptz) returns boolean
+  language plpgsql stable
+  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+declare
+  at timestamptz := relevo.now(given_at);
+  any_default boolean;
+begin
+  if not exists (select from relevo.quiet_profiles)
+     or not exists (select from relevo.notification_events e left join relevo.event_types t on t.event_type = e.event_type
+                     where e.id = any (events) and relevo.quiet_rule(e, t.quiet) = 'wait') then
+    return false;
+  end if;
+  any_default := exists (select from relevo.quiet_defaults);
+  return exists (
+    select from (select distinct i.quiet, i.owner_quiet, i.timezone, case when any_default then i.project end as project
+                   from unnest(installations) as u(id)
+                   cross join lateral (select i.quiet, i.owner_quiet, i.timezone, i.project from relevo.device_installations i
+                                        where i.installation_id = u.id and (any_default or i.quiet is not null or i.owner_quiet is not null) offset 0) i) k
+      cross join lateral relevo.quiet_of(k.quiet, k.owner_quiet, k.project, k.timezone) q
+     where q.windows @> relevo.minute_of_week(at at time zone q.zone));
+end
+$$;
+
+revoke all on function relevo.any_quiet from public;

@@ -1,0 +1,161 @@
+"""Batches: personal events of one kind come as one push, each is in the inbox, and each "later" is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+from relaying import Relay
+
+import relevo
+from relevo.client import verbs
+from relevo.client.values import Event, Owners
+from relevo.core import wordings
+from relevo.core.errors import InvalidInputError
+from relevo.operators import actions, words
+from relevo.sandbox.services.device_tokens import phone_key
+
+
+@pytest.fixture
+def worker(relay: Any) -> Relay:
+    """A worker with two phones of ana and one of eva; comments are gathered for ten minutes, for thirty at most."""
+    made: Relay = relay()
+    made.register("a1", "a2", owner="ana")
+    made.register("e", owner="eva")
+    gather(made, batch_window_s=600, batch_longest_s=1_800)
+    return made
+
+
+def gather(worker: Relay, **settings: Any) -> None:
+    """Set what differs for comments."""
+    actions.set_event_type(worker.app.database, worker.app.settings, "comment", **settings)
+
+
+def comment(worker: Relay, key: str, *owners: str, **more: Any) -> int:
+    """Somebody comments what is ana's, or others'."""
+    given = {"title": f"{key} commented", "batch": {"key": "post 7"}} | more
+    event = verbs.enqueue(worker.conn, Event("comment", key, audience=Owners(*owners or ("ana",)), **given)).event_id
+    worker.fan_out()
+    worker.drain()
+    return event
+
+
+def close(worker: Relay, **by: float) -> None:
+    """Let time pass, close what is due, and send it."""
+    worker.clock.travel(**by or {"minutes": 11})
+    worker.fan_out()
+    worker.drain()
+
+
+def shown(worker: Relay, name: str) -> list[str]:
+    """Return the titles of all that a phone got."""
+    return [each["title"] for each in worker.sandbox.received(phone_key(f"ExponentPushToken[{name}]"))]
+
+
+def test_five_comments_are_one_push(worker: Relay) -> None:
+    """Within a window that each extends they are one push to each phone, by the words of the newest; the inbox has each."""
+    first = comment(worker, "Bo", batch={"key": "post 7", "title": "no longer"})
+    for name in ("Cy", "Di"):
+        worker.clock.travel(minutes=8)
+        comment(worker, name, batch={"key": "post 7", "title": "{count} comments, {others} before {first}"})
+    comment(worker, "Ed", batch={"key": "post 8"})
+    comment(
+        worker, "Flo", "eva", "ana", data={"post": 7}, batch={"key": "post 7", "title": "{count}: {first}, {third}"}
+    )
+    assert (shown(worker, "a1"), shown(worker, "e")) == ([], [])
+    told = verbs.explain(worker.conn, first, worker.phones["a1"])
+    assert (told.gets_it, told.rule) == (True, "batched")
+    assert told.raw["values"]["until"] is not None
+    close(worker)
+    for name in ("a1", "a2"):
+        assert sorted(shown(worker, name)) == ["4: Flo commented, Cy commented", "Ed commented"]
+    assert shown(worker, "e") == ["Flo commented"], "one alone says what it says"
+    told = verbs.explain(worker.conn, first, worker.phones["a1"])
+    assert told.reason.startswith("It was told together with 3 others by event ")
+    carrier = told.raw["values"]["event"]
+    assert worker.rows("select event_type from relevo.notification_events where id = %s", carrier) == [
+        {"event_type": "comment.batch"}
+    ]
+    [got] = [each for each in worker.sandbox.received(phone_key("ExponentPushToken[a1]")) if each["title"][0] == "4"]
+    assert (got["data"]["post"], got["data"]["batch"]["total"], len(got["data"]["batch"]["events"])) == (7, 4, 4)
+    inbox = [each.title for each in relevo.inbox(worker.conn, owner="ana").items]
+    assert sorted(inbox) == [f"{name} commented" for name in ("Bo", "Cy", "Di", "Ed", "Flo")]
+    close(worker, minutes=60)
+    assert len(shown(worker, "a1")) == 2
+
+
+def test_a_window_has_an_end(worker: Relay) -> None:
+    """However many come, it closes after the longest window; without one, after the first window."""
+    for n in range(5):
+        comment(worker, str(n), batch={"title": "{count}"})
+        close(worker, minutes=8)
+    assert shown(worker, "a1") == ["4"]
+    close(worker)
+    worker.conn.execute("update relevo.event_types set batch_longest_s = null where event_type = 'comment'")
+    comment(worker, "x", batch={"title": "{count}"})
+    worker.clock.travel(minutes=8)
+    comment(worker, "y", batch={"title": "{count}"})
+    close(worker, minutes=3)
+    assert shown(worker, "a1") == ["4", "4 commented", "2"]
+
+
+def test_the_first_at_once(worker: Relay) -> None:
+    """If asked the first goes out at once, and only those that follow are gathered; a batch without any is not told."""
+    gather(worker, batch_first=True)
+    comment(worker, "Bo")
+    assert shown(worker, "a1") == ["Bo commented"]
+    comment(worker, "Cy")
+    comment(worker, "Di")
+    close(worker)
+    assert shown(worker, "a1") == ["Bo commented", "Di commented (+1)"]
+    comment(worker, "Ed")
+    close(worker)
+    assert shown(worker, "a1")[2:] == ["Ed commented"]
+    assert worker.rows("select id from relevo.batches where closed_at is null") == []
+
+
+def test_what_ended_or_was_handled_is_left_out(worker: Relay) -> None:
+    """What was cancelled, handled or passed its deadline before the batch closes is not told; nothing left is no push."""
+    gone = [comment(worker, name) for name in ("Bo", "Cy")]
+    comment(worker, "Di", ttl_s=300)
+    verbs.cancel(worker.conn, gone[0])
+    verbs.complete(worker.conn, gone[1], owner="ana")
+    close(worker)
+    assert shown(worker, "a1") == []
+    told = verbs.explain(worker.conn, ("comment", "Di"), worker.phones["a1"])
+    assert (told.gets_it, told.rule) == (False, "batched")
+
+
+def test_texts_in_each_language(worker: Relay) -> None:
+    """Texts of the type with .batch behind its name tell several, with how many, the last three and the newest's arguments."""
+    if not wordings.is_available():
+        pytest.fail("icu4py is missing")
+    worker.conn.execute("update relevo.device_installations set locale = 'es' where token like '%[a2]'")
+    said = {
+        "en": {"title": "{who} and {others, plural, one {# other} other {# others}}"},
+        "es": {"title": "{who} y {others} más"},
+    }
+    sample = {"who": "Bo", "others": 1}
+    given = {"type": "comment.batch", "default": "en", "arguments": sample, "texts": said}
+    words.save(worker.app.database, words.parse(given))
+    own = {"en": {"title": "{who} wrote"}, "es": {"title": "{who} escribió"}}
+    words.save(worker.app.database, words.parse(given | {"type": "comment", "arguments": {"who": "Bo"}, "texts": own}))
+    for name in ("Bo", "Cy"):
+        comment(worker, name, title="", arguments={"who": name})
+    close(worker)
+    assert (shown(worker, "a1"), shown(worker, "a2")) == (["Cy and 1 other"], ["Cy y 1 más"])
+    comment(worker, "Di", title="", arguments={"who": "Di"})
+    close(worker)
+    assert (shown(worker, "a1")[1:], shown(worker, "a2")[1:]) == (["Di wrote"], ["Di escribió"])
+
+
+@pytest.mark.parametrize("batch", [{"keys": "x"}, {"key": ""}, {"key": "x" * 65}, {"title": 5}])
+def test_bad_batches_are_refused(worker: Relay, batch: dict[str, Any]) -> None:
+    """What says nothing about a batch is refused, in Python as in SQL, by the field's name."""
+    with pytest.raises(InvalidInputError, match=r"batch"):
+        comment(worker, "x", batch=batch)
+    asked = {"type": "comment", "key": "x", "title": "x", "audience": "owners", "owners": ["ana"], "batch": batch}
+    with pytest.raises(psycopg.Error, match=r"batch"):
+        worker.conn.execute("select relevo.enqueue(%s)", [Jsonb(asked)])
