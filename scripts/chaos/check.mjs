@@ -3,7 +3,7 @@
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-const REQUEST_S = 6; // how long a request may be under way: its time-out, and the process's own delay
+const REQUEST_S = 20; // how long a request may be under way: its time-out, and as long as its process may be stopped in its midst
 const LEASE_S = 4; // what may be sent is decided when it is claimed; it is sent within a lease
 const WINDOW_S = 10; // over which a rate is looked at
 const PUSHED = new Set(["sent", "ok", "unconfirmed"]);
@@ -45,7 +45,14 @@ function judge(folder) {
   const doubts = (delivery) =>
     (requestsOf.get(delivery.id) ?? []).filter(isUnseen).length
     + (failuresOf.get(delivery.id) ?? []).filter((failure) => failure.found_by === "dispatch" && requestById.has(failure.request)
-        && !isUnseen(requestById.get(failure.request)) && !NOT_TAKEN.has(failure.error_code)).length;
+        && !isUnseen(requestById.get(failure.request)) && !NOT_TAKEN.has(failure.error_code)).length
+    + (failuresOf.get(delivery.id) ?? []).filter((failure) => failure.found_by === "reaper" && failure.error_code === "answer_not_seen"
+        && requestById.has(failure.request) && !isUnseen(requestById.get(failure.request))).length; // its answer came late
+  /** What was sent of events after a moment: begun after it, or come so late that it cannot have begun before. */
+  const sentAfter = (moments) => {
+    const momentOf = (id) => moments.get(deliveryById.get(id)?.event) ?? Infinity;
+    return [...requests.filter((row) => row.ids.some((id) => row.at > momentOf(id))), ...received.filter((row) => row.at > momentOf(row.delivery) + REQUEST_S)];
+  };
 
   /** Positions of the news that were read, each with what it said. */
   const news = group(all("news"), (line) => line.position);
@@ -70,12 +77,9 @@ function judge(folder) {
         const before = lines[n - 1];
         return before && WAITING.has(before.status) && PUSHED.has(line.status) && !before.is_journalled && !before.has_late;
       })),
-    "pushed after its cancel was acknowledged": () =>
-      received.filter((row) => row.at > (cancelledAt.get(deliveryById.get(row.delivery)?.event) ?? Infinity) + REQUEST_S),
-    "pushed after its deadline": () => {
-      const deadlines = new Map(all("enqueued").filter((line) => line.deadline).map((line) => [line.event, line.deadline]));
-      return received.filter((row) => row.at > (deadlines.get(deliveryById.get(row.delivery)?.event) ?? Infinity) + REQUEST_S);
-    },
+    "pushed after its cancel was acknowledged": () => sentAfter(cancelledAt),
+    "pushed after its deadline": () =>
+      sentAfter(new Map(all("enqueued").filter((line) => line.deadline).map((line) => [line.event, line.deadline]))),
     "pushed to a token that had moved": () => {
       const moves = group([...all("registered"), ...all("moved")], (line) => line.installation);
       return received.filter((row) => {
