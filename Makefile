@@ -23,7 +23,7 @@ PARALLEL ?= -n $$(( 3 * $$(getconf _NPROCESSORS_ONLN) )) --dist loadfile --no-lo
 RELEVO = RELEVO_DEMO=$${RELEVO_DEMO:-true} .venv/bin/relevo
 PEERS = .venv/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[bench]' --constraint constraints.txt
 
-.PHONY: help run tick run-cycle migrate migration psql smoke restore test soak check fmt docs texts dist clean model chaos bench bench-archive
+.PHONY: help run tick run-cycle migrate migration psql smoke restore test soak check fmt docs texts dist clean model chaos ha bench bench-archive
 .PHONY: installed installed-dev cycle-named month-named
 
 help: ## say what each target does
@@ -92,6 +92,12 @@ model: ## explore the specifications of scripts/model exhaustively, and their br
 
 chaos: installed-dev ## real processes under faults, judged by another program (needs Node.js): make chaos MINUTES=10 SEED=mine
 	@PYTHONPATH=scripts:tests .venv/bin/python -m chaos --minutes $(MINUTES) $(if $(SEED),--seed '$(SEED)') $(ARGS)
+
+# Patroni lies apart from what Relevo needs, in a folder of its own.
+ha: installed-dev ## three nodes of PostgreSQL under Patroni: switchover, kills, node death under load; ARGS=--help
+	@test -e .venv/ha/.installed || { .venv/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --upgrade \
+	  --target .venv/ha --requirement scripts/ha/requirements.txt && touch .venv/ha/.installed; }
+	@PYTHONPATH=scripts .venv/bin/python -m ha $(ARGS)
 
 # Without the other queues (no network) it measures the rest, and says so.
 bench: installed-dev ## measure what everything costs, beside other queues, in a quarter of an hour; ARGS=--help

@@ -31,6 +31,7 @@ TARGETS = {
     "dist",
     "clean",
     "chaos",
+    "ha",
     "model",
     "help",
     "bench",
@@ -239,4 +240,4 @@ def test_clean_leaves_the_data(make: Make, checkout: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert ".relevo" in result.stdout
     left = {path.name for path in checkout.rglob("*") if path.is_dir()}
-    assert left == {".relevo", "server", "tests", "scripts", "bench", "deploy", "grafana", "model", "chaos"}
+    assert left == {".relevo", "server", "tests", "scripts", "bench", "deploy", "grafana", "model", "chaos", "ha"}
