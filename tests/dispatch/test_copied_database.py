@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,10 @@ from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.model import Step
 from relevo.database import instance, migrate
 from relevo.database.pool import Database
-from relevo.embedded import binaries
 from relevo.operators import doctor, fleet
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
+from standbys import stream
 
 COPY = "dispatch_copy"
 FAST = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "16MB", "max_connections": "20"}
@@ -245,7 +244,7 @@ def test_a_promoted_standby_is_at_home(tmp_path: Path) -> None:
     settings = config.load({"RELEVO_INSTANCE": "production"}, None)
     with embedded.acquire(home, settings=FAST) as primary, _opened(primary.dsn, settings) as database:
         migrate.migrate(database)
-        _stream(primary.dsn, home, standby)
+        stream(primary.dsn, home, standby)
         with embedded.acquire(standby, settings=FAST) as second, _opened(second.dsn, settings) as follower:
             instance.record(database, settings)
             with database.connection() as connection:
@@ -261,18 +260,6 @@ def test_a_promoted_standby_is_at_home(tmp_path: Path) -> None:
             with follower.transaction() as connection:
                 assert instance.Guard(settings).look(connection) == ""
                 connection.execute("update relevo.cycle_state set cycle = 'promoted' where cycle = 'streamed'")
-
-
-def _stream(dsn: str, home: Path, standby: Path) -> None:
-    """Make a standby of a running server: its files, and the way to what is written from now on."""
-    standby.mkdir(parents=True)
-    programs = binaries.find(None)
-    subprocess.run(
-        [programs / "pg_basebackup", "-d", dsn, "-D", standby / "data", "-X", "stream", "-R", "-c", "fast"],
-        check=True,
-        capture_output=True,
-    )
-    shutil.copy(home / "password", standby / "password")
 
 
 class _opened:  # noqa: N801 a context

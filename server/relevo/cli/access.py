@@ -20,6 +20,7 @@ from relevo.cli.common import (
     load_settings,
     make_table,
     open_database,
+    open_lists,
     out,
     print_json,
     say,
@@ -107,8 +108,8 @@ def show_audit(
 ) -> None:
     """Show what operators did, by any face, newest first: who, when, what, with what result."""
     settings = load_settings(only_looks=True)
-    with open_database(settings) as database:
-        rows = audit.latest(database, before=before, action=action, limit=limit)
+    with open_lists(settings) as lists:
+        rows = lists.read(audit.latest, before=before, action=action, limit=limit)
     if as_json:
         print_json(rows)
         return

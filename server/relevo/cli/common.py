@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 from uuid import UUID
 
 import typer
@@ -28,6 +28,7 @@ from relevo.core import logs
 from relevo.core.errors import RelevoError, UsageError
 from relevo.database import opening
 from relevo.database.pool import Database
+from relevo.database.replica import Reader, opened_reader
 from relevo.operators import reading
 from relevo.operators.wording import in_words
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:  # what runs cycles, or reaches a store, is loaded by those co
     from relevo.core.ports import ArchiveStore
     from relevo.runtime.workers import Role
 
+P = ParamSpec("P")
+T = TypeVar("T")
 OK, FAILED, USAGE, SKIPPED = 0, 1, 2, 3
 
 out = Console(highlight=False, width=None if sys.stdout.isatty() else 200)  # a pipe is as wide as it needs to be
@@ -98,6 +101,31 @@ def open_database(settings: Settings) -> Iterator[Database]:
     with opening.database(settings) as database:
         database.logs_outages = False
         yield database
+
+
+class Lists:
+    """What a command that lists something reads by: the replica if there is one, and the primary."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self.primary = reader.primary
+        self.age_s: float | None = None
+
+    def read(self, function: Callable[Concatenate[Database, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Read something that may be some seconds old."""
+        answer = self._reader.read(function, *args, **kwargs)
+        self.age_s = answer.age_s
+        return answer.value
+
+
+@contextmanager
+def open_lists(settings: Settings) -> Iterator[Lists]:
+    """Open what lists are read from; beside them, not in their midst, it is said how old they are."""
+    with open_database(settings) as database, opened_reader(database, settings) as reader:
+        lists = Lists(reader)
+        yield lists
+    if lists.age_s is not None:
+        err.print(f"[dim]Read from a replica, as of {in_words(lists.age_s)} ago.[/]")
 
 
 def archive_store(settings: Settings) -> ArchiveStore | None:

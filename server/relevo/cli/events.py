@@ -24,6 +24,7 @@ from relevo.cli.common import (
     load_settings,
     make_table,
     open_database,
+    open_lists,
     out,
     print_json,
     print_wrapped,
@@ -360,8 +361,8 @@ def list_events(
     if state is not None and state not in states:
         raise UsageError(f"There is no state {state}.", hint=f"Known: {', '.join(states)}.")
     settings = load_settings(only_looks=True)
-    with open_database(settings) as database:
-        page = events.latest(database, event_type=event_type, state=state, before=before, limit=limit)
+    with open_lists(settings) as lists:
+        page = lists.read(events.latest, event_type=event_type, state=state, before=before, limit=limit)
     if as_json:
         print_json(page.rows)
         tell_more(page, "events", as_json=True)

@@ -20,6 +20,7 @@ from relevo.cli.common import (
     load_settings,
     make_table,
     open_database,
+    open_lists,
     out,
     print_json,
     read_installation,
@@ -115,8 +116,8 @@ def installations(  # noqa: PLR0917 typer options
     """Show installations, newest first; a token shows its first letters and a mark that tells it from others."""
     settings = load_settings(only_looks=True)
     wanted: dict[str, Any] = {"project": project, "token": token, "owner": owner, "installation_id": installation_id}
-    with open_database(settings) as database:
-        rows = phones.installations(database, **wanted, limit=limit)
+    with open_lists(settings) as lists:
+        rows = lists.read(phones.installations, **wanted, limit=limit)
     if as_json:
         print_json(rows)
         return

@@ -27,6 +27,7 @@ from relevo.cli.common import (
     load_settings,
     make_table,
     open_database,
+    open_lists,
     out,
     print_json,
     print_wrapped,
@@ -61,9 +62,9 @@ def list_runs(
     if outcome is not None and outcome not in outcomes:
         raise UsageError(f"There is no outcome {outcome}.", hint=f"Known: {', '.join(outcomes)}.")
     settings = load_settings(only_looks=True)
-    with open_database(settings) as database:
-        rows = runs.latest(database, cycle=cycle, outcome=outcome, limit=limit)
-        if cycle is not None and not rows and cycle not in (known := runs.known_cycles(database)):
+    with open_lists(settings) as lists:
+        rows = lists.read(runs.latest, cycle=cycle, outcome=outcome, limit=limit)
+        if cycle is not None and not rows and cycle not in (known := runs.known_cycles(lists.primary)):
             raise UsageError(f"There is no cycle {cycle}.", hint=f"Known: {', '.join(known)}.")
     if as_json:
         print_json(rows)
@@ -301,13 +302,13 @@ def list_deliveries(  # noqa: PLR0917 typer options
     if state is not None and state not in _STATES:
         raise UsageError(f"There is no state {state}.", hint=f"Known: {', '.join(_STATES)}.")
     settings = load_settings(only_looks=True)
-    with open_database(settings) as database:
-        page = deliveries.page(
-            database, event=event, installation=installation, state=state, before=before, limit=limit
+    with open_lists(settings) as lists:
+        page = lists.read(
+            deliveries.page, event=event, installation=installation, state=state, before=before, limit=limit
         )
-        if event is not None and not page.rows and not events.is_event(database, event):
+        if event is not None and not page.rows and not events.is_event(lists.primary, event):
             raise UsageError(f"There is no event {event}.", hint="`relevo events` lists them.")
-        failures = deliveries.failed_attempts(database, page.rows) if as_json else {}
+        failures = lists.read(deliveries.failed_attempts, page.rows) if as_json else {}
     if as_json:
         print_json([row | {"failed_attempts": failures.get(row["id"], [])} for row in page.rows])
         tell_more(page, "deliveries", as_json=True)

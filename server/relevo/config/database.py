@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relevo.config.kinds import Address
-from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, SameAs, Theme, everyday, expert, of_lease
+from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, SameAs, Theme, everyday, expert, of_lease, tuning
 
 
 class Database(Theme):
@@ -15,8 +15,18 @@ class Database(Theme):
     database_direct_url: Address | None = everyday(
         "The same database without a pooler in between, for LISTEN and migrations.", SameAs("database_url")
     )
+    database_read_url: Address | None = tuning(
+        "A replica of the same database, from which lists, histories and reports are read; without it, and while it is "
+        "gone or too far behind, the primary."
+    )
     database_max_connections: int = everyday(
         "Connections one replica may open in all: one listens, one extends leases, the rest are a pool.", 8, 4, 100
+    )
+    database_read_max_lag_ms: int = expert(
+        "How far behind DATABASE_READ_URL may be before the primary is read instead, in milliseconds.",
+        15 * SECOND,
+        100,
+        HOUR,
     )
     database_connect_timeout_ms: int = expert(
         "How long opening a connection may take, in milliseconds.", 5 * SECOND, 10, 5 * MINUTE

@@ -91,6 +91,8 @@ def _of_archive(settings: Settings) -> Complaints:
     found: Complaints = {}
     if settings.database_direct_url and not settings.database_url:
         found["database_url", "database_direct_url"] = "must be set along with DATABASE_DIRECT_URL"
+    if settings.database_read_url and not settings.database_url:
+        found["database_url", "database_read_url"] = "must be set along with DATABASE_READ_URL"
     if settings.archive_bucket and settings.archive_folder:
         found["archive_folder", "archive_bucket"] = (
             f"must not be set along with ARCHIVE_BUCKET ({settings.archive_bucket})"

@@ -16,6 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from fastapi import Request
 
 from relevo.database.pool import Connection, Database
+from relevo.database.replica import Answer, Reader
 from relevo.http.problems import busy
 
 P = ParamSpec("P")
@@ -25,8 +26,9 @@ T = TypeVar("T")
 class DatabaseThreads:
     """A few threads, as many as the HTTP server's own pool has connections: none of them waits for one in vain."""
 
-    def __init__(self, database: Database, size: int, wait_s: float) -> None:
+    def __init__(self, database: Database, size: int, wait_s: float, reader: Reader | None = None) -> None:
         self.database = database
+        self.reader = reader or Reader(database)
         self._wait_s = wait_s
         self._turns = asyncio.Semaphore(size)
         self._threads = ThreadPoolExecutor(size, "relevo-http")
@@ -34,6 +36,12 @@ class DatabaseThreads:
     async def run(self, function: Callable[Concatenate[Database, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function with the database, and what else it takes, on a thread; 503 if no turn comes in time."""
         return await self._run(partial(function, self.database, *args, **kwargs))
+
+    async def read(
+        self, function: Callable[Concatenate[Database, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Answer[T]:
+        """Call a function that only reads with the replica, or where there is none with the database."""
+        return await self._run(partial(self.reader.read, function, *args, **kwargs))
 
     async def run_in_transaction(
         self, function: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
@@ -81,6 +89,7 @@ class DatabaseThreads:
     def close(self) -> None:
         """Take no more functions."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self.reader.close()
 
 
 def threads_of(request: Request) -> DatabaseThreads:

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 from relevo.access.phones import Rules
 from relevo.app import App
 from relevo.core.serving import BACKLOG, listen, url_of, uvicorn_config
+from relevo.database.replica import open_reader
 from relevo.http import api
 from relevo.http.connections import ACCEPTED_AT_ONCE, Bounds, Connections, protocol_for, watch
 from relevo.http.dashboard.login_links import LoginCodes
@@ -136,8 +137,10 @@ class HttpServer:
     async def _serve(self, listening: socket.socket) -> None:
         settings = self._settings
         self._loop = asyncio.get_running_loop()
-        database = self._app.database.beside(f"relevo http {self._app.worker.worker_id}", settings.http_pool_size)
-        threads = DatabaseThreads(database, settings.http_pool_size, settings.http_pool_wait_ms / 1000)
+        name = f"relevo http {self._app.worker.worker_id}"
+        database = self._app.database.beside(name, settings.http_pool_size)
+        reader = open_reader(database, settings, name, settings.http_pool_size)
+        threads = DatabaseThreads(database, settings.http_pool_size, settings.http_pool_wait_ms / 1000, reader)
         probes = DatabaseThreads(
             self._app.database.beside(f"relevo ready {self._app.worker.worker_id}", 1), 1, _PROBE_WAIT_S
         )

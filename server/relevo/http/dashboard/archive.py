@@ -9,8 +9,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from relevo.http.dashboard.i18n import N_
-from relevo.http.dashboard.page import Page, render
-from relevo.http.database_threads import threads_of
+from relevo.http.dashboard.page import Page, read, render
 from relevo.operators import archive
 
 router = APIRouter(route_class=Page, include_in_schema=False)
@@ -25,14 +24,14 @@ _SHORT = {
 @router.get("/dashboard/archive")
 async def show_archive(request: Request, before: Annotated[date | None, Query()] = None) -> Response:
     """Show the months in the archive, and those in the hot tables."""
-    threads, settings = threads_of(request), request.app.state.relevo.settings
-    months, next_month = await threads.run(archive.page, before=before)
+    settings = request.app.state.relevo.settings
+    months, next_month = await read(request, archive.page, before=before)
     return render(
         request,
         "archive.html",
         months=months,
         next_month=str(next_month or ""),
-        partitions=await threads.run(archive.partitions),
+        partitions=await read(request, archive.partitions),
         short_names=_SHORT,
         has_store=bool(settings.archive_bucket or settings.archive_folder),
         retention_days=settings.deliveries_retention_days,

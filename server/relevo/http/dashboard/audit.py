@@ -6,9 +6,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from relevo.http.dashboard.labels import ACTIONS
-from relevo.http.dashboard.page import Page, render
+from relevo.http.dashboard.page import Page, read, render
 from relevo.http.dashboard.query_types import Hours, Place, Text
-from relevo.http.database_threads import threads_of
 from relevo.operators import audit
 
 router = APIRouter(route_class=Page, include_in_schema=False)
@@ -19,7 +18,8 @@ async def show_audit(
     request: Request, *, actor: Text = "", action: Text = "", ended: Text = "", hours: Hours = "", before: Place = ""
 ) -> Response:
     """Show what was done that fits, newest first."""
-    found = await threads_of(request).run(
+    found = await read(
+        request,
         audit.page,
         actor=actor or None,
         action=action or None,

@@ -9,7 +9,7 @@ from relevo.http.dashboard.actions import Action, FormInput, Question, Result, a
 from relevo.http.dashboard.formats import number
 from relevo.http.dashboard.i18n import gettext as _
 from relevo.http.dashboard.i18n import ngettext
-from relevo.http.dashboard.page import Page, render
+from relevo.http.dashboard.page import Page, read, render
 from relevo.http.database_threads import threads_of
 from relevo.operators import actions, deliveries
 from relevo.operators.actions import DeadLetters
@@ -21,7 +21,7 @@ _HERE = "/dashboard/dead-letters"
 @router.get("/dashboard/dead-letters")
 async def dead_letters(request: Request) -> Response:
     """Show what failed for good, by error, project and type."""
-    groups = await threads_of(request).run(deliveries.dead_letters)
+    groups = await read(request, deliveries.dead_letters)
     return render(request, "dead_letters.html", groups=groups, most=deliveries.MOST_DEAD)
 
 

@@ -12,8 +12,7 @@ from starlette.responses import Response
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.i18n import gettext as _
 from relevo.http.dashboard.labels import KINDS
-from relevo.http.dashboard.page import Page, render
-from relevo.http.database_threads import threads_of
+from relevo.http.dashboard.page import Page, read, render
 from relevo.http.problems import Problem
 from relevo.operators import deliveries
 from relevo.operators.deliveries import Push, Try
@@ -28,7 +27,7 @@ _MANY_TRIES = 3
 @router.get("/dashboard/deliveries/{delivery_id}")
 async def delivery(request: Request, delivery_id: Annotated[int, Path(ge=0, le=_MOST_IDS)]) -> Response:
     """Show one delivery."""
-    seen = await threads_of(request).run(deliveries.push, delivery_id)
+    seen = await read(request, deliveries.push, delivery_id)
     if seen is None:
         raise Problem(404, _("There is no delivery %(id)s, or it was archived.", id=delivery_id))
     return render(

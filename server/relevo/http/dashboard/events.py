@@ -9,8 +9,7 @@ from starlette.responses import Response
 
 from relevo.http.dashboard.i18n import gettext as _
 from relevo.http.dashboard.labels import DELIVERY_STATUSES, EVENT_STATES
-from relevo.http.dashboard.page import Page, render
-from relevo.http.database_threads import threads_of
+from relevo.http.dashboard.page import Page, read, render
 from relevo.http.problems import Problem
 from relevo.operators import deliveries, events
 from relevo.operators.events import Story
@@ -32,14 +31,15 @@ async def latest(
 ) -> Response:
     """Show the latest events, of one kind if asked."""
     chosen = {"type": event_type, "status": status if status in EVENT_STATES else "", "project": project}
-    found = await threads_of(request).run(
+    found = await read(
+        request,
         events.page,
         event_type=event_type or None,
         state=chosen["status"] or None,
         project=project or None,
         before=before,
     )
-    types = await threads_of(request).run(events.types)
+    types = await read(request, events.types)
     return render(
         request,
         "events.html",
@@ -62,9 +62,9 @@ async def story(
 ) -> Response:
     """Show what happened to one event."""
     chosen = status if status in DELIVERY_STATUSES else ""
-    seen = await threads_of(request).run(events.story, event_id, requests_after=requests)
+    seen = await read(request, events.story, event_id, requests_after=requests)
     if seen is None:
-        archived = next(iter(await threads_of(request).run(events.find, str(event_id))), None)
+        archived = next(iter(await read(request, events.find, str(event_id))), None)
         said = _("Event %(id)s was archived.", id=event_id) if archived else _("There is no event %(id)s.", id=event_id)
         raise Problem(404, said, hint=_("`relevo archive restore` brings a month back.") if archived else "")
     return render(
@@ -77,7 +77,7 @@ async def story(
         now=seen.event["now"],
         moments=[each for each in seen.moments if each.code != "first_sent" or not _is_shown(seen)],
         stopped=stopped(seen.waits),
-        listed=await threads_of(request).run(deliveries.page_of_event, seen, status=chosen or None, after=after),
+        listed=await read(request, deliveries.page_of_event, seen, status=chosen or None, after=after),
         chosen=chosen,
         statuses=DELIVERY_STATUSES,
         sandbox=sandbox_address(request.app.state.relevo.settings) or "",

@@ -61,7 +61,7 @@ async def choose_language(
     if code not in LANGUAGES:
         raise not_found(f"language {code}")
     answer = RedirectResponse(_inside(back), 303)
-    keep(request, answer, LANGUAGE_COOKIE, code, _LANGUAGE_HOURS)
+    keep(request, answer, LANGUAGE_COOKIE, code, _LANGUAGE_HOURS * 3600)
     return answer
 
 
@@ -158,7 +158,7 @@ def _why_not(token: Token) -> str:
 
 def _welcome(request: Request, session: str, after: str) -> Response:
     answer = RedirectResponse(after, 303)
-    keep(request, answer, COOKIE, session, sessions.HOURS)
+    keep(request, answer, COOKIE, session, sessions.HOURS * 3600)
     return answer
 
 

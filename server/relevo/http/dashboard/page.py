@@ -7,7 +7,7 @@ import hmac
 import secrets
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 from urllib.parse import parse_qsl
 
 import psycopg
@@ -18,20 +18,28 @@ from starlette.responses import HTMLResponse, Response
 
 from relevo.access import sessions
 from relevo.access.api_tokens import Token
+from relevo.config import Settings
 from relevo.core.errors import RelevoError
+from relevo.database.pool import Database
 from relevo.http.dashboard import menu, refusals
 from relevo.http.dashboard.i18n import N_, gettext, language, language_of, use_language
 from relevo.http.dashboard.templating import ENVIRONMENT
+from relevo.http.database_threads import threads_of
 from relevo.http.guard import COOKIE, Guarded
 from relevo.http.problems import Problem, of_error, request_id_of
 from relevo.http.rules import OPERATE_PAGE
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _log = structlog.get_logger("relevo.dashboard")
 _MOST_FIELDS = 50
 _UNAUTHORISED = 401
 _FAILED = 500
 _NONCE = 43
 FORM_COOKIE = "relevo_form"
+ACTED_COOKIE = "relevo_acted"
+"""Tells for a while that somebody has just done something: until it is sure to be on the replica, too."""
+_ACTED_S = 15
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -72,7 +80,7 @@ class Page(Guarded):
             use_language(language_of(request))
             await menu.look(request)
             try:
-                return await handle(request)
+                return _remember_action(request, await handle(request))
             except RequestValidationError:
                 wrong = gettext("This address, or what was sent to it, is not as it should be.")
                 return trouble(request, Problem(400, wrong))
@@ -97,6 +105,27 @@ def trouble(request: Request, problem: Problem) -> Response:
     return render(
         request, "problem.html", problem.status, problem.headers, live=False, problem=problem, request_id=number
     )
+
+
+async def read(
+    request: Request, function: Callable[Concatenate[Database, P], T], /, *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Read what a page shows: from the replica if there is one, but not for who has just done something."""
+    if ACTED_COOKIE in request.cookies:
+        return await threads_of(request).run(function, *args, **kwargs)
+    answer = await threads_of(request).read(function, *args, **kwargs)
+    if answer.age_s is not None:
+        request.state.age_s = max(answer.age_s, getattr(request.state, "age_s", 0.0))
+    return answer.value
+
+
+def _remember_action(request: Request, answer: Response) -> Response:
+    """Have who did something see it on the next pages, whichever process shows them."""
+    settings: Settings = request.app.state.relevo.settings
+    if settings.database_read_url and request.method == "POST" and request.url.path != SEARCH:
+        seconds = settings.database_read_max_lag_ms // 1000 + _ACTED_S
+        keep(request, answer, ACTED_COOKIE, "1", seconds=seconds)
+    return answer
 
 
 def _here(request: Request) -> str:
@@ -129,6 +158,7 @@ def render(
         language=language(),
         asset_version=_ASSET_VERSION,
         live=live,
+        age_s=getattr(request.state, "age_s", None),
         **context,
     )
     sent = {"Content-Security-Policy": POLICY, **(headers or {})}
@@ -165,11 +195,10 @@ def login_page(
     return answer
 
 
-def keep(request: Request, answer: Response, name: str, value: str, hours: int | None = None) -> None:
+def keep(request: Request, answer: Response, name: str, value: str, seconds: int | None = None) -> None:
     """Have the browser keep a cookie that no script reads and no other site sends."""
     secure = request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https"
-    age = hours * 3600 if hours else None
-    answer.set_cookie(name, value, max_age=age, path="/", httponly=True, samesite="strict", secure=secure)
+    answer.set_cookie(name, value, max_age=seconds, path="/", httponly=True, samesite="strict", secure=secure)
 
 
 async def fields_of(request: Request) -> dict[str, str]:

@@ -7,8 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from relevo.http.dashboard.page import PEOPLE, Page, render
-from relevo.http.database_threads import threads_of
+from relevo.http.dashboard.page import PEOPLE, Page, read, render
 from relevo.operators import phones
 from relevo.operators.phones import MOST_PHONES
 
@@ -20,7 +19,7 @@ Name = Annotated[str, Query(max_length=200)]
 async def people(request: Request, name: Name = "", after: Name = "") -> Response:
     """Show owners by their names, from one on if asked."""
     first = name.strip()
-    rows, next_name = await threads_of(request).run(phones.owners, after or first, behind=bool(after))
+    rows, next_name = await read(request, phones.owners, after or first, behind=bool(after))
 
     return render(
         request,

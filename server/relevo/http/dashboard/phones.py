@@ -12,8 +12,7 @@ from starlette.responses import Response
 
 from relevo.http.dashboard.formats import clipped, number, owner_path, short
 from relevo.http.dashboard.i18n import gettext as _
-from relevo.http.dashboard.page import Page, render
-from relevo.http.database_threads import threads_of
+from relevo.http.dashboard.page import Page, read, render
 from relevo.http.problems import Problem
 from relevo.operators import events, inboxes, phones
 from relevo.operators.phones import MOST_PHONES, Reason
@@ -38,7 +37,7 @@ class Answer:
 @router.get("/dashboard/installations/{installation_id}")
 async def phone(request: Request, installation_id: UUID, event: Asked = "", before: Before = None) -> Response:
     """Show one phone."""
-    seen = await threads_of(request).run(phones.phone, installation_id, before=before)
+    seen = await read(request, phones.phone, installation_id, before=before)
     if seen is None:
         raise Problem(404, _("There is no phone %(id)s.", id=installation_id))
     row = seen.rows[0] if seen.rows else None
@@ -62,7 +61,7 @@ async def owner(
     request: Request, owner: Annotated[str, Path(max_length=200)], event: Asked = "", before: Before = None
 ) -> Response:
     """Show one person with all phones."""
-    seen = await threads_of(request).run(phones.owner, owner, before=before)
+    seen = await read(request, phones.owner, owner, before=before)
     if seen is None:
         raise Problem(404, _("There is no owner %(name)s.", name=clipped(owner, 60)))
     ids = [row["installation_id"] for row in seen.rows]
@@ -76,8 +75,8 @@ async def owner(
         seen=seen,
         names={each: _("Phone %(id)s", id=number(place)) for place, each in enumerate(ids, 1)},
         most_phones=MOST_PHONES,
-        latest=await threads_of(request).run(phones.recent, ids) if before is None else [],
-        inboxes=await threads_of(request).run(inboxes.of_owner, owner, projects) if before is None else [],
+        latest=await read(request, phones.recent, ids) if before is None else [],
+        inboxes=await read(request, inboxes.of_owner, owner, projects) if before is None else [],
         answer=await _explained(request, event.strip(), ids),
     )
 
@@ -86,11 +85,10 @@ async def _explained(request: Request, asked: str, installations: Sequence[UUID]
     """Find the event that was asked for, and ask for each phone why it gets it, or not."""
     if not asked:
         return Answer()
-    threads = threads_of(request)
-    found = await threads.run(events.find, asked)
+    found = await read(request, events.find, asked)
     if len(found) != 1:
         return Answer(asked, choices=found)
-    return Answer(asked, found[0], (), await threads.run(phones.explain, found[0]["id"], installations))
+    return Answer(asked, found[0], (), await read(request, phones.explain, found[0]["id"], installations))
 
 
 def _named(row: Row) -> str:

@@ -8,9 +8,8 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from relevo.http.dashboard.i18n import gettext as _
-from relevo.http.dashboard.page import Page, render
+from relevo.http.dashboard.page import Page, read, render
 from relevo.http.dashboard.query_types import Hours, Place, Text
-from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem
 from relevo.operators import runs
 
@@ -23,8 +22,8 @@ async def show_runs(
 ) -> Response:
     """Show runs that fit, newest first."""
     name, _colon, source = cycle.partition(":")
-    threads = threads_of(request)
-    found = await threads.run(
+    found = await read(
+        request,
         runs.page,
         cycle=name or None,
         source=source or None,
@@ -33,7 +32,7 @@ async def show_runs(
         hours=int(hours) if hours else None,
         before=before,
     )
-    cycles = await threads.run(runs.known_cycles)
+    cycles = await read(request, runs.known_cycles)
     chosen = {"cycle": cycle, "ended": ended, "worker": worker, "hours": hours}
     return render(request, "runs.html", live=not before, found=found, chosen=chosen, cycles=cycles)
 
@@ -41,7 +40,7 @@ async def show_runs(
 @router.get("/dashboard/runs/{run_id}")
 async def one_run(request: Request, run_id: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> Response:
     """Show one run: how it went, what it counted, what went wrong."""
-    row = await threads_of(request).run(runs.run, run_id)
+    row = await read(request, runs.run, run_id)
     if row is None:
         raise Problem(404, _("There is no run %(id)s.", id=run_id), hint=_("Runs are forgotten after a while."))
     return render(request, "run.html", live=row["finished_at"] is None, row=row)

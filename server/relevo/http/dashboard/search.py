@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from relevo.http.dashboard.formats import address, clipped, owner_path
 from relevo.http.dashboard.i18n import gettext as _
-from relevo.http.dashboard.page import SEARCH, Page, fields_of, render
+from relevo.http.dashboard.page import SEARCH, Page, fields_of, read, render
 from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem
 from relevo.operators import search
@@ -28,7 +28,7 @@ async def shared(
 ) -> Response:
     """Show what fits, for an address that somebody kept; a push token in it leads away from it at once."""
     asked = q.strip()
-    found = await threads_of(request).run(search.find, asked)
+    found = await read(request, search.find, asked)
     if only := _only(found):
         return only
     if _may_be_secret(asked):

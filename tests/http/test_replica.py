@@ -1,0 +1,137 @@
+"""Lists and histories come from a replica; what was just written, and all while it is gone or behind, from the primary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from processes import eventually
+from relevo import app, config, embedded
+from relevo.config import Settings
+from relevo.core.errors import DatabaseUnavailableError
+from relevo.database import migrate
+from relevo.database.pool import Database
+from relevo.database.replica import open_reader
+from relevo.operators import audit
+from serving import EVENT, Served, free_port
+from standbys import stream
+
+FAST = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "16MB", "max_connections": "40"}
+SAYS_SO = "Read from a replica, as of"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A primary and what is streamed to its standby."""
+
+    primary: embedded.Embedded
+    standby: embedded.Embedded
+
+    def settings(self, **more: str) -> Settings:
+        """Settings of a process that writes to one and reads from the other."""
+        return config.load(
+            {"DATABASE_URL": self.primary.dsn, "DATABASE_READ_URL": self.standby.dsn, "HTTP_PORT": str(free_port())}
+            | more,
+            None,
+        )
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """A primary and its standby, both with the schema; the last test of this file ends the primary."""
+    home, standby = (tmp_path_factory.mktemp(name) / "postgres" for name in ("home", "standby"))
+    with embedded.acquire(home, settings=FAST) as primary:
+        database = Database(primary.dsn, primary.dsn, config.load({}, None))
+        migrate.migrate(database)
+        database.close()
+        stream(primary.dsn, home, standby)
+        with embedded.acquire(standby, settings=FAST) as second:
+            yield Pair(primary, second)
+
+
+def test_pages_read_the_replica_but_not_after_an_action_of_ones_own(pair: Pair) -> None:
+    """Who acts sees it at once, who looks sees the replica and how old it is, and what it lacks is not called missing."""
+    with (
+        app.build(pair.settings()) as built,
+        psycopg.connect(pair.standby.dsn, autocommit=True) as standby,
+    ):
+        served = Served(built)
+        served.start()
+        try:
+            operator, viewer, caller = (served.client(role) for role in ("operator", "viewer", "app"))
+            eventually(lambda: SAYS_SO in viewer.get("/dashboard/audit").text, "a list says that it is a replica's")
+            standby.execute("select pg_wal_replay_pause()")
+            eventually(
+                lambda: standby.execute("select pg_get_wal_replay_pause_state()").fetchone() == ("paused",), "it pauses"
+            )
+            assert operator.post("/dashboard/actions/pause", data={"cycle": "reaper", "reason": "a try"}).ok
+            acted, looked = (each.get("/dashboard/audit").text for each in (operator, viewer))
+            assert ("a try" in acted, SAYS_SO in acted) == (True, False)
+            assert ("a try" in looked, SAYS_SO in looked) == (False, True)
+            event = caller.post("/v1/events", EVENT).json()["event_id"]
+            assert viewer.get(f"/dashboard/events/{event}").status_code == 200
+            assert SAYS_SO not in viewer.get("/dashboard").text, "health is judged by the primary"
+        finally:
+            standby.execute("select pg_wal_replay_resume()")
+            served.close()
+
+
+def test_what_is_too_far_behind_or_gone_is_not_read(pair: Pair) -> None:
+    """A replica that lags by more than is allowed, or does not answer, costs no answer: the primary gives it."""
+    behind = pair.settings(DATABASE_READ_MAX_LAG_MS="100")
+    gone = pair.settings(
+        DATABASE_READ_URL=make_conninfo(pair.standby.dsn, port=free_port()), DATABASE_CONNECT_TIMEOUT_MS="200"
+    )
+    for settings in (behind, gone):
+        database = Database(pair.primary.dsn, pair.primary.dsn, settings)
+        reader = open_reader(database, settings, "test", 1)
+        try:
+            eventually(lambda: reader.read(audit.latest, limit=1).age_s is None, "the primary is read")
+        finally:
+            reader.close()
+            database.close()
+
+
+def test_a_pool_of_both_hosts_follows_the_primary(pair: Pair) -> None:
+    """With both hosts in DATABASE_URL and target_session_attrs=read-write, a process writes to whichever may be written."""
+    first, second = (conninfo_to_dict(each.dsn) for each in (pair.primary, pair.standby))
+    both = make_conninfo(
+        pair.primary.dsn,
+        host=f"{first['host']},{second['host']}",
+        port=f"{second['port']},{first['port']}",  # the standby comes first, and is passed over
+        target_session_attrs="read-write",
+    )
+    database = Database(both, both, config.load({"DATABASE_URL": both}, None))
+    try:
+        assert _write(database) == int(first["port"])
+        pair.primary.release()
+        eventually(lambda: not _answers(pair.primary.dsn), "the primary ends")
+        with psycopg.connect(pair.standby.dsn, autocommit=True) as standby:
+            standby.execute("select pg_promote()")
+        assert eventually(lambda: _write(database), "it writes again") == int(second["port"])
+    finally:
+        database.close()
+
+
+def _answers(dsn: str) -> bool:
+    try:
+        psycopg.connect(dsn).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def _write(database: Database) -> int:
+    """Write something; return the port of the server that took it, or nothing if none did."""
+    try:
+        with database.transaction() as connection:
+            connection.execute(
+                "insert into relevo.cycle_state (cycle, source) values ('followed', '') on conflict do nothing"
+            )
+            return connection.info.port
+    except DatabaseUnavailableError:
+        return 0
