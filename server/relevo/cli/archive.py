@@ -45,7 +45,7 @@ from relevo.database import migrate
 from relevo.operators import actions, archive
 
 cli = typer.Typer()
-group = typer.Typer(help="Months in the archive: list, verify, restore, fetch, query.", no_args_is_help=True)
+group = typer.Typer(help="Months in the archive: list, verify, restore, fetch, query, register.", no_args_is_help=True)
 cli.add_typer(group, name="archive")
 
 Entity = Annotated[str, typer.Option(help="licitaciones, events, deliveries or journal.")]
@@ -239,6 +239,27 @@ def query(
         out.print(table)
     if found.num_rows > limit:
         out.print(f"{several(found.num_rows - limit, 'more row')}; say --limit to see more.")
+
+
+@group.command()
+def register(as_json: AsJson = False) -> None:
+    """Name every month's files in the Iceberg catalog, and take out of it what the archive no longer has."""
+    from relevo.archive.iceberg import IcebergTables  # noqa: PLC0415 a second that only this command spends
+
+    settings = load_settings()
+    store = _store(settings)
+    if settings.archive_iceberg_uri is None:
+        raise UsageError("No Iceberg catalog is set.", hint="Set ARCHIVE_ICEBERG_URI.")
+    complaints: list[ArchiveError] = []
+    records = restore.months(store, complaints.append)
+    tables = IcebergTables(settings, store)
+    for entity in restore.ENTITIES:
+        added = sum(tables.register(record).added for record in records if record.entity == entity)
+        # What cannot be read may be a store in trouble: nothing is taken out by its word.
+        removed = 0 if complaints else tables.remove_others(entity, records).removed
+        words = f"{entity}: {several(added, 'file')} added, {removed:,} removed."
+        say(words, {"entity": entity, "added": added, "removed": removed}, as_json=as_json)
+    _tell(complaints)
 
 
 @cli.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from relevo.config.kinds import Bucket, Folder, Prefix, WebAddress
+from relevo.config.kinds import Bucket, CatalogAddress, Folder, Name, Prefix, WebAddress
 from relevo.config.setting import MINUTE, SECOND, Theme, everyday, expert, tuning
 
 
@@ -55,6 +55,11 @@ class Archive(Theme):
         "How the service encrypts what is stored: none, AES256 or aws:kms.", "none"
     )
     archive_sse_kms_key_id: str | None = tuning("The key to encrypt with; goes with ARCHIVE_SSE=aws:kms.")
+    archive_iceberg_uri: CatalogAddress | None = tuning(
+        "The Apache Iceberg catalog in which exported months are registered: https:// of a REST catalog, postgresql:// "
+        "or sqlite:/// of a SQL catalog; needs the extra iceberg."
+    )
+    archive_iceberg_namespace: Name = tuning("The namespace of the tables in that catalog.", "relevo")
     archive_grace_days: int = tuning(
         "For how many days a month stays in the database after its export was verified.", 7, 0, 3_650
     )

@@ -160,6 +160,13 @@ Bucket = Annotated[
     str,
     text_like(r"[A-Za-z0-9][A-Za-z0-9._-]{1,62}", "the name of a bucket, 2 to 63 characters out of A-Z a-z 0-9 . _ -"),
 ]
+CatalogAddress = Annotated[
+    str,
+    text_like(
+        r"(?:https?|postgresql|sqlite)://\S{1,1000}",
+        "the address of an Iceberg catalog, beginning with https://, http://, postgresql:// or sqlite:///",
+    ),
+]
 Cron = Annotated[str, AfterValidator(check_cron)]
 ExistingFile = Annotated[Path, AfterValidator(_existing_file)]
 ExistingFolder = Annotated[Path, AfterValidator(_existing_folder)]

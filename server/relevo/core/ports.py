@@ -174,6 +174,15 @@ class WritesMessages(Protocol):
         ...
 
 
+@runtime_checkable
+class Warehouse(Protocol):
+    """A store of the archive whose files other programs can reach by an address of their own."""
+
+    def warehouse(self) -> tuple[str, dict[str, str]]:
+        """Return the address below which its keys lie, and how pyiceberg reaches it."""
+        ...
+
+
 class ArchiveStore(Protocol):
     """Where exported months are kept. What it cannot do is an ArchiveError; an object is there whole or not at all."""
 

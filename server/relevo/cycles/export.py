@@ -22,7 +22,7 @@ from relevo.archive.manifest import Manifest
 from relevo.archive.throttle import Throttle
 from relevo.config import Settings
 from relevo.core import queries
-from relevo.core.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
+from relevo.core.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError, MissingPartError
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
 from relevo.core.ports import ArchiveStore
@@ -317,7 +317,8 @@ class Export:
                 done = self._write(
                     "finish_verify", month, now=self.run.now, grace_days=self.run.settings.archive_grace_days
                 )
-                return Step({"months_verified": int(done)}, items=1, more=True)
+                problems = self._register(month, parts) if done else ()
+                return Step({"months_verified": int(done)}, items=1, more=True, problems=problems)
             key = manifest.folder_of(month.entity, month.month) + manifest.part_name(part.part)
             path = Path(folder) / "fetched"
             why = copying.in_background(lambda: self._differs(month, part, key, path))
@@ -325,6 +326,20 @@ class Export:
             raise self._wrong(month, [part.part], key, why)
         self._write("record_verified", month, part=part.part)
         return Step({"rows_verified": part.rows}, items=part.rows, more=True)
+
+    def _register(self, month: ExportMonth, parts: Sequence[ExportPart]) -> tuple[str, ...]:
+        """Name the month in the Iceberg catalog, if there is one; what fails there is told, and holds nothing up."""
+        if self.run.settings.archive_iceberg_uri is None:
+            return ()
+        from relevo.archive.iceberg import IcebergTables  # noqa: PLC0415 a second that only those with a catalog spend
+
+        try:
+            record = self._manifest(month, parts)
+            copying.in_background(lambda: IcebergTables(self.run.settings, self.store).register(record))
+        except (ArchiveError, MissingPartError) as error:
+            _log.warning("iceberg_not_registered", relation=month.relation, detail=str(error))
+            return (f"{month.relation}: {normalise_error(error, 300)}",)
+        return ()
 
     def _differs(self, month: ExportMonth, part: ExportPart, key: str, path: Path) -> str:
         """Say how an object differs from the database's rows, read again; nothing if it does not."""

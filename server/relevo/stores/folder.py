@@ -98,6 +98,10 @@ class FolderStore:
 
         return LocalFileSystem(), self._root.absolute().as_posix()
 
+    def warehouse(self) -> tuple[str, dict[str, str]]:
+        """Name the folder itself."""
+        return self._root.absolute().as_uri(), {}
+
     def _make_folders(self, folder: Path) -> None:
         missing = [each for each in (folder, *folder.parents) if not each.exists()]
         folder.mkdir(parents=True, exist_ok=True)

@@ -160,10 +160,7 @@ class S3Store:
         """Read the bucket with the same credentials."""
         from pyarrow.fs import S3FileSystem  # noqa: PLC0415 only queries need it
 
-        found = self._session.get_credentials()
-        if found is None:
-            raise ArchiveError(f"There are no credentials for {self.name}.", hint=_CREDENTIALS)
-        frozen = found.get_frozen_credentials()
+        frozen = self._credentials()
         where = urlsplit(self._endpoint) if self._endpoint else None
         filesystem = S3FileSystem(
             access_key=frozen.access_key,
@@ -176,6 +173,27 @@ class S3Store:
             proxy_options=self._proxy,
         )
         return filesystem, f"{self._bucket}/{self._prefix.rstrip('/')}"
+
+    def warehouse(self) -> tuple[str, dict[str, str]]:
+        """Name the bucket, with the same credentials."""
+        frozen = self._credentials()
+        access = {
+            "s3.access-key-id": frozen.access_key,
+            "s3.secret-access-key": frozen.secret_key,
+            "s3.session-token": frozen.token,
+            "s3.region": self._client.meta.region_name,
+            "s3.endpoint": self._endpoint,
+            "s3.proxy-uri": self._proxy,
+            "s3.force-virtual-addressing": str(not self._path_style and self._endpoint is not None),
+        }
+        location = f"s3://{self._bucket}/{self._prefix.rstrip('/')}"
+        return location, {name: value for name, value in access.items() if value}
+
+    def _credentials(self) -> Any:
+        found = self._session.get_credentials()
+        if found is None:
+            raise ArchiveError(f"There are no credentials for {self.name}.", hint=_CREDENTIALS)
+        return found.get_frozen_credentials()
 
     def _bucket_is_missing(self) -> bool:
         """Ask for the bucket alone: some services deny what others miss."""

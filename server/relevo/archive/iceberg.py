@@ -1,0 +1,173 @@
+"""The archive as tables of Apache Iceberg: the files of each month are named in a catalog, and never written anew.
+
+The catalog is for those who analyse. Export and restore go by manifests alone, and what fails here holds up neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from relevo.archive import parquet
+from relevo.archive.manifest import Manifest
+from relevo.config import Settings
+from relevo.core.errors import ArchiveError, MissingPartError, RelevoError
+from relevo.core.logs import normalise_error
+from relevo.core.model import Column
+from relevo.core.ports import ArchiveStore, Warehouse
+
+if TYPE_CHECKING:  # a second that only those with a catalog spend
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+FOLDER = "_iceberg"
+"""Below the archive's prefix; the underscore keeps engines from reading it as data."""
+_TRIES = 3
+_COMPARABLE = ("bigint", "integer", "smallint", "date", "timestamp with time zone")
+_PROPERTIES = {
+    "write.metadata.metrics.default": "counts",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "10",
+}
+"""Of texts the metadata hold no value, not even the least and the greatest: a name would outlive its file in them."""
+
+
+@dataclass(frozen=True)
+class Registered:
+    """What changed in the table of an entity: how many files it has more, and how many of them are gone."""
+
+    entity: str
+    added: int = 0
+    removed: int = 0
+
+
+class IcebergTables:
+    """One table for each entity."""
+
+    def __init__(self, settings: Settings, store: ArchiveStore) -> None:
+        assert settings.archive_iceberg_uri is not None
+        if not isinstance(store, Warehouse):
+            raise ArchiveError(
+                f"{store.name} is a store whose files Iceberg cannot be told of.",
+                hint="It has no `warehouse`; leave ARCHIVE_ICEBERG_URI unset.",
+            )
+        self._namespace = settings.archive_iceberg_namespace
+        self._uri = settings.archive_iceberg_uri
+        self._location, self._access = store.warehouse()
+
+    def register(self, record: Manifest) -> Registered:
+        """Name a month's files in its table; those that are named already stay as they are."""
+        from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415
+
+        with self._complaining(record.relation):
+            catalog = self._catalog()
+            for attempt in range(1, _TRIES + 1):
+                try:
+                    return Registered(record.entity, added=self._add(catalog, record))
+                except CommitFailedException:  # somebody else wrote to the table meanwhile
+                    if attempt == _TRIES:
+                        raise
+            raise AssertionError
+
+    def remove_others(self, entity: str, records: Sequence[Manifest]) -> Registered:
+        """Let a table forget files that no manifest lists, in its snapshots and in what is left of them, too."""
+        from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415
+
+        listed = {path for record in records if record.entity == entity for path in self._paths(record)}
+        with self._complaining(entity):
+            try:
+                table = self._catalog().load_table((self._namespace, entity))
+            except NoSuchTableError:
+                return Registered(entity)
+            gone = [task.file for task in table.scan().plan_files() if task.file.file_path not in listed]
+            if gone:
+                with table.transaction() as change, change.update_snapshot().overwrite() as snapshot:
+                    for file in gone:
+                        snapshot.delete_data_file(file)
+                _expire(table)
+            return Registered(entity, removed=len(gone))
+
+    def _catalog(self) -> Catalog:
+        try:
+            from pyiceberg.catalog import load_catalog  # noqa: PLC0415
+        except ImportError as error:
+            raise MissingPartError(
+                "ARCHIVE_ICEBERG_URI is set, but pyiceberg is not installed.", hint="pip install 'relevo[iceberg]'"
+            ) from error
+        is_rest = self._uri.startswith(("http://", "https://"))
+        uri = self._uri.replace("postgresql://", "postgresql+psycopg://", 1)
+        return load_catalog(
+            "relevo",
+            type="rest" if is_rest else "sql",
+            uri=uri,
+            warehouse=f"{self._location}/{FOLDER}",
+            **self._access,
+        )
+
+    def _add(self, catalog: Catalog, record: Manifest) -> int:
+        table = self._table(catalog, record)
+        known = {task.file.file_path for task in table.scan().plan_files()}
+        fresh = [path for path in self._paths(record) if path not in known]
+        if fresh:
+            table.add_files(fresh, snapshot_properties={"relevo.month": f"{record.month:%Y-%m}"})
+        return len(fresh)
+
+    def _paths(self, record: Manifest) -> list[str]:
+        return [f"{self._location}/{record.key_of(part)}" for part in record.parts]
+
+    def _table(self, catalog: Catalog, record: Manifest) -> Table:
+        """Return the table, with every column of the month."""
+        catalog.create_namespace_if_not_exists(self._namespace)
+        schema = parquet.arrow_schema(record.columns, {})
+        table = catalog.create_table_if_not_exists(
+            (self._namespace, record.entity),
+            schema,
+            location=f"{self._location}/{FOLDER}/{record.entity}",
+            properties=_PROPERTIES | _compared(record.columns),
+        )
+        if missing := set(schema.names) - set(table.schema().column_names):
+            new = [column for column in record.columns if column.name in missing]
+            with table.transaction() as change:
+                change.set_properties(_compared(new))
+                with change.update_schema() as update:
+                    update.union_by_name(schema)
+            table = catalog.load_table((self._namespace, record.entity))
+        return table
+
+    @contextmanager
+    def _complaining(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except RelevoError:
+            raise
+        except Exception as error:
+            raise ArchiveError(
+                f"The Iceberg catalog did not take {what}: {normalise_error(error, 300)}.",
+                hint="The archive itself is whole. Once the catalog answers: `relevo archive register`.",
+            ) from error
+
+
+def _compared(columns: Sequence[Column]) -> dict[str, str]:
+    """Return the properties that keep the least and the greatest of numbers and times, by which engines skip files."""
+    return {f"write.metadata.metrics.column.{each.name}": "full" for each in columns if each.type in _COMPARABLE}
+
+
+def _expire(table: Table) -> None:
+    """Drop all snapshots but the newest, and the files of metadata that only they led to."""
+    table.refresh()
+    current = table.current_snapshot()
+    assert current is not None
+    before = {path for each in table.snapshots() for path in _metadata_files(table, each)}
+    old = [each.snapshot_id for each in table.snapshots() if each.snapshot_id != current.snapshot_id]
+    if old:
+        table.maintenance.expire_snapshots().by_ids(old).commit()
+        table.refresh()
+    for path in before - set(_metadata_files(table, current)):
+        table.io.delete(path)
+
+
+def _metadata_files(table: Table, snapshot: Any) -> Iterator[str]:
+    yield snapshot.manifest_list
+    yield from (each.manifest_path for each in snapshot.manifests(table.io))

@@ -1,0 +1,72 @@
+"""Exported months as tables of Iceberg: named, never rewritten, and forgotten when the archive has them no more."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from months import export, month_ago, open_store
+from pyiceberg.catalog import Catalog, load_catalog
+
+from relevo.app import App
+from relevo.archive import manifest, restore
+from relevo.archive.iceberg import IcebergTables
+from relevo.config import Settings
+
+ENTITY = "notification_deliveries"
+OLD = month_ago(5)
+
+
+@pytest.fixture
+def retired(build: Callable[..., App], folder_settings: dict[str, Any]) -> Callable[..., App]:
+    """A month of 300 deliveries, retired (see `retired_template`), and apps that export it in three parts."""
+    return partial(build, archive_part_rows=100, **folder_settings)
+
+
+def opened(settings: Settings) -> Catalog:
+    """Open the catalog as an analyst would, who knows nothing of Relevo."""
+    return load_catalog("relevo", type="sql", uri=str(settings.archive_iceberg_uri))
+
+
+def test_an_exported_month_is_a_table(
+    retired: Callable[..., App], folder_settings: dict[str, Any], tmp_path: Path
+) -> None:
+    """Export names its files once, an analyst reads every row, and no text of a row stands in the metadata."""
+    built = retired(archive_iceberg_uri=f"sqlite:///{tmp_path}/catalog.db")
+    report = export(built)
+    assert (report.outcome, report.counts["months_verified"]) == ("ok", 2)
+    store, settings = open_store(**folder_settings), built.settings
+    record = restore.read_manifest(store, ENTITY, OLD)
+    table = opened(settings).load_table(f"relevo.{ENTITY}")
+    assert table.scan().to_arrow().num_rows == record.rows == 300
+    failed = table.scan(row_filter="status = 'failed'", selected_fields=("id",)).to_arrow().num_rows
+    assert 0 < failed < record.rows
+
+    tables = IcebergTables(settings, store)
+    assert tables.register(record).added == 0, "what is named is not named twice"
+    files = table.inspect.files().to_pylist()
+    bounds = {
+        name for file in files for name, seen in file["readable_metrics"].items() if seen["lower_bound"] is not None
+    }
+    assert {"id", "event_day"} <= bounds
+    assert not bounds & {"installation_id", "event_type", "last_error_message", "provider_ticket_id"}
+
+    shutil.rmtree(tmp_path / "cold" / "relevo" / manifest.folder_of(ENTITY, OLD))
+    assert tables.remove_others(ENTITY, restore.months(store, print)).removed == len(record.parts)
+    table = opened(settings).load_table(f"relevo.{ENTITY}")
+    assert table.scan().to_arrow().num_rows == 0
+    assert len(table.snapshots()) == 1, "no snapshot leads to what is gone"
+    left = [path.read_bytes() for path in (tmp_path / "cold" / "relevo" / "_iceberg").rglob("*.avro")]
+    assert len(left) == 1 + len(table.current_snapshot().manifests(table.io))
+
+
+def test_a_catalog_that_fails_holds_nothing_up(retired: Callable[..., App], tmp_path: Path) -> None:
+    """A month is verified whatever its catalog says; the run tells of it, and names the command that catches up."""
+    built = retired(archive_iceberg_uri=f"sqlite:///{tmp_path}/no/such/folder/catalog.db")
+    report = export(built)
+    assert (report.outcome, report.counts["months_verified"]) == ("partial", 2)
+    assert "The Iceberg catalog did not take notification_deliveries" in report.error
