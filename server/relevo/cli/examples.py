@@ -57,6 +57,7 @@ EXAMPLES = {
     "archive restore": "relevo archive restore --entity deliveries --month 2026-05",
     "archive fetch": "relevo archive fetch --entity deliveries --month 2026-05 --into /tmp/past",
     "archive query": 'relevo archive query "select status, count(*) from deliveries group by 1"',
+    "archive register": "relevo archive register",
 }
 
 
