@@ -12,6 +12,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -78,10 +79,11 @@ class Unknown(NamedTuple):
 Outcome = Answered | NotSent | Unknown
 
 
+@lru_cache(maxsize=8)
 def tls_context(ca_file: str | None = None, *, http1: bool = False) -> ssl.SSLContext:
     """Return what connections are encrypted with: TLS 1.2 or newer, HTTP/2 by ALPN, and HTTP/1.1 if allowed.
 
-    The authorities of `ca_file` are trusted beside the known ones.
+    The authorities of `ca_file` are trusted beside the known ones. To read those takes 50 ms, so it is done once.
     """
     context = ssl.create_default_context(cafile=certifi.where())
     if ca_file is not None:
