@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import itertools
 import os
@@ -10,6 +11,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
@@ -28,6 +30,7 @@ from relevo.database import migrate
 from relevo.database.pool import Database
 from relevo.delivery import provider_rules
 from relevo.operators import audit
+from relevo.sandbox.services import credentials
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1] / "scripts"))
@@ -81,6 +84,8 @@ LONG = (
 """The files that take longest, the longest first."""
 MANY = 500
 """From so many tests on a run says where its time went."""
+credentials.RSA_BITS = 1_024
+"""A sandbox's key is checked wherever it is read, which takes 220 ms with 2,048 bits, and 30 with these."""
 _left_out: dict[str, int] = {}
 _numbers = itertools.count(1)
 
@@ -102,9 +107,25 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection() -> Iterator[None]:
     """Look for no garbage while tests are collected, nor among them later: they all stay to the end."""
     gc.disable()
-    yield
+    with _compiling_once():
+        yield
     gc.freeze()
     gc.enable()
+
+
+@contextmanager
+def _compiling_once() -> Iterator[None]:
+    """In a checkout that is new let one process of a parallel run compile the tests: else each would compile them all."""
+    here = Path(__file__).parent
+    compiled = here / "unit" / "__pycache__"  # the last folder
+    if compiled.exists() or sys.dont_write_bytecode or "PYTEST_XDIST_WORKER" not in os.environ:
+        yield
+        return
+    with (here / "conftest.py").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if compiled.exists():
+            fcntl.flock(lock, fcntl.LOCK_UN)
+        yield
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -194,6 +215,7 @@ def server() -> Iterator[embedded.Embedded]:
     folder = Path(tempfile.mkdtemp(prefix="relevo-tests-", dir=_quick_folder()))
     quick = {"fsync": "off", "full_page_writes": "off", "max_connections": "200"}
     quick["max_prepared_transactions"] = "4"
+    quick["autovacuum_naptime"] = "1d"  # statistics taken while a test fills its tables count none of their rows
     chosen = os.environ.get("RELEVO_TEST_POSTGRES_BIN")
     try:
         with embedded.acquire(folder / "postgres", Path(chosen) if chosen else None, settings=quick) as running:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -26,8 +27,13 @@ PHONE = UUID("8f0b5c6f-6b9e-4f0e-9d0a-72656c65766f")
 
 
 def projects(sandbox: Sandbox, file: Path | None = None) -> PushProjects:
-    """Return the sandbox's credentials, or those of another file."""
-    return PushProjects(file or sandbox.projects_file, checks=CHECKS)
+    """Return the sandbox's credentials, read once, or those of another file."""
+    return PushProjects(file, checks=CHECKS) if file else _own(sandbox.projects_file)
+
+
+@lru_cache(maxsize=1)
+def _own(file: Path) -> PushProjects:
+    return PushProjects(file, checks=CHECKS)  # to check an RSA key takes 150 ms
 
 
 @contextmanager

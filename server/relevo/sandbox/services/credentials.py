@@ -23,6 +23,7 @@ TEAM_ID = "SANDBOXTEA"
 TOPIC = "com.example.relevo"
 SUBJECT = "mailto:sandbox@example.com"
 MAX_KEYS = 100
+RSA_BITS = 2_048
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
@@ -141,6 +142,6 @@ def _service_account(folder: Path, token_uri: str) -> tuple[Path, rsa.RSAPublicK
 @cache
 def _rsa_pem() -> str:
     """Make an RSA key, once a process: it takes a good part of a second."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    key = rsa.generate_private_key(public_exponent=65537, key_size=RSA_BITS)
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return pem.decode()
