@@ -84,11 +84,11 @@ OF_COLOURS = ["color-contrast", "link-in-text-block"]
 COLOURS_ONLY = {"runOnly": OF_COLOURS}
 NO_COLOURS = {"rules": {rule: {"enabled": False} for rule in OF_COLOURS}}
 THEMES = dict(zip(LANGUAGES, COLOURS, strict=True))
-RULES: dict[str, dict[int, dict[str, Any]]] = {
-    "en": {1280: {}},
-    "es": {360: NO_COLOURS, 1280: COLOURS_ONLY},
-}
-"""What axe is asked in which language and width; `make soak` asks everything everywhere."""
+RULES: list[dict[str, dict[int, dict[str, Any]]]] = [
+    {"en": {1280: {}}},
+    {"es": {360: NO_COLOURS, 1280: COLOURS_ONLY}},
+]
+"""What axe is asked in which language and width, pages taking turns; `make soak` asks everything everywhere."""
 WAIT_MS = 60_000
 
 
@@ -118,19 +118,21 @@ def page(hostile: tuple[Served, World]) -> Iterator[Any]:
         started.close()
 
 
-def look(page: Any, language: str) -> None:
+def look(page: Any, language: str, turn: int) -> None:
     """Look at a page in both widths: nothing sticks out, and axe finds no serious fault.
 
     What sticks out depends on width and language, colours on the theme alone: they are judged in the wide window, which
     shows all there is. So each language has a theme, and the second one, whose words are longer, is read in the narrow
-    window, too. The whole matrix has every rule in every language, width and theme.
+    window, too. Every page is asked every rule once: pages are made of the same parts, and take turns in language and
+    theme. The whole matrix has every rule in every language, width and theme.
     """
+    asked = RULES[turn % len(RULES)].get(language, {})
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
         for colours in soak.cases((THEMES[language],), whole=COLOURS):
             page.emulate_media(color_scheme=colours)
             assert sticks_out(page) == [], (width, colours)
-            if (rules := soak.cases(RULES[language].get(width), whole={})) is not None:
+            if (rules := soak.cases(asked.get(width), whole={})) is not None:
                 assert page.evaluate(FAULTS, rules) == [], (width, colours)
 
 
@@ -156,7 +158,7 @@ def test_a_page_does_no_harm_and_can_be_read(hostile: tuple[Served, World], page
         answer = page.goto(served.server.url + path.format_map(names))
         assert answer.status == WRONG.get(path, 200)
         harmless(page, language)
-        look(page, language)
+        look(page, language, [*PAGES_SEEN, *WRONG].index(path))
 
 
 def test_whoever_is_not_logged_in_can_read_why(hostile: tuple[Served, World], page: Any) -> None:
@@ -165,11 +167,11 @@ def test_whoever_is_not_logged_in_can_read_why(hostile: tuple[Served, World], pa
     context = page.context.browser.new_context()
     context.add_init_script(path=AXE)
     stranger = context.new_page()
-    for language in LANGUAGES:
+    for turn, language in enumerate(LANGUAGES):
         speak(stranger, served, language)
         assert stranger.goto(served.server.url + "/login?code=wrong").status == 401
         harmless(stranger, language)
-        look(stranger, language)
+        look(stranger, language, turn)
     stranger.context.close()
 
 
@@ -195,7 +197,8 @@ def test_what_comes_after_a_form_can_be_read(
 ) -> None:
     """What was done, and what is wrong with what was sent, is told on a page like any other; they take turns in languages."""
     served, world = hostile
-    language = list(LANGUAGES)[SENT.index((path, filled, status)) % len(LANGUAGES)]
+    turn = SENT.index((path, filled, status))
+    language = list(LANGUAGES)[turn % len(LANGUAGES)]
     speak(page, served, language)
     page.goto(served.server.url + path.format_map(vars(world)))
     page.evaluate("() => document.querySelectorAll('main input').forEach(each => { each.required = false })")
@@ -205,7 +208,7 @@ def test_what_comes_after_a_form_can_be_read(
         page.click("main button")
     assert going.value.status == status
     harmless(page, language)
-    look(page, language)
+    look(page, language, turn)
 
 
 def test_the_head_of_a_page_leaves_room_on_a_phone(hostile: tuple[Served, World], page: Any) -> None:

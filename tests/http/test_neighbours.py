@@ -18,7 +18,7 @@ def test_a_refused_call_breaks_nothing_for_others(served: Served) -> None:
     """One anonymous registration that is refused costs no later event its place."""
     app = served.client("app")
     assert served.client().call("PUT", f"/v1/installations/{uuid4()}", json={}).status_code == 401
-    assert enqueue(app, 100) == [201] * 100
+    assert enqueue(app, 20) == [201] * 20
 
 
 def test_many_refused_calls_at_once_break_nothing_for_others(serve: Callable[..., Served]) -> None:
@@ -34,8 +34,8 @@ def test_many_refused_calls_at_once_break_nothing_for_others(serve: Callable[...
             assert list(threads.map(read, strangers)) == [401] * 24
             apps = [served.client("app") for _ in range(8)]
             found = threads.map(
-                lambda each: [each.post("/v1/events", EVENT | {"key": uuid4().hex}).status_code for _ in range(20)],
+                lambda each: [each.post("/v1/events", EVENT | {"key": uuid4().hex}).status_code for _ in range(6)],
                 apps,
             )
-            assert list(found) == [[201] * 20] * 8
-    assert enqueue(app, 100) == [201] * 100
+            assert list(found) == [[201] * 6] * 8
+    assert enqueue(app, 20) == [201] * 20

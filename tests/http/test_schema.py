@@ -24,7 +24,7 @@ from relevo.http.rules import RULES
 from serving import Served
 from tokens import subscription
 
-EXAMPLES = 8
+EXAMPLES = soak.cases(4, whole=25)
 CHECKS = [
     checks.not_a_server_error,
     checks.status_code_conformance,
@@ -82,7 +82,7 @@ def test_the_document_holds(serve: Callable[..., Served]) -> None:
     turns = cycle(who for who in everybody if who != "operator")
 
     def call(case: Any) -> None:
-        # The others take turns: there are more examples than callers, so that everybody calls every route.
+        # The others take turns; test_rules has everybody call every route.
         for who in soak.cases(["operator", next(turns)], whole=list(everybody)):
             session = everybody[who]
             answer = case.call(session=session)

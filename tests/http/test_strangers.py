@@ -44,7 +44,7 @@ class Callers(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conn.execute("truncate relevo.device_installations cascade")
+        self.conn.execute("delete from relevo.device_installations")
         self.secrets: dict[UUID, str] = {}
         self.ended: set[str] = set()
         self.owners: dict[UUID, str | None] = {}
