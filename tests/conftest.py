@@ -281,6 +281,7 @@ def shared_database(
     """The database that tests share, one after the other."""
     made = SharedDatabase(admin, server.dsn, template)
     yield made
+    made.kept.stop()
     made.close()
 
 
@@ -309,9 +310,15 @@ def _settings_for(dsn: str) -> Callable[..., Settings]:
         environ = {"DATABASE_URL": dsn, "EXPO_BASE_URL": NOWHERE, "HTTP_PORT": "0"} | {
             name.upper(): str(value) for name, value in changes.items()
         }
-        return config.load(environ, None)
+        return _loaded(frozenset(environ.items()))
 
     return make
+
+
+@cache
+def _loaded(environ: frozenset[tuple[str, str]]) -> Settings:
+    """Load settings once: they are frozen, and to check them all takes as long as a small test."""
+    return config.load(dict(environ), None)
 
 
 @pytest.fixture

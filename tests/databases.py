@@ -9,7 +9,16 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import tuple_row
 
+from kept_connections import KeptConnections
+
 NAME = "shared"
+PROBES = """
+create table public.probe (
+  id bigint generated always as identity primary key, cycle text, worker_id text, run_id bigint, slot_at timestamptz,
+  trigger text, word text, at timestamptz default clock_timestamp());
+create table public.probe_work (id bigint generated always as identity primary key, cycle text);
+"""
+"""Where the cycles of programs/relay.py write what they do, and find their work."""
 WATCH = """
 create schema tests;
 create table tests.changed (what text);
@@ -33,11 +42,13 @@ alter event trigger note_drop enable always;
 """Keeps the rows that every database has, and notes every change of the schema, so that the next test gets a new database."""
 END_OTHERS = """
 do $$
+declare
+  kept int[] := {}::int[] || pg_backend_pid();
 begin
-  perform pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid();
+  perform pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> all (kept);
   for round in 1 .. 5000 loop
     perform pg_stat_clear_snapshot();
-    exit when not exists (select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid());
+    exit when not exists (select from pg_stat_activity where datname = current_database() and pid <> all (kept));
     perform pg_sleep(0.001);
   end loop;
 end $$
@@ -62,7 +73,7 @@ declare
 begin
   set local session_replication_role = replica;
   for used, pages in select oid, pg_relation_size(oid) / 8192 from pg_class
-                      where relnamespace = 'relevo'::regnamespace and relkind = 'r'
+                      where relnamespace in ('relevo'::regnamespace, 'public'::regnamespace) and relkind = 'r'
                         and relname not in ('schema_migrations', 'providers') and pg_relation_size(oid) > 0 loop
     if pages > 10 then
       execute format('truncate %s cascade', used);
@@ -92,6 +103,8 @@ class SharedDatabase:
         self._template = template
         self.dsn = f"{server_dsn.rsplit('/', 1)[0]}/{NAME}"
         self._conn: psycopg.Connection[Any] | None = None
+        self.kept = KeptConnections(self.dsn)
+        self.kept.start()
 
     def renewed(self) -> psycopg.Connection[Any]:
         """Return a connection to the database, in which there is nothing a new one would not have."""
@@ -102,6 +115,7 @@ class SharedDatabase:
 
     def close(self) -> None:
         """Remove the database."""
+        self.kept.clear()
         if self._conn is not None:
             self._conn.close()
         self._admin.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(NAME)))
@@ -110,7 +124,7 @@ class SharedDatabase:
         conn.rollback()
         conn.autocommit, conn.row_factory = True, tuple_row
         conn.execute(AS_NEW)
-        conn.execute(END_OTHERS)
+        conn.execute(sql.SQL(END_OTHERS).format(self.kept.pids))
         if conn.execute(IS_CHANGED).fetchone() == (True,):
             return self._replaced()
         conn.execute(EMPTY)
@@ -121,5 +135,6 @@ class SharedDatabase:
         copied = "create database {} template {} strategy file_copy"  # as WAL it would be written twice
         self._admin.execute(sql.SQL(copied).format(sql.Identifier(NAME), sql.Identifier(self._template)))
         self._conn = psycopg.connect(self.dsn, autocommit=True)
+        self._conn.execute(PROBES)
         self._conn.execute(WATCH)
         return self._conn

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 
+from kept_connections import end_kept
 from processes import eventually
 from relevo.database.pool import bounds
 
@@ -62,6 +63,7 @@ def rows_read_so_far(conn: psycopg.Connection[Any], tables: str) -> int:
     """
     others = "datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'"
     left = f"select pid from pg_stat_activity where {others}"
+    end_kept()
     eventually(lambda: not conn.execute(left.encode()).fetchall(), "the other sessions end")
     conn.execute("select pg_stat_force_next_flush()")
     ((count,),) = conn.execute(READ_SO_FAR, [tables]).fetchall()

@@ -24,13 +24,6 @@ from relevo.delivery.claims import Claims
 from relevo.runtime.runs import Cycle, Ending, Run, RunContext
 from relevo.runtime.timing import Cron, Every
 
-TABLES = """
-create table if not exists public.probe (
-  id bigint generated always as identity primary key, cycle text, worker_id text, run_id bigint, slot_at timestamptz,
-  trigger text, word text, at timestamptz default clock_timestamp());
-create table if not exists public.probe_work (id bigint generated always as identity primary key, cycle text);
-"""
-
 RELEASE = Path("release")
 
 _log = structlog.get_logger("relay")

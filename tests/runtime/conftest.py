@@ -14,7 +14,6 @@ import pytest
 from psycopg.rows import dict_row
 
 from processes import Processes
-from programs import relay
 from relevo.core import logs
 
 Rows = Callable[..., list[dict[str, Any]]]
@@ -53,9 +52,8 @@ def runs(rows: Rows) -> Rows:
 
 
 @pytest.fixture
-def probed(conn: psycopg.Connection[Any], rows: Rows) -> Rows:
-    """Make the probe tables and read what a probe wrote, in order: `probed("nightly", word="end")`."""
-    conn.execute(relay.TABLES)
+def probed(rows: Rows) -> Rows:
+    """Read what a probe wrote, in order: `probed("nightly", word="end")`."""
 
     def read(cycle: str, word: str | None = None) -> list[dict[str, Any]]:
         return rows(

@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from databases import PROBES
 from processes import Process, Processes, eventually, never
-from programs import relay as program
 from proxy import Proxy
 from relevo import embedded
 from relevo.client import values, verbs
@@ -181,7 +181,7 @@ def test_the_server_restarts_in_flight(tmp_path: Path) -> None:
         started = Processes(server.dsn, tmp_path)
         try:
             with psycopg.connect(server.dsn, autocommit=True) as conn:
-                conn.execute(program.TABLES)
+                conn.execute(PROBES)
             worker = started.relay("run", probes=[BUSY, NIGHTLY], **HASTY)
             worker.hears("probe_holds", probe="busy")
             worker.hears("probe_holds", probe="nightly")
