@@ -19,7 +19,7 @@ from processes import PATIENCE_S
 from relevo.app import App
 from relevo.client import verbs
 from relevo.client.values import Event, Installation
-from relevo.core.model import Budget, Report
+from relevo.core.model import Budget, Reply, Report
 from relevo.sandbox import Sandbox
 
 T = TypeVar("T")
@@ -220,6 +220,19 @@ class Relay:
             name: seen.get(token(name)) for name in self.phones if seen.get(token(name), {}).get("received") != times
         }
         assert not wrong, wrong
+
+
+class LateAnswers:
+    """A push middleware that keeps answers back until they may come."""
+
+    def __init__(self) -> None:
+        self.come = threading.Event()
+
+    def __call__(self, _context: object, send: Callable[[], Reply]) -> Reply:
+        """Send, and wait with what is answered."""
+        reply = send()
+        assert self.come.wait(PATIENCE_S)
+        return reply
 
 
 def seconds_from(moment: datetime, then: datetime) -> float:

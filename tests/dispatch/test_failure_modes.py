@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from relaying import Relay, at_once, beside, seconds_from, token
+from relaying import LateAnswers, Relay, at_once, beside, seconds_from, token
 
 from phones import one_step
 from processes import eventually
@@ -284,16 +284,17 @@ def test_10_overlapping_workers(relay, sandbox) -> None:
     assert first.claims() == 0
 
 
-def test_10_a_worker_that_lost_its_claim_settles_nothing(relay, sandbox) -> None:
+def test_10_a_worker_that_lost_its_claim_settles_nothing(relay) -> None:
     """Its lease ran out during the request and a reaper took the claim back: its ticket waits for whoever is next."""
-    sandbox.set(latency_ms=700)
-    slow, other = relay(), relay()
+    late = LateAnswers()
+    slow, other = relay(push_middlewares=[late]), relay()
     slow.tell("ana")
     with beside(slow.dispatch):
-        eventually(lambda: slow.rows("select from relevo.push_requests"), "the request is journalled")
+        eventually(lambda: slow.received("ana"), "the request is under way")
         slow.conn.execute("update relevo.claims set leased_until = now() - interval '1 second'")
         other.reap()
         assert slow.delivery("ana")["status"] == "retryable"
+        late.come.set()
     found = slow.delivery("ana")
     assert (found["status"], found["claim_token"]) == ("retryable", None), "it is in the queue, which settles nothing"
     slow.travel(hours=1)

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from relaying import beside, seconds_from, token
+from relaying import LateAnswers, beside, seconds_from, token
 
 from processes import PATIENCE_S, eventually
 from relevo.client import verbs
@@ -395,16 +395,17 @@ def test_what_surprises_again_and_again_is_set_apart(relay, monkeypatch: pytest.
     assert (found["status"], found["last_error_code"], found["attempt_count"]) == ("failed", "poison", 0)
 
 
-def test_progress_follows_a_claim_that_was_lost(relay, sandbox) -> None:
+def test_progress_follows_a_claim_that_was_lost(relay) -> None:
     """What a reaper makes of a delivery, and what a late ticket makes of that, is told to its event."""
-    sandbox.set(latency_ms=700)
-    slow, other = relay(), relay()
+    late = LateAnswers()
+    slow, other = relay(push_middlewares=[late]), relay()
     event = slow.tell("ana")
     with beside(slow.dispatch):
-        eventually(lambda: slow.rows("select from relevo.push_requests"), "the request is journalled")
+        eventually(lambda: slow.received("ana"), "the request is under way")
         slow.conn.execute("update relevo.claims set leased_until = now() - interval '1 second'")
         other.reap()
         assert verbs.get(slow.conn, event).deliveries == {"retryable": 1}
+        late.come.set()
     slow.travel(hours=1)
     other.dispatch()
     assert verbs.get(slow.conn, event).deliveries == {"sent": 1} == slow.states()
@@ -412,10 +413,10 @@ def test_progress_follows_a_claim_that_was_lost(relay, sandbox) -> None:
 
 
 @pytest.mark.parametrize("closed_by", ["the late ticket", "the reaper", "the next claim"])
-def test_a_tender_is_announced_by_late_evidence_too(relay, sandbox, closed_by) -> None:
+def test_a_tender_is_announced_by_late_evidence_too(relay, closed_by) -> None:
     """The only push of it was sent, and known to be only after its claim was lost: the tender and the event tell so."""
-    sandbox.set(latency_ms=700)
-    slow, other = relay(), relay()
+    late = LateAnswers()
+    slow, other = relay(push_middlewares=[late]), relay()
     (item,) = slow.rows(
         "insert into relevo.licitaciones (namespace, external_id, nombre, fingerprint, rubros, sources)"
         " values ('ns', '1', 'Puente', 'f', '{}', '{folder}') returning id"
@@ -423,7 +424,7 @@ def test_a_tender_is_announced_by_late_evidence_too(relay, sandbox, closed_by) -
     event = slow.tell("ana", at_most_once=closed_by == "the late ticket")
     slow.conn.execute("update relevo.notification_events set licitacion_id = %s where id = %s", [item["id"], event])
     with beside(slow.dispatch):
-        eventually(lambda: slow.rows("select from relevo.push_requests"), "the request is journalled")
+        eventually(lambda: slow.received("ana"), "the request is under way")
         slow.conn.execute("update relevo.claims set leased_until = now() - interval '1 second'")
         if closed_by == "the reaper":
             slow.conn.execute(
@@ -431,6 +432,7 @@ def test_a_tender_is_announced_by_late_evidence_too(relay, sandbox, closed_by) -
                 " select event_day, id, 'late', gen_random_uuid(), now() from relevo.notification_deliveries"
             )
         other.reap()
+        late.come.set()
     if closed_by == "the next claim":
         slow.travel(hours=1)
         other.dispatch()
