@@ -58,7 +58,7 @@ def at_once():
 
 def test_eight_claimers_get_disjoint_batches(build, conn, at_once) -> None:
     """Eight workers drain one queue at once: no delivery is claimed twice, none is left, no batch exceeds its limit."""
-    add(conn, 4000)
+    add(conn, 2_000)
     workers = [build(worker_id=f"worker-{n}", outbox_batch_size=70 + n) for n in range(8)]
 
     def drain(worker):
@@ -71,9 +71,9 @@ def test_eight_claimers_get_disjoint_batches(build, conn, at_once) -> None:
     batches = [batch for result in results for batch in result]
     assert max(map(len, batches)) <= 77
     claimed = Counter(delivery for batch in batches for delivery in batch)
-    assert (len(claimed), max(claimed.values())) == (4000, 1)
+    assert (len(claimed), max(claimed.values())) == (2_000, 1)
     listed = conn.execute("select count(*) from relevo.claims c cross join unnest(c.ids)").fetchone()
-    assert (listed, chunks_in(conn)) == ((4000,), [])
+    assert (listed, chunks_in(conn)) == ((2_000,), [])
 
 
 def test_a_limit_holds_while_deliveries_come_and_go(build, conn, at_once) -> None:

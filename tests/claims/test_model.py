@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+import soak
 from relevo.app import App
 from relevo.core import queries
 from relevo.core.errors import OwnershipLostError
@@ -867,7 +868,7 @@ def test_claims_follow_their_contract(build, conn) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=30,
+            max_examples=soak.cases(20, whole=60),
             stateful_step_count=40,
             deadline=None,
             derandomize=False,

@@ -96,13 +96,13 @@ def small(server, admin, template) -> Iterator[Table]:
 
 @pytest.fixture(scope="module")
 def big(server, admin, template) -> Iterator[Table]:
-    """120,000 deliveries, 100,000 of them completed; the statistics are from when there were a thousand."""
+    """40,000 deliveries, 30,000 of them completed; the statistics are from when there were a thousand."""
     for table in _open(server, admin, template, "plans_big"):
         table.load(1_000, done=True)
         table.analyze()
-        table.load(99_000, done=True)
-        table.load(20_000, done=False)
-        table.load_phones(20_000)
+        table.load(29_000, done=True)
+        table.load(10_000, done=False)
+        table.load_phones(10_000)
         yield table
 
 
@@ -249,7 +249,7 @@ def assert_in_the_order_of_the_batch(cost: Cost, *, reads: int, buffers: int) ->
     `reads` counts how many rows it has to visit for each delivery, with a tenth on top for rows in passing; no
     node may see more than twice the batch (a union of its two lists), else something is multiplied. A visit costs up
     to four pages (three levels of index and the row), a new row version up to four indexes of four more; `buffers` is
-    that, rounded up. The big table has 3,600 pages and 120,000 rows: a scan of it breaks the bound on rows at once.
+    that, rounded up. The big table has 1,200 pages and 40,000 rows: a scan of it breaks the bound on rows at once.
     """
     assert cost.rows <= reads * BATCH * 1.1, cost.plan
     assert cost.busiest <= 2.1 * BATCH, cost.plan
@@ -258,7 +258,7 @@ def assert_in_the_order_of_the_batch(cost: Cost, *, reads: int, buffers: int) ->
 
 @pytest.mark.parametrize(("name", "most"), [("claim_due", BATCH), ("claim_probe", 1)])
 def test_claiming_reads_its_chunks(conn, name, most) -> None:
-    """A claim of 1,000 out of 120,000 reads ten chunks, and those that a look ahead brings along, their events and
+    """A claim of 1,000 out of 40,000 reads ten chunks, and those that a look ahead brings along, their events and
     phones, and no delivery; a probe looks at so many of the oldest due ones, and takes one."""
     cost = explain(conn, name, due(limit=most, look_at=5 * CHUNKS))
     assert "notification_deliveries" not in cost.read, cost.plan
@@ -357,7 +357,7 @@ def test_explaining_a_loss_touches_the_batch(claimed) -> None:
 
 @pytest.mark.parametrize("table", ["big with stale statistics"], indirect=True)
 def test_a_workers_whole_round_reads_the_batch(table) -> None:
-    """Claim, journal, settle and release, called as a worker calls them, read a few thousand of the 120,000 rows: each
+    """Claim, journal, settle and release, called as a worker calls them, read a few thousand of the 40,000 rows: each
     half of the batch once to settle it, or three times to hand it back.
 
     By PostgreSQL's own count, so it also holds for what claims do around the statements explained above.

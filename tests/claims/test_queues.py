@@ -44,7 +44,7 @@ def test_projects_and_lanes_are_queues_of_their_own(build, conn) -> None:
     conn.execute(
         "analyze relevo.notification_deliveries"
     )  # without any statistics the rest may be queued by a wrong index
-    add(conn, 19_900, project="big", due=NOW - 60 * MINUTE)
+    add(conn, 3_900, project="big", due=NOW - 60 * MINUTE)
     (urgent,) = add(conn, 1, project="big", lane="urgent")
     (other,) = add(conn, 1, project="small")
     worker = build(outbox_batch_size=50)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from claiming import LATER, NOW, add, answers, journal, take
 
+import soak
 from relevo.app import App
 from relevo.core import queries
 from relevo.core.model import PushRequest, ReceiptAnswer, SentRequest
@@ -177,7 +178,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return most
 
 
-@pytest.mark.parametrize("analyzed", [None, 0, 1, 2, 6])
+@pytest.mark.parametrize("analyzed", soak.cases([None, 1], whole=[None, 0, 1, 2, 6]))
 def test_writes_go_by_the_key_of_each_delivery(build, conn, read, analyzed: int | None) -> None:
     """Whatever becomes of a claim, each of its deliveries is read a few times, however many others there are, and however
     many there were when somebody last looked at statistics and the plans were made. Before PostgreSQL 17 receipts that

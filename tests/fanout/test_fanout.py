@@ -374,7 +374,7 @@ class TestOrder:
 
     def test_finding_the_next_event_reads_one_of_many(self, conn) -> None:
         """With thousands of events waiting the next one is found by the index, not by sorting them all."""
-        verbs.enqueue_many(conn, [Event("notice", str(n), "t", audience=[uuid4()]) for n in range(3_000)])
+        verbs.enqueue_many(conn, [Event("notice", str(n), "t", audience=[uuid4()]) for n in range(1_000)])
         asked = {
             "after_project": "", "given_up": [], "apart": [], "aside": [], "few": 100, "most_events": 1, "most": 10_000,
             "brake": True, "enough": 1, "at_once": False, "now": None,
