@@ -2,7 +2,9 @@
 
 The kill points are made from the moments that a run without a kill counts: each named statement and each COMMIT,
 before and after, each request before it, while it is under way and after its answer. A new one is covered by itself.
-`make soak` strikes every time that they come, and on both sides; here each is struck when it comes first.
+`make soak` strikes every time that they come, and on both sides; here each that leaves a world of its own is struck when
+it comes first: a kill takes back all but what was committed or requested, so that one before a statement inside a
+transaction is the one before its COMMIT.
 """
 
 from __future__ import annotations
@@ -138,9 +140,15 @@ def kill_points(executed: Mapping[str, int], *, every_time: bool = soak.WHOLE) -
     ]
 
 
-def lasting(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Keep the moments that leave a world of their own: a kill takes back all but what was committed or requested."""
-    return [each for each in points if each["name"].startswith(("COMMIT", "POST"))]
+def lasting(points: list[dict[str, Any]], alone: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Keep the moments that leave a world of their own; statements that were carried out alone are committed at once."""
+    return [each for each in points if each["name"].startswith(("COMMIT", "POST")) or each["name"] in alone]
+
+
+def between(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Keep the moments from a claim to the end of it."""
+    steps = ("claims.claim_due", "journal.journal_plain_wave", "settle.settle_deliveries")
+    return [each for each in points if each["name"].startswith("POST") or each["name"].endswith(steps)]
 
 
 def _most(name: str) -> int:
@@ -185,10 +193,11 @@ def test_dispatch_survives_a_kill_at_every_step(world, conn, sandbox, rate) -> N
     time only where the first answer was not recorded when the resend was journalled."""
     here = world(push_rate_per_second=rate)
     whole = Scene(here, "never killed")
-    executed = here.kill("dispatch", None)["counts"]
-    points = kill_points(executed, every_time=rate == 0 and soak.WHOLE)
-    # Each statement is struck in the first scene; the second adds what is left behind between two claims.
-    points = soak.cases(points if rate == 0 else lasting(points), whole=points)
+    reported = here.kill("dispatch", None)
+    points = kill_points(reported["counts"], every_time=rate == 0 and soak.WHOLE)
+    # The first scene has every moment; the second adds what is left behind between two claims.
+    short = lasting(points, reported["alone"]) if rate == 0 else between(lasting(points))
+    points = soak.cases(short, whole=points)
     played = kill_everywhere(here, "dispatch", points, lambda name: Scene(here, name, once_first=rate == 0))
     here.clear_up("receipt")
     run(here.survivor, "reaper")
@@ -210,14 +219,15 @@ def test_receipts_survive_a_kill_at_every_step(world, conn, sandbox) -> None:
         return scene
 
     whole = sent("never killed")
-    executed = here.kill("receipt", None)["counts"]
-    assert "POST receipts" in executed
-    played = kill_everywhere(here, "receipt", kill_points(executed), sent)
+    reported = here.kill("receipt", None)
+    assert "POST receipts" in reported["counts"]
+    points = kill_points(reported["counts"])
+    played = kill_everywhere(here, "receipt", soak.cases(lasting(points, reported["alone"]), whole=points), sent)
     run(here.survivor, "reaper")
     for scene, point in [(whole, "no kill"), *played]:
-        reported = [*fates(conn, sandbox, scene.once), *fates(conn, sandbox, scene.again)]
-        assert [(fate.status, fate.received) for fate in reported] == [*[("ok", 1)] * 4, ("invalid", 0)], point
-        assert {(fate.attempts, fate.lapses, fate.requests) for fate in reported} == {(1, 0, 1)}, point
+        ended = [*fates(conn, sandbox, scene.once), *fates(conn, sandbox, scene.again)]
+        assert [(fate.status, fate.received) for fate in ended] == [*[("ok", 1)] * 4, ("invalid", 0)], point
+        assert {(fate.attempts, fate.lapses, fate.requests) for fate in ended} == {(1, 0, 1)}, point
         scene.check_progress(point)
     assert sandbox.totals()["duplicates"] == 0
 

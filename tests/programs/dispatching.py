@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from relevo import app, config
 from relevo.core import logs, queries
@@ -40,6 +41,8 @@ class Watch:
         self._strikes = strikes
         self._guard = threading.Lock()
         self.counts: Counter[str] = Counter()
+        self.alone: dict[str, bool] = {}
+        """Whether a statement was carried out by itself each time, and so is committed with its answer."""
         self._mine = threading.local()
 
     def before(self, name: str) -> int:
@@ -62,7 +65,7 @@ class Watch:
 
     def install(self) -> None:
         """Put itself around statements, transactions and requests."""
-        psycopg.Cursor.execute = self._around(psycopg.Cursor.execute, _statement)  # type: ignore[method-assign]
+        psycopg.Cursor.execute = self._around(psycopg.Cursor.execute, self._statement)  # type: ignore[method-assign]
         pool.Database.begin = self._around_commit(pool.Database.begin)  # type: ignore[method-assign]
         expo.Expo.send = self._around(expo.Expo.send, lambda *_: "POST send")  # type: ignore[method-assign]
         expo.Expo.fetch_receipts = self._around(expo.Expo.fetch_receipts, lambda *_: "POST receipts")  # type: ignore[method-assign]
@@ -84,6 +87,14 @@ class Watch:
             return result
 
         return watched
+
+    def _statement(self, cursor: Any, query: Any, *_: Any) -> str | None:
+        name = NAMES.get(query) if isinstance(query, bytes) else None
+        if name is not None:
+            cursor.connection.last_named = name
+            is_idle = cursor.connection.info.transaction_status == TransactionStatus.IDLE
+            self.alone[name] = self.alone.get(name, True) and is_idle
+        return name
 
     def _around_streams(self, send: Callable[..., Any], name: str) -> Callable[..., Any]:
         """Watch a request of many streams, and remember in its thread whose it is."""
@@ -133,13 +144,6 @@ class Watch:
         return watched
 
 
-def _statement(cursor: Any, query: Any, *_: Any) -> str | None:
-    name = NAMES.get(query) if isinstance(query, bytes) else None
-    if name is not None:
-        cursor.connection.last_named = name
-    return name
-
-
 def run(task: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
     """Run one cycle once, by hand, and return how it ended."""
     watch.install()
@@ -160,7 +164,12 @@ def fork(task: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) -> 
         os.close(reading)
         try:
             ended = run(task, watch)
-            os.write(writing, json.dumps(ended | {"counts": watch.counts}).encode())
+            os.write(
+                writing,
+                json.dumps(
+                    ended | {"counts": watch.counts, "alone": [name for name in watch.alone if watch.alone[name]]}
+                ).encode(),
+            )
         finally:
             os._exit(0)
     tell({"pid": pid})
