@@ -10,6 +10,7 @@ from uuid import UUID
 
 import psycopg
 
+from processes import PATIENCE_S
 from relevo.app import App
 from relevo.client import values, verbs
 from relevo.core.model import Budget, Report, Step
@@ -65,6 +66,15 @@ def one_step(app: App) -> Step:
     context = RunContext(0, "fanout", "", "manual", app.worker.worker_id, None, datetime.now(UTC))
     run = Run(context, app.settings, app.database, Budget(600_000, 1_000_000), None, None, threading.Event())
     return app.registry["fanout"].step(run)
+
+
+def called_out(conn: psycopg.Connection[Any]) -> list[str]:
+    """Return whom a connection that listens heard called out so far; a call of its own comes after all of them."""
+    conn.execute("select pg_notify('relevo_wake', 'end')")
+    heard: list[str] = []
+    while heard[-1:] != ["end"]:
+        heard += [call.payload for call in conn.notifies(timeout=PATIENCE_S, stop_after=1)]
+    return heard[:-1]
 
 
 def reached(conn: psycopg.Connection[Any], event_id: int) -> list[UUID]:

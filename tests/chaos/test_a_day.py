@@ -18,7 +18,7 @@ from relevo.client.values import Event
 from relevo.operators import events
 from relevo.sandbox.server import Sandbox
 
-PHONES, WITHOUT_RECEIPT, REFUSED_LATER = 240, 5, 3
+PHONES, WITHOUT_RECEIPT, REFUSED_LATER = 120, 5, 3
 CYCLES = ("fanout", "dispatch", "receipt", "reaper")
 STEP = timedelta(minutes=10)
 PER_HOUR = 6

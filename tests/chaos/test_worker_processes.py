@@ -14,7 +14,7 @@ from relevo.client import verbs
 from relevo.client.values import Event
 from relevo.sandbox.server import Sandbox
 
-PHONES = 2_000
+PHONES = 1_000
 
 
 def start(processes: Processes, sandbox: Sandbox, **settings: object) -> Process:
@@ -70,33 +70,36 @@ def test_sigterm_hands_back_what_was_not_begun(processes, conn, sandbox) -> None
     assert not worker.lines("claim_lost")
     assert not worker.lines("stop_timed_out")
     start(processes, sandbox, **settings)
-    eventually(lambda: states(conn) == {"sent": PHONES}, "the next worker sends the rest", within=60)
+    eventually(lambda: states(conn) == {"sent": PHONES}, "the next worker sends the rest")
     assert received(sandbox) == {1: PHONES}
     status = verbs.get(conn, event)
     assert status is not None
     assert status.deliveries == {"sent": PHONES}
 
 
+UNANSWERED = """
+select coalesce(sum(cardinality(ids)), 0) from relevo.push_requests where answered_at is null or outcome = 'unclear'
+"""
+
+
 def test_one_of_two_is_killed(processes, conn, sandbox) -> None:
     """Another worker finishes everything: each phone gets at least one, and a second one only from a request whose
-    answer the dead one had not recorded."""
-    sandbox.set(latency_ms=150)
-    settings = {"outbox_lease_duration_ms": 3_000, "push_request_timeout_ms": 1_400}
+    answer was not recorded, because its worker was dead or the machine too busy to bring it in time."""
+    sandbox.set(latency_ms=300)
+    settings = {"outbox_lease_duration_ms": 4_500, "push_request_timeout_ms": 2_100}
     workers = [start(processes, sandbox, **settings) for _ in range(2)]
     tell_everyone(conn)
     requests = "select count(distinct worker_id), count(*) from relevo.push_requests"
     eventually(lambda: min(conn.execute(requests).fetchall()[0]) > 1 and _requests(conn) >= 20, "both are sending")
     workers[0].kill()
     assert sandbox.totals()["delivered"] < PHONES
-    eventually(lambda: states(conn) == {"sent": PHONES}, "the other one finishes", within=60)
+    eventually(lambda: states(conn) == {"sent": PHONES}, "the other one finishes")
     assert needless_resends(conn) == []
     phones = received(sandbox)
     assert phones.total() == PHONES
-    assert phones.keys() <= {1, 2}
-    unanswered = "select coalesce(sum(cardinality(ids)), 0) from relevo.push_requests where answered_at is null"
-    [(ambiguous,)] = conn.execute(unanswered).fetchall()
-    assert phones[2] <= ambiguous
-    assert sandbox.totals()["duplicates"] == phones[2]
+    [(ambiguous,)] = conn.execute(UNANSWERED).fetchall()
+    twice = sum((times - 1) * count for times, count in phones.items())
+    assert twice == sandbox.totals()["duplicates"] <= ambiguous
     [(attempts,)] = conn.execute("select sum(attempt_count) from relevo.notification_deliveries").fetchall()
     assert attempts == PHONES + ambiguous
     assert workers[1].stops() == 0
@@ -118,7 +121,7 @@ def test_slow_answers_let_no_lease_expire(processes, conn, sandbox) -> None:
         longest = max(longest, conn.execute(held).fetchall()[0][0] or 0.0)
         return states(conn) == {"sent": phones}
 
-    eventually(done, "everything is sent", within=60)
+    eventually(done, "everything is sent")
     # Nearly a whole one where others use the machine as well; it may be renewed up to three times.
     assert longest < 1.5, f"a claim was held for {longest:.2f} leases"
     assert received(sandbox) == {1: phones}

@@ -144,13 +144,14 @@ def test_what_wakes_up_writes_nothing_even_if_nobody_took_over(build, rows, prob
 
 
 def test_a_long_step_that_gets_on_is_not_given_up(build, runs) -> None:
-    """Four leases of work, a transaction now and then: it is nobody else's, and it ends well."""
-    one, two = build(worker_id="one", **SHORT), build(worker_id="two", **SHORT)
+    """More than three leases of work, a sign now and then: it is nobody else's, and it ends well."""
+    lease = {"outbox_lease_duration_ms": 2_000}  # which a busy machine can keep
+    one, two = build(worker_id="one", **SHORT | lease), build(worker_id="two", **SHORT | lease)
     one.heartbeat.start()
     seen: list[Report] = []
 
     def step(run: Run) -> Step:
-        until = time.monotonic() + 3.6
+        until = time.monotonic() + 7
         while time.monotonic() < until:
             run.progress()
             time.sleep(0.05)
