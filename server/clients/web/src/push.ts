@@ -207,7 +207,7 @@ export class RelevoPush {
   #listen(): void {
     this.#started = true;
     const again = (): void => {
-      if (document.visibilityState === "visible" && this.#state.status !== "logged-out") void this.device.flush().then(() => this.#register());
+      if (document.visibilityState === "visible" && this.#state.status !== "logged-out") void this.device.flush().catch(() => undefined).then(() => this.#register());
     };
     addEventListener("online", again);
     document.addEventListener("visibilitychange", again);

@@ -39,7 +39,7 @@
   /** Hand in the subscription that replaces one which the browser ended; a page does so, too, when it is opened. */
   async function renew({ newSubscription }: PushSubscriptionChangeEvent): Promise<void> {
     const { on, publicKey } = (await kept("web")) ?? {};
-    if (!on) return;
+    if (!on || !(await kept("device"))?.secret) return; // it was logged out
     const found = newSubscription ?? (await registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: publicKey }));
     await call("PUT", "", { provider: "webpush", token: JSON.stringify(found) });
   }
