@@ -147,7 +147,12 @@ class MessageBuilder:
     def _writer(self, delivery: Delivery, contents: Mapping[int, Content]) -> Writer | None:
         """Return what writes the pushes of a delivery's event to such phones, unless each has to be checked."""
         content, provider = contents.get(delivery.notification_event_id), self._message_writer
-        if content is None or provider is None or delivery.event_type in self._services.composers or self._lacks_words(content):
+        if (
+            content is None
+            or provider is None
+            or delivery.event_type in self._services.composers
+            or self._lacks_words(content)
+        ):
             return None
         if self._digests is not None and self._digests.is_empty(delivery):
             return None
