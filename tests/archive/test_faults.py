@@ -603,11 +603,11 @@ def test_a_zombie_that_uploads_again_changes_nothing(retired, conn, folder_setti
     assert reported.rows == 300
 
 
-def test_two_replicas_at_once_export_each_month_once(build, conn, store_settings) -> None:
+def test_two_replicas_at_once_export_each_month_once(build, conn, folder_settings) -> None:
     """One holds the lease, the other is told so; together they leave one whole month."""
     for ago in (5, 6, 7):
         add_old_deliveries(conn, month_ago(ago), 120)
-    first, second = (build(archive_part_rows=50, worker_id=name, **store_settings) for name in ("a", "b"))
+    first, second = (build(archive_part_rows=50, worker_id=name, **folder_settings) for name in ("a", "b"))
     assert clean_up(first).outcome == "ok"
     reports: list[Any] = []
 
@@ -622,7 +622,7 @@ def test_two_replicas_at_once_export_each_month_once(build, conn, store_settings
     assert {report.outcome for report in reports} <= {"ok", "idle", "skipped"}, reports
     assert sum(report.counts.get("rows_exported", 0) for report in reports) == 360
     assert set(exports(conn).values()) == {"verified"}
-    store = open_store(**store_settings)
+    store = open_store(**folder_settings)
     assert [
         reported.rows for reported in restore.months(store, pytest.fail) if reported.entity == "notification_deliveries"
     ] == [120] * 3

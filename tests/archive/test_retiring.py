@@ -159,7 +159,7 @@ def test_a_tender_seen_again_after_13_months_makes_no_second_event(build, conn) 
 
 def test_two_callers_and_a_retiring_event_agree_on_one(build, conn, dsn) -> None:
     """Enqueueing a key while its event is being moved finds the event or its key, never neither."""
-    app, keys = build(), [f"k{n}" for n in range(300)]
+    app, keys = build(), [f"k{n}" for n in range(200)]
     ids = {key: add_old_event(conn, OLD, key) for key in keys}
     wrong: list[Any] = []
     stop = threading.Event()
@@ -175,13 +175,13 @@ def test_two_callers_and_a_retiring_event_agree_on_one(build, conn, dsn) -> None
     callers = [threading.Thread(target=knock) for _ in range(2)]
     for caller in callers:
         caller.start()
-    for _ in range(300):
-        conn.execute("select relevo.retire_events(%s, 1000, 7)", [OLD])
+    for _ in range(100):
+        conn.execute("select relevo.retire_events(%s, 1000, 3)", [OLD])
     stop.set()
     for caller in callers:
         caller.join()
     assert not wrong
-    assert conn.execute("select count(*) from relevo.event_keys").fetchone() == (300,)
+    assert conn.execute("select count(*) from relevo.event_keys").fetchone() == (200,)
     assert clean_up(app).outcome == "ok"
 
 

@@ -17,6 +17,7 @@ import pytest
 from typer.main import get_command, get_group
 from typer.testing import CliRunner
 
+import soak
 from deliveries import TODAY, add_event
 from relevo import cli
 from relevo.cli import watching
@@ -236,7 +237,7 @@ def test_nothing_that_is_loaded_is_garbage(dsn: str, words: str, collects: bool)
     assert done.stderr.split() == [str(collects), "0"]
 
 
-@pytest.mark.parametrize("words", [["events"], ["audit"], ["config"]], ids=str)
+@pytest.mark.parametrize("words", soak.cases([["events"]], whole=[["events"], ["audit"], ["config"]]), ids=str)
 def test_what_looks_loads_little(dsn: str, words: list[str]) -> None:
     """A command loads its own file: to look at events needs nothing of what runs cycles, serves, sends or archives."""
     done = loaded(dsn, HEAVY, *words)

@@ -265,9 +265,9 @@ def full(module_settings: Callable[..., Settings]) -> Iterator[psycopg.Connectio
         yield conn
 
 
-def fill(conn: psycopg.Connection[Any], rows: str) -> None:
+def fill(conn: psycopg.Connection[Any], rows: str, many: int = MANY) -> None:
     """Insert so many rows of each kind."""
-    for statement in rows.replace("%(many)s", str(MANY)).split(";\n"):
+    for statement in rows.replace("%(many)s", str(many)).split(";\n"):
         conn.execute(statement.encode())
 
 
@@ -291,7 +291,7 @@ def test_no_route_reads_a_whole_table(full: psycopg.Connection[Any]) -> None:
 
 def test_no_page_reads_a_whole_table(conn: psycopg.Connection[Any]) -> None:
     """Each statement reads no more than it shows, or looks at."""
-    fill(conn, FILL_FOR_PAGES)
+    fill(conn, FILL_FOR_PAGES, MANY // 2)
     since = datetime.now(UTC) - timedelta(hours=1)
     pushes = (OPERATORS, "list_pushes", {"since": since, "every_s": 60}, 2 * 60 + 10)
     assert [found for each in (*OF_PAGES, pushes) if (found := beyond(conn, *each))] == []

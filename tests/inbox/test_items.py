@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -15,6 +16,7 @@ from inboxes import counts, read_all, sent, titles
 from phones import add_phones, fan_out_to_the_end
 from plans import rows_read_by_table
 from relevo import Event, Installation, Owners
+from relevo.config import Settings
 from relevo.core.errors import InvalidInputError
 
 TOKEN = "ExponentPushToken[{}]"
@@ -210,14 +212,22 @@ analyze;
 """
 
 
-@pytest.fixture
-def crowd(conn: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+@pytest.fixture(scope="module")
+def filled(module_settings: Callable[..., Settings]) -> Iterator[psycopg.Connection[Any]]:
     """An owner with two phones and 10,000 items, among as many of others, in four months."""
-    phones = add_phones(conn, 2, owner="ana")
-    conn.execute("select relevo.ensure_partitions(%s::date - 100, 5)", [TODAY])
-    with psycopg.ClientCursor(conn) as cursor:
-        cursor.execute(FILL, {"day": TODAY, "phones": phones})
-    return conn
+    with psycopg.connect(module_settings().database_url, autocommit=True) as conn:
+        phones = add_phones(conn, 2, owner="ana")
+        conn.execute("select relevo.ensure_partitions(%s::date - 100, 5)", [TODAY])
+        with psycopg.ClientCursor(conn) as cursor:
+            cursor.execute(FILL, {"day": TODAY, "phones": phones})
+        yield conn
+
+
+@pytest.fixture
+def crowd(filled: psycopg.Connection[Any]) -> Iterator[psycopg.Connection[Any]]:
+    """The same for each test: what one does is undone."""
+    with filled.transaction(force_rollback=True):
+        yield filled
 
 
 PAGE = b"select relevo.inbox(%(asked)s::jsonb)"
