@@ -27,6 +27,8 @@ from relevo.sandbox import Sandbox
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 FAULTS: tuple[Fault, ...] = ("gone", "broken", "throttled", "hang", "refused")
+HURRIED_MS = 1_500
+"""Enough to connect and send on a busy machine: what was not sent would be told as that."""
 RETRY_AFTER = {"Retry-After": str(PAUSE_MS // 1000)}
 WORDS: dict[str, dict[str, tuple[str, ...]]] = {
     "fcm": {"gone": ("UNREGISTERED",), "broken": ("502",), "throttled": ("QUOTA_EXCEEDED", "retry-after=7")},
@@ -91,7 +93,7 @@ class ExpoRig:
 
     def hurried(self) -> PushProvider:
         """Return an adapter that waits for a moment alone."""
-        return self._make(self._fake.url, 300)
+        return self._make(self._fake.url, HURRIED_MS)
 
     def nowhere(self) -> PushProvider:
         """Return an adapter for an address where nobody listens."""
@@ -131,7 +133,7 @@ class WebhookRig:
 
     def hurried(self) -> PushProvider:
         """Return an adapter that waits for a moment alone."""
-        return self._make(self._server.url, 300)
+        return self._make(self._server.url, HURRIED_MS)
 
     def nowhere(self) -> PushProvider:
         """Return an adapter for addresses where nobody listens."""
@@ -161,7 +163,7 @@ class NativeRig:
 
     def hurried(self) -> PushProvider:
         """Return an adapter that waits for a moment alone, once it is connected and has its token."""
-        made = self._make(timeout_ms=1_500)
+        made = self._make(timeout_ms=HURRIED_MS)
         assert made.send([contract.message(self)], self.project).kind == "answered"
         return made
 

@@ -53,8 +53,8 @@ def test_5_nothing_waits_for_ever(fake: FakeExpo, make: Make) -> None:
     """Receipts have the same time limit as sending."""
     fake.says(Answer(200, delay_s=60))
     started = time.monotonic()
-    assert make(timeout_ms=200).fetch_receipts(["t1"]).kind == "unclear"
-    assert 0.2 <= time.monotonic() - started < 15
+    assert make(timeout_ms=1_000).fetch_receipts(["t1"]).kind == "unclear"
+    assert 1.0 <= time.monotonic() - started < 15
 
 
 @pytest.mark.parametrize("answer", [refusal(429, "TOO_MANY_REQUESTS"), Answer(429, b"<html>"), as_json([], 429)])
