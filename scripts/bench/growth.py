@@ -199,7 +199,7 @@ class Growth:
         self.ask("a look beside 1,000 projects, nothing is new", [brief], 5)
         receipts = Asked("projects", ("list_due_receipts",), {"now": None, "after": "", "limit": 1_000}, "bound_by_key")
         self.ask("awaited receipts of 1,000 projects", [receipts], 5)
-        old: dict[str, Any] = {"now": None, "retention_days": 60, "hot_months": 12, "given_up": []}
+        old: dict[str, Any] = {"now": None, "retention_days": 60, "hot_months": 12, "hot_days": None, "given_up": []}
         self.ask("old events, none is", [Asked("retire", ("find_old_events",), old)])
         self.ask("old items, none is", [Asked("retire", ("find_old_items",), old)])
         self.ask("runs and slots", _runs(self.conn))

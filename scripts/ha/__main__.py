@@ -21,6 +21,7 @@ from relevo.embedded import binaries
 from relevo.sandbox import Sandbox
 
 ROOT = Path(__file__).parents[2]
+RECORD = ROOT / "scripts" / "proof" / "results" / "ha.json"
 CALM_S = 8.0
 REST_S = 180.0
 _OPEN = """
@@ -43,6 +44,7 @@ def main() -> int:
     words.add_argument("--only", choices=FAULTS, action="append", help="this fault alone; may be given more than once")
     words.add_argument("--replicas", type=int, default=2, help="replicas of Relevo")
     words.add_argument("--json", type=Path, default=None, help="where the result is written")
+    words.add_argument("--record", action="store_true", help=f"write it to {RECORD.relative_to(ROOT)}")
     words.add_argument("--folder", type=Path, default=None, help="where data and logs are kept")
     given = words.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="relevo-ha-"))
@@ -60,9 +62,9 @@ def main() -> int:
         finally:
             load.stop()
     _tell(result)
-    if given.json is not None:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(json.dumps(result, indent=1) + "\n")
+    for place in [given.json] * (given.json is not None) + [RECORD] * given.record:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(result, indent=1) + "\n")
     return 0 if result["calm"] and not any(result["lost"].values()) else 1
 
 

@@ -40,11 +40,10 @@ class Series:
     times: list[float] = field(default_factory=list)
 
     def silence(self, begin: float, end: float) -> float:
-        """Return the longest time without a success that touches this stretch of time."""
+        """Return the longest time without a success in this stretch of time; what comes after it is not counted."""
         before = max((at for at in self.times if at <= begin), default=begin)
-        after = min((at for at in self.times if at >= end), default=end)
         within = sorted(at for at in self.times if begin < at < end)
-        return max(later - sooner for sooner, later in pairwise([before, *within, after]))
+        return max(later - sooner for sooner, later in pairwise([before, *within, end]))
 
 
 class Doer(threading.Thread):

@@ -75,9 +75,10 @@ update relevo.archive_exports set kept_blocks = %(kept_blocks)s, kept_file = %(f
 select relevo.retire_month(%(entity)s, %(month)s);
 
 -- name: find_old_items
--- Finds the oldest month of items that is past its months and may still be moved.
+-- Finds the oldest month of items that is past its days, or without these past its months, and may still be moved.
 with recursive hot as materialized (
-  select date_trunc('month', relevo.now(%(now)s) at time zone 'UTC' - %(hot_months)s * interval '1 month') at time zone 'UTC' as since
+  select date_trunc('month', relevo.now(%(now)s) at time zone 'UTC'
+                             - coalesce(%(hot_days)s::int * interval '1 day', %(hot_months)s * interval '1 month')) at time zone 'UTC' as since
 ), found as ( -- by skipping along the index from month to month
   (select date_trunc('month', l.created_at at time zone 'UTC')::date as month from relevo.licitaciones l
     where l.created_at < (select h.since from hot h)

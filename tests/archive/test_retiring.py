@@ -107,10 +107,11 @@ def test_events_without_deliveries_stay_as_long(build, conn) -> None:
     [
         ({}, datetime(2026, 4, 1, tzinfo=UTC)),
         ({"licitaciones_hot_months": 2}, datetime(2025, 6, 1, tzinfo=UTC)),
+        ({"licitaciones_retention_days": 10}, datetime(2025, 4, 11, tzinfo=UTC)),
     ],
 )
 def test_items_stay_for_whole_months(build, conn, settings, over) -> None:
-    """A tender of March, its first moment or its last, leaves when so many months have passed since March ended."""
+    """A tender of March, its first moment or its last, leaves so many months, or days, after March ended."""
     add_old_items(conn, date(2025, 3, 1), 2)
     conn.execute(
         "update relevo.licitaciones set created_at = (array['2025-03-01Z', '2025-03-31 23:59:59.999999Z'])[id]::timestamptz"

@@ -90,7 +90,7 @@ def test_what_is_too_far_behind_or_gone_is_not_read(pair: Pair) -> None:
         database = Database(pair.primary.dsn, pair.primary.dsn, settings)
         reader = open_reader(database, settings, "test", 1)
         try:
-            eventually(lambda: reader.read(audit.latest, limit=1).age_s is None, "the primary is read")
+            eventually(lambda: reader.read(audit.latest, limit=1).age_s is None, "the primary is read", within=30)
         finally:
             reader.close()
             database.close()

@@ -117,7 +117,7 @@ def test_a_look_at_what_is_new_reads_no_more_than_that(many) -> None:
 
 def test_old_events_and_items_are_found_without_reading_the_others(many) -> None:
     """As long as none is old, none is read; of an old month that cannot be moved yet, one."""
-    asked = {"retention_days": 60, "hot_months": 12, "given_up": []}
+    asked = {"retention_days": 60, "hot_months": 12, "hot_days": None, "given_up": []}
     assert read(many, "retire", "find_old_events", **asked) <= 3
     assert read(many, "retire", "find_old_items", **asked) <= 3
     with many.transaction(force_rollback=True):

@@ -223,6 +223,7 @@ def _move(run: Run, entity: str) -> Step | None:
     asked = {
         "now": run.now,
         "hot_months": run.settings.licitaciones_hot_months,
+        "hot_days": run.settings.licitaciones_retention_days,
         "retention_days": run.settings.deliveries_retention_days,
         "given_up": _unfinished(run, entity),
     }

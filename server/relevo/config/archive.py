@@ -64,6 +64,12 @@ class Archive(Theme):
         "For how many days a month stays in the database after its export was verified.", 7, 0, 3_650
     )
     licitaciones_hot_months: int = tuning("For how many whole months tenders stay hot.", 12, 1, 1_200)
+    licitaciones_retention_days: int | None = tuning(
+        "For how many days after a month's end its tenders stay hot, in place of LICITACIONES_HOT_MONTHS.",
+        None,
+        1,
+        36_500,
+    )
     dead_phones_retention_days: int = tuning(
         "For how many days a phone is kept, with its owner's name and preferences, after its token was disabled or it "
         "was unregistered.",
