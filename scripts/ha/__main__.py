@@ -70,6 +70,7 @@ def main() -> int:
 
 def _play(nodes: Cluster, load: Load, faults: list[str]) -> dict[str, Any]:
     """Strike, wait until all is whole again, and look at what is there in the end."""
+    commit = _commit()
     struck = [("none", time.time(), time.time() + CALM_S)]
     time.sleep(CALM_S)
     for fault in faults:
@@ -86,7 +87,7 @@ def _play(nodes: Cluster, load: Load, faults: list[str]) -> dict[str, Any]:
     return {
         "what": "ha",
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "commit": _commit(),
+        "commit": commit,
         "patroni": _patroni_version(),
         "postgresql": binaries.version(binaries.find()),
         "calm": calm,
@@ -170,8 +171,9 @@ def _patroni_version() -> str:
 
 
 def _commit() -> str:
+    """Return the commit that is run, and say so if files differ from it."""
     said = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
+        ["git", "describe", "--always", "--dirty", "--exclude", "*"],
         cwd=ROOT,
         capture_output=True,
         text=True,
