@@ -11,6 +11,7 @@ import pytest
 from relaying import Relay, beside
 from structlog.testing import capture_logs
 
+import soak
 from processes import eventually
 from relevo.runtime import troubles
 
@@ -122,9 +123,12 @@ def test_a_lock_that_goes_away_is_waited_for(relay, dsn: str, conn: psycopg.Conn
     assert reports[0].counts["notifications_sent"] == 35
 
 
+PRODUCT = [(way, where) for way in WAYS for where in (RESERVED, CLAIMED, JOURNALLED)]
+PAIRS = [("slow", CLAIMED), ("slow", JOURNALLED), ("deadlock", RESERVED), ("lock", CLAIMED)]  # each way, each statement
+
+
 @pytest.mark.usefixtures("one_try")
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("where", [RESERVED, CLAIMED, JOURNALLED])
+@pytest.mark.parametrize(("way", "where"), soak.cases(PAIRS, whole=PRODUCT))
 def test_a_busy_statement_does_not_stop_another(relay, in_the_way, way: str, where: str) -> None:
     """Whatever statement of one project is slow, locked or in a deadlock: the other goes on, nothing is spent or lost."""
     worker = two_projects(relay, push_rate_per_second=600)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 from relaying import Relay
 
 import relevo
+import soak
 from fakes.server import Answer, FakeServer
 from processes import PATIENCE_S, eventually
 from relevo.client import verbs
@@ -94,13 +96,17 @@ def run_by_schedule(worker: Relay, cycle: str) -> Report:
     return worker.app.runner.run(worker.app.registry[cycle], "schedule")
 
 
-@pytest.mark.parametrize("code", CODES.values(), ids=CODES)
-@pytest.mark.parametrize("where", [RESERVED, CLAIMED, JOURNALLED])
+PLACES = (RESERVED, CLAIMED, JOURNALLED)
+PRODUCT = [(where, code) for where in PLACES for code in CODES]
+PAIRS = list(zip(itertools.cycle(PLACES), CODES, strict=False))  # each code at one of the places
+
+
+@pytest.mark.parametrize(("where", "code"), soak.cases(PAIRS, whole=PRODUCT))
 def test_a_lane_that_meets_an_error_does_not_stop_another(relay, refuse, where: str, code: str) -> None:
     """Whatever PostgreSQL says of one project's rows: the other's pushes go out in the same run, which is partial and
     names the lane, and so does status; once it is mended nothing was spent or lost, and nobody is told any more."""
     worker = two_projects(relay, push_rate_per_second=600)
-    refuse("met.project = 'one'", where, code)
+    refuse("met.project = 'one'", where, CODES[code])
     report = worker.dispatch()
     assert states(worker, "two") == {"sent": 30}
     assert (report.outcome, states(worker, "one")) == ("partial", {"pending": 5})

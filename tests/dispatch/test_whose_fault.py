@@ -34,9 +34,10 @@ class TestOnePhone:
         good = worker.add_phones(20, "good")
         worker.register(f"bad!{where}MismatchSenderId")
         late, opened = [], 0
+        events = soak.cases(24, whole=48)
         looks = soak.cases(1, whole=3)  # between two events: nothing is sent then but what was to be tried again
-        for step in range(48 * looks):
-            worker.travel(minutes=30 // looks)
+        for step in range(events * looks):
+            worker.travel(minutes=24 * 60 // events // looks)
             if step % looks == 0:
                 worker.tell_everyone()
             worker.dispatch()
@@ -46,7 +47,7 @@ class TestOnePhone:
             late += [name for name in good if seen[token(name)]["received"] != step // looks + 1]
         assert (opened, late, worker.incidents()) == (0, [], [])
         worker.travel(hours=5)
-        for _ in range(30):  # what of the bad phone is left comes to its end
+        for _ in range(22):  # what of the bad phone is left comes to its end
             worker.travel(minutes=61)
             worker.dispatch()
             worker.ask()
@@ -105,7 +106,7 @@ class TestProject:
         worker.ask()
         assert (worker.project()["breaker"], worker.incidents()) == ("open", ["breaker_opened"])
         assert "MismatchSenderId" in worker.project()["breaker_reason"]
-        for _ in range(24):
+        for _ in range(soak.cases(8, whole=24)):  # the longest pause is a quarter of an hour
             worker.travel(hours=1)
             worker.dispatch()
             worker.travel(minutes=16)
@@ -234,27 +235,27 @@ class TestStorm:
     """The push service answers every request with a 400."""
 
     def test_empties_no_queue(self, relay, sandbox) -> None:
-        """3,000 deliveries of 30 events: the breaker opens, nothing is dead-lettered, hours later all arrive once."""
+        """1,200 deliveries of 12 events: the breaker opens, nothing is dead-lettered, hours later all arrive once."""
         worker = relay()
-        names = worker.add_phones(1_500)
-        for turn in range(30):
-            some = names[turn % 15 * 100 :][:100]
+        names = worker.add_phones(600)
+        for turn in range(12):
+            some = names[turn % 6 * 100 :][:100]
             worker.enqueue(audience=[worker.phones[name] for name in some])
         worker.fan_out()
         sandbox.add_fault("400")
         worker.dispatch()
-        assert worker.states() == {"pending": 3_000}
+        assert worker.states() == {"pending": 1_200}
         assert worker.project()["breaker"] == "open"
         assert "VALIDATION_ERROR" in worker.project()["breaker_reason"]
         assert worker.posts() < 300
         for _ in range(6):
             worker.travel(hours=1)
             worker.dispatch()
-        assert worker.states() == {"pending": 3_000}
+        assert worker.states() == {"pending": 1_200}
         sandbox.clear_faults()
         worker.travel(hours=1)
         worker.drain(5)
-        assert worker.states() == {"sent": 3_000}
+        assert worker.states() == {"sent": 1_200}
         worker.everyone_received(2)
         assert worker.incidents()[-1] == "breaker_closed"
         assert {row["attempt_count"] for row in worker.deliveries()} == {1}

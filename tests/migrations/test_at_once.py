@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
+import soak
 from processes import eventually
 from relevo.core.errors import MigrationBusyError, MigrationError
 from relevo.database import migrate
@@ -36,7 +37,10 @@ def test_two_processes_migrate_an_empty_database(command, empty_database, look) 
     assert versions(look) == [migration.version for migration in migrate.available()]
 
 
-@pytest.mark.parametrize("isolation", ["read committed", "repeatable read", "serializable"])
+LEVELS = ["read committed", "serializable"]
+
+
+@pytest.mark.parametrize("isolation", soak.cases(LEVELS, whole=[*LEVELS, "repeatable read"]))
 def test_eight_threads_migrate_an_empty_database(open_database, empty_database, look, beyond, isolation) -> None:
     """Eight callers share the work without an error and without a double, whatever the database's default isolation."""
     look.execute(f"alter database {look.info.dbname} set default_transaction_isolation = '{isolation}'")
