@@ -44,6 +44,7 @@ BEYOND_A_SCHEMA = re.compile(
     r"|monto_max must|monto_min|moneda must"
     r"|an event must say something"
     r"|goes with no project"
+    r"|batch is for events"
     r"|there is no category"
     r"|environment goes with provider apns alone"
     r"|whose inbox it is"
