@@ -2880,7 +2880,7 @@ create or replace function relevo.fan_out_next(after_project text, given_up bigi
                                       brake boolean, enough int, at_once boolean, unseen boolean, given_at timestamptz)
   returns table (id bigint, project text, audience text, lane text, event_day date, too_late boolean, named int, due_hour timestamptz, how text,
                  fanned bigint[], late bigint[], events bigint[], installations uuid[],
-                 is_last boolean, targets int, created int, projects text[], counted uuid[], in_hour float8[], busiest_day int[])
+                 is_last boolean, targets int, created int, projects text[], counted uuid[], in_hour float8[], busiest_day int[], held jsonb)
   language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -2934,7 +2934,7 @@ begin
     end if;
   elsif at_once and not too_late then
     how := 'slice';
-    select f.* into is_last, targets, created, projects, counted, in_hour, busiest_day
+    select f.* into is_last, targets, created, projects, counted, in_hour, busiest_day, held
       from relevo.fan_out_slice(e, most, watched, false, e.id = any (aside), enough, given_at) f;
     how := case when not found then 'sealed' when is_last is null then 'picked' else 'slice' end;
   end if;
@@ -5270,7 +5270,9 @@ create or replace function relevo.fan_out_next_3(after_project text, given_up bi
     events bigint[], installations uuid[], is_last boolean, targets int, created int, projects text[], counted uuid[], in_hour float8[],
     busiest_day int[])
   language sql volatile
-as $$ select * from relevo.fan_out_next($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) $$;
+as $$ select f.id, f.project, f.audience, f.lane, f.event_day, f.too_late, f.named, f.due_hour, f.how, f.fanned, f.late, f.events, f.installations,
+          f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day
+     from relevo.fan_out_next($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) f $$;
 
 revoke all on function relevo.fan_out_next_3 from public;
 
@@ -6658,9 +6660,9 @@ $$;
 revoke all on function relevo.reserve_caps from public;
 
 -- Writes the deliveries of a slice that are above a cap: they are skipped, and in the inbox; also if the cap is
--- taken away at this moment. Where the cap says so they are told in the next digest.
+-- taken away at this moment. Where the cap says so they are told in the next digest. Returns how many of each.
 create or replace function relevo.write_capped(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], above int[])
-  returns void
+  returns jsonb
   language plpgsql volatile
 as $$
 declare
@@ -6677,6 +6679,7 @@ begin
   if n.digested is not null then
     perform relevo.add_to_digests(e, n.digested, at);
   end if;
+  return jsonb_build_object('capped', cardinality(array_positions(n.codes, 'capped')), 'left_to_digests', coalesce(cardinality(n.digested), 0));
 end
 $$;
 
@@ -6936,7 +6939,7 @@ revoke all on function relevo.everyone_targets from public;
 -- all null.
 create or replace function relevo.fan_out_slice(of_event relevo.notification_events, most int, watched boolean, looked boolean, step_aside boolean,
                                        enough int, given_at timestamptz)
-  returns table (is_last boolean, targets int, created int, projects text[], counted uuid[], in_hour float8[], busiest_day int[])
+  returns table (is_last boolean, targets int, created int, projects text[], counted uuid[], in_hour float8[], busiest_day int[], held jsonb)
   language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -6989,7 +6992,7 @@ begin
   end if;
   created := coalesce(cardinality(t.phones), 0);
   if created > 0 then
-    perform relevo.write_slice(e, at, t.phones, t.providers, t.projects, t.hours);
+    held := relevo.write_slice(e, at, t.phones, t.providers, t.projects, t.hours);
   end if;
   update relevo.notification_events n
      set state = case when is_last then 'fanned' else 'fanning' end, event_day = e.event_day, fanout_started_at = e.fanout_started_at,
@@ -7278,20 +7281,24 @@ $$;
 
 revoke all on function relevo.write_skipped from public;
 
--- Writes the deliveries of a slice of an event: of phones in quiet hours for later, and as skipped what is gathered in a batch or above a cap.
+-- Writes the deliveries of a slice of an event: of phones in quiet hours for later, and as skipped what is gathered in a batch or above a cap:
+-- returns how many of each, null if there is none.
 create or replace function relevo.write_slice(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], hours int[])
-  returns void
+  returns jsonb
   language plpgsql volatile
 as $$
 declare
   dues timestamptz[];
+  met int := cardinality(phones);
+  held jsonb;
   above int[];
   n record;
 begin
   if relevo.is_batched(e) then
     n := relevo.write_batched(e, at, phones, providers, projects, hours);
+    held := jsonb_build_object('batched', met - coalesce(cardinality(n.phones), 0));
     if n.phones is null then
-      return;
+      return held;
     end if;
     phones := n.phones;
     providers := n.providers;
@@ -7305,9 +7312,9 @@ begin
   end if;
   if above is null then
     perform relevo.write_deliveries(e, at, phones, providers, projects, dues);
-    return;
+    return held;
   end if;
-  perform relevo.write_capped(e, at, phones, providers, projects, above);
+  held := coalesce(held, '{}') || relevo.write_capped(e, at, phones, providers, projects, above);
   select array_agg(u.phone) as phones, array_agg(u.provider) as providers, array_agg(u.project) as projects,
          case when dues is not null then array_agg(u.due) end as dues
     into n
@@ -7315,6 +7322,7 @@ begin
   if n.phones is not null then
     perform relevo.write_deliveries(e, at, n.phones, n.providers, n.projects, n.dues);
   end if;
+  return held;
 end
 $$;
 
@@ -7401,6 +7409,7 @@ begin
   margin := case when places = 1 then 0 else 2 * sqrt(squares - reached ^ 2 / places + unit ^ 2) end;
   held := relevo.count_held(e, found, greatest(now(), e.scheduled_at));
   return jsonb_build_object('waiting', round((held ->> 'waiting')::numeric * share), 'capped', round((held ->> 'capped')::numeric * share),
+    'to_digest', round((held ->> 'to_digest')::numeric * share), 'batched', round((held ->> 'batched')::numeric * share),
     'count', round(reached * share), 'exact', places = 1, 'kinds', kinds,
     'at_least', round(greatest(reached, (reached - margin) * share)),
     'at_most', round(case when places = 1 then reached else least((reached + margin + 2 * unit) * share, last_seq - first_seq) end),
@@ -7413,21 +7422,28 @@ $$;
 
 revoke all on function relevo.count_draft_targets from public;
 
--- Counts of some phones how many would wait for the end of quiet hours, and how many have no room for an event under their caps.
+-- Counts of some phones how many would be told by a batch, else how many would wait for the end of quiet hours, and how many have no room for an event under
+-- their caps, by what becomes of it then.
 create or replace function relevo.count_held(e relevo.notification_events, phones uuid[], at timestamptz) returns jsonb
   language plpgsql stable
 as $$
 declare
   dues timestamptz[] := case when exists (select from relevo.quiet_profiles) then relevo.quiet_dues(e, phones, at) end;
   capped bigint[] := '{}';
+  to_digest bigint[] := '{}';
 begin
-  if exists (select from relevo.caps) and relevo.is_under_caps(e) then
-    capped := array(select distinct n.place from relevo.asked_caps(e, phones, dues, at) w
-                      join relevo.cap_uses u on u.cap = w.cap and u.subject = w.subject and u.bucket = w.bucket
-                      cross join unnest(w.places) as n(place)
-                     where cardinality(u.events) >= w.most);
+  if relevo.is_batched(e) then
+    return jsonb_build_object('capped', 0, 'waiting', 0, 'to_digest', 0, 'batched', coalesce(cardinality(phones), 0));
   end if;
-  return jsonb_build_object('capped', cardinality(capped), 'waiting', (select count(*) from unnest(dues) with ordinality as d(due_at, place)
+  if exists (select from relevo.caps) and relevo.is_under_caps(e) then
+    select coalesce(array_agg(x.place), '{}'), coalesce(array_agg(x.place) filter (where x.over = 'digest'), '{}') into capped, to_digest
+      from (select distinct on (n.place) n.place, c.over from relevo.asked_caps(e, phones, dues, at) w
+              join relevo.cap_uses u on u.cap = w.cap and u.subject = w.subject and u.bucket = w.bucket
+              join relevo.caps c on c.id = w.cap
+              cross join unnest(w.places) as n(place)
+             where cardinality(u.events) >= w.most order by n.place, w.cap) x;
+  end if;
+  return jsonb_build_object('capped', cardinality(capped) - cardinality(to_digest), 'to_digest', cardinality(to_digest), 'batched', 0, 'waiting', (select count(*) from unnest(dues) with ordinality as d(due_at, place)
                                                                           where d.due_at > at and d.place <> all (capped)));
 end
 $$;
@@ -7770,7 +7786,8 @@ create or replace function relevo.fan_out_slice_4(of_event relevo.notification_e
     boolean, enough int, given_at timestamptz) returns table (is_last boolean, targets int, created int, projects text[], counted uuid[],
     in_hour float8[], busiest_day int[])
   language sql volatile
-as $$ select * from relevo.fan_out_slice($1, $2, $3, $4, $5, $6, $7) $$;
+as $$ select f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day
+     from relevo.fan_out_slice($1, $2, $3, $4, $5, $6, $7) f $$;
 
 revoke all on function relevo.fan_out_slice_4 from public;
 

@@ -2,7 +2,7 @@
 -- Locks the event whose turn it is to fan out, urgent ones first, passing by those another replica is at, none once fan-out is paused, and
 -- fans it out as far as it goes without a closer look: together with others, or a slice of it.
 select f.id, f.project, f.audience, f.lane, f.event_day, f.too_late, f.named, f.due_hour, f.how, f.fanned, f.late, f.events, f.installations,
-       f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day
+       f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day, f.held
   from relevo.fan_out_next(%(after_project)s, %(given_up)s::bigint[], %(apart)s::bigint[], %(aside)s::bigint[], %(few)s::int,
                              %(most_events)s::int, %(most)s::int, %(brake)s, %(enough)s::int, %(at_once)s, false, %(now)s::timestamptz) f;
 
@@ -13,7 +13,7 @@ select p.id from relevo.pick_small_events(%(lane)s, %(project)s, %(due_hour)s::t
 
 -- name: fan_out_slice
 -- Makes and queues the deliveries of a slice of an event that this transaction has locked; nothing if its month is sealed.
-select f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day
+select f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day, f.held
   from relevo.notification_events e
   cross join lateral relevo.fan_out_slice(e, %(most)s::int, %(watched)s, true, %(step_aside)s, %(enough)s::int, %(now)s::timestamptz) f
  where e.id = %(event_id)s::bigint;

@@ -16,12 +16,15 @@ select i.installation_id, i.seq, i.owner,
  limit %(limit)s;
 
 -- name: list_phones
--- Lists given installations, newest first; of a token its first letters and a mark by which two can be told apart.
+-- Lists given installations, newest first, with their quiet hours; of a token its first letters and a mark by which two can be told apart.
 select i.installation_id, i.owner, i.provider, i.project, i.platform, i.locale, i.timezone, i.permission, i.push_capable, i.active, i.opt_outs, i.registered_at,
        i.updated_at, i.invalidated_at, i.handled_before, i.for_news, i.token_version,
        relevo.shown_token(i.provider, i.part, i.token) as token,
-       relevo.may_receive(i) as receives, relevo.why_not_allowed(i) as why_not, now() as now
+       relevo.may_receive(i) as receives, relevo.why_not_allowed(i) as why_not, now() as now,
+       array(select w #>> '{}' from jsonb_array_elements(relevo.shown_windows(q.windows)) w) as quiet_windows, q.zone as quiet_zone, q.hours_of as quiet_of,
+       relevo.end_of_quiet(q.windows, q.zone, now()) as quiet_until
   from relevo.device_installations i
+  left join lateral relevo.quiet_of(i.quiet, i.owner_quiet, i.project, i.timezone) q on true
  where i.installation_id = any (%(installations)s::uuid[])
  order by i.seq desc;
 

@@ -15,7 +15,7 @@ import pytest
 from kills import Mortals, Phones, kill_points
 from phones import add_phones, fan_out, prefer
 from relevo.app import App
-from relevo.client import verbs
+from relevo.client import quiet, verbs
 from relevo.client.values import Event, Matching
 
 NOT_COVERED = {
@@ -57,7 +57,8 @@ def told(conn: psycopg.Connection[Any]) -> Told:
     """Count how often each phone was told each event, by a push of its own or in a digest that was queued for it."""
     rows = conn.execute(
         """
-        select d.notification_event_id, d.installation_id from relevo.notification_deliveries d where d.event_type <> 'relevo.digest'
+        select d.notification_event_id, d.installation_id from relevo.notification_deliveries d
+         where d.event_type <> 'relevo.digest' and d.last_error_code is distinct from 'in_digest'
         union all
         select c.event_id - unnest(c.offsets), d.installation_id
           from relevo.notification_deliveries d
@@ -147,3 +148,33 @@ def test_whatever_changes_meanwhile(conn: psycopg.Connection[Any], build, seed: 
         come_due(conn)
         close(app)
     assert told(conn) == expected
+
+
+def test_what_caps_leave_is_told_in_one_digest(conn: psycopg.Connection[Any], build) -> None:
+    """With eight replicas at once, each event is for each phone a push or in one digest, and which one is explained."""
+    apps = [build(worker_id=f"w{n}", fanout_slice_size=2) for n in range(8)]
+    phones = add_phones(conn, 6)
+    prefer(conn, phones[:2], delivery="hourly", region="Maule")  # it asks for a digest of others
+    prefer(conn, phones, name="now", region="Ñuble")
+    quiet.set_cap(conn, 2, per="week", over="digest")
+    events = [announce(conn, f"{n}") for n in range(5)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(fan_out, apps))
+        waiting = [verbs.explain(conn, event, phones[0]) for event in events]
+        assert Counter(each.rule for each in waiting) == {"preference": 2, "in_digest": 3}
+        assert all(each.gets_it for each in waiting)
+        late = announce(conn, "late")
+        fan_out(apps[0])
+        verbs.cancel(conn, late)
+        conn.execute(
+            "update relevo.device_installations set timezone = 'Asia/Kathmandu' where installation_id = %s", [phones[5]]
+        )
+        for _ in range(2):  # the second time there is nothing
+            come_due(conn)
+            list(pool.map(close, apps))
+            assert told(conn) == Counter((event, phone) for event in events for phone in phones)
+    was = [verbs.explain(conn, event, phones[5]).rule for event in events]
+    assert Counter(was) == {"preference": 2, "digested": 3}
+    assert conn.execute("select count(*) from relevo.digest_extras").fetchone() == (0,)
+    app_slots = conn.execute("select distinct delivery from relevo.digests order by 1").fetchall()
+    assert app_slots == [("daily 08:00",), ("hourly",)]

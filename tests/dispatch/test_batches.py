@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 from relaying import Relay
 
 import relevo
-from relevo.client import verbs
+from relevo.client import quiet, verbs
 from relevo.client.values import Event, Owners
 from relevo.core import wordings
 from relevo.core.errors import InvalidInputError
@@ -84,6 +84,32 @@ def test_five_comments_are_one_push(worker: Relay) -> None:
     assert sorted(inbox) == [f"{name} commented" for name in ("Bo", "Cy", "Di", "Ed", "Flo")]
     close(worker, minutes=60)
     assert len(shown(worker, "a1")) == 2
+
+
+def test_each_later_is_told(worker: Relay, command: Any) -> None:
+    """Preview, the event's story and its counts say what batches, caps and digests hold back, and by what it was told."""
+    quiet.set_cap(worker.conn, 1, per="week", category="offers")
+    quiet.set_cap(worker.conn, 1, per="week", category="news", over="digest")
+    draft = Event("comment", "draft", "Draft", audience=Owners("ana"))
+    assert verbs.preview(worker.conn, draft).batched == 2
+    first = comment(worker, "Bo")
+    comment(worker, "Cy")
+    assert "told at " in command("event", "comment", "Bo").out
+    close(worker)
+    [told_by] = (verbs.explain(worker.conn, first, worker.phones["a1"]).raw["values"]["event"],)
+    assert f"2 pushes, told by event {told_by}" in command("event", "comment", "Bo").out
+    for category in ("offers", "news"):
+        for n in range(2):
+            worker.enqueue(type=category, key=str(n), audience=Owners("eva"), category=category)
+            worker.fan_out()
+    found = verbs.preview(worker.conn, Event("news", "draft", "Draft", audience=Owners("eva"), category="news"))
+    assert (found.count, found.capped, found.to_digest) == (1, 0, 1)
+    assert "There is no room for it: at most 1 a week of category offers." in command("event", "offers", "1").out
+    assert "left to a digest" in command("event", "news", "1").out
+    counts = worker.rows("select counts from relevo.worker_runs where cycle = 'fanout'")
+    kept = ("deliveries_batched", "deliveries_capped", "deliveries_left_to_digests", "batches_closed", "events_batched")
+    total = {name: sum(row["counts"].get(name, 0) for row in counts) for name in kept}
+    assert list(total.values()) == [4, 1, 1, 1, 2]
 
 
 def test_a_window_has_an_end(worker: Relay) -> None:

@@ -130,6 +130,24 @@ def test_what_slides_into_the_night_waits(worker: Relay) -> None:
     assert received(worker) == [0, 1]
 
 
+def test_what_slides_into_the_night_after_its_claim_waits(relay: Any) -> None:
+    """Quiet hours that begin between claim and request are seen by the last look: it waits for their end, the others go."""
+
+    def compose(message: dict[str, Any], _delivery: Any) -> dict[str, Any]:
+        quiet.set_quiet(worker.conn, [window(-1, 2)], installation_id=worker.phones["eva"])
+        return message
+
+    worker: Relay = relay(composers={"notice": compose})
+    worker.register("ana", "eva")
+    send(worker)
+    found = worker.delivery("eva")
+    assert (received(worker), found["status"], found["attempt_count"]) == ([1, 0], "pending", 0)
+    assert found["last_error_code"] == "quiet_hours"
+    assert found["next_attempt_at"] > datetime.now(UTC) + timedelta(hours=1)
+    sizes = worker.rows("select cardinality(ids) as n from relevo.push_requests")
+    assert sizes == [{"n": 1}], "the journal holds what was sent"
+
+
 def test_changed_hours_hold_at_once_for_what_is_personal(worker: Relay) -> None:
     """What waits for an owner alone goes as soon as the hours are taken back; what went out to many keeps its time."""
     send(worker, Owners("ana"))

@@ -114,10 +114,10 @@ def test_a_cap_goes_by_the_day_it_would_be_sent(build: Any, conn: psycopg.Connec
 
 
 def test_replicas_share_the_room(build: Any, conn: psycopg.Connection[Any], phones: list[UUID]) -> None:
-    """However many fan out at once, no one gets more than the cap."""
+    """However many fan out at once, eight here, no one gets more than the cap."""
     for number in range(12):
         tell(conn, str(number), Owners("ana"))
-    workers = [build() for _ in range(3)]
+    workers = [build() for _ in range(8)]
     threads = [threading.Thread(target=fan_out_to_the_end, args=[worker]) for worker in workers]
     for thread in threads:
         thread.start()
@@ -181,3 +181,16 @@ def test_a_cap_that_is_taken_away_meanwhile_loses_nothing(
     assert [states(conn, phone) for phone in phones[:2]] == [[], [CAPPED]]
     with pytest.raises(psycopg.Error, match="a cap holds for every owner of a project: leave out owner"):
         conn.execute("""select relevo.set_cap('{"owner": "ana", "per": "day", "most": 1}')""")
+
+
+def test_an_owner_has_one_calendar(build: Any, conn: psycopg.Connection[Any], phones: list[UUID]) -> None:
+    """Phones of one owner in zones a day apart, met by different slices, count once, by the zone of the first that said one."""
+    for phone, zone in zip(phones, ("Pacific/Kiritimati", "Pacific/Pago_Pago"), strict=False):
+        conn.execute("update relevo.device_installations set timezone = %s where installation_id = %s", [zone, phone])
+    worker = build(fanout_slice_size=1)
+    for number in range(3):
+        tell(conn, f"{number}")
+        fan_out_to_the_end(worker)
+    assert [states(conn, phone) for phone in phones[:2]] == [[OPEN, OPEN, CAPPED]] * 2
+    used = "select cardinality(events) from relevo.cap_uses where subject = 'o:ana'"
+    assert conn.execute(used).fetchall() == [(2,)]

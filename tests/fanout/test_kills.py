@@ -21,6 +21,8 @@ from relevo.client.values import Event, Matching
 NOT_COVERED: dict[str, str] = {
     "fanout.note_failed_fanout": "written after all was undone; without it the event is tried again at once",
     "fanout.sweep_later": "likewise",
+    "fanout.list_due_batches": "which are closed one by one where they could not be closed together",
+    "fanout.put_off_batch": "likewise",
     "runaway.fold_repeats": "the reaper's",
     "runaway.hold_repeats": "the reaper's",
     "runaway.prune_repeats": "cleanup's",
@@ -42,7 +44,11 @@ class Scene:
     def __init__(self, conn: psycopg.Connection[Any], app: App, phones: Phones, name: str) -> None:
         self.conn, self.name, self.phones = conn, name, phones
         self.ended = self._event("ended", "everyone")
+        self.gathering = f"gathered in {name}"
+        conn.execute("insert into relevo.event_types (event_type, batch_window_s) values (%s, 60)", [self.gathering])
+        self.gathered = [self._event(f"gathered {n}", phones.all[:1], kind=self.gathering) for n in range(2)]
         fan_out(app)
+        conn.execute("update relevo.batches set closes_at = now() where closed_at is null")
         verbs.cancel(conn, self.ended)
         self.late = self._event("late", "everyone")
         conn.execute(
@@ -147,6 +153,12 @@ class Scene:
             status = verbs.get(self.conn, event_id)
             assert status is not None
             assert (status.state, reached(self.conn, event_id), status.deliveries) == right, point
+        batches = """
+        select b.events, e.state, array(select d.status from relevo.notification_deliveries d where d.notification_event_id = e.id)
+          from relevo.batches b left join relevo.notification_events e on e.batch_id = b.id where b.event_type = %s
+        """
+        told = self.conn.execute(batches, [self.gathering]).fetchall()
+        assert told == [(self.gathered, "fanned", ["pending"])], point
         open_ones = "select count(*) from relevo.deliveries where notification_event_id = %s and status <> 'cancelled'"
         assert self.conn.execute(open_ones, [self.ended]).fetchone() == (0,), point
 
@@ -159,6 +171,7 @@ def test_fan_out_survives_a_kill_at_every_statement(mortals: Mortals, build, con
     executed = mortals.run("fanout")
     whole.check("no kill")
     once = dict.fromkeys(executed, 1)  # how often the brake asks depends on what it knows from the scenes before
+    executed["fanout.close_batches"] = 1  # how often it looks depends on the time that passes
     points = [*kill_points(executed, "fanout", NOT_COVERED), *kill_points(once, "runaway", NOT_COVERED)]
     for n, point in enumerate(points):
         scene = Scene(conn, app, phones, f"killed {n}")

@@ -48,7 +48,8 @@ def test_the_apps_server_sets_hours_and_caps(served: Served) -> None:
     assert app.call("PUT", "/v1/quiet", json={"windows": ["sat,sun 00:00-24:00"]}).json() == {"changed": True}
     assert app.get("/v1/quiet").json()["windows"] == ["sat,sun 00:00-24:00"]
     assert app.call("PUT", "/v1/caps", json={"per": "day", "most": 5}).json() == {"changed": True}
-    assert app.get("/v1/caps").json()["items"] == [{"project": "default", "category": None, "per": "day", "most": 5}]
+    [cap] = app.get("/v1/caps").json()["items"]
+    assert cap == {"project": "default", "category": None, "per": "day", "most": 5, "over": "skip"}
     assert app.call("PUT", "/v1/caps", json={"per": "day"}).json() == {"changed": True}
     for path, body, named in (
         ("/v1/quiet", {"windows": ["22-7"]}, "windows"),

@@ -50,7 +50,7 @@ BEYOND_A_SCHEMA = re.compile(
     r"|whose inbox it is"
     r"|has no texts that arguments could go into"
     r"|leave some time of the week|which is not among the arguments|is named by no text|is not a pattern that ICU takes|must name every locale once"
-    r"|is to be as|default must be|of argument \w+ must be a|timezone must be|shows nothing|characters once rendered"
+    r"|is to be as|default must be|of argument \w+ must be a|zone must be|shows nothing|characters once rendered"
 )
 """What depends on two parts of a request, on a size or text once rendered, on the push service or on what is saved."""
 

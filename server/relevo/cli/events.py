@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -224,15 +224,25 @@ def preview(  # noqa: PLR0917 typer options
         _print_preview(found, strangers, has_topics=bool(topic))
 
 
+def _later(found: values.Preview) -> Iterator[str]:
+    """Say how many would not get it at once, and why."""
+    if found.digested:
+        yield f"{several(found.digested, 'more installation')} would be told in a digest."
+    if found.waiting:
+        yield f"{found.waiting:,} of them have quiet hours then, and would get it later."
+    if found.capped:
+        yield f"{found.capped:,} of them were sent as much as their caps allow, and would find it in the inbox."
+    if found.to_digest:
+        yield f"{found.to_digest:,} of them were sent as much as their caps allow: told in the next digest."
+    if found.batched:
+        yield f"{found.batched:,} of them would be told together with others of its kind, for its type gathers."
+
+
 def _print_preview(found: values.Preview, strangers: Sequence[str], *, has_topics: bool) -> None:
     """Print whom an event would reach, and what to know before it is sent."""
     out.print(f"It would reach {_estimate(found)}.")
-    if found.digested:
-        out.print(f"  {several(found.digested, 'more installation')} would be told in a digest.")
-    if found.waiting:
-        out.print(f"  {found.waiting:,} of them have quiet hours then, and would get it later.")
-    if found.capped:
-        out.print(f"  {found.capped:,} of them were sent as much as their caps allow, and would find it in the inbox.")
+    for line in _later(found):
+        out.print(f"  {line}")
     if has_topics:
         out.print("  With topics it goes only to phones that asked for one of them.")
     for each in found.raw["sample"]:

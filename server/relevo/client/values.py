@@ -142,6 +142,10 @@ class Preview:
     """How many of them have quiet hours then, and would get it later."""
     capped: int = 0
     """How many of them were sent as much as their caps allow, and would find it in the inbox alone."""
+    to_digest: int = 0
+    """How many of them were sent as much as their caps allow, and would be told in the next digest."""
+    batched: int = 0
+    """How many of them would be told together with others of its kind, for its type gathers."""
 
 
 @dataclass(frozen=True)

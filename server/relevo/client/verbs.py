@@ -294,6 +294,8 @@ def as_preview(told: Any, event: Mapping[str, Any]) -> Preview:
         raw.get("digested", 0),
         raw.get("waiting", 0),
         raw.get("capped", 0),
+        raw.get("to_digest", 0),
+        raw.get("batched", 0),
     )
 
 

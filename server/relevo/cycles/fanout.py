@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Literal, NamedTuple
@@ -32,6 +32,11 @@ _TOGETHER = 500  # a tenth of a second: an urgent event that comes meanwhile wai
 _RETRY_MS, _LONGEST_RETRY_MS = 5_000, 600_000  # after a failure; each more in a row doubles it
 _LONGEST_ERROR = 300
 _UNWORDED_EVERY_S = 0.2  # while others fan out; else as soon as nothing does
+_HELD_AS = {
+    "batched": "deliveries_batched",
+    "capped": "deliveries_capped",
+    "left_to_digests": "deliveries_left_to_digests",
+}
 _HELD = Step({"events_held": 1}, items=1, more=True)
 
 
@@ -46,6 +51,8 @@ class Slice(NamedTuple):
     counted: Sequence[UUID] | None = None
     in_hour: Sequence[float] | None = None
     busiest_day: Sequence[int] | None = None
+    held: Mapping[str, int] | None = None
+    """How many were not pushed by themselves, by why not."""
 
     @property
     def counts(self) -> dict[UUID, runaway.Count]:
@@ -318,6 +325,7 @@ def _slice_step(watch: runaway.Watch | None, made: Slice, *, alone: bool) -> Ste
         raise _TooManyError(stop, runaway.phones_of(counts, made.projects or ()))
     created, ended = made.created or 0, int(made.is_last)
     done = {"targets_selected": made.targets, "deliveries_created": created, "events_fanned_out": ended}
+    done |= {_HELD_AS[why]: count for why, count in (made.held or {}).items() if count}
     wakes = "dispatch" if created else ""
     return Step(done, items=max(1, created), more=True, wakes=wakes, short=made.is_last and alone)
 

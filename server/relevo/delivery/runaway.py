@@ -223,9 +223,12 @@ class Watch:
 def counts_of(
     counted: Sequence[UUID] | None, in_hour: Sequence[float] | None, busiest_day: Sequence[int] | None
 ) -> dict[UUID, Count]:
-    """Return by phone what an event was counted to."""
-    columns = zip(counted or (), in_hour or (), busiest_day or (), strict=True)
-    return {phone: Count(now, before) for phone, now, before in columns}
+    """Return by phone what an event was counted to; of several streams, so that none is missed, most and least."""
+    counts: dict[UUID, Count] = {}
+    for phone, now, before in zip(counted or (), in_hour or (), busiest_day or (), strict=True):
+        known = counts.get(phone, Count(now, before))
+        counts[phone] = Count(max(now, known.in_hour), min(before, known.busiest_day))
+    return counts
 
 
 def phones_of(counts: Mapping[UUID, Count], projects: Sequence[str]) -> Phones:

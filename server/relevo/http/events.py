@@ -143,6 +143,8 @@ class PreviewOut(BaseModel):
     at_most: int = Field(description="Of an estimate the upper bound: few who registered together are easily missed.")
     waiting: int = Field(description="How many have quiet hours then, and would get it later.")
     capped: int = Field(description="How many were sent as much as their caps allow, and would find it in the inbox.")
+    to_digest: int = Field(description="How many were sent as much as their caps allow: told in the next digest.")
+    batched: int = Field(description="How many would be told together with others of its kind, for its type gathers.")
     sample: list[UUID]
     unknown_installations: list[UUID]
     warnings: list[str] = Field(description="What of the event would not reach some of these phones as it is.")

@@ -1,7 +1,7 @@
 -- Writes the deliveries of a slice that are above a cap: they are skipped, and in the inbox; also if the cap is
--- taken away at this moment. Where the cap says so they are told in the next digest.
+-- taken away at this moment. Where the cap says so they are told in the next digest. Returns how many of each.
 create or replace function relevo.write_capped(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], above int[])
-  returns void
+  returns jsonb
   language plpgsql volatile
 as $$
 declare
@@ -18,6 +18,7 @@ begin
   if n.digested is not null then
     perform relevo.add_to_digests(e, n.digested, at);
   end if;
+  return jsonb_build_object('capped', cardinality(array_positions(n.codes, 'capped')), 'left_to_digests', coalesce(cardinality(n.digested), 0));
 end
 $$;
 

@@ -6,7 +6,7 @@ create or replace function relevo.fan_out_next(after_project text, given_up bigi
                                       brake boolean, enough int, at_once boolean, unseen boolean, given_at timestamptz)
   returns table (id bigint, project text, audience text, lane text, event_day date, too_late boolean, named int, due_hour timestamptz, how text,
                  fanned bigint[], late bigint[], events bigint[], installations uuid[],
-                 is_last boolean, targets int, created int, projects text[], counted uuid[], in_hour float8[], busiest_day int[])
+                 is_last boolean, targets int, created int, projects text[], counted uuid[], in_hour float8[], busiest_day int[], held jsonb)
   language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -60,7 +60,7 @@ begin
     end if;
   elsif at_once and not too_late then
     how := 'slice';
-    select f.* into is_last, targets, created, projects, counted, in_hour, busiest_day
+    select f.* into is_last, targets, created, projects, counted, in_hour, busiest_day, held
       from relevo.fan_out_slice(e, most, watched, false, e.id = any (aside), enough, given_at) f;
     how := case when not found then 'sealed' when is_last is null then 'picked' else 'slice' end;
   end if;

@@ -5,7 +5,7 @@
 -- all null.
 create or replace function relevo.fan_out_slice(of_event relevo.notification_events, most int, watched boolean, looked boolean, step_aside boolean,
                                        enough int, given_at timestamptz)
-  returns table (is_last boolean, targets int, created int, projects text[], counted uuid[], in_hour float8[], busiest_day int[])
+  returns table (is_last boolean, targets int, created int, projects text[], counted uuid[], in_hour float8[], busiest_day int[], held jsonb)
   language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -58,7 +58,7 @@ begin
   end if;
   created := coalesce(cardinality(t.phones), 0);
   if created > 0 then
-    perform relevo.write_slice(e, at, t.phones, t.providers, t.projects, t.hours);
+    held := relevo.write_slice(e, at, t.phones, t.providers, t.projects, t.hours);
   end if;
   update relevo.notification_events n
      set state = case when is_last then 'fanned' else 'fanning' end, event_day = e.event_day, fanout_started_at = e.fanout_started_at,

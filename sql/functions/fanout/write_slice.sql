@@ -1,17 +1,21 @@
--- Writes the deliveries of a slice of an event: of phones in quiet hours for later, and as skipped what is gathered in a batch or above a cap.
+-- Writes the deliveries of a slice of an event: of phones in quiet hours for later, and as skipped what is gathered in a batch or above a cap:
+-- returns how many of each, null if there is none.
 create or replace function relevo.write_slice(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], hours int[])
-  returns void
+  returns jsonb
   language plpgsql volatile
 as $$
 declare
   dues timestamptz[];
+  met int := cardinality(phones);
+  held jsonb;
   above int[];
   n record;
 begin
   if relevo.is_batched(e) then
     n := relevo.write_batched(e, at, phones, providers, projects, hours);
+    held := jsonb_build_object('batched', met - coalesce(cardinality(n.phones), 0));
     if n.phones is null then
-      return;
+      return held;
     end if;
     phones := n.phones;
     providers := n.providers;
@@ -25,9 +29,9 @@ begin
   end if;
   if above is null then
     perform relevo.write_deliveries(e, at, phones, providers, projects, dues);
-    return;
+    return held;
   end if;
-  perform relevo.write_capped(e, at, phones, providers, projects, above);
+  held := coalesce(held, '{}') || relevo.write_capped(e, at, phones, providers, projects, above);
   select array_agg(u.phone) as phones, array_agg(u.provider) as providers, array_agg(u.project) as projects,
          case when dues is not null then array_agg(u.due) end as dues
     into n
@@ -35,6 +39,7 @@ begin
   if n.phones is not null then
     perform relevo.write_deliveries(e, at, n.phones, n.providers, n.projects, n.dues);
   end if;
+  return held;
 end
 $$;
 

@@ -61,6 +61,7 @@ begin
   margin := case when places = 1 then 0 else 2 * sqrt(squares - reached ^ 2 / places + unit ^ 2) end;
   held := relevo.count_held(e, found, greatest(now(), e.scheduled_at));
   return jsonb_build_object('waiting', round((held ->> 'waiting')::numeric * share), 'capped', round((held ->> 'capped')::numeric * share),
+    'to_digest', round((held ->> 'to_digest')::numeric * share), 'batched', round((held ->> 'batched')::numeric * share),
     'count', round(reached * share), 'exact', places = 1, 'kinds', kinds,
     'at_least', round(greatest(reached, (reached - margin) * share)),
     'at_most', round(case when places = 1 then reached else least((reached + margin + 2 * unit) * share, last_seq - first_seq) end),

@@ -1,18 +1,25 @@
--- Counts of some phones how many would wait for the end of quiet hours, and how many have no room for an event under their caps.
+-- Counts of some phones how many would be told by a batch, else how many would wait for the end of quiet hours, and how many have no room for an event under
+-- their caps, by what becomes of it then.
 create or replace function relevo.count_held(e relevo.notification_events, phones uuid[], at timestamptz) returns jsonb
   language plpgsql stable
 as $$
 declare
   dues timestamptz[] := case when exists (select from relevo.quiet_profiles) then relevo.quiet_dues(e, phones, at) end;
   capped bigint[] := '{}';
+  to_digest bigint[] := '{}';
 begin
-  if exists (select from relevo.caps) and relevo.is_under_caps(e) then
-    capped := array(select distinct n.place from relevo.asked_caps(e, phones, dues, at) w
-                      join relevo.cap_uses u on u.cap = w.cap and u.subject = w.subject and u.bucket = w.bucket
-                      cross join unnest(w.places) as n(place)
-                     where cardinality(u.events) >= w.most);
+  if relevo.is_batched(e) then
+    return jsonb_build_object('capped', 0, 'waiting', 0, 'to_digest', 0, 'batched', coalesce(cardinality(phones), 0));
   end if;
-  return jsonb_build_object('capped', cardinality(capped), 'waiting', (select count(*) from unnest(dues) with ordinality as d(due_at, place)
+  if exists (select from relevo.caps) and relevo.is_under_caps(e) then
+    select coalesce(array_agg(x.place), '{}'), coalesce(array_agg(x.place) filter (where x.over = 'digest'), '{}') into capped, to_digest
+      from (select distinct on (n.place) n.place, c.over from relevo.asked_caps(e, phones, dues, at) w
+              join relevo.cap_uses u on u.cap = w.cap and u.subject = w.subject and u.bucket = w.bucket
+              join relevo.caps c on c.id = w.cap
+              cross join unnest(w.places) as n(place)
+             where cardinality(u.events) >= w.most order by n.place, w.cap) x;
+  end if;
+  return jsonb_build_object('capped', cardinality(capped) - cardinality(to_digest), 'to_digest', cardinality(to_digest), 'batched', 0, 'waiting', (select count(*) from unnest(dues) with ordinality as d(due_at, place)
                                                                           where d.due_at > at and d.place <> all (capped)));
 end
 $$;

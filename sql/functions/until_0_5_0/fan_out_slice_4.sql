@@ -3,6 +3,7 @@ create or replace function relevo.fan_out_slice_4(of_event relevo.notification_e
     boolean, enough int, given_at timestamptz) returns table (is_last boolean, targets int, created int, projects text[], counted uuid[],
     in_hour float8[], busiest_day int[])
   language sql volatile
-as $$ select * from relevo.fan_out_slice($1, $2, $3, $4, $5, $6, $7) $$;
+as $$ select f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day
+     from relevo.fan_out_slice($1, $2, $3, $4, $5, $6, $7) f $$;
 
 revoke all on function relevo.fan_out_slice_4 from public;

@@ -246,6 +246,13 @@ ZONES = {
 }
 """Whose time zone quiet hours go by."""
 
+HOURS = {
+    "phone": N_("its own hours"),
+    "owner": N_("the hours of its owner"),
+    "project": N_("the hours of the project"),
+}
+"""Whose quiet hours a phone has."""
+
 DIMENSIONS = {
     "disabled": N_("it is switched off"),
     "topics": N_("other topics"),

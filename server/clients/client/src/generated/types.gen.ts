@@ -2010,6 +2010,18 @@ export type PreviewOut = {
      */
     capped: number;
     /**
+     * To Digest
+     *
+     * How many were sent as much as their caps allow: told in the next digest.
+     */
+    to_digest: number;
+    /**
+     * Batched
+     *
+     * How many would be told together with others of its kind, for its type gathers.
+     */
+    batched: number;
+    /**
      * Sample
      */
     sample: Array<string>;
