@@ -240,4 +240,17 @@ def test_clean_leaves_the_data(make: Make, checkout: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert ".relevo" in result.stdout
     left = {path.name for path in checkout.rglob("*") if path.is_dir()}
-    assert left == {".relevo", "server", "tests", "scripts", "bench", "deploy", "grafana", "model", "chaos", "ha"}
+    assert left == {
+        ".relevo",
+        "server",
+        "tests",
+        "scripts",
+        "bench",
+        "deploy",
+        "grafana",
+        "model",
+        "chaos",
+        "ha",
+        "proof",
+        "results",
+    }
