@@ -67,7 +67,6 @@ LONG = (
     "chaos/test_frozen_connections",
     "fanout/test_plans",
     "dispatch/test_projects",
-    "dispatch/test_error_tables",
     "migrations/test_rolling_upgrades",
     "archive/test_restore",
     "archive/test_retiring",
