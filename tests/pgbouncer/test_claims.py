@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from deliveries import add_deliveries, states
+from kept_connections import end_kept
 from lives import live_through
 from phones import add_phones, fan_out_to_the_end, reached
 from relevo.client import verbs
@@ -28,6 +29,7 @@ def test_a_delivery_lives_its_whole_life(build, conn) -> None:
 
 def test_more_workers_than_connections_share_the_work(build, conn) -> None:
     """Six workers with heartbeats on two server connections send every delivery, each exactly once."""
+    end_kept()
     ids = add_deliveries(conn, 120)
     workers = [build(worker_id=f"worker-{number}", outbox_batch_size=7) for number in range(6)]
 
