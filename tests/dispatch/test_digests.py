@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 from relaying import Relay
 
 import relevo
-from relevo.client import verbs
+from relevo.client import consent, verbs
 from relevo.client.values import Event, Matching, Preference
 from relevo.core import wordings
 from relevo.core.errors import InvalidInputError
@@ -114,6 +114,8 @@ def test_its_items_are_in_the_inbox(worker: Relay) -> None:
     worker.conn.execute(
         "update relevo.notification_events set state = 'cancelled', ended_at = now() where id = %s", [events[2]]
     )
+    [kept] = consent.export_owner(worker.conn, "digests", owner="ana").items
+    assert (kept["event_id"], kept["total"], sorted(kept["events"])) == (item.event_id, 4, events)
     first = relevo.inbox(worker.conn, owner="ana", digest=item.event_id, limit=3)
     assert [each.title for each in first.items] == ["Tender 3", "Tender 1"]
     rest = relevo.inbox(worker.conn, owner="ana", digest=item.event_id, limit=3, before=first.next)

@@ -16,8 +16,17 @@ Rule = Literal["on", "off", "mandatory"]
 RULES: tuple[Rule, ...] = ("on", "off", "mandatory")
 Channel = Literal["push", "web"]
 CHANNELS: tuple[Channel, ...] = ("push", "web")
-Kind = Literal["installations", "events", "deliveries", "marks", "kept_items", "choices", "rules"]
-KINDS: tuple[Kind, ...] = ("installations", "events", "deliveries", "marks", "kept_items", "choices", "rules")
+Kind = Literal["installations", "events", "deliveries", "digests", "marks", "kept_items", "choices", "rules"]
+KINDS: tuple[Kind, ...] = (
+    "installations",
+    "events",
+    "deliveries",
+    "digests",
+    "marks",
+    "kept_items",
+    "choices",
+    "rules",
+)
 """What is kept of an owner, as the export has it."""
 MOST_AT_ONCE = 1_000
 

@@ -116,7 +116,7 @@ class Blocked(BaseModel):
 class ExportIn(OwnerIn):
     """Whose data, and which of it."""
 
-    kind: Literal["installations", "events", "deliveries", "marks", "kept_items", "choices", "rules"]
+    kind: Literal["installations", "events", "deliveries", "digests", "marks", "kept_items", "choices", "rules"]
     after: Annotated[str, Field(pattern="^[0-9]{1,18}$", description="`next` of the page before.")] | None = None
     limit: Annotated[int, Field(ge=1, le=consent.MOST_AT_ONCE)] = consent.MOST_AT_ONCE
 

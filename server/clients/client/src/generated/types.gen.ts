@@ -857,7 +857,7 @@ export type ExportIn = {
     /**
      * Kind
      */
-    kind: 'installations' | 'events' | 'deliveries' | 'marks' | 'kept_items' | 'choices' | 'rules';
+    kind: 'installations' | 'events' | 'deliveries' | 'digests' | 'marks' | 'kept_items' | 'choices' | 'rules';
     /**
      * After
      *
