@@ -118,7 +118,8 @@ def _replay(steps: Path) -> dict[str, Any]:
         print(f"BROKEN  a step that the specification does not know\n{done.stderr}", flush=True)
         return {"ok": False, "why": done.stderr.partition("\n")[0]}
     told = json.loads(done.stdout)
-    print(f"    ok  each of {told['lines']} steps is one of the specification ({told['different']} histories)")
+    said = f"each of {told['lines']} steps of {told['of_lines']} is one of the specification"
+    print(f"    ok  {said} ({told['different']} histories of {told['of_different']})")
     return {"ok": True, **told}
 
 

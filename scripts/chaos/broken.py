@@ -70,10 +70,6 @@ BUILDS = {
         (("news/note_dead_letters.sql", "if relevo.is_news('delivery.failed') then", "if false then"),),
         ("Expo refuses messages",),
     ),
-    "caps": Build(
-        "caps are not looked at",
-        (("caps/is_under_caps.sql", "(e).lane <> 'urgent'", "false"),),
-    ),
 }
 
 

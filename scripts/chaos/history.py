@@ -86,7 +86,7 @@ def _received(stage: Stage) -> Iterator[dict[str, Any]]:
             f"{stage.sandbox.url}/sandbox/phones/{quote(token, safe='')}", timeout=30
         ) as answer:
             messages = json.load(answer)["messages"]
-        assert len(messages) == counted["received"], "the sandbox forgot messages: run for fewer minutes"
+        assert len(messages) >= counted["received"], "the sandbox forgot messages: run for fewer minutes"
         for each in messages:
             yield {
                 "phone": token,

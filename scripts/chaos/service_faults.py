@@ -33,7 +33,10 @@ def _befall_native(scene: Scene, *, fault: str, moment: str) -> None:
     word = _REFUSALS[service] if fault == "refused credentials" else fault
     query = _IN_DOUBT if fault.endswith("-delivered") else _TURNED_AWAY
     [(before,)] = scene.stage.ask(query, service=f"{service}::%")
-    scene.stage.sandbox.add_fault(word, service=service, share=0.4, seconds=2.0)
+    share = (
+        1.0 if fault == "refused credentials" else 0.4
+    )  # a service that refuses once is asked again with a new token
+    scene.stage.sandbox.add_fault(word, service=service, share=share, seconds=2.0)
     time.sleep(3.5)
     [(after,)] = scene.stage.ask(query, service=f"{service}::%")
     scene.hit(moment, after - before)

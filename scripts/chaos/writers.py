@@ -212,7 +212,7 @@ class Writer(threading.Thread):
 
     def _offer(self, conn: psycopg.Connection[Any]) -> None:
         """Enqueue something of which people get only so much."""
-        owner, key = self._owner(), f"{self.name}-{self._number}"
+        owner, key = f"owner-{self._chance.randrange(3)}", f"{self.name}-{self._number}"
         made = Event("offer", key, "Offer", "An offer", audience=Owners(owner), category="offers", lane="bulk")
         self._noted(verbs.enqueue(conn, made).event_id, owner, once=False, category="offers")
 

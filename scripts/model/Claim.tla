@@ -13,7 +13,7 @@ CONSTANTS
   Once,            \* those of them that are at most once
   MaxClaims,       \* how many claims are made in all
   MaxAttempts,     \* after how many unclear attempts a delivery has failed
-  MayRedrive,      \* whether a person opens a failed delivery again, once
+  MaxRedrives,     \* how often a person may open a failed delivery again
   HasReceipts,     \* whether the push service says afterwards what it did not pass on
   HasDeadlines,    \* whether events have deadlines: what would be tried again after it ends
   FENCE,           \* "claim": who writes still stands in the claim; "worker": in any claim of its process; "none"
@@ -29,13 +29,13 @@ VARIABLES
   holds,           \* of each claim, the deliveries in its row
   live,            \* the claims whose holder has not crashed
   requests,        \* the journal, by claim and delivery: "none", "open", "answered", "unsent", "doubt", "late"
-  told,            \* what the holder knows, by claim and delivery: "nothing", "ticket", "unsent", "later", "refused", "doubt", "passed on"
+  told,            \* what the holder knows, by claim and delivery: "nothing", "ticket", "kept", "unsent", "later", "refused", "doubt", "passed on"
   status,          \* of each delivery: "open", "sent", "failed", "unknown", "ended"
   attempts,        \* of each delivery, the attempts spent: each request that was not certainly stopped before the push service
   given_up_by,     \* of each delivery, the claim whose unseen answer was written last; 0: none
   late,            \* the deliveries with a ticket that came late and is not used yet
   ended,           \* the deliveries whose event ended: cancelled, completed, or its deadline is over
-  redriven,        \* the deliveries that were opened again
+  redriven,        \* of each delivery, how often it was opened again
   taken,           \* how often the push service took each delivery, but for what it did not pass on
   wrong            \* what must never happen and did
 
@@ -57,7 +57,7 @@ Init ==
   /\ given_up_by = [d \in Deliveries |-> 0]
   /\ late = {}
   /\ ended = {}
-  /\ redriven = {}
+  /\ redriven = [d \in Deliveries |-> 0]
   /\ taken = [d \in Deliveries |-> 0]
   /\ wrong = {}
 
@@ -149,11 +149,11 @@ TooLate == IF HasDeadlines THEN {FALSE, TRUE} ELSE {FALSE}
 Settle ==
   \E c \in Claims, d \in Deliveries, too_late \in TooLate :
     /\ c \in live
-    /\ told[c][d] \in {"ticket", "unsent", "later", "refused", "doubt"}
+    /\ told[c][d] \in {"ticket", "kept", "unsent", "later", "refused", "doubt"}
     /\ MayWrite(c, d)
     /\ LetGo(c, d)
     /\ LET answer == told[c][d]
-           otherwise == CASE answer = "ticket" -> "sent" [] answer = "unsent" -> "open" [] answer = "refused" -> "failed"
+           otherwise == CASE answer \in {"ticket", "kept"} -> "sent" [] answer = "unsent" -> "open" [] answer = "refused" -> "failed"
                           [] answer = "later" -> IF attempts[d] + 1 >= MaxAttempts THEN "failed" ELSE "open"
                           [] OTHER -> AfterDoubt(d)
            after == IF otherwise = "open" /\ too_late THEN "ended" ELSE otherwise
@@ -161,9 +161,19 @@ Settle ==
           /\ queue' = IF after = "open" THEN queue \union {d} ELSE queue
           /\ attempts' = [attempts EXCEPT ![d] = IF answer = "unsent" THEN @ ELSE @ + 1]
           /\ requests' = [requests EXCEPT ![c][d] = CASE answer = "unsent" -> "unsent" [] answer = "doubt" -> "doubt" [] OTHER -> "answered"]
+          /\ late' = IF answer = "kept" THEN late \ {d} ELSE late
     /\ given_up_by' = [given_up_by EXCEPT ![d] = 0]
     /\ told' = [told EXCEPT ![c][d] = "passed on"]
-    /\ UNCHANGED <<made, live, late, ended, redriven, taken, wrong>>
+    /\ UNCHANGED <<made, live, ended, redriven, taken, wrong>>
+
+(* What became of a message cannot be written for now: its ticket is kept at once, for whoever has the delivery next. *)
+KeepAhead ==
+  \E c \in Claims, d \in Deliveries :
+    /\ c \in live
+    /\ told[c][d] = "ticket" /\ status[d] = "open"
+    /\ late' = late \union {d}
+    /\ told' = [told EXCEPT ![c][d] = "kept"]
+    /\ UNCHANGED <<made, queue, standing, holds, live, requests, status, attempts, given_up_by, ended, redriven, taken, wrong>>
 
 (* A lease ran out, whether its holder is dead or only slow: the claim ends. What was never journalled is due again; what was
    journalled and not answered is in doubt; what a late ticket tells of was sent. *)
@@ -182,14 +192,14 @@ Reap ==
        /\ UNCHANGED <<made, live, told, ended, redriven, taken, wrong>>
 
 (* A ticket arrives after its claim was lost. What was given up for it is closed; else the ticket is kept for whoever has the
-   delivery next. *)
+   delivery next. One that was kept before is used already, or will be. *)
 KeepTicket ==
   \E c \in Claims, d \in Deliveries :
     /\ c \in live /\ ~IsHeld(c, d)
-    /\ told[c][d] = "ticket"
-    /\ LET closes == status[d] = "unknown" \/ (status[d] = "failed" /\ given_up_by[d] # 0)
+    /\ told[c][d] \in {"ticket", "kept"}
+    /\ LET closes == told[c][d] = "ticket" /\ (status[d] = "unknown" \/ (status[d] = "failed" /\ given_up_by[d] # 0))
        IN /\ status' = IF closes THEN [status EXCEPT ![d] = "sent"] ELSE status
-          /\ late' = IF status[d] = "open" THEN late \union {d} ELSE late
+          /\ late' = IF status[d] = "open" /\ told[c][d] = "ticket" THEN late \union {d} ELSE late
     /\ requests' = [requests EXCEPT ![c][d] = IF @ = "doubt" THEN "late" ELSE @]
     /\ told' = [told EXCEPT ![c][d] = "passed on"]
     /\ UNCHANGED <<made, queue, standing, holds, live, attempts, given_up_by, ended, redriven, taken, wrong>>
@@ -224,9 +234,9 @@ Cancel ==
 
 (* A person opens a failed delivery again. *)
 Redrive ==
-  \E d \in Deliveries \ redriven :
-    /\ MayRedrive /\ status[d] = "failed" /\ d \notin ended
-    /\ redriven' = redriven \union {d}
+  \E d \in Deliveries :
+    /\ redriven[d] < MaxRedrives /\ status[d] = "failed" /\ d \notin ended
+    /\ redriven' = [redriven EXCEPT ![d] = @ + 1]
     /\ status' = [status EXCEPT ![d] = "open"]
     /\ queue' = queue \union {d}
     /\ attempts' = [attempts EXCEPT ![d] = 0]
@@ -250,7 +260,7 @@ Crash ==
     /\ told' = [told EXCEPT ![c] = [d \in Deliveries |-> "nothing"]]
     /\ UNCHANGED <<made, queue, standing, holds, requests, status, attempts, given_up_by, late, ended, redriven, taken, wrong>>
 
-Next == Take \/ Journal \/ SetAside \/ GiveBack \/ Send \/ NoteUnsent \/ Settle \/ Reap \/ KeepTicket \/ OpenUnsent \/ Cancel \/ Redrive \/ Receipt \/ Crash
+Next == Take \/ Journal \/ SetAside \/ GiveBack \/ Send \/ NoteUnsent \/ Settle \/ KeepAhead \/ Reap \/ KeepTicket \/ OpenUnsent \/ Cancel \/ Redrive \/ Receipt \/ Crash
 
 Spec == Init /\ [][Next]_vars
 
