@@ -23,7 +23,7 @@ PARALLEL ?= -n $$(( 3 * $$(getconf _NPROCESSORS_ONLN) )) --dist loadfile --no-lo
 RELEVO = RELEVO_DEMO=$${RELEVO_DEMO:-true} .venv/bin/relevo
 PEERS = .venv/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[bench]' --constraint constraints.txt
 
-.PHONY: help run tick run-cycle migrate migration psql smoke restore test soak check fmt docs texts dist clean model chaos ha bench bench-archive
+.PHONY: help run tick run-cycle migrate migration psql smoke restore test soak check fmt docs texts dist clean model chaos ha bench bench-archive proof
 .PHONY: installed installed-dev cycle-named month-named
 
 help: ## say what each target does
@@ -98,6 +98,9 @@ ha: installed-dev ## three nodes of PostgreSQL under Patroni: switchover, kills,
 	@test -e .venv/ha/.installed || { .venv/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --upgrade \
 	  --target .venv/ha --requirement scripts/ha/requirements.txt && touch .venv/ha/.installed; }
 	@PYTHONPATH=scripts .venv/bin/python -m ha $(ARGS)
+
+proof: installed-dev ## write server/docs/proof.md from kept results; ARGS="--run --minutes 15" makes them anew
+	@PYTHONPATH=scripts:tests .venv/bin/python -m proof $(ARGS)
 
 # Without the other queues (no network) it measures the rest, and says so.
 bench: installed-dev ## measure what everything costs, beside other queues, in a quarter of an hour; ARGS=--help

@@ -32,6 +32,7 @@ TARGETS = {
     "clean",
     "chaos",
     "ha",
+    "proof",
     "model",
     "help",
     "bench",

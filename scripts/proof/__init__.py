@@ -1,0 +1,1 @@
+"""What runs of chaos and models found, kept and published: `make proof`."""
