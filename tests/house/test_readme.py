@@ -77,6 +77,14 @@ def test_every_room_is_on_the_map() -> None:
     assert sorted(rooms - named) == []
 
 
+def test_every_folder_of_functions_is_told() -> None:
+    """The SQL's README says of each folder of `functions/` what is in it, and of none that is not there."""
+    text = (ROOT / "sql" / "README.md").read_text(encoding="utf-8")
+    table = text[text.index("The folders of `functions/`") : text.index("## How a database")]
+    told = [name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(told) == sorted(path.name for path in (ROOT / "sql" / "functions").iterdir())
+
+
 def test_the_benchmarks_have_their_place() -> None:
     """`make bench ARGS=--write-readme` finds its two markers, each once and in order."""
     begin, end = "<!-- bench: written by make bench ARGS=--write-readme -->", "<!-- /bench -->"
