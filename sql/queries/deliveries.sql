@@ -132,13 +132,16 @@ select x.event_day, x.id, x.notification_event_id as event_id, x.installation_id
  limit 1;
 
 -- name: read_delivery_wait
--- Tells of an open or sent delivery when it is due, who holds it and until when, and when its receipt is asked for.
-select q.due_at, coalesce(q.is_quiet, false) as is_quiet, c.claimed_at, c.worker_id, c.leased_until, w.look_at as receipt_at, p.breaker, p.breaker_reason, p.probe_at, p.rest_until,
+-- Tells of an open or sent delivery when it is due, whether quiet hours are why and in which zone, who holds it and until when, and when its receipt is asked for.
+select q.due_at, coalesce(q.is_quiet, false) as is_quiet,
+       case when q.is_quiet then (select relevo.zone_of(i.timezone, i.quiet, i.owner_quiet, i.project) from relevo.device_installations i
+                                   where i.installation_id = q.phone) end as quiet_zone,
+       c.claimed_at, c.worker_id, c.leased_until, w.look_at as receipt_at, p.breaker, p.breaker_reason, p.probe_at, p.rest_until,
        exists (select from relevo.event_repeats r where r.event_id = %(event_id)s and r.held_at is not null) as repeats_held,
        (select s.paused_reason from relevo.cycle_state s where s.cycle = 'dispatch' and s.source = '' and s.paused_at is not null) as paused_reason,
        (select s.paused_reason from relevo.cycle_state s where s.cycle = 'receipt' and s.source = '' and s.paused_at is not null) as receipts_paused
   from (select 1) as one
-  left join lateral (select q.due_at, q.due_at > now() and q.attempt_count = 0 and (not q.had_error or exists (
+  left join lateral (select q.due_at, q.installations[array_position(q.ids, %(id)s)] as phone, q.due_at > now() and q.attempt_count = 0 and (not q.had_error or exists (
                               select from relevo.notification_deliveries d
                                where d.event_day = q.event_day and d.id = %(id)s and d.last_error_code = 'quiet_hours')) as is_quiet
                        from relevo.due_chunks q

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID, uuid4
+from zoneinfo import ZoneInfo
 
 import psycopg
 import pytest
@@ -18,7 +19,7 @@ from psycopg.types.json import Jsonb
 from browsing import NASTY, Person
 from deliveries import mark_failed, mark_sent
 from phones import add_phones, fan_out
-from relevo.client import inboxes, opens, values, verbs
+from relevo.client import inboxes, opens, quiet, values, verbs
 from relevo.config import Settings
 from relevo.http.dashboard import reasons, templating
 from relevo.http.dashboard.templating import is_local_link
@@ -253,6 +254,11 @@ def test_an_event_for_nobody_says_why(served: Served, conn: Connection, person: 
         said = told(person, f"/dashboard/events/{made[key]}")
         assert f"It went out to nobody: {why}" in said, key
         assert f"Nobody gets it: {why}" in said, key
+    verbs.set_preference(conn, phone(conn), "default", values.Preference(region="Maule", delivery="hourly"))
+    conn.commit()
+    assert "no phone wants it at once; those that want digests are told" in told(
+        person, f"/dashboard/events/{made['m']}"
+    )
     spanish = person.get(f"/dashboard/events/{made['bo']}", headers={"accept-language": "es"}).text
     assert "No se envió a nadie: dueño desconocido, ningún teléfono es de bo." in spanish
 
@@ -405,6 +411,26 @@ def test_one_delivery(served: Served, conn: Connection, person: Person) -> None:
     assert "The push service took it: ticket ticket-7." in said
     assert "It waits for its receipt, which is asked for in 15 min" in said
     assert person.get("/dashboard/deliveries/99999").status_code == 404
+
+
+def test_what_quiet_hours_and_batches_keep_back(served: Served, conn: Connection, person: Person) -> None:
+    """The delivery's page says in which zone quiet hours are; an event that a batch tells is not called lost."""
+    one = phone(conn, owner="ana", timezone="America/Santiago")
+    there = datetime.now(ZoneInfo("America/Santiago"))
+    window = "-".join(f"{there + timedelta(hours=hours):%H:%M}" for hours in (-1, 2))
+    quiet.set_quiet(conn, [window], owner="ana")
+    conn.execute("insert into relevo.event_types (event_type, batch_window_s) values ('comment', 3600)")
+    comment = verbs.enqueue(conn, values.Event("comment", "1", "Bo commented", audience=values.Owners("ana"))).event_id
+    number = event(conn, "order-19", [one])
+    fan_out(served.app)
+    (push,) = deliveries_of(conn, number).values()
+    assert "It waits: quiet hours (America/Santiago); they end" in told(person, f"/dashboard/deliveries/{push}")
+    said = told(person, f"/dashboard/events/{comment}")
+    assert "It is gathered with others of its kind" in said
+    assert "Why it was not pushed" in said
+    assert "reached nobody" not in said
+    said = told(person, f"/dashboard/owners/ana?event={comment}")
+    assert "Not by itself. It is told together with others of its kind:" in said
 
 
 def test_why_a_push_that_was_made_may_not_go(served: Served, conn: Connection, person: Person) -> None:

@@ -87,7 +87,8 @@ def _end(seen: Push) -> Iterator[Line]:
             " ".join(filter(None, (reasons.meaning(row["status"], row["provider"]), said))),
         )
     if wait.get("due_at"):
-        yield wait["due_at"], "next try", ""
+        quiet = f"its phone has quiet hours until then ({wait['quiet_zone'] or 'UTC'})" if wait["is_quiet"] else ""
+        yield wait["due_at"], "next try", quiet
     if wait.get("receipt_at"):
         yield wait["receipt_at"], "receipt is asked for", ""
 

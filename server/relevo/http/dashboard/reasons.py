@@ -300,6 +300,7 @@ NOBODY = {
     "everyone_unknown": N_("no phone is registered yet"),
     "everyone_silent": N_("no phone may receive it: %(reasons)s"),
     "matching": N_("no phone's preferences match"),
+    "digests": N_("no phone wants it at once; those that want digests are told in theirs, if their preferences match"),
     "not_then": N_("no phone that was meant could receive it then"),
 }
 """Why an event went out to nobody."""
@@ -309,6 +310,8 @@ _STANDS = ("event_gone", "installation_gone", "not_named")
 _BY_PREFERENCES = ("no_preference", "preference_differs", "preference")
 _UNWANTED = ("opted_out", "refused", "not_accepted")
 _BY_PHONE = ("not_allowed", *_UNWANTED)
+_TOGETHER = ("batched", "in_digest", "digested")
+_NO_ROOM = "There is no room for it: "  # as the database begins what it says of a cap
 _AGAINST = ("not_named", "not_allowed", *_UNWANTED, "no_preference", "preference_differs")
 """Rules by which no delivery is made: where there is one, they hold only since."""
 
@@ -397,6 +400,11 @@ def not_allowed(why: str | None) -> str:
     return _(NOT_ALLOWED[why]) if why in NOT_ALLOWED else in_words(why)
 
 
+def with_others(told: Explanation) -> bool:
+    """Tell whether a phone has no push of its own of an event because a batch or a digest tells it."""
+    return told.gets_it and told.rule in _TOGETHER and (told.raw.get("delivery") or {}).get("status") == "skipped"
+
+
 def rule(told: Explanation) -> str:
     """Say by which rule a phone gets an event, or not."""
     values = told.raw["values"]
@@ -417,7 +425,7 @@ def rule(told: Explanation) -> str:
         category=values.get("category"),
         project=values.get("project"),
         differs=differs,
-        reason=": ".join(filter(None, (_(state), values.get("reason")))).removesuffix("."),
+        reason=": ".join(filter(None, (_(state), values.get("reason")))).removeprefix(_NO_ROOM).removesuffix("."),
         preference=told.raw["preference"],
         until=values.get("local") or (instant(datetime.fromisoformat(values["until"])) if values.get("until") else ""),
         count=values.get("count"),
