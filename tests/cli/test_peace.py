@@ -43,6 +43,7 @@ def test_caps_are_set_and_listed() -> None:
         "category": "offers",
         "per": "day",
         "most": 5,
+        "over": "skip",
     }
     assert "5 per day" in run("cap", "list")
     assert "no such cap any more" in run("cap", "set", "day", "--category", "offers")
