@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import socket
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +18,7 @@ from relevo.app import App
 from relevo.archive import manifest, restore
 from relevo.archive.iceberg import IcebergTables
 from relevo.config import Settings
+from relevo.core.errors import MissingPartError
 
 ENTITY = "notification_deliveries"
 OLD = month_ago(5)
@@ -56,7 +59,7 @@ def test_an_exported_month_is_a_table(
     assert not bounds & {"installation_id", "event_type", "last_error_message", "provider_ticket_id"}
 
     shutil.rmtree(tmp_path / "cold" / "relevo" / manifest.folder_of(ENTITY, OLD))
-    assert tables.remove_others(ENTITY, restore.months(store, print)).removed == len(record.parts)
+    assert tables.remove_others(ENTITY, lambda: restore.months(store, print)).removed == len(record.parts)
     table = opened(settings).load_table(f"relevo.{ENTITY}")
     assert table.scan().to_arrow().num_rows == 0
     assert len(table.snapshots()) == 1, "no snapshot leads to what is gone"
@@ -70,3 +73,31 @@ def test_a_catalog_that_fails_holds_nothing_up(retired: Callable[..., App], tmp_
     report = export(built)
     assert (report.outcome, report.counts["months_verified"]) == ("partial", 2)
     assert "The Iceberg catalog did not take notification_deliveries" in report.error
+
+
+def test_a_silent_catalog_is_caught_up_with(
+    retired: Callable[..., App], folder_settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Export does not wait for it for ever; what is registered while another lists manifests stays; what lacks is named."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"postgresql://catalog:secret@127.0.0.1:{silent.getsockname()[1]}/iceberg"
+        built = retired(archive_iceberg_uri=uri, archive_timeout_ms=10)
+        report = export(built)
+    assert (report.outcome, report.counts["months_verified"]) == ("partial", 2)
+    assert "The Iceberg catalog does not answer" in report.error
+
+    store = open_store(**folder_settings)
+    settings = built.settings.model_copy(update={"archive_iceberg_uri": f"sqlite:///{tmp_path}/catalog.db"})
+    tables, record = IcebergTables(settings, store), restore.read_manifest(store, ENTITY, OLD)
+    assert tables.register(record).added == tables.remove_others(ENTITY, list).removed == len(record.parts)
+
+    def listed_before_it_came() -> list[manifest.Manifest]:
+        tables.register(record)
+        return []
+
+    assert tables.remove_others(ENTITY, listed_before_it_came).removed == 0
+    assert opened(settings).load_table(f"relevo.{ENTITY}").scan().to_arrow().num_rows == record.rows
+    for name in ("pyiceberg.catalog", "pyiceberg.exceptions"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingPartError, match="pyiceberg is not installed"):
+        tables.register(record)

@@ -129,14 +129,17 @@ def _refusals(relation: Relation) -> Iterator[None]:
         ) from error
 
 
-def in_background(work: Callable[[], T]) -> T:
-    """Do something in a thread of its own that lets everybody else go first: the past is in no hurry."""
+def in_background(work: Callable[[], T], within_s: float | None = None) -> T:
+    """Do something in a thread of its own that lets everybody else go first: the past is in no hurry.
+
+    What takes longer than `within_s` is left to itself: TimeoutError.
+    """
 
     def unhurried() -> T:
         _lower_priority()
         return work()
 
-    return threads.start("relevo-copying", unhurried).result()
+    return threads.start("relevo-copying", unhurried).result(within_s)
 
 
 def _lower_priority() -> None:

@@ -5,7 +5,7 @@ The catalog is for those who analyse. Export and restore go by manifests alone, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -55,14 +55,14 @@ class IcebergTables:
             )
         self._namespace = settings.archive_iceberg_namespace
         self._uri = settings.archive_iceberg_uri
-        self._location, self._access = store.warehouse()
+        with self._complaining(store.name):
+            self._location, self._access = store.warehouse()
 
     def register(self, record: Manifest) -> Registered:
         """Name a month's files in its table; those that are named already stay as they are."""
-        from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415
+        with self._complaining(record.relation), self._catalog() as catalog:
+            from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415
 
-        with self._complaining(record.relation):
-            catalog = self._catalog()
             for attempt in range(1, _TRIES + 1):
                 try:
                     return Registered(record.entity, added=self._add(catalog, record))
@@ -71,17 +71,21 @@ class IcebergTables:
                         raise
             raise AssertionError
 
-    def remove_others(self, entity: str, records: Sequence[Manifest]) -> Registered:
-        """Let a table forget files that no manifest lists, in its snapshots and in what is left of them, too."""
-        from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415
+    def remove_others(self, entity: str, list_months: Callable[[], Sequence[Manifest]]) -> Registered:
+        """Let a table forget files that no manifest lists, in its snapshots and in what is left of them, too.
 
-        listed = {path for record in records if record.entity == entity for path in self._paths(record)}
-        with self._complaining(entity):
+        The table is read ahead of the manifests: what a month adds meanwhile is listed by the time it is looked for.
+        """
+        with self._complaining(entity), self._catalog() as catalog:
+            from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415
+
             try:
-                table = self._catalog().load_table((self._namespace, entity))
+                table = catalog.load_table((self._namespace, entity))
             except NoSuchTableError:
                 return Registered(entity)
-            gone = [task.file for task in table.scan().plan_files() if task.file.file_path not in listed]
+            named = [task.file for task in table.scan().plan_files()]
+            listed = {path for record in list_months() if record.entity == entity for path in self._paths(record)}
+            gone = [file for file in named if file.file_path not in listed]
             if gone:
                 with table.transaction() as change, change.update_snapshot().overwrite() as snapshot:
                     for file in gone:

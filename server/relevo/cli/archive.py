@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 from uuid import UUID
 
 import typer
@@ -241,6 +241,10 @@ def query(
         out.print(f"{several(found.num_rows - limit, 'more row')}; say --limit to see more.")
 
 
+def _raise(error: ArchiveError) -> NoReturn:
+    raise error
+
+
 @group.command()
 def register(as_json: AsJson = False) -> None:
     """Name every month's files in the Iceberg catalog, and take out of it what the archive no longer has."""
@@ -256,7 +260,7 @@ def register(as_json: AsJson = False) -> None:
     for entity in restore.ENTITIES:
         added = sum(tables.register(record).added for record in records if record.entity == entity)
         # What cannot be read may be a store in trouble: nothing is taken out by its word.
-        removed = 0 if complaints else tables.remove_others(entity, records).removed
+        removed = 0 if complaints else tables.remove_others(entity, lambda: restore.months(store, _raise)).removed
         words = f"{entity}: {several(added, 'file')} added, {removed:,} removed."
         say(words, {"entity": entity, "added": added, "removed": removed}, as_json=as_json)
     _tell(complaints)

@@ -22,7 +22,7 @@ from relevo.archive.manifest import Manifest
 from relevo.archive.throttle import Throttle
 from relevo.config import Settings
 from relevo.core import queries
-from relevo.core.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError, MissingPartError
+from relevo.core.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError, MissingPartError, RelevoError
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
 from relevo.core.ports import ArchiveStore
@@ -34,6 +34,7 @@ _log = structlog.get_logger("relevo.export")
 _SCHEMA = "relevo_archive"
 _MOST_TROUBLED = 3  # months in a row that met a store in trouble end a run: the others would fare no better
 _PUT_TIMEOUTS = 20  # a slow store takes a part in many requests, and is asked again after a failure
+_CATALOG_TIMEOUTS = 10  # it looks at each file of a month; well before a run counts as hung
 OFF = "no archive store is set; set ARCHIVE_BUCKET or ARCHIVE_FOLDER"
 
 
@@ -333,13 +334,21 @@ class Export:
             return ()
         from relevo.archive.iceberg import IcebergTables  # noqa: PLC0415 a second that only those with a catalog spend
 
+        record = self._manifest(month, parts)
+        within_s = _CATALOG_TIMEOUTS * self.run.settings.archive_timeout_ms / 1000
         try:
-            record = self._manifest(month, parts)
-            copying.in_background(lambda: IcebergTables(self.run.settings, self.store).register(record))
+            copying.in_background(lambda: IcebergTables(self.run.settings, self.store).register(record), within_s)
+        except TimeoutError:
+            silent = ArchiveError("The Iceberg catalog does not answer.", hint="Later: `relevo archive register`.")
+            return self._not_registered(month, silent)
         except (ArchiveError, MissingPartError) as error:
-            _log.warning("iceberg_not_registered", relation=month.relation, detail=str(error))
-            return (f"{month.relation}: {normalise_error(error, 300)}",)
+            return self._not_registered(month, error)
         return ()
+
+    @staticmethod
+    def _not_registered(month: ExportMonth, error: RelevoError) -> tuple[str, ...]:
+        _log.warning("iceberg_not_registered", relation=month.relation, detail=str(error))
+        return (f"{month.relation}: {normalise_error(error, 300)}",)
 
     def _differs(self, month: ExportMonth, part: ExportPart, key: str, path: Path) -> str:
         """Say how an object differs from the database's rows, read again; nothing if it does not."""
