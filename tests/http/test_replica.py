@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import LiteralString
 
 import psycopg
 import pytest
@@ -15,7 +16,7 @@ from relevo.config import Settings
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.database import migrate
 from relevo.database.pool import Database
-from relevo.database.replica import open_reader
+from relevo.database.replica import Answer, open_reader
 from relevo.operators import audit
 from serving import EVENT, Served, free_port
 from standbys import stream
@@ -96,6 +97,27 @@ def test_what_is_too_far_behind_or_gone_is_not_read(pair: Pair) -> None:
             database.close()
 
 
+def test_what_a_replica_cannot_say_the_primary_does(pair: Pair) -> None:
+    """An error of any kind and an empty list are asked again, and what takes long there ends before requests suffer."""
+    settings = pair.settings(DATABASE_READ_MAX_LAG_MS="3600000")
+    database = Database(pair.primary.dsn, pair.primary.dsn, settings)
+    reader = open_reader(database, settings, "test", 1)
+
+    def ask(statement: LiteralString) -> Answer[list[object]]:
+        return reader.read(lambda asked: [row[0] for row in _fetch(asked, statement) if row[0] is not None])
+
+    try:
+        assert _write(database), "a replica is as old as the last write"
+        replica = eventually(lambda: _of_replica(ask("select current_setting('statement_timeout')")), "it is read")
+        assert replica == ["5s"]
+        for fails in ("select 1 / (not pg_is_in_recovery())::int", "select nullif(not pg_is_in_recovery(), false)"):
+            answer = ask(fails)
+            assert (answer.value, answer.age_s) == ([1], None)
+    finally:
+        reader.close()
+        database.close()
+
+
 def test_a_pool_of_both_hosts_follows_the_primary(pair: Pair) -> None:
     """With both hosts in DATABASE_URL and target_session_attrs=read-write, a process writes to whichever may be written."""
     first, second = (conninfo_to_dict(each.dsn) for each in (pair.primary, pair.standby))
@@ -113,8 +135,22 @@ def test_a_pool_of_both_hosts_follows_the_primary(pair: Pair) -> None:
         with psycopg.connect(pair.standby.dsn, autocommit=True) as standby:
             standby.execute("select pg_promote()")
         assert eventually(lambda: _write(database), "it writes again") == int(second["port"])
+        settings = pair.settings(DATABASE_URL=both)
+        _fetch(database, "update relevo.workers set last_seen_at = now() - interval '1 hour' returning 1")
+        reader = open_reader(database, settings, "test", 1)
+        assert reader.read(audit.latest, limit=1).age_s is None, "one that was promoted and left alone looks old"
+        reader.close()
     finally:
         database.close()
+
+
+def _fetch(database: Database, statement: LiteralString) -> list[tuple[object, ...]]:
+    with database.connection() as connection:
+        return connection.execute(statement).fetchall()
+
+
+def _of_replica(answer: Answer[list[object]]) -> list[object] | None:
+    return None if answer.age_s is None else answer.value
 
 
 def _answers(dsn: str) -> bool:

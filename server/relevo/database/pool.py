@@ -361,7 +361,7 @@ class Database:
                 raise
             if connecting or isinstance(error, GONE):
                 raise self._unreachable(error, began) from error
-            if self._reachable.is_set():
+            if self._reachable.is_set() and self.logs_outages:
                 _log.warning("connection_lost", detail=normalise_error(error))
             self._pool.drain()  # it seldom dies alone, and the pool would find out about each of the others in turn
             self._doubt(probing=probing)
@@ -455,7 +455,7 @@ class Database:
                 self._prober()
             return
         with self._state:
-            remind = now - self._reminded_at > _REMIND_S
+            remind = self.logs_outages and now - self._reminded_at > _REMIND_S
             if remind:
                 self._reminded_at = now
         if remind:
@@ -463,7 +463,8 @@ class Database:
 
     def _tell_up(self, now: float, *, changed: bool) -> None:
         if changed:
-            _log.info("database_reachable")
+            if self.logs_outages:
+                _log.info("database_reachable")
         elif not self._doubted or now - self._told_at < _TELL_EVERY_S:
             return
         self._doubted, self._told_at = False, now

@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 import psycopg
-from psycopg import errors as pg
 
 from relevo.config import Settings
 from relevo.core import queries
-from relevo.core.errors import DatabaseUnavailableError, MigrationError
+from relevo.core.errors import DatabaseUnavailableError, RelevoError
 from relevo.core.logs import get_logger
-from relevo.database.outages import BUSY
 from relevo.database.pool import Database
 
 P = ParamSpec("P")
@@ -30,8 +28,8 @@ _log = get_logger("relevo.database.replica")
 _KNOWN_FOR_S = 1.0
 _AGAIN_S = 10.0  # a replica that did not answer is not asked again before that
 _CONNECT_MS = 2_000
-_NOT_THERE = (*BUSY, pg.SerializationFailure, MigrationError)
-"""A read was in the way of what is replayed, or took too long; or a migration has not come there yet."""
+_STATEMENT_MS = 5_000
+_MARGIN_MS = 1_000  # requests of apps wait for the same threads
 
 
 @dataclass(frozen=True)
@@ -64,16 +62,19 @@ class Reader:
         self._again_at = -math.inf
 
     def read(self, function: Callable[Concatenate[Database, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Answer[T]:
-        """Call a function that only reads; what the replica does not know yet, or cannot say, the primary is asked."""
+        """Call a function that only reads; what the replica does not know yet, or cannot say, the primary is asked.
+
+        Nothing, and an empty list, may be what it does not know yet.
+        """
         if self._replica is not None and (age_s := self._age()) is not None:
             try:
                 value = function(self._replica, *args, **kwargs)
             except DatabaseUnavailableError as error:
                 self._leave(str(error))
-            except _NOT_THERE:
-                pass
+            except (psycopg.Error, RelevoError):
+                pass  # in the way of what is replayed, too slow, not migrated yet; what is wrong on both, it says
             else:
-                if value is not None:
+                if value:
                     return Answer(value, age_s)
         return Answer(function(self.primary, *args, **kwargs))
 
@@ -129,7 +130,11 @@ def open_reader(primary: Database, settings: Settings, application_name: str, po
         return Reader(primary)
     url = settings.database_read_url
     impatient = settings.model_copy(
-        update={"database_connect_timeout_ms": min(_CONNECT_MS, settings.database_connect_timeout_ms)}
+        update={
+            "database_connect_timeout_ms": min(_CONNECT_MS, settings.database_connect_timeout_ms),
+            "database_statement_timeout_ms": min(_STATEMENT_MS, settings.database_statement_timeout_ms),
+            "database_answer_margin_ms": min(_MARGIN_MS, settings.database_answer_margin_ms),
+        }
     )
     replica = Database(url, url, impatient, application_name, pool_size=pool_size, bounds_all=True)
     replica.logs_outages = False  # the reader says it

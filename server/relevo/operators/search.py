@@ -26,6 +26,10 @@ class Found:
     by_token: bool = False
     """Whether the text is a push token, which must not be shown or put into an address."""
 
+    def __bool__(self) -> bool:
+        """Tell whether anything fits."""
+        return bool(self.events or self.phones or self.owners or self.tenders)
+
 
 def find(database: Database, text: str) -> Found:
     """Return what an event's number or key, an owner, an installation, a push token or a tender's code leads to."""

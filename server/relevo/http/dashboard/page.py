@@ -39,7 +39,7 @@ _NONCE = 43
 FORM_COOKIE = "relevo_form"
 ACTED_COOKIE = "relevo_acted"
 """Tells for a while that somebody has just done something: until it is sure to be on the replica, too."""
-_ACTED_S = 15
+_ACTED_S = 20  # a beat of a worker may be what tells how old a replica is
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
