@@ -142,13 +142,15 @@ select now() as now,
        (select coalesce(sum(cardinality(c.ids)), 0)::int from relevo.claims c where c.cycle <> 'receipt' and c.leased_until <= now()) as expired;
 
 -- name: list_pushes
--- Sums up what was sent, confirmed and failed per stretch of time, from the minutes kept and from what is not summed up to minutes yet.
+-- Sums up what was sent, confirmed and failed per stretch of time, from the minutes kept and from what is not summed up to minutes yet;
+-- FCM, APNs and Web Push tell of no receipts: what they took is confirmed by that.
 select to_timestamp(floor(extract(epoch from x.at) / %(every_s)s) * %(every_s)s) as at, sum(x.sent)::bigint as sent,
-       sum(x.confirmed)::bigint as confirmed, sum(x.failed)::bigint as failed
-  from (select m.minute as at, m.sent, m.confirmed, m.failed from relevo.push_minutes m
+       sum(case when split_part(x.project, '::', 1) in ('fcm', 'apns', 'webpush') then x.sent else x.confirmed end)::bigint as confirmed,
+       sum(x.failed)::bigint as failed
+  from (select m.project, m.minute as at, m.sent, m.confirmed, m.failed from relevo.push_minutes m
          where m.minute >= %(since)s and not relevo.is_news_project(m.project)
         union all
-        select t.at, t.sent, t.confirmed, t.failed
+        select t.project, t.at, t.sent, t.confirmed, t.failed
           from relevo.projects p join relevo.push_tallies t on t.project = p.project and t.at >= %(since)s
          where not relevo.is_news_project(p.project)) x
  group by 1

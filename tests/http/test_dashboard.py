@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from browsing import COLOURS, WIDTHS, Person, enter, fits
 from parts import find_part
 from phones import add_phones, fan_out
 from relevo.client import values, verbs
-from relevo.operators import actions
+from relevo.operators import actions, fleet
 from serving import Served
 
 pytestmark = pytest.mark.needs("chromium-headless-shell")
@@ -107,6 +108,12 @@ def test_the_overview(serve: Callable[..., Served], conn: psycopg.Connection[Any
 def test_what_people_ask_first(serve: Callable[..., Served], conn: psycopg.Connection[Any]) -> None:
     """Reach, success rate, phones and event types lead; cycles are on the page of the system; bars stand side by side."""
     served = serve()
+    conn.execute("insert into relevo.projects (project, filled_at) values ('fcm::shop::android', now())")
+    conn.execute(
+        "insert into relevo.push_tallies (project, at, sent, answers, unregistered) values ('fcm::shop::android', now(), 4, 4, 0)"
+    )
+    taken = fleet.pushes(served.app.database, datetime.now(UTC), bins=2, every_s=3600)
+    assert sum(row["confirmed"] for row in taken) == 4, "FCM has no receipts: what it took is confirmed"
     tally(conn)
     add_phones(conn, 4)
     conn.execute(
