@@ -32,6 +32,7 @@ _TOGETHER = 500  # a tenth of a second: an urgent event that comes meanwhile wai
 _RETRY_MS, _LONGEST_RETRY_MS = 5_000, 600_000  # after a failure; each more in a row doubles it
 _LONGEST_ERROR = 300
 _UNWORDED_EVERY_S = 0.2  # while others fan out; else as soon as nothing does
+_BATCHES_EVERY_S = 0.2  # likewise
 _HELD_AS = {
     "batched": "deliveries_batched",
     "capped": "deliveries_capped",
@@ -119,6 +120,8 @@ class _Memory:
     wordings: Wordings = field(default_factory=Wordings)
     looked_for_unworded: float = -_UNWORDED_EVERY_S
     """When events that wait for their texts were last looked for."""
+    closed_batches: float = -_BATCHES_EVERY_S
+    """When batches were last closed."""
 
 
 def cycle(settings: Settings) -> Cycle:
@@ -128,10 +131,17 @@ def cycle(settings: Settings) -> Cycle:
 
 
 def _step(run: Run, memory: _Memory) -> Step:
-    """Fan out, and give events their texts in between: now and then, and once nothing else is to be fanned out."""
-    if time.monotonic() - memory.looked_for_unworded < _UNWORDED_EVERY_S:
-        return _fan_out(run, memory, at_once=True)
-    return close_due(run) or _word_due(run, memory) or _fan_out(run, memory, at_once=True)
+    """Fan out; close batches and give events their texts now and then, and once nothing else is to be done.
+
+    However many batches are due, the others have their turn after each hundred.
+    """
+    step: Step | None = None
+    if time.monotonic() - memory.closed_batches >= _BATCHES_EVERY_S:
+        step = close_due(run)
+        memory.closed_batches = time.monotonic()
+    if step is None and time.monotonic() - memory.looked_for_unworded >= _UNWORDED_EVERY_S:
+        step = _word_due(run, memory)
+    return step or _fan_out(run, memory, at_once=True)
 
 
 def _word_due(run: Run, memory: _Memory) -> Step | None:
