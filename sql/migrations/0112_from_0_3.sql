@@ -541,6 +541,28 @@ $$;
 
 revoke all on function relevo.close_batches from public;
 
+-- Deletes the batches of somebody who is forgotten, of one project or of all, and blanks the events that told them: also what was told at this moment, for whoever closes a
+-- batch is waited for.
+create or replace function relevo.forget_batches(of_subject text, of_project text, why text) returns void
+  language plpgsql volatile
+as $$
+declare
+  told bigint[];
+begin
+  with gone as (
+    delete from relevo.batches b where b.subject = of_subject and (of_project is null or b.project = of_project) returning b.event_id
+  )
+  select array_agg(g.event_id) into told from gone g where g.event_id is not null;
+  if told is not null then
+    perform relevo.blank_events(told, why); -- a new statement: it sees them
+    delete from relevo.event_owners o where o.event_id = any (told);
+    delete from relevo.event_audience a where a.event_id = any (told);
+  end if;
+end
+$$;
+
+revoke all on function relevo.forget_batches from public;
+
 -- Counts one event of a known stream for some phones, as count_events does and in the same order, and returns the count of the phone with the
 -- most; the nil UUID stands for all phones. Where all were counted before, an update by key takes half as long as an insert that finds each of
 -- them there.
@@ -1446,7 +1468,7 @@ begin
   perform relevo.blank_events(alone, 'the installation was forgotten');
   delete from relevo.event_audience where installation_id = installation;
   delete from relevo.kept_inbox_items where installation_id = installation;
-  delete from relevo.batches b where b.subject = 'i:' || installation;
+  perform relevo.forget_batches('i:' || installation, null, 'the installation was forgotten');
   perform relevo.forget_cap_uses('i:' || installation, null);
   return known or cardinality(alone) > 0;
 end
@@ -1481,7 +1503,7 @@ begin
   delete from relevo.inboxes where owner = of_owner;
   delete from relevo.owner_rules where owner = of_owner;
   delete from relevo.consents where owner = of_owner;
-  delete from relevo.batches b where b.subject = 'o:' || of_owner;
+  perform relevo.forget_batches('o:' || of_owner, null, 'its owner was forgotten');
   perform relevo.forget_cap_uses('o:' || of_owner, null);
   return many;
 end
@@ -1519,7 +1541,7 @@ begin
   delete from relevo.inboxes where owner = of_owner and project = of_project;
   delete from relevo.owner_rules where owner = of_owner and project = of_project;
   delete from relevo.consents where owner = of_owner and project = of_project;
-  delete from relevo.batches b where b.subject = 'o:' || of_owner and b.project = of_project;
+  perform relevo.forget_batches('o:' || of_owner, of_project, 'its owner was forgotten');
   perform relevo.forget_cap_uses('o:' || of_owner, of_project);
   return many;
 end
@@ -3135,7 +3157,7 @@ begin
     cross join lateral (select e.project where e.project is not null
                         union select i.project from relevo.device_installations i where i.owner = o.owner and e.project is null
                         union select 'default' where e.project is null) p
-   where o.event_id = any (of_events) and o.inbox_place is not null and e.state <> 'cancelled' and (e.title <> '' or e.body <> '')
+   where o.event_id = any (of_events) and o.inbox_place is not null and e.state <> 'cancelled' and (e.title <> '' or e.body <> '') and e.batch_id is null
      and coalesce(t.inbox, true) and e.fanout_finished_at > now() - coalesce(t.inbox_days, 90) * interval '1 day';
   if f.owners is null then
     return;
@@ -5884,7 +5906,8 @@ as $$
       cross join lateral (select relevo.digest_items(array(select (w.e).id from events w order by w.place), n.mine, n.sooner, f.changed, f.seq, f.id, at)
                             as events offset 0) t
   ), extras as materialized (
-    select x.seq, array_agg(x.event_id) as events from unnest(extra_seqs, extra_events) as x(seq, event_id) group by x.seq
+    select x.seq, array_agg(x.event_id) as events from unnest(extra_seqs, extra_events) as x(seq, event_id) join phones p on p.seq = x.seq
+     where relevo.wants_extra(p.i, x.event_id) group by x.seq
   ), extended as (
     select p.seq, p.id, p.i, t.total, t.offsets from phones p join told t on t.alike = p.alike and t.total > 0
      where p.seq not in (select x.seq from extras x)
@@ -6391,6 +6414,25 @@ create or replace function relevo.digest_zone(i relevo.device_installations) ret
 
 revoke all on function relevo.digest_zone from public;
 
+-- Returns whether a phone is still to be told an event that was above a cap: it is for this phone or its owner as they are now, they did not handle it since, and want
+-- its category.
+create or replace function relevo.wants_extra(i relevo.device_installations, of_event bigint) returns boolean
+  language sql stable
+as $$
+  select exists (
+    select from (select e.id, e.event_day, e.audience, e.category, e.project from relevo.notification_events e where e.id = of_event offset 0) e
+      cross join lateral (select d.created_at from relevo.notification_deliveries d
+                           where d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = (i).installation_id offset 0) d
+     where (e.project is null or e.project = (i).project) and ((i).handled_before >= d.created_at) is not true
+       and relevo.unwanted((i).opt_outs, (i).refused, (i).accepted, e.category, relevo.category_rule(e.category)) is null
+       and not exists (select from relevo.event_completions c where c.event_id = of_event and c.owner = (i).owner)
+       and (e.audience <> 'installations'
+            or exists (select from relevo.event_audience a where a.event_id = of_event and a.installation_id = (i).installation_id)
+            or exists (select from relevo.event_owners o where o.event_id = of_event and o.owner = (i).owner)))
+$$;
+
+revoke all on function relevo.wants_extra from public;
+
 -- Returns whether pushes may go to an installation at all.
 create or replace function relevo.may_receive(i relevo.device_installations) returns boolean language sql stable
   return i.active and i.push_capable and i.permission = 'granted' and i.invalidated_at is null and i.token is not null and not i.blocked;
@@ -6398,7 +6440,7 @@ create or replace function relevo.may_receive(i relevo.device_installations) ret
 revoke all on function relevo.may_receive from public;
 
 -- Returns the event that tells a batch: one event says what it said itself, and several are told by the texts of the type with `.batch` behind its name, else as the
--- newest says, else by its title and how many others there are. What it does not say here is as with the newest.
+-- newest says, else by its title and how many others there are. What it does not say here is as with the newest; what is too large for a push is left out, the data first.
 create or replace function relevo.batch_event(b relevo.batches, at timestamptz) returns relevo.notification_events
   language plpgsql stable
 as $$
@@ -6408,27 +6450,35 @@ declare
   names text[] := array(select left(coalesce(nullif(n.title, ''), n.body), 200) from unnest(b.events[total - 2:]) with ordinality as u(id, place)
                           join relevo.notification_events n on n.id = u.id order by u.place desc);
   about jsonb := jsonb_build_object('batch', jsonb_build_object('key', b.key, 'total', total, 'events', to_jsonb(b.events[total - 9:])));
+  given jsonb;
+  room int := 4096; -- for a push without the texts that it gets later
+  texts_bytes int;
 begin
   select n.* into e from relevo.notification_events n where n.id = b.events[total];
   if total > 1 then
     e.event_type := b.event_type || '.batch';
+    given := coalesce(e.arguments, '{}') || jsonb_build_object('count', total, 'others', total - 1, 'more', greatest(total - 3, 0),
+               'first', names[1], 'second', coalesce(names[2], ''), 'third', coalesce(names[3], ''));
+    texts_bytes := (select max(w.bytes) from relevo.wordings w where w.event_type = e.event_type and relevo.arguments_complaint(w.arguments, given) is null);
     e.texts := null;
     e.wording := null;
-    if exists (select from relevo.wordings w where w.event_type = e.event_type) then
-      e.arguments := coalesce(e.arguments, '{}') || jsonb_build_object('count', total, 'others', total - 1, 'more', greatest(total - 3, 0),
-                       'first', names[1], 'second', coalesce(names[2], ''), 'third', coalesce(names[3], ''));
+    e.arguments := case when texts_bytes is not null then given end;
+    if texts_bytes is not null then
       e.title := '';
       e.body := '';
+      room := room - texts_bytes - octet_length(given::text);
     else
-      e.arguments := null;
-      e.title := left(coalesce(relevo.batch_text(e.batch ->> 'title', total, names), e.title || ' (+' || total - 1 || ')'), 500);
+      e.title := left(coalesce(relevo.batch_text(e.batch ->> 'title', total, names), case when e.title <> '' then e.title || ' (+' || total - 1 || ')' else '' end), 500);
       e.body := left(coalesce(relevo.batch_text(e.batch ->> 'body', total, names), e.body), 2000);
     end if;
   end if;
-  e.data := case when relevo.push_bytes(e.title, e.body, e.data || about, e.push) > 4096 then about else e.data || about end;
+  e.data := case when relevo.push_bytes(e.title, e.body, e.data || about, e.push) > room then about else e.data || about end;
+  e.body := left(e.body, greatest(length(e.body) - greatest(relevo.push_bytes(e.title, e.body, e.data, e.push) - room, 0), 0));
+  e.title := left(e.title, greatest(length(e.title) - greatest(relevo.push_bytes(e.title, e.body, e.data, e.push) - room, 0), 0));
   e.deadline_at := (select case when count(*) = count(n.deadline_at) then max(n.deadline_at) end from relevo.notification_events n where n.id = any (b.events));
   e.id := b.event_id;
-  e.event_key := 'batch:' || b.id;
+  e.event_key := 'batch:' || b.id || case when exists (select from relevo.notification_events n -- an app may have an event of that name
+                                                        where n.event_type = e.event_type and n.event_key = 'batch:' || b.id) then ':' || b.event_id else '' end;
   e.batch_id := b.id;
   e.project := nullif(b.project, '');
   e.scheduled_at := at;
@@ -6465,7 +6515,8 @@ revoke all on function relevo.is_batched from public;
 
 -- Puts an event into the batches of some phones' owners, or of the phones if it names them, and returns of each phone whether it is told by the
 -- batch; not if it is the first of one and goes out at once. A batch that is full closes next. Whoever closes one of them meanwhile is waited for: then a new one
--- is opened. A later slice of the event finds the batch that an earlier one joined, also if it closed since.
+-- is opened. A later slice of the event finds the batch that an earlier one joined, also if it closed since. A phone that is gone by now, or whose event's type
+-- gathers no longer, is not told by a batch: the answer has one entry for each phone.
 create or replace function relevo.join_batches(e relevo.notification_events, phones uuid[], at timestamptz) returns boolean[]
   language sql volatile
 as $$
@@ -6484,7 +6535,7 @@ as $$
     select (e).event_type, coalesce((e).batch ->> 'key', ''), coalesce((e).project, ''), a.subject, at, at + t.batch_window_s * interval '1 second',
            case when t.batch_first then (e).id end, case when t.batch_first then '{}' else array[(e).id] end
       from (select distinct a.subject from asked a where a.subject not in (select k.subject from known k)) a
-      join relevo.event_types t on t.event_type = (e).event_type
+      join relevo.event_types t on t.event_type = (e).event_type and t.batch_window_s is not null
      order by a.subject
     on conflict (subject, event_type, key, project) where closed_at is null do update
        set events = b.events || (e).id,
@@ -6493,8 +6544,10 @@ as $$
                                                           from relevo.event_types t where t.event_type = (e).event_type and t.batch_longest_s is not null)) end
     returning b.subject, b.first_event = (e).id as is_first
   )
-  select array_agg(j.is_first is not true order by a.place)
-    from asked a join (select * from known union all select * from joined) j on j.subject = a.subject
+  select array_agg(j.subject is not null and j.is_first is not true order by u.place)
+    from unnest(phones) with ordinality as u(id, place)
+    left join asked a on a.place = u.place
+    left join (select * from known union all select * from joined) j on j.subject = a.subject
 $$;
 
 revoke all on function relevo.join_batches from public;
@@ -7010,7 +7063,7 @@ begin
   end if;
   if created > 0 then
     perform relevo.wake('dispatch');
-    if watched then
+    if watched and (held ->> 'batched')::int is distinct from created then -- what is gathered pushes nobody: the event that tells it is counted
       select b.* into counted, in_hour, busiest_day
         from relevo.count_slice(e, origin_of, stream, release, was_held, due, t.phones, enough) b;
       if counted is not null then

@@ -1,6 +1,7 @@
 -- Puts an event into the batches of some phones' owners, or of the phones if it names them, and returns of each phone whether it is told by the
 -- batch; not if it is the first of one and goes out at once. A batch that is full closes next. Whoever closes one of them meanwhile is waited for: then a new one
--- is opened. A later slice of the event finds the batch that an earlier one joined, also if it closed since.
+-- is opened. A later slice of the event finds the batch that an earlier one joined, also if it closed since. A phone that is gone by now, or whose event's type
+-- gathers no longer, is not told by a batch: the answer has one entry for each phone.
 create or replace function relevo.join_batches(e relevo.notification_events, phones uuid[], at timestamptz) returns boolean[]
   language sql volatile
 as $$
@@ -19,7 +20,7 @@ as $$
     select (e).event_type, coalesce((e).batch ->> 'key', ''), coalesce((e).project, ''), a.subject, at, at + t.batch_window_s * interval '1 second',
            case when t.batch_first then (e).id end, case when t.batch_first then '{}' else array[(e).id] end
       from (select distinct a.subject from asked a where a.subject not in (select k.subject from known k)) a
-      join relevo.event_types t on t.event_type = (e).event_type
+      join relevo.event_types t on t.event_type = (e).event_type and t.batch_window_s is not null
      order by a.subject
     on conflict (subject, event_type, key, project) where closed_at is null do update
        set events = b.events || (e).id,
@@ -28,8 +29,10 @@ as $$
                                                           from relevo.event_types t where t.event_type = (e).event_type and t.batch_longest_s is not null)) end
     returning b.subject, b.first_event = (e).id as is_first
   )
-  select array_agg(j.is_first is not true order by a.place)
-    from asked a join (select * from known union all select * from joined) j on j.subject = a.subject
+  select array_agg(j.subject is not null and j.is_first is not true order by u.place)
+    from unnest(phones) with ordinality as u(id, place)
+    left join asked a on a.place = u.place
+    left join (select * from known union all select * from joined) j on j.subject = a.subject
 $$;
 
 revoke all on function relevo.join_batches from public;

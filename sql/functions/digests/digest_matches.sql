@@ -49,7 +49,8 @@ as $$
       cross join lateral (select relevo.digest_items(array(select (w.e).id from events w order by w.place), n.mine, n.sooner, f.changed, f.seq, f.id, at)
                             as events offset 0) t
   ), extras as materialized (
-    select x.seq, array_agg(x.event_id) as events from unnest(extra_seqs, extra_events) as x(seq, event_id) group by x.seq
+    select x.seq, array_agg(x.event_id) as events from unnest(extra_seqs, extra_events) as x(seq, event_id) join phones p on p.seq = x.seq
+     where relevo.wants_extra(p.i, x.event_id) group by x.seq
   ), extended as (
     select p.seq, p.id, p.i, t.total, t.offsets from phones p join told t on t.alike = p.alike and t.total > 0
      where p.seq not in (select x.seq from extras x)

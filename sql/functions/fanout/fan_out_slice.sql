@@ -76,7 +76,7 @@ begin
   end if;
   if created > 0 then
     perform relevo.wake('dispatch');
-    if watched then
+    if watched and (held ->> 'batched')::int is distinct from created then -- what is gathered pushes nobody: the event that tells it is counted
       select b.* into counted, in_hour, busiest_day
         from relevo.count_slice(e, origin_of, stream, release, was_held, due, t.phones, enough) b;
       if counted is not null then
