@@ -24,7 +24,7 @@ select c.relname || '.' || a.attname,
 """
 """Every column that can hold a name, an id or a text, and whether its row goes with the phone's by itself."""
 PERSONAL = {
-    *("owner", "owners", "installation_id", "installations", "token", "locale", "keywords", "patterns"),
+    *("owner", "owners", "subject", "installation_id", "installations", "token", "locale", "keywords", "patterns"),
     *(
         "title",
         "body",
@@ -119,6 +119,11 @@ def life(worker: Relay) -> str:
     relevo.complete(conn, worded, SAID, owner=OWNER)
     relevo.complete(conn, phone, SAID)
     waits = relevo.enqueue(conn, Event("visit", "3", SAID, audience=Owners(OWNER))).event_id
+    actions.set_event_type(database, worker.app.settings, "talk", batch_window_s=3_600)
+    relevo.enqueue(conn, Event("talk", f"4-{OWNER}", SAID, audience=Owners(OWNER), batch={"key": OWNER}))
+    relevo.set_cap(conn, 1, per="day", category="offers", over="digest")
+    for n in range(2):
+        relevo.enqueue(conn, Event("visit", f"offer-{n}", SAID, category="offers", audience=[phone]))
     worker.fan_out()
     keep = """insert into relevo.kept_inbox_items (inbox_id, event_id, place, at, event_type, title, body, data, installation_id, kept_until, texts)
               select b.id, %(event)s, 1, now(), 'visit', %(said)s, %(said)s, %(more)s, %(phone)s, now(), %(more)s from relevo.inboxes b"""

@@ -340,6 +340,7 @@ def wait(**more: Any) -> dict[str, Any]:
         "rest_until": None,
         "repeats_held": False,
         "is_quiet": False,
+        "quiet_zone": None,
     }
     return {"project": "app", "lane": "bulk", "deliveries": 3, "next_attempt_at": NOW, "claimed": False} | free | more
 
@@ -375,7 +376,12 @@ LATER = NOW + timedelta(minutes=5)
             "3 bulk of app: held by the runaway brake; `relevo release",
         ),
         ({"state": "fanned"}, [wait(next_attempt_at=LATER)], {}, "tried again from 2026-11-15 12:05:00Z on"),
-        ({"state": "fanned"}, [wait(next_attempt_at=LATER, is_quiet=True)], {}, "quiet hours, the first until 2026"),
+        (
+            {"state": "fanned"},
+            [wait(next_attempt_at=LATER, is_quiet=True, quiet_zone="America/Santiago")],
+            {},
+            "quiet hours, the first until 2026-11-15 12:05:00Z (America/Santiago)",
+        ),
         ({"state": "fanned"}, [wait(claimed=True)], {}, "being sent"),
         ({"state": "fanned"}, [wait()], {}, "due, and sent as the project"),
     ],
