@@ -14,6 +14,7 @@ from proof.page import PAGE, RESULTS, write
 ROOT = Path(__file__).parents[2]
 SEEDS = 4
 BROKEN_MINUTES = "0.7"
+HA = "ha.json"
 
 
 def main() -> int:
@@ -29,9 +30,10 @@ def main() -> int:
 
 
 def _run(minutes: float) -> int:
-    """Make every result anew; return the worst verdict."""
+    """Make every result of these anew; return the worst verdict. That of `make ha` stays."""
     for old in RESULTS.glob("*.json"):
-        old.unlink()
+        if old.name != HA:
+            old.unlink()
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.strip()
