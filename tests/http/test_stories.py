@@ -631,9 +631,12 @@ def test_a_phone_and_its_owner(served: Served, conn: Connection, person: Person)
     verbs.set_preference(conn, one, "mine", wish)
     for n in range(27):
         event(conn, f"e-{n}", "everyone")
+    phone(conn, owner="bo", provider="fcm", token=f"{uuid4().hex}:{'a' * 120}")
     fan_out(served.app)
+    assert " bo FCM pending" in told(person, "/dashboard/events/1")
     for path in (f"/dashboard/installations/{one}", "/dashboard/owners/ana"):
         said = told(person, path)
+        assert "Push service Expo" in said
         assert "mine : with one of the words agua; region Maule; from 1,000,000 CLP" in said
         assert token not in person.get(path).text
         more = re.search(r'href="([^"]+before=[^"]+)"', person.get(path).text)
