@@ -60,6 +60,9 @@ def test_what_does_not_fit_is_told_otherwise(worker: Relay) -> None:
     for key in ("E", "F"):
         comment(worker, key, title="", data={"only": "data"})
     assert "title" not in close(worker), "what shows nothing shows nothing together"
+    for key, of in (("x", "x"), ("y", None), ("z", "x")):
+        comment(worker, key, collapse=of)
+    assert close(worker)["title"] == "z commented (+1)", "x was superseded"
     said = {"type": "comment.batch", "default": "en", "arguments": {"who": "x"}, "texts": {"en": {"title": "{who}"}}}
     words.save(worker.app.database, words.parse(said))
     for key in ("G", "H"):
