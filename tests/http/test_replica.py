@@ -17,7 +17,6 @@ from relevo.core.errors import DatabaseUnavailableError
 from relevo.database import migrate
 from relevo.database.pool import Database
 from relevo.database.replica import Answer, open_reader
-from relevo.operators import audit
 from serving import EVENT, Served, free_port
 from standbys import stream
 
@@ -91,7 +90,9 @@ def test_what_is_too_far_behind_or_gone_is_not_read(pair: Pair) -> None:
         database = Database(pair.primary.dsn, pair.primary.dsn, settings)
         reader = open_reader(database, settings, "test", 1)
         try:
-            eventually(lambda: reader.read(audit.latest, limit=1).age_s is None, "the primary is read", within=30)
+            assert _write(database), "a replica is as old as the last write"
+            eventually(lambda: _has_replayed(pair.standby.dsn), "the replica knows how old it is")
+            eventually(lambda: reader.read(_fetch, "select 1").age_s is None, "the primary is read", within=30)
         finally:
             reader.close()
             database.close()
@@ -138,7 +139,7 @@ def test_a_pool_of_both_hosts_follows_the_primary(pair: Pair) -> None:
         settings = pair.settings(DATABASE_URL=both)
         _fetch(database, "update relevo.workers set last_seen_at = now() - interval '1 hour' returning 1")
         reader = open_reader(database, settings, "test", 1)
-        assert reader.read(audit.latest, limit=1).age_s is None, "one that was promoted and left alone looks old"
+        assert reader.read(_fetch, "select 1").age_s is None, "one that was promoted and left alone looks old"
         reader.close()
     finally:
         database.close()
@@ -151,6 +152,11 @@ def _fetch(database: Database, statement: LiteralString) -> list[tuple[object, .
 
 def _of_replica(answer: Answer[list[object]]) -> list[object] | None:
     return None if answer.age_s is None else answer.value
+
+
+def _has_replayed(dsn: str) -> bool:
+    with psycopg.connect(dsn) as standby:
+        return standby.execute("select pg_last_xact_replay_timestamp() is not null").fetchone() == (True,)
 
 
 def _answers(dsn: str) -> bool:
