@@ -3992,25 +3992,24 @@ $$;
 
 revoke all on function relevo.phone_of from public;
 
--- Deletes quiet hours that nobody has any more, up to so many, and returns how many. They are locked first: whoever takes one at this moment holds it.
+-- Deletes quiet hours that nobody has any more, up to so many, and returns how many. Only those are locked: whoever takes one of them at this moment
+-- holds it, and then it is looked at again.
 create or replace function relevo.prune_profiles(most int) returns int
   language plpgsql volatile
 as $$
 declare
-  used int[];
   unused int[];
   gone int;
 begin
   if not exists (select from relevo.quiet_profiles) then
     return 0;
   end if;
-  unused := array(select p.id from relevo.quiet_profiles p order by p.id for update skip locked);
-  -- a new statement: it sees who took one until then
-  used := array(select i.quiet from relevo.device_installations i where i.quiet is not null
-                union select i.owner_quiet from relevo.device_installations i where i.owner_quiet is not null
-                union select r.quiet from relevo.owner_rules r where r.quiet is not null
-                union select d.quiet from relevo.quiet_defaults d);
-  delete from relevo.quiet_profiles p where p.id in (select u.id from unnest(unused) as u(id) where u.id <> all (used) order by u.id limit most);
+  unused := array(select p.id from relevo.quiet_profiles p where p.id <> all ((select relevo.used_profiles())::int[]) order by p.id limit most);
+  if unused = '{}' then
+    return 0;
+  end if;
+  unused := array(select p.id from relevo.quiet_profiles p where p.id = any (unused) order by p.id for update skip locked);
+  delete from relevo.quiet_profiles p where p.id = any (unused) and p.id <> all ((select relevo.used_profiles())::int[]); -- anew: it sees who took one until then
   get diagnostics gone = row_count;
   return gone;
 end
@@ -4124,6 +4123,18 @@ create or replace function relevo.spread_quiet(due_at timestamptz, phone uuid, s
   return due_at + least(coalesce(spread_s, 300) * interval '1 second', (deadline_at - due_at) / 2) * ((hashtextextended(phone::text, 7) & 1073741823) % 30) / 30;
 
 revoke all on function relevo.spread_quiet from public;
+
+-- Returns the quiet hours that a phone, an owner or a project has.
+create or replace function relevo.used_profiles() returns int[]
+  language sql stable
+as $$
+  select array(select i.quiet from relevo.device_installations i where i.quiet is not null
+               union select i.owner_quiet from relevo.device_installations i where i.owner_quiet is not null
+               union select r.quiet from relevo.owner_rules r where r.quiet is not null
+               union select d.quiet from relevo.quiet_defaults d)
+$$;
+
+revoke all on function relevo.used_profiles from public;
 
 -- Leases a worker's fair share of a project's connections before anything is due, and returns what read_project does, with the event types
 -- that others compose. No row if somebody else holds the project just now, or others leave no connections. It does not wait for the disk, as a

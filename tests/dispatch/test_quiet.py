@@ -223,3 +223,19 @@ def test_a_zone_that_this_server_does_not_know_stops_nobody(worker: Relay) -> No
     worker.app.services.projects.lanes._full_read_at = 0.0  # only a full look finds what was changed behind its back
     worker.dispatch()
     assert (received(worker), worker.delivery("ana")["last_error_code"]) == ([0, 1], "quiet_hours")
+
+
+def test_hours_that_nobody_has_are_deleted(worker: Relay) -> None:
+    """Cleanup deletes shared hours once no phone, owner or project has them, a few at a time, and none that somebody takes."""
+    for n in range(3):
+        quiet.set_quiet(worker.conn, [window(-1, 3 + n)], owner="ana")
+    quiet.set_quiet(worker.conn, [window(-1, 7)], project="shop")
+    quiet.set_quiet(worker.conn, [window(-1, 8)], installation_id=worker.phones["eva"])
+    many = "select relevo.prune_profiles(%s) as gone, (select count(*) from relevo.quiet_profiles) as before"
+    assert worker.rows(many, 2) == [{"gone": 2, "before": 6}]
+    with worker.app.database.transaction() as taking:
+        quiet.set_quiet(taking, [window(-1, 4)], owner="eva")
+        assert worker.rows(many, 9) == [{"gone": 0, "before": 4}]
+    assert worker.rows(many, 9) == [{"gone": 0, "before": 4}]
+    quiet.set_quiet(worker.conn, None, owner="ana")
+    assert worker.rows(many, 9) == [{"gone": 1, "before": 4}]

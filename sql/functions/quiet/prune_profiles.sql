@@ -1,22 +1,21 @@
--- Deletes quiet hours that nobody has any more, up to so many, and returns how many. They are locked first: whoever takes one at this moment holds it.
+-- Deletes quiet hours that nobody has any more, up to so many, and returns how many. Only those are locked: whoever takes one of them at this moment
+-- holds it, and then it is looked at again.
 create or replace function relevo.prune_profiles(most int) returns int
   language plpgsql volatile
 as $$
 declare
-  used int[];
   unused int[];
   gone int;
 begin
   if not exists (select from relevo.quiet_profiles) then
     return 0;
   end if;
-  unused := array(select p.id from relevo.quiet_profiles p order by p.id for update skip locked);
-  -- a new statement: it sees who took one until then
-  used := array(select i.quiet from relevo.device_installations i where i.quiet is not null
-                union select i.owner_quiet from relevo.device_installations i where i.owner_quiet is not null
-                union select r.quiet from relevo.owner_rules r where r.quiet is not null
-                union select d.quiet from relevo.quiet_defaults d);
-  delete from relevo.quiet_profiles p where p.id in (select u.id from unnest(unused) as u(id) where u.id <> all (used) order by u.id limit most);
+  unused := array(select p.id from relevo.quiet_profiles p where p.id <> all ((select relevo.used_profiles())::int[]) order by p.id limit most);
+  if unused = '{}' then
+    return 0;
+  end if;
+  unused := array(select p.id from relevo.quiet_profiles p where p.id = any (unused) order by p.id for update skip locked);
+  delete from relevo.quiet_profiles p where p.id = any (unused) and p.id <> all ((select relevo.used_profiles())::int[]); -- anew: it sees who took one until then
   get diagnostics gone = row_count;
   return gone;
 end
