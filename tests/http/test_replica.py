@@ -74,6 +74,8 @@ def test_pages_read_the_replica_but_not_after_an_action_of_ones_own(pair: Pair) 
             assert ("a try" in looked, SAYS_SO in looked) == (False, True)
             event = caller.post("/v1/events", EVENT).json()["event_id"]
             assert viewer.get(f"/dashboard/events/{event}").status_code == 200
+            assert not viewer.post("/dashboard/actions/pause", data={"cycle": "reaper"}).ok
+            assert SAYS_SO not in viewer.get("/dashboard/audit").text, "who was refused looks at what came of it"
             assert SAYS_SO not in viewer.get("/dashboard").text, "health is judged by the primary"
         finally:
             standby.execute("select pg_wal_replay_resume()")

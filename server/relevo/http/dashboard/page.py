@@ -79,8 +79,11 @@ class Page(Guarded):
         async def shown(request: Request) -> Response:
             use_language(language_of(request))
             await menu.look(request)
+            return _remember_action(request, await answered(request))
+
+        async def answered(request: Request) -> Response:
             try:
-                return _remember_action(request, await handle(request))
+                return await handle(request)
             except RequestValidationError:
                 wrong = gettext("This address, or what was sent to it, is not as it should be.")
                 return trouble(request, Problem(400, wrong))
@@ -120,7 +123,7 @@ async def read(
 
 
 def _remember_action(request: Request, answer: Response) -> Response:
-    """Have who did something see it on the next pages, whichever process shows them."""
+    """Have who did something, or was told that it failed, see on the next pages what came of it, whoever shows them."""
     settings: Settings = request.app.state.relevo.settings
     if settings.database_read_url and request.method == "POST" and request.url.path != SEARCH:
         seconds = settings.database_read_max_lag_ms // 1000 + _ACTED_S
