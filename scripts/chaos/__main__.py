@@ -124,10 +124,9 @@ def _replay(steps: Path) -> dict[str, Any]:
 
 
 def _judge_broken(name: str, verdict: dict[str, Any]) -> int:
-    """Return 0 if a build without one of its rules was caught."""
+    """Return 0 if a build without one of its rules was caught; one that only finds no rest was not."""
     found = [rule for rule, count in verdict["rules"].items() if count]
     found += [] if verdict["replay"]["ok"] else ["replay"]
-    found += [] if verdict["summary"]["calm"] else ["no calm"]
     print(f"the build without {name} was {'caught: ' + '; '.join(found) if found else 'NOT CAUGHT'}", flush=True)
     return int(not found)
 

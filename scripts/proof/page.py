@@ -89,13 +89,20 @@ def _replayed(replay: Any) -> str:
 def _rules(runs: list[Any]) -> Iterator[str]:
     yield "A program in another language looks for each in the histories; tests have a history that breaks each."
     yield ""
-    yield "| rule | found |"
-    yield "|---|---:|"
-    found: Counter[str] = Counter()
+    yield "What is still open when a run does not come to rest in time counts here, too, and stands apart."
+    yield ""
+    yield "| rule | found in runs that came to rest | in those that did not |"
+    yield "|---|---:|---:|"
+    found: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
     for run in runs:
-        found.update(run["rules"])
-    for rule, count in found.items():
-        yield f"| {rule} | {f'**{_number(count)}**' if count else 0} |"
+        found[bool(run["summary"]["calm"])].update(run["rules"])
+    for rule in dict.fromkeys(rule for run in runs for rule in run["rules"]):
+        at_rest, not_at_rest = (_marked(found[calm][rule]) for calm in (True, False))
+        yield f"| {rule} | {at_rest} | {not_at_rest} |"
+
+
+def _marked(count: int) -> str:
+    return f"**{_number(count)}**" if count else "0"
 
 
 def _faults(runs: list[Any]) -> Iterator[str]:
@@ -135,8 +142,8 @@ def _broken(broken: dict[str, Any], model: list[Any]) -> Iterator[str]:
             continue
         verdict = broken[name]
         rules = [f"{rule}: {_number(count)}" for rule, count in verdict["rules"].items() if count]
-        rules += [] if verdict["summary"]["calm"] else ["no rest"]
         is_caught = bool(rules) or not verdict["replay"]["ok"]
+        rules += [] if verdict["summary"]["calm"] else ["no rest"]
         replay = "allowed" if verdict["replay"]["ok"] else "refused"
         twin = verdicts.get(TWINS.get(name, ""))
         said = f"`{twin['name']}`: {twin['verdict']}" if twin else "not modelled"
