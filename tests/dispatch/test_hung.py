@@ -82,8 +82,8 @@ def test_a_composer_that_hangs_for_everyone(hanging, trap: Trap) -> None:
     worker.tell_everyone(type="slow")
     with dispatching(worker) as counts:
         others_flow(worker, trap, "a", "b")
-        counted = "select count(*)::int as n from relevo.deliveries where last_error_code = 'composer_hung'"
-        eventually(lambda: worker.rows(counted) == [{"n": 116}], "the others of the type are put off")
+        put_off = "select from relevo.deliveries where last_error_code = 'composer_hung'"
+        eventually(lambda: len(worker.rows(put_off)) >= 116, "the others of the type are put off")
     assert trap.caught == counts["calls_given_up"] == 4
     rows = worker.rows("select * from relevo.deliveries where event_type = 'slow'")
     assert sorted(row["attempt_count"] for row in rows) == [0] * 116 + [1] * 4
