@@ -55,6 +55,23 @@ update relevo.notification_events e
   from unnest(%(events)s::bigint[], %(whys)s::text[]) as g(id, why)
  where e.id = g.id and e.state = 'waiting';
 
+-- name: read_project_locale
+-- Reads the locale of a project's phones whose own language has no text.
+select relevo.project_locale(%(project)s);
+
+-- name: list_project_locales
+-- Lists the projects that a locale was set for.
+select l.project, l.locale from relevo.project_locales l order by l.project;
+
+-- name: set_project_locale
+-- Sets the locale of a project's phones whose own language has no text.
+insert into relevo.project_locales (project, locale) values (%(project)s, %(locale)s)
+on conflict (project) do update set locale = excluded.locale;
+
+-- name: forget_project_locale
+-- Leaves such phones of a project to the default of each type.
+delete from relevo.project_locales where project = %(project)s;
+
 -- name: read_timezones
 -- Reads in which time zones some phones are, in their order.
 select i.timezone

@@ -53,6 +53,20 @@ def test_the_page_keeps_its_word(conn: psycopg.Connection[Any], command: Command
     assert conn.execute("select action, outcome from relevo.audit_log").fetchall() == [("save_words", "ok")] * 2
 
 
+def test_the_language_of_a_project(conn: psycopg.Connection[Any], command: Command) -> None:
+    """`words language` sets, shows and forgets the language of a project, and refuses what is no locale by name."""
+    assert "No project has a language of its own" in command("words", "language").out
+    assert command("words", "language", "es-CL", "--project", "shop").out.strip() == "shop: es-CL"
+    assert command("words", "language", "es").out.split() == ["default:", "es", "shop:", "es-CL"]
+    refused = command("words", "language", "Spanish")
+    assert (refused.code, "'Spanish' is no locale" in refused.err) == (2, True)
+    assert command("words", "language", "es", "--none").code == 2
+    command("words", "language", "--none", "--project", "shop")
+    assert json.loads(command("words", "language", "--json").out) == {"project": "default", "locale": "es"}
+    done = conn.execute("select action, outcome from relevo.audit_log order by id").fetchall()
+    assert done == [("set_project_locale", "ok")] * 3
+
+
 def test_what_is_wrong_is_named(conn: psycopg.Connection[Any], command: Command, file: Path, tmp_path: Path) -> None:
     """A bad file among good ones saves none, and is named with the place; so are unknown types, arguments and zones."""
     bad = tmp_path / "bad.json"

@@ -106,6 +106,24 @@ def test_each_phone_is_told_in_its_language(worker, kind) -> None:
     assert event_row(worker, event)["title"] == "5 new tenders"
 
 
+def test_the_language_of_the_project(worker) -> None:
+    """Without a text in its own language a phone is told in the project's, on the phone and in the inbox, if there is one; else in the type's."""
+    save(worker)
+    words.set_project_locale(worker.app.database, "default", "es-CL")
+    worker.register("ana")
+    worker.register("jean", locale="fr", owner="jean")
+    worker.register("ania", locale="pl")
+    tell(worker, 1)
+    titles = {name: worker.messages(name)[0]["title"] for name in worker.phones}
+    assert titles == {"ana": "1 licitación", "jean": "1 licitación", "ania": "1 przetarg"}
+    asked = "select relevo.inbox('{\"owner\": \"jean\"}') -> 'items' -> 0 ->> 'title' as title"
+    assert worker.rows(asked) == [{"title": "1 licitación"}]
+    words.set_project_locale(worker.app.database, "default", None)
+    tell(worker, 2)
+    assert worker.messages("jean")[-1]["title"] == "2 new tenders"
+    assert [row["title"] for row in worker.rows(asked)] == ["2 new tenders"]
+
+
 def test_one_and_few(worker) -> None:
     """The form follows the number, for each event by itself; a type with texts may have events with text of their own."""
     save(worker)

@@ -45,3 +45,5 @@ def test_the_nearest_text(conn: psycopg.Connection[Any], locale: str | None, tit
     texts = {"es": {"title": "es"}, "es-419": {"title": "419"}, "pt-BR": {"title": "BR"}}
     found = conn.execute("select relevo.text_in(%s, %s) ->> 'title'", [Jsonb(texts), locale]).fetchone()
     assert found == (title,)
+    found = conn.execute("select relevo.text_in(%s, %s, 'pt-BR') ->> 'title'", [Jsonb(texts), locale]).fetchone()
+    assert found == (title or "BR",)

@@ -100,6 +100,30 @@ def show(
         _show(wording.event_type, texts.preview(wording), as_json=False)
 
 
+@words.command()
+def language(
+    locale: Annotated[
+        str | None, typer.Argument(metavar="[LOCALE]", help="Such as es. If left out, what is set is shown.")
+    ] = None,
+    project: Annotated[str, typer.Option(help="The project whose phones they are.")] = "default",
+    none: Annotated[bool, typer.Option("--none", help="Leave such phones to the default of each type.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Set in which language a project's phones are told what has no text in their own."""
+    if locale and none:
+        raise UsageError("LOCALE and --none exclude each other.", hint="Give one of them.")
+    with open_database(load_settings()) as database:
+        if locale or none:
+            texts.set_project_locale(database, project, locale)
+        rows = texts.project_locales(database)
+    if as_json:
+        print_json(rows)
+    for row in [] if as_json else rows:
+        out.print(f"{escape(row['project'])}: {escape(row['locale'])}")
+    if not rows and not as_json:
+        out.print("No project has a language of its own: the default of each type is shown where no other fits.")
+
+
 def _parse(file: Path) -> Wording:
     given = texts.read_file(file)
     try:

@@ -15,9 +15,9 @@ _MORE = {"en": "and {count} more", "es": "y {count} más"}
 _LONGEST_NAME = 120
 
 
-def text(locale: str | None, count: int, names: Sequence[str]) -> Text:
+def text(locale: str | None, project_locale: str | None, count: int, names: Sequence[str]) -> Text:
     """Return what a digest of so many events says, of which some are named."""
-    language = best(locale, tuple(_TITLES), DEFAULT_LOCALE)
+    language = best(locale, tuple(_TITLES), DEFAULT_LOCALE, project_locale)
     one, several = _TITLES[language]
     lines = [shortened(name) for name in names]
     if count > len(lines) > 0:

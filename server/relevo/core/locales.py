@@ -27,10 +27,11 @@ def chain(locale: str) -> list[str]:
 
 
 @lru_cache(maxsize=4096)
-def best(locale: str | None, offered: tuple[str, ...], default: str) -> str:
-    """Return which of the offered locales a phone is shown, or the default one if none is of its language."""
+def best(locale: str | None, offered: tuple[str, ...], default: str, project_locale: str | None = None) -> str:
+    """Return which of the offered locales a phone is shown: of its language, else the project's, else the default."""
     names = {name.lower(): name for name in offered}
-    return next((names[name] for name in chain(locale or "") if name in names), default)
+    wished = (*chain(locale or ""), *chain(project_locale or ""))
+    return next((names[name] for name in wished if name in names), default)
 
 
 def in_locale(texts: Mapping[str, T], locale: str | None, default: str) -> T:

@@ -14,6 +14,7 @@ from relevo.core.model import DIGEST, Content, Delivery
 from relevo.core.wordings import Text, Wording
 from relevo.database.arrays import array, uuid_array
 from relevo.database.pool import Database
+from relevo.delivery.speaking import read_project_locale
 
 _SQL = queries.load("digest")
 _NAMED = 3
@@ -32,18 +33,19 @@ class _Name(NamedTuple):
     plain: str
     texts: Mapping[str, Mapping[str, str]]
 
-    def to(self, locale: str | None) -> str:
-        """Return its name in a phone's language, if it has one there."""
-        spoken = best(locale, tuple(self.texts), "") if self.texts else ""
-        said = self.texts.get(spoken, {})
+    def to(self, locale: str | None, project_locale: str | None) -> str:
+        """Return its name in a phone's language, or the project's, if it has one there."""
+        said = self.texts.get(best(locale, tuple(self.texts), "", project_locale), {}) if self.texts else {}
         return said.get("title") or said.get("body") or self.plain
 
 
 class Digests:
     """The digests among the deliveries of a batch."""
 
-    def __init__(self, told: Mapping[tuple[int, UUID], _Told], names: Mapping[int, _Name]) -> None:
-        self._told, self._names = told, names
+    def __init__(
+        self, told: Mapping[tuple[int, UUID], _Told], names: Mapping[int, _Name], project_locale: str | None
+    ) -> None:
+        self._told, self._names, self._project_locale = told, names, project_locale
 
     @classmethod
     def of(cls, database: Database, deliveries: Sequence[Delivery], now: datetime | None = None) -> Digests | None:
@@ -60,7 +62,9 @@ class Digests:
             told = {(event, phone): _Told(total, events) for event, phone, total, events in rows}
             named = sorted({event for each in told.values() for event in each.events})
             found = connection.execute(_SQL["read_digested"], {"events": array(named), "now": now}).fetchall()
-        return cls(told, {event: _Name(plain, json.loads(texts or "{}")) for event, plain, texts in found})
+            project_locale = read_project_locale(connection, digests[0].project)
+        names = {event: _Name(plain, json.loads(texts or "{}")) for event, plain, texts in found}
+        return cls(told, names, project_locale)
 
     def is_empty(self, delivery: Delivery) -> bool:
         """Return whether nothing is left to tell by a digest, or nobody knows any more what it was."""
@@ -74,9 +78,10 @@ class Digests:
         """Return what a digest says to a phone; raises RenderError, a ValueError."""
         count, names = self._count(delivery), self._names_of(delivery)
         if wording is None:
-            said = digest_texts.text(delivery.locale, count, names)
+            said = digest_texts.text(delivery.locale, self._project_locale, count, names)
         else:
-            said = _worded(wording, delivery.locale, zone, count, names)
+            locale = best(delivery.locale, tuple(wording.texts), wording.default_locale, self._project_locale)
+            said = _worded(wording, locale, zone, count, names)
         push = {**content.push, "subtitle": said.subtitle} if said.subtitle else content.push
         data = {**content.data, "total": count}
         return content._replace(title=said.title, body=said.body, push=push, data=data, spoken=self.spoken(delivery))
@@ -87,11 +92,12 @@ class Digests:
 
     def _names_of(self, delivery: Delivery) -> list[str]:
         events = self._told[delivery.notification_event_id, delivery.installation_id].events
-        return [self._names[event].to(delivery.locale) for event in events if event in self._names][:_NAMED]
+        named = [self._names[event] for event in events if event in self._names][:_NAMED]
+        return [name.to(delivery.locale, self._project_locale) for name in named]
 
 
-def _worded(wording: Wording, locale: str | None, zone: str, count: int, names: Sequence[str]) -> Text:
+def _worded(wording: Wording, locale: str, zone: str, count: int, names: Sequence[str]) -> Text:
     """Render a digest by the texts that were saved for it."""
     first, second, third = ([digest_texts.shortened(name) for name in names] + [""] * _NAMED)[:_NAMED]
     arguments = {"count": count, "more": count - len(names), "first": first, "second": second, "third": third}
-    return wording.render(best(locale, tuple(wording.texts), wording.default_locale), arguments, zone)
+    return wording.render(locale, arguments, zone)

@@ -53,6 +53,8 @@ class Speaking:
     """Of each the locales that it was rendered in."""
     zones: Mapping[UUID, str] = field(default_factory=dict)
     """In which time zone phones are, if any of these events names a time."""
+    project_locale: str | None = None
+    """For phones whose language an event has no text in."""
     _told: dict[tuple[int, Spoken], Content] = field(default_factory=dict)
 
     @classmethod
@@ -74,14 +76,16 @@ class Speaking:
             zoned = {event for event, wording in wordings.items() if wording.zoned}
             phones = [each.installation_id for each in deliveries if each.notification_event_id in zoned]
             zones = _read_zones(connection, phones) if phones else {}
-        return cls(wordings, {event: tuple(contents[event].texts) for event in wordings}, zones)
+            project_locale = read_project_locale(connection, deliveries[0].project)
+        return cls(wordings, {event: tuple(contents[event].texts) for event in wordings}, zones, project_locale)
 
     def spoken(self, delivery: Delivery) -> Spoken:
         """Return in which locale, and for which time zone, an event is told to a phone."""
         wording = self.wordings.get(delivery.notification_event_id)
         if wording is None:
             return "", ""
-        locale = best(delivery.locale, self.locales[delivery.notification_event_id], wording.default_locale)
+        offered = self.locales[delivery.notification_event_id]
+        locale = best(delivery.locale, offered, wording.default_locale, self.project_locale)
         return locale, self.zones.get(delivery.installation_id, "UTC") if wording.zoned else ""
 
     def renders(self, event_id: int) -> bool:
@@ -107,6 +111,12 @@ def _in_words(wording: Wording, content: Content, spoken: Spoken) -> Content:
     said = wording.render(locale, content.arguments, zone) if zone else Text.of(content.texts[locale])
     push = {**content.push, "subtitle": said.subtitle} if said.subtitle else content.push
     return content._replace(title=said.title, body=said.body, push=push, spoken=spoken)
+
+
+def read_project_locale(connection: Connection, project: str) -> str | None:
+    """Return the locale that was set for a project's phones whose own language has no text."""
+    row = connection.execute(_SQL["read_project_locale"], {"project": project}).fetchone()
+    return row[0] if row else None
 
 
 def _read_zones(connection: Connection, phones: Sequence[UUID]) -> dict[UUID, str]:

@@ -28,6 +28,7 @@ from relevo.operators.reading import Row, fetch
 
 _SQL = queries.load("words")
 MOST_LOCALES, MOST_ARGUMENTS, MOST_PATTERN, _MOST_FILE = 50, 30, 4_000, 1_000_000
+_MOST_PROJECT = 200
 _MOST_BRACES = 60
 """In one pattern: ICU takes milliseconds and kilobytes for each argument and branch."""
 _SLOW = re.compile(r",\s*(spellout|ordinal|duration)\b")
@@ -155,6 +156,24 @@ def show(database: Database, event_type: str, version: int | None = None) -> Row
 def list_words(database: Database, after: str = "", limit: int = 100) -> list[Row]:
     """List the types that have texts, each with its current version."""
     return fetch(database, _SQL["list_wordings"], after=after, limit=limit)
+
+
+def project_locales(database: Database) -> list[Row]:
+    """List the projects that a locale was set for, for phones whose own language has no text."""
+    return fetch(database, _SQL["list_project_locales"])
+
+
+def set_project_locale(database: Database, project: str, locale: str | None) -> None:
+    """Set the locale of a project's phones whose own language has no text, or none; raises InvalidInputError."""
+    if not 1 <= len(project) <= _MOST_PROJECT:
+        _refuse(f"project must have 1 to {_MOST_PROJECT} characters")
+    if locale is not None and not LOCALE.fullmatch(locale):
+        _refuse(f"{checks.quoted(locale)} is no locale; they are like es, es-419, zh-Hant or pt-BR")
+    checks.check_storable("project", project)
+    with audit.recorded(database, "set_project_locale", project=project, locale=locale), database.transaction() as conn:
+        conn.execute(
+            _SQL["set_project_locale" if locale else "forget_project_locale"], {"project": project, "locale": locale}
+        )
 
 
 def list_in(connection: Connection, after: str, limit: int) -> list[Row]:

@@ -1,7 +1,8 @@
 -- Returns a page of an inbox, newest first: what an owner, or an installation without owner, was sent or would have been sent. It is asked for as
 -- {"owner": "user-7", "project": …, "status": "unread", "category": …, "type": …, "before": "123", "limit": 50, "locale": "es"}; `next` goes on from there.
 -- With "digest": "123" it is what that digest told, the best first.
--- What is told by the texts of its type is in the locale that is asked for, or else in that of the newest phone that said one.
+-- What is told by the texts of its type is in the locale that is asked for, or else in that of the newest phone that said one; in the project's if the
+-- type has no text in that.
 create or replace function relevo.inbox(asked jsonb) returns jsonb
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp set jit = off
@@ -9,6 +10,7 @@ as $$
 declare
   s relevo.inbox_subject := relevo.find_inbox(asked, array['status', 'category', 'type', 'before', 'limit', 'locale', 'digest']);
   spoken text;
+  otherwise text := relevo.project_locale(s.project);
   wanted text := coalesce(asked ->> 'status', 'current');
   most int;
   page record;
@@ -29,7 +31,7 @@ begin
                                             join relevo.device_installations d on d.installation_id = u.phone
                                            where d.locale is not null order by u.place limit 1));
   if asked ->> 'digest' is not null then
-    return relevo.digest_page(s, (asked ->> 'digest')::bigint, spoken, least(coalesce((asked ->> 'before')::bigint, 0), 2147483647)::int, most);
+    return relevo.digest_page(s, (asked ->> 'digest')::bigint, spoken, otherwise, least(coalesce((asked ->> 'before')::bigint, 0), 2147483647)::int, most);
   end if;
   select jsonb_agg(i.item order by i.place desc) filter (where i.item is not null) as items, min(i.place) as last, max(i.place) filter (where i.item is not null) as newest,
          count(i.item) = most or count(*) > count(i.item) as is_more
@@ -39,8 +41,8 @@ begin
                    'seen_at', w.seen_at, 'read_at', w.read_at, 'archived_at', w.archived_at, 'cursor', w.place::text) end as item
             from relevo.walk_inbox(s, wanted, asked ->> 'category', asked ->> 'type', (asked ->> 'before')::bigint, most, 10000) w
             left join lateral (
-              select o.event_type, o.category, o.title, o.body, o.data, case when o.event_type = 'relevo.digest' then relevo.digest_said(s, w.event_id, spoken)
-                                                                           when o.texts is not null then relevo.text_in(o.texts, spoken) end as said
+              select o.event_type, o.category, o.title, o.body, o.data, case when o.event_type = 'relevo.digest' then relevo.digest_said(s, w.event_id, spoken, otherwise)
+                                                                           when o.texts is not null then relevo.text_in(o.texts, spoken, otherwise) end as said
                 from (select e.event_type, e.category, e.title, e.body, e.data, e.texts from relevo.notification_events e where e.id = w.event_id
                       union all
                       select k.event_type, k.category, k.title, k.body, k.data, k.texts from relevo.kept_inbox_items k

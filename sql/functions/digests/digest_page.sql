@@ -1,6 +1,6 @@
 -- Returns what a digest told the phones of an inbox, as a page of items, the best first; `before` goes on from the cursor of an item. What ended since is left out, what its type keeps out of inboxes,
 -- and what a phone was told while it was another's.
-create or replace function relevo.digest_page(s relevo.inbox_subject, digest bigint, in_locale text, after_place int, most int) returns jsonb
+create or replace function relevo.digest_page(s relevo.inbox_subject, digest bigint, in_locale text, project_locale text, after_place int, most int) returns jsonb
   language sql stable
 as $$
   select jsonb_build_object('items', coalesce(jsonb_agg(p.item order by p.place) filter (where p.item is not null), '[]'),
@@ -18,7 +18,7 @@ as $$
             cross join unnest(c.offsets) with ordinality as u(before, place)
             left join lateral (select e.* from relevo.notification_events e where e.id = digest - u.before and e.ended_at is null
                                  and not exists (select from relevo.event_types t where t.event_type = e.event_type and not t.inbox) offset 0) e on true
-            left join lateral (select relevo.text_in(e.texts, in_locale) as said) t on true
+            left join lateral (select relevo.text_in(e.texts, in_locale, project_locale) as said) t on true
            where u.place > after_place order by u.place limit most) p
 $$;
 

@@ -1620,7 +1620,8 @@ revoke all on function relevo.get_quiet from public;
 -- Returns a page of an inbox, newest first: what an owner, or an installation without owner, was sent or would have been sent. It is asked for as
 -- {"owner": "user-7", "project": …, "status": "unread", "category": …, "type": …, "before": "123", "limit": 50, "locale": "es"}; `next` goes on from there.
 -- With "digest": "123" it is what that digest told, the best first.
--- What is told by the texts of its type is in the locale that is asked for, or else in that of the newest phone that said one.
+-- What is told by the texts of its type is in the locale that is asked for, or else in that of the newest phone that said one; in the project's if the
+-- type has no text in that.
 create or replace function relevo.inbox(asked jsonb) returns jsonb
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp set jit = off
@@ -1628,6 +1629,7 @@ as $$
 declare
   s relevo.inbox_subject := relevo.find_inbox(asked, array['status', 'category', 'type', 'before', 'limit', 'locale', 'digest']);
   spoken text;
+  otherwise text := relevo.project_locale(s.project);
   wanted text := coalesce(asked ->> 'status', 'current');
   most int;
   page record;
@@ -1648,7 +1650,7 @@ begin
                                             join relevo.device_installations d on d.installation_id = u.phone
                                            where d.locale is not null order by u.place limit 1));
   if asked ->> 'digest' is not null then
-    return relevo.digest_page(s, (asked ->> 'digest')::bigint, spoken, least(coalesce((asked ->> 'before')::bigint, 0), 2147483647)::int, most);
+    return relevo.digest_page(s, (asked ->> 'digest')::bigint, spoken, otherwise, least(coalesce((asked ->> 'before')::bigint, 0), 2147483647)::int, most);
   end if;
   select jsonb_agg(i.item order by i.place desc) filter (where i.item is not null) as items, min(i.place) as last, max(i.place) filter (where i.item is not null) as newest,
          count(i.item) = most or count(*) > count(i.item) as is_more
@@ -1658,8 +1660,8 @@ begin
                    'seen_at', w.seen_at, 'read_at', w.read_at, 'archived_at', w.archived_at, 'cursor', w.place::text) end as item
             from relevo.walk_inbox(s, wanted, asked ->> 'category', asked ->> 'type', (asked ->> 'before')::bigint, most, 10000) w
             left join lateral (
-              select o.event_type, o.category, o.title, o.body, o.data, case when o.event_type = 'relevo.digest' then relevo.digest_said(s, w.event_id, spoken)
-                                                                           when o.texts is not null then relevo.text_in(o.texts, spoken) end as said
+              select o.event_type, o.category, o.title, o.body, o.data, case when o.event_type = 'relevo.digest' then relevo.digest_said(s, w.event_id, spoken, otherwise)
+                                                                           when o.texts is not null then relevo.text_in(o.texts, spoken, otherwise) end as said
                 from (select e.event_type, e.category, e.title, e.body, e.data, e.texts from relevo.notification_events e where e.id = w.event_id
                       union all
                       select k.event_type, k.category, k.title, k.body, k.data, k.texts from relevo.kept_inbox_items k
@@ -2942,7 +2944,7 @@ begin
                        limit few + 1) a);
   end if;
   if at_once and named <= few and e.fanout_failures is null and e.id <> all (apart)
-     and not (exists (select from relevo.caps) and relevo.is_under_caps(e)) and not relevo.is_batched(e) then -- what has to hold to caps, or is gathered, is made by itself
+     and not (exists (select from relevo.caps) and relevo.is_under_caps(e)) and not (e.audience = 'installations' and relevo.is_batched(e)) then -- what has to hold to caps, or is gathered, is made by itself
     how := 'together';
     select f.fanned, f.late, f.created, f.events, f.installations, f.counted, f.in_hour, f.busiest_day
       into fanned, late, created, events, installations, counted, in_hour, busiest_day
@@ -3802,9 +3804,10 @@ $$;
 
 revoke all on function relevo.waits_elsewhere from public;
 
--- Returns whether quiet hours of one of a wave's phones are under way, and one of its events waits for their end: then each is looked at closely. Where nobody has quiet hours
--- nothing is looked up.
-create or replace function relevo.any_quiet(installations uuid[], events bigint[], given_at timestamptz) returns boolean
+-- Returns whether quiet hours of one of some phones are under way, and one of some events takes notice of them, by one of these rules: then each is looked
+-- at closely. Of all phones with the same hours it is asked once, and where nobody has quiet hours nothing is looked up.
+create or replace function relevo.any_quiet(installations uuid[], events bigint[], given_at timestamptz, rules text[] default '{wait}')
+  returns boolean
   language plpgsql stable
   set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
@@ -3814,7 +3817,7 @@ declare
 begin
   if not exists (select from relevo.quiet_profiles)
      or not exists (select from relevo.notification_events e left join relevo.event_types t on t.event_type = e.event_type
-                     where e.id = any (events) and relevo.quiet_rule(e, t.quiet) = 'wait') then
+                     where e.id = any (events) and relevo.quiet_rule(e, t.quiet) = any (rules)) then
     return false;
   end if;
   any_default := exists (select from relevo.quiet_defaults);
@@ -5682,7 +5685,7 @@ as $$
          lease
     from unnest(chunks) c
     left join relevo.notification_events e on e.id = c.event_id
-    cross join lateral (select relevo.category_rule(e.category) as rule offset 0) r
+    cross join lateral (select relevo.category_rule(e.category) as rule, relevo.any_quiet(c.installations, array[c.event_id], at, '{wait,silent}') as any_quiet offset 0) r
     cross join lateral (
       select array_agg(i.token) as tokens, array_agg(i.token_version) as versions, array_agg(i.platform) as platforms,
              array_agg(i.locale) as locales,
@@ -5712,7 +5715,7 @@ as $$
                                   relevo.may_receive(x) as may_receive, x.quiet, x.owner_quiet, x.timezone, x.project
                              from relevo.device_installations x where x.installation_id = u.installation_id offset 0) i on true
         left join lateral (select n.* from relevo.quiet_now(e, i.quiet, i.owner_quiet, i.project, i.timezone, u.installation_id, at) n
-                            where (i.quiet is not null or i.owner_quiet is not null
+                            where r.any_quiet and (i.quiet is not null or i.owner_quiet is not null
                                    or i.installation_id is not null and (select exists (select from relevo.quiet_defaults))) offset 0) n on true) l
 $$;
 
@@ -5964,7 +5967,7 @@ revoke all on function relevo.digest_phones from public;
 
 -- Returns what a digest told the phones of an inbox, as a page of items, the best first; `before` goes on from the cursor of an item. What ended since is left out, what its type keeps out of inboxes,
 -- and what a phone was told while it was another's.
-create or replace function relevo.digest_page(s relevo.inbox_subject, digest bigint, in_locale text, after_place int, most int) returns jsonb
+create or replace function relevo.digest_page(s relevo.inbox_subject, digest bigint, in_locale text, project_locale text, after_place int, most int) returns jsonb
   language sql stable
 as $$
   select jsonb_build_object('items', coalesce(jsonb_agg(p.item order by p.place) filter (where p.item is not null), '[]'),
@@ -5982,7 +5985,7 @@ as $$
             cross join unnest(c.offsets) with ordinality as u(before, place)
             left join lateral (select e.* from relevo.notification_events e where e.id = digest - u.before and e.ended_at is null
                                  and not exists (select from relevo.event_types t where t.event_type = e.event_type and not t.inbox) offset 0) e on true
-            left join lateral (select relevo.text_in(e.texts, in_locale) as said) t on true
+            left join lateral (select relevo.text_in(e.texts, in_locale, project_locale) as said) t on true
            where u.place > after_place order by u.place limit most) p
 $$;
 
@@ -5990,10 +5993,10 @@ revoke all on function relevo.digest_page from public;
 
 -- Returns what a digest says in an inbox: how many there were, in English or Spanish; null if that is not known any more. What a phone was told
 -- while it was another's does not count.
-create or replace function relevo.digest_said(s relevo.inbox_subject, digest bigint, in_locale text) returns jsonb
+create or replace function relevo.digest_said(s relevo.inbox_subject, digest bigint, in_locale text, project_locale text) returns jsonb
   language sql stable
 as $$
-  select jsonb_build_object('title', case when in_locale like 'es%' then case max(c.total) when 1 then '1 novedad para ti' else max(c.total) || ' novedades para ti' end
+  select jsonb_build_object('title', case when case when in_locale ~ '^(en|es)' then in_locale else project_locale end like 'es%' then case max(c.total) when 1 then '1 novedad para ti' else max(c.total) || ' novedades para ti' end
                                           else max(c.total) || ' new for you' end)
     from unnest(s.phones, s.since) as p(id, since)
     join relevo.digests g on g.event_id = digest and g.made_at > p.since
@@ -6290,6 +6293,13 @@ create or replace function relevo.is_alive(w relevo.workers, at timestamptz defa
 
 revoke all on function relevo.is_alive from public;
 
+-- Returns the locale in which a project's phones are told what has no text in their own language; null if none was set.
+create or replace function relevo.project_locale(of_project text) returns text
+  language sql stable
+return (select l.locale from relevo.project_locales l where l.project = of_project);
+
+revoke all on function relevo.project_locale from public;
+
 -- Returns what is wrong with the fields of a push, in a sentence, or null; a field of null counts as missing.
 create or replace function relevo.push_complaint(given jsonb, rules jsonb default relevo.push_fields(), place text default 'push') returns text
   language plpgsql immutable
@@ -6366,11 +6376,11 @@ create or replace function relevo.exported_hours(profile int) returns jsonb lang
 
 revoke all on function relevo.exported_hours from public;
 
--- Returns what an event says to a reader of a locale, of its texts by locale; null if it has no text of that language.
-create or replace function relevo.text_in(texts jsonb, locale text) returns jsonb
+-- Returns what an event says to a reader of a locale, of its texts by locale, or else in that of the project; null if it has no text of either language.
+create or replace function relevo.text_in(texts jsonb, locale text, project_locale text default null) returns jsonb
   language sql immutable
-return case when texts is not null and locale is not null then (
-  select t.value from unnest(relevo.locale_chain(locale)) with ordinality as c(name, place)
+return case when texts is not null then (
+  select t.value from unnest(relevo.locale_chain(locale) || relevo.locale_chain(project_locale)) with ordinality as c(name, place)
     join jsonb_each(texts) as t on lower(t.key) = c.name
    order by c.place limit 1) end;
 
@@ -6971,7 +6981,7 @@ create or replace function relevo.everyone_targets(e relevo.notification_events,
   language plpgsql volatile
 as $$
 declare
-  rule text := relevo.category_rule(e.category);
+  rule text := case when e.category is not null then relevo.category_rule(e.category) end;
 begin
   if e.project is null then
     select count(*) < most, max(t.seq), array_agg(t.installation_id) filter (where t.is_in), array_agg(t.provider) filter (where t.is_in),
@@ -7120,7 +7130,7 @@ create or replace function relevo.matching_targets(e relevo.notification_events,
   language plpgsql volatile
 as $$
 declare
-  rule text := relevo.category_rule(e.category);
+  rule text := case when e.category is not null then relevo.category_rule(e.category) end;
   few constant int := least(most, 300); -- of more it would not pay to read them twice
   buckets text[] := relevo.buckets_of(e);
   seqs bigint[];
@@ -7171,7 +7181,7 @@ create or replace function relevo.named_targets(e relevo.notification_events, mo
   language plpgsql volatile
 as $$
 declare
-  rule text := relevo.category_rule(e.category);
+  rule text := case when e.category is not null then relevo.category_rule(e.category) end;
   seqs bigint[];
   named uuid[];
 begin
@@ -7360,7 +7370,7 @@ declare
   above int[];
   n record;
 begin
-  if relevo.is_batched(e) then
+  if e.audience = 'installations' and relevo.is_batched(e) then
     n := relevo.write_batched(e, at, phones, providers, projects, hours);
     held := jsonb_build_object('batched', met - coalesce(cardinality(n.phones), 0));
     if n.phones is null then
