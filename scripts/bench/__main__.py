@@ -22,6 +22,7 @@ from bench import (
     inbox,
     ingest,
     latency,
+    morning,
     native,
     pages,
     peers,
@@ -60,6 +61,7 @@ TOGETHER: dict[str, Callable[[Stand], Iterable[Row]]] = {
     "sdk": sdk.rows,
     "aged": dispatch.aged,
     "words": words.rows,
+    "morning": morning.rows,
 }
 """Rows by the name that --only knows, in their order: these share one database and one sandbox."""
 ALONE: dict[str, Callable[[Sizes], Iterable[Row]]] = {
@@ -76,7 +78,7 @@ ALONE: dict[str, Callable[[Sizes], Iterable[Row]]] = {
     "digest": digest.rows,
 }
 """These have a database each."""
-ON_DEMAND = {"memory", "requests", "sdk", "ingest", "idle", "inbox", "pages", "scaling", "digest"}
+ON_DEMAND = {"memory", "requests", "sdk", "ingest", "idle", "inbox", "pages", "scaling", "digest", "morning"}
 """Measured only if they are named."""
 
 

@@ -72,6 +72,8 @@ class Sizes:
     """Deliveries among which one inbox is read, how often, and how many callers wait for others."""
     digest_phones: int = 20_000
     """Phones that hear of a day's tenders in a digest."""
+    night: int = 500_000
+    """Deliveries that wait for the end of quiet hours."""
 
 
 QUICK = Sizes(
@@ -114,6 +116,7 @@ QUICK = Sizes(
     inbox_looks=3,
     inbox_waiters=20,
     digest_phones=50,
+    night=600,
 )
 """So little that a run shows only that everything works."""
 

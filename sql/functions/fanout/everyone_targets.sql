@@ -7,7 +7,7 @@ create or replace function relevo.everyone_targets(e relevo.notification_events,
   language plpgsql volatile
 as $$
 declare
-  rule text := relevo.category_rule(e.category);
+  rule text := case when e.category is not null then relevo.category_rule(e.category) end;
 begin
   if e.project is null then
     select count(*) < most, max(t.seq), array_agg(t.installation_id) filter (where t.is_in), array_agg(t.provider) filter (where t.is_in),

@@ -7,7 +7,7 @@ create or replace function relevo.matching_targets(e relevo.notification_events,
   language plpgsql volatile
 as $$
 declare
-  rule text := relevo.category_rule(e.category);
+  rule text := case when e.category is not null then relevo.category_rule(e.category) end;
   few constant int := least(most, 300); -- of more it would not pay to read them twice
   buckets text[] := relevo.buckets_of(e);
   seqs bigint[];

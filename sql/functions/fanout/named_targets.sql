@@ -7,7 +7,7 @@ create or replace function relevo.named_targets(e relevo.notification_events, mo
   language plpgsql volatile
 as $$
 declare
-  rule text := relevo.category_rule(e.category);
+  rule text := case when e.category is not null then relevo.category_rule(e.category) end;
   seqs bigint[];
   named uuid[];
 begin

@@ -11,7 +11,7 @@ declare
   above int[];
   n record;
 begin
-  if relevo.is_batched(e) then
+  if e.audience = 'installations' and relevo.is_batched(e) then
     n := relevo.write_batched(e, at, phones, providers, projects, hours);
     held := jsonb_build_object('batched', met - coalesce(cardinality(n.phones), 0));
     if n.phones is null then

@@ -11,7 +11,7 @@ as $$
          lease
     from unnest(chunks) c
     left join relevo.notification_events e on e.id = c.event_id
-    cross join lateral (select relevo.category_rule(e.category) as rule offset 0) r
+    cross join lateral (select relevo.category_rule(e.category) as rule, relevo.any_quiet(c.installations, array[c.event_id], at, '{wait,silent}') as any_quiet offset 0) r
     cross join lateral (
       select array_agg(i.token) as tokens, array_agg(i.token_version) as versions, array_agg(i.platform) as platforms,
              array_agg(i.locale) as locales,
@@ -41,7 +41,7 @@ as $$
                                   relevo.may_receive(x) as may_receive, x.quiet, x.owner_quiet, x.timezone, x.project
                              from relevo.device_installations x where x.installation_id = u.installation_id offset 0) i on true
         left join lateral (select n.* from relevo.quiet_now(e, i.quiet, i.owner_quiet, i.project, i.timezone, u.installation_id, at) n
-                            where (i.quiet is not null or i.owner_quiet is not null
+                            where r.any_quiet and (i.quiet is not null or i.owner_quiet is not null
                                    or i.installation_id is not null and (select exists (select from relevo.quiet_defaults))) offset 0) n on true) l
 $$;
 

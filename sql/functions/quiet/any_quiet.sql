@@ -1,6 +1,7 @@
--- Returns whether quiet hours of one of a wave's phones are under way, and one of its events waits for their end: then each is looked at closely. Where nobody has quiet hours
--- nothing is looked up.
-create or replace function relevo.any_quiet(installations uuid[], events bigint[], given_at timestamptz) returns boolean
+-- Returns whether quiet hours of one of some phones are under way, and one of some events takes notice of them, by one of these rules: then each is looked
+-- at closely. Of all phones with the same hours it is asked once, and where nobody has quiet hours nothing is looked up.
+create or replace function relevo.any_quiet(installations uuid[], events bigint[], given_at timestamptz, rules text[] default '{wait}')
+  returns boolean
   language plpgsql stable
   set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
@@ -10,7 +11,7 @@ declare
 begin
   if not exists (select from relevo.quiet_profiles)
      or not exists (select from relevo.notification_events e left join relevo.event_types t on t.event_type = e.event_type
-                     where e.id = any (events) and relevo.quiet_rule(e, t.quiet) = 'wait') then
+                     where e.id = any (events) and relevo.quiet_rule(e, t.quiet) = any (rules)) then
     return false;
   end if;
   any_default := exists (select from relevo.quiet_defaults);
