@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,13 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from chaos import archive, broken, history
-from chaos.faults import SMALL, Faults
+from chaos.faults import MOMENTS, SMALL, Faults
+from chaos.peace import Peace
 from chaos.stage import OFFERS_A_WEEK, RATE_PER_S, Stage, stage, trace, until
-from chaos.writers import Reader, Told, Writer, register_phones
+from chaos.told import Told
+from chaos.writers import Reader, Writer, register_phones
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "scripts" / "proof" / "results"
-CALM_S = 240.0
+HISTORIES = ROOT / "build" / "chaos"
+CALM_S = 300.0
+SHOWN = 500
+"""How many messages of a phone may wait to be gathered: the sandbox shows a thousand."""
+DIGESTED = 6
+"""How many phones are told of tenders by digests."""
 _OPEN = """
 select not exists (select from relevo.notification_deliveries where status in ('pending', 'retryable', 'sent'))
    and not exists (select from relevo.notification_events where state in ('waiting', 'fanning'))
@@ -37,7 +46,10 @@ def main() -> int:
     seed = given.seed or _seed_of_the_day()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="relevo-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
-    print(f"seed {seed}, {given.minutes} minutes, {given.replicas} replicas; logs and history: {folder}", flush=True)
+    name = f"broken-{given.broken}" if given.broken else f"chaos-{re.sub(r'[^A-Za-z0-9-]+', '-', seed)}"
+    print(
+        f"seed {seed}, {given.minutes} minutes, {given.replicas} replicas; all that is under way: {folder}", flush=True
+    )
     with stage(folder, given.replicas, small=given.small or given.broken is not None) as made:
         summary = _play(made, seed, given)
     (folder / "history" / "summary.json").write_text(json.dumps(summary, indent=1))
@@ -45,10 +57,15 @@ def main() -> int:
     replayed = _replay(folder / "history" / "steps.jsonl")
     verdict = json.loads((folder / "history" / "verdict.json").read_text())
     verdict |= {"summary": summary, "replay": replayed}
+    if not given.small:
+        history.keep(folder, HISTORIES / name)
+        print(f"the history is kept in {HISTORIES / name}; its README says how to check it", flush=True)
     if given.record:
-        _record(verdict, f"broken-{given.broken}" if given.broken else f"chaos-{seed.replace(' ', '-')}")
+        _record(verdict, name)
     if given.broken:
         return _judge_broken(given.broken, verdict)
+    if checked == 0 and replayed["ok"] and given.folder is None:
+        shutil.rmtree(folder, ignore_errors=True)
     return checked or int(not replayed["ok"])
 
 
@@ -60,6 +77,7 @@ def _words() -> argparse.ArgumentParser:
     words.add_argument("--writers", type=int, default=3)
     words.add_argument("--folder", type=Path, default=None, help="where logs and history are kept")
     words.add_argument("--small", action="store_true", help="few faults, without PgBouncer and the archive's store")
+    words.add_argument("--only", choices=MOMENTS, action="append", help="this fault; may be given more than once")
     words.add_argument("--broken", choices=broken.BUILDS, help="take one rule out of the product: it must be caught")
     words.add_argument("--record", action="store_true", help="keep the verdict for `make proof`")
     return words
@@ -71,20 +89,23 @@ def _play(made: Stage, seed: str, given: argparse.Namespace) -> dict[str, Any]:
         told.note("archived", ids=archive.fill(made))
     trace(made)
     phones = register_phones(made, told)
-    only = broken.BUILDS[given.broken].faults if given.broken else SMALL if given.small else ()
-    faults = Faults(made, seed, only)
+    has_peace = not given.small and not given.broken
+    peace = Peace(made, told, phones["android"][:DIGESTED], phones["iphone"][0]) if has_peace else None
+    only = broken.BUILDS[given.broken].faults if given.broken else SMALL if given.small else given.only or ()
+    faults, received = Faults(made, seed, told, only), history.Received(made)
     if given.broken:
         broken.take_out(made, given.broken)
-    reader, app = Reader(made, told), [Writer(made, told, f"writer-{n}", seed, phones) for n in range(given.writers)]
+    reader = Reader(made, told)
+    app = [Writer(made, told, f"writer-{n}", seed, movable=phones["expo"], peace=peace) for n in range(given.writers)]
     for thread in (reader, *app):
         thread.start()
-    faults.strike_until(time.monotonic() + given.minutes * 60)
+    faults.strike_until(time.monotonic() + given.minutes * 60, lambda: received.gather(SHOWN))
     for writer in app:
         writer.stop()
     for writer in app:
         writer.join()
     faults.calm()
-    is_calm = until(lambda: made.ask(_OPEN) == [(True,)], 30 if given.broken else CALM_S)
+    is_calm = _rest(made, peace, 30 if given.broken else CALM_S)
     reader.stop()
     reader.join()
     faults.scene.count_slow()
@@ -103,8 +124,15 @@ def _play(made: Stage, seed: str, given: argparse.Namespace) -> dict[str, Any]:
         "hits": dict(faults.scene.hits),
         "rate_per_s": RATE_PER_S,
         "offers_a_week": OFFERS_A_WEEK,
-        "lines": history.write(made, told.lines),
+        "lines": history.write(made, told.lines, received),
     }
+
+
+def _rest(made: Stage, peace: Peace | None, patience_s: float) -> bool:
+    """Wait until all is over, the last digests included; return whether it is."""
+    if peace is not None:
+        peace.end()
+    return until(lambda: (peace is None or peace.is_over()) and made.ask(_OPEN) == [(True,)], patience_s)
 
 
 def _replay(steps: Path) -> dict[str, Any]:

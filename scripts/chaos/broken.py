@@ -61,6 +61,10 @@ BUILDS = {
         "counts do not follow what a reaper takes back",
         (("counts/move_counts.sql", "having sum(s.n) <> 0;", "having false;"),),
     ),
+    "caps": Build(
+        "caps are not looked at",
+        (("caps/is_under_caps.sql", "(e).lane <> 'urgent'", "false"),),
+    ),
     "names": Build(
         "a forgotten owner stays named beside their events",
         (("client/forget_owner.sql", "delete from relevo.event_owners where owner = of_owner;", ""),),

@@ -1,7 +1,8 @@
 // Reads the history of a run and says what must not be there. It knows the files alone: what writers were told, what phones got, what
-// the tables hold. node check.mjs FOLDER…
-import { readFileSync, readdirSync, writeFileSync } from "node:fs";
+// the tables hold; each may be compressed. node check.mjs FOLDER…
+import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { gunzipSync } from "node:zlib";
 
 const REQUEST_S = 20; // how long a request may be under way: its time-out, and as long as its process may be stopped in its midst
 const LEASE_S = 4; // what may be sent is decided when it is claimed; it is sent within a lease
@@ -21,15 +22,26 @@ const group = (rows, key) => {
     }
   return found;
 };
+const linesOf = (path) => (path.endsWith(".gz") ? gunzipSync(readFileSync(path)) : readFileSync(path)).toString("utf8").split("\n");
 const isUnseen = (request) => request.answered_at === null || request.outcome === "unclear";
 
 /** Judges one history; returns whether all is well. */
 function judge(folder) {
-  const read = (name) => readFileSync(join(folder, "history", `${name}.jsonl`), "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
-  const [told, received, events, deliveries, requests, failures, queue, claims, lateTickets, counts, runs] =
+  const read = (name) => {
+    const path = join(folder, "history", `${name}.jsonl`);
+    return linesOf(existsSync(path) ? path : `${path}.gz`).filter(Boolean).map((line) => JSON.parse(line));
+  };
+  const [allTold, allReceived, events, deliveries, requests, failures, queue, claims, lateTickets, counts, runs] =
     ["told", "received", "events", "deliveries", "requests", "failed_attempts", "queue", "claims", "late_tickets", "counts", "runs"].map(read);
-  const [steps, deadLetters, marks, incidents, names, archived] = ["steps", "dead_letters", "marks", "incidents", "names", "archived"].map(read);
+  const [steps, deadLetters, marks, incidents, names, archived, digests] =
+    ["steps", "dead_letters", "marks", "incidents", "names", "archived", "digests"].map(read);
   const summary = JSON.parse(readFileSync(join(folder, "history", "summary.json"), "utf8"));
+  /** Restores from a backup: what was told from the backup on until the restore is not so any more, and numbers above the last are given again. */
+  const restores = allTold.filter((line) => line.what === "restored");
+  const restoreOver = (at) => restores.find((line) => at >= line.since && at <= line.until);
+  const told = allTold.filter((line) => !restoreOver(line.at));
+  const taken = allTold.filter((line) => line.what === "enqueued" && restoreOver(line.at));
+  const received = allReceived.filter((row) => !(restoreOver(row.at)?.last_delivery < row.delivery));
   const eventById = new Map(events.map((event) => [event.id, event]));
   const receivedOf = group(received, (row) => row.delivery);
   const requestsOf = group(requests, (row) => row.ids);
@@ -38,7 +50,7 @@ function judge(folder) {
   const deliveryById = new Map(deliveries.map((row) => [row.id, row]));
   const toldOf = group(told, (line) => line.what);
   const all = (what) => toldOf.get(what) ?? [];
-  const logs = readdirSync(folder).filter((name) => name.endsWith(".log")).map((name) => readFileSync(join(folder, name), "utf8").split("\n")).flat();
+  const logs = readdirSync(folder).filter((name) => /\.log(\.gz)?$/.test(name)).map((name) => linesOf(join(folder, name))).flat();
 
   const requestById = new Map(requests.map((request) => [request.id, request]));
   /** How many of a delivery's requests nobody saw the answer of, as a whole or for this message: those may have been taken. */
@@ -48,6 +60,8 @@ function judge(folder) {
         && !isUnseen(requestById.get(failure.request)) && !NOT_TAKEN.has(failure.error_code)).length
     + (failuresOf.get(delivery.id) ?? []).filter((failure) => failure.found_by === "reaper" && failure.error_code === "answer_not_seen"
         && requestById.has(failure.request) && !isUnseen(requestById.get(failure.request))).length; // its answer came late
+  /** How often a phone got it, as far as the database can know: what it forgot by a restore is not its doubling. */
+  const times = (delivery) => (receivedOf.get(delivery.id) ?? []).filter((row) => !restoreOver(row.at)).length;
   /** What was sent of events after a moment: begun after it, or come so late that it cannot have begun before. */
   const sentAfter = (moments) => {
     const momentOf = (id) => moments.get(deliveryById.get(id)?.event) ?? Infinity;
@@ -61,17 +75,29 @@ function judge(folder) {
   const cancelledAt = new Map(all("cancelled").map((line) => [line.event, line.at]));
   const forgotten = new Set(all("forgotten").map((line) => line.owner));
 
+  const tenders = all("enqueued").filter((line) => line.topic && !cancelledAt.has(line.event));
+  const readers = new Set(all("reads").map((line) => line.installation));
+  /** How often each phone that reads digests was told of each event, by a digest or by itself. */
+  const tellings = new Map();
+  for (const key of [
+    ...digests.flatMap((row) => row.items.map((item) => `${row.installation} ${item}`)),
+    ...tenders.flatMap((line) => (deliveriesOf.get(line.event) ?? []).filter((row) => readers.has(row.installation)).map((row) => `${row.installation} ${line.event}`)),
+  ]) tellings.set(key, (tellings.get(key) ?? 0) + 1);
+  /** Whether a process of the last release took part, which does not look at quiet hours before each request. */
+  const isBesideOlder = (at) => all("older").some((line) => at > line.since && at < line.at + REQUEST_S);
+
   const INVARIANTS = {
-    "acknowledged and lost": () => all("enqueued").filter((line) => !eventById.has(line.event)),
+    "acknowledged and lost": () =>
+      all("enqueued").filter((line) => !eventById.has(line.event) || (eventById.get(line.event).event_key !== line.key && !forgotten.has(line.owner))),
     "not over after calm": () => [
       ...events.filter((event) => event.state === "waiting" || event.state === "fanning"),
       ...deliveries.filter((delivery) => OPEN.has(delivery.status)),
     ],
     "called sent, and its phone got nothing": () => deliveries.filter((delivery) => PUSHED.has(delivery.status) && !receivedOf.has(delivery.id)),
     "doubled without an unseen answer": () =>
-      deliveries.filter((delivery) => (receivedOf.get(delivery.id)?.length ?? 0) > 1 + doubts(delivery)),
+      deliveries.filter((delivery) => times(delivery) > 1 + doubts(delivery)),
     "at most once, and doubled": () =>
-      deliveries.filter((delivery) => eventById.get(delivery.event)?.at_most_once && (receivedOf.get(delivery.id)?.length ?? 0) > 1),
+      deliveries.filter((delivery) => eventById.get(delivery.event)?.at_most_once && times(delivery) > 1),
     "written by a stale claim": () =>
       [...group(steps, (step) => step.delivery_id).values()].flatMap((lines) => lines.filter((line, n) => {
         const before = lines[n - 1];
@@ -123,6 +149,21 @@ function judge(folder) {
       const pushed = offers.filter((line) => (deliveriesOf.get(line.event) ?? []).some((row) => PUSHED.has(row.status)));
       return [...group(pushed, (line) => line.owner).values()].filter((of) => of.length > summary.offers_a_week);
     },
+    "two digests of one time on a phone": () =>
+      [...group(digests, (row) => `${row.installation} ${row.delivery} ${row.zone} ${row.closed_at}`).values()].filter((same) => same.length > 1),
+    "told twice, by digests or beside one": () => [...tellings].filter(([, count]) => count > 1),
+    "told by no digest": () =>
+      all("reads").flatMap((reader) => tenders.filter((line) => !tellings.has(`${reader.installation} ${line.event}`))),
+    "pushed in quiet hours": () => {
+      const hours = group(all("quiet"), (line) => line.owner);
+      const waits = new Map(all("enqueued").filter((line) => line.waits).map((line) => [line.event, line.owner]));
+      return received.filter((row) => (hours.get(waits.get(deliveryById.get(row.delivery)?.event)) ?? []).some((line, n, of) =>
+        row.at > line.at + REQUEST_S && row.at < Math.min(line.until, of[n + 1]?.at ?? Infinity) && !isBesideOlder(row.at)));
+    },
+    "pushed from a restored database before it was adopted": () => {
+      const adopted = all("adopted").map((line) => line.at);
+      return received.filter((row) => restores.some((line) => row.at > line.until && row.at < (adopted.find((at) => at > line.until) ?? Infinity)));
+    },
     "news missing, or numbered twice": () => [
       ...[...news.values()].filter((same) => new Set(same.map((line) => `${line.kind} ${line.event} ${line.delivery}`)).size > 1),
       ...[...Array(Math.max(0, ...news.keys())).keys()].filter((n) => !news.has(n + 1)),
@@ -164,8 +205,11 @@ function judge(folder) {
     "at-most-once pushes given up in doubt": deliveries.filter((row) => row.status === "unknown").length,
     "dead letters opened again": all("redriven").reduce((sum, line) => sum + line.deliveries, 0),
     "pushes that came too late and were not sent": deliveries.filter((row) => row.status === "expired").length,
-    "pushes above a cap that were not sent": deliveries.filter((row) => row.status === "skipped").length,
+    "pushes above a cap that were not sent": deliveries.filter((row) => row.code === "capped").length,
     "processes that stopped as told": said("worker_stopped"),
+    "events acknowledged after a backup that a restore took": taken.filter((line) => eventById.get(line.event)?.event_key !== line.key).length,
+    "events told by digests": digests.reduce((sum, row) => sum + row.items.length, 0),
+    "times that quiet hours were set": all("quiet").length,
     "people forgotten": forgotten.size,
     ...Object.fromEntries(["Python", "SQL", "HTTP"].map((way) => [`events acknowledged by ${way}`, all("enqueued").filter((line) => line.by === way).length])),
     "cancels acknowledged": cancelledAt.size,

@@ -6,14 +6,15 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
 import psycopg
 
-from chaos import archive, database_faults, process_faults, service_faults
+from chaos import archive, database_faults, process_faults, server_faults, service_faults
 from chaos.scene import Scene
 from chaos.stage import Stage
+from chaos.told import Told
 
 OFTEN = ("killed at a request", "stopped at a request, beyond the lease")
 """These come more often than the others: most is to be lost there."""
@@ -33,6 +34,9 @@ MOMENTS = {
     "statements cancelled": "statements given up in their midst",
     "out of connections": "connections refused, for none were left",
     "migration run again": "requests settled around a migration",
+    "disk full": "writes refused, for the disk was full",
+    "restored from a base backup": "restored databases that rested until they were adopted",
+    "the last release beside this one": "requests of a process of the last release",
     "answers to COMMIT lost": "answers to COMMIT lost",
     "COMMITs lost": "COMMITs lost",
     "COMMIT late": "COMMITs that came late",
@@ -61,19 +65,20 @@ MOMENTS = {
 class Faults:
     """Strikes one thing after the other, and counts what it did and which moments it met."""
 
-    def __init__(self, stage: Stage, seed: str, only: Collection[str] = ()) -> None:
+    def __init__(self, stage: Stage, seed: str, told: Told, only: Collection[str] = ()) -> None:
         self._stage = stage
-        self.scene = Scene(stage, random.Random(f"{seed} faults"))
+        self.scene = Scene(stage, random.Random(f"{seed} faults"), told)
         self.done: Counter[str] = Counter()
         self.skipped: dict[str, str] = {}
         kinds = process_faults.kinds(self.skipped) | database_faults.kinds(self.scene, self.skipped)
+        kinds |= server_faults.kinds(self.scene, self.skipped)
         kinds |= service_faults.KINDS | (archive.KINDS if stage.store else {})
         self._kinds = {name: strike for name, strike in kinds.items() if not only or name in only}
         for kind in self._kinds:
             self.scene.hits[MOMENTS[kind]] += 0  # a moment that is never met is told, too
         self._due: list[str] = []
 
-    def strike_until(self, deadline: float) -> None:
+    def strike_until(self, deadline: float, after_each: Callable[[], None]) -> None:
         """Strike until the time is over; each kind comes before one comes again."""
         while time.monotonic() < deadline:
             if not self._due:
@@ -83,6 +88,7 @@ class Faults:
             with suppress(psycopg.Error):
                 self.done[kind] += 1
                 self._kinds[kind](self.scene)
+            after_each()
             time.sleep(0.2 + self.scene.chance.random())
 
     def calm(self) -> None:

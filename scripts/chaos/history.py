@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import shutil
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -21,7 +25,7 @@ TABLES = {
     """,
     "deliveries": """
         select id, notification_event_id as event, installation_id as installation, provider, status,
-               attempt_count as attempts
+               attempt_count as attempts, last_error_code as code
           from relevo.notification_deliveries where event_type <> 'old'
     """,
     "requests": """
@@ -50,6 +54,13 @@ TABLES = {
         select i.owner, m.event_id as event, m.read_at is not null as is_read
           from relevo.inbox_marks m join relevo.inboxes i on i.id = m.inbox_id
     """,
+    "digests": """
+        select g.event_id as digest, g.delivery, g.zone, g.closed_at, i.installation_id as installation,
+               array(select g.event_id - o from unnest(c.offsets) o) as items
+          from relevo.digests g
+          join relevo.digest_contents c on c.event_id = g.event_id
+          join relevo.device_installations i on i.seq = c.seq
+    """,
     "incidents": "select project, what, detail from relevo.project_incidents",
     "steps": """
         select s.delivery_id, s.at_most_once, coalesce(s.max_attempts, 50) as max_attempts, s.status, s.attempts,
@@ -66,12 +77,51 @@ select format('%I.%I', n.nspname, c.relname)
 _NAMES = "select distinct m[1] from {table} t cross join regexp_matches(t::text, 'person-writer-[0-9]+-[0-9]+-', 'g') m"
 
 
-def write(stage: Stage, told: list[dict[str, Any]]) -> dict[str, int]:
+_KEPT = """The history of a run of `make chaos`, one JSON object a line: told.jsonl is what the app was told and when,
+received.jsonl what phones got, the others are tables as they were in the end. To judge it, in a checkout of Relevo,
+with Node.js alone:
+
+    node scripts/chaos/check.mjs {folder}
+
+To step the specification along it, after `npm ci` in scripts/model:
+
+    node scripts/model/replay.mjs {folder}/history/steps.jsonl.gz --whole
+"""
+
+
+class Received:
+    """What phones got, gathered while the sandbox still shows it."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._seen: Counter[str] = Counter()
+        self.lines: list[dict[str, Any]] = []
+
+    def gather(self, behind: int = 0) -> None:
+        """Ask for the messages of phones that got more than so many since they were asked last."""
+        for token, counted in self._stage.sandbox.phones().items():
+            if counted["received"] - self._seen[token] > behind:
+                self._ask(token)
+
+    def _ask(self, token: str) -> None:
+        address = f"{self._stage.sandbox.url}/sandbox/phones/{quote(token, safe='')}"
+        with urllib.request.urlopen(address, timeout=30) as answer:
+            phone = json.load(answer)
+        new = phone["received"] - self._seen[token]
+        assert new <= len(phone["messages"]), f"the sandbox forgot messages of {token}"
+        for each in phone["messages"][len(phone["messages"]) - new :]:
+            delivery = int(each["message"]["data"]["notificationDeliveryId"])
+            self.lines.append({"phone": token, "delivery": delivery, "at": each["receivedAt"]})
+        self._seen[token] += new
+
+
+def write(stage: Stage, told: list[dict[str, Any]], received: Received) -> dict[str, int]:
     """Write the files; return how many lines each has."""
     folder = stage.folder / "history"
     folder.mkdir(exist_ok=True)
+    received.gather()
     written = {"told": write_lines(folder / "told.jsonl", iter(told))}
-    written["received"] = write_lines(folder / "received.jsonl", _received(stage))
+    written["received"] = write_lines(folder / "received.jsonl", iter(received.lines))
     written["names"] = write_lines(folder / "names.jsonl", _names(stage))
     written["archived"] = write_lines(folder / "archived.jsonl", archive.read(stage))
     with psycopg.connect(stage.dsn, row_factory=dict_row) as conn:
@@ -80,19 +130,19 @@ def write(stage: Stage, told: list[dict[str, Any]]) -> dict[str, int]:
     return written
 
 
-def _received(stage: Stage) -> Iterator[dict[str, Any]]:
-    for token, counted in stage.sandbox.phones().items():
-        with urllib.request.urlopen(
-            f"{stage.sandbox.url}/sandbox/phones/{quote(token, safe='')}", timeout=30
-        ) as answer:
-            messages = json.load(answer)["messages"]
-        assert len(messages) >= counted["received"], "the sandbox forgot messages: run for fewer minutes"
-        for each in messages:
-            yield {
-                "phone": token,
-                "delivery": int(each["message"]["data"]["notificationDeliveryId"]),
-                "at": each["receivedAt"],
-            }
+def keep(run: Path, into: Path) -> None:
+    """Keep what the checker reads of a run, compressed, for whoever wants to check it."""
+    shutil.rmtree(into, ignore_errors=True)
+    (into / "history").mkdir(parents=True)
+    for path in (*run.glob("*.log"), *(run / "history").glob("*.jsonl")):
+        with (
+            path.open("rb") as plain,
+            gzip.open(into / path.relative_to(run).with_name(f"{path.name}.gz"), "wb") as zipped,
+        ):
+            shutil.copyfileobj(plain, zipped)
+    for path in (run / "history").glob("*.json"):
+        shutil.copy(path, into / "history")
+    (into / "README").write_text(_KEPT.format(folder=into), encoding="utf-8")
 
 
 def _names(stage: Stage) -> Iterator[dict[str, Any]]:

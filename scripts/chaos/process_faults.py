@@ -62,7 +62,7 @@ def slow(scene: Scene) -> None:
         return
     replica.send(signal.SIGTERM)
     replica.end()
-    replica.start(**clock)
+    replica.start(None, **clock)
     assert replica.process is not None
     scene.slow.append(replica.process.pid)
 

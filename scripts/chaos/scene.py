@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import psycopg
 
 from chaos.stage import Replica, Stage
+from chaos.told import Told
 
 _UNDER_WAY = """
 select w.pid
@@ -31,6 +32,7 @@ class Scene:
 
     stage: Stage
     chance: random.Random
+    told: Told
     hits: Counter[str] = field(default_factory=Counter)
     """How often a fault met a moment that matters, by the moment's name."""
     slow: list[int] = field(default_factory=list)
@@ -69,8 +71,7 @@ class Scene:
         return False
 
     def _said(self) -> int:
-        logs = [replica.folder / f"{replica.name}.log" for replica in self.stage.replicas]
-        return sum(log.read_bytes().count(word) for log in logs for word in _NOTICED)
+        return sum(replica.said(word) for replica in self.stage.replicas for word in _NOTICED)
 
     def count_slow(self) -> None:
         """Count what the processes with a slow clock sent, once the run is over."""

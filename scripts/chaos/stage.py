@@ -18,8 +18,8 @@ from typing import Any
 import psycopg
 
 from chaos.parts import Pooler, Store, find
+from chaos.server import Disk, Server
 from proxy import Proxy
-from relevo import embedded
 from relevo.access import api_tokens
 from relevo.client import quiet
 from relevo.client.news import subscribe_news
@@ -49,16 +49,22 @@ class Replica:
     process: subprocess.Popen[bytes] | None = None
     starts: int = 0
 
-    def start(self, **more: str) -> None:
-        """Start it, maybe with other settings for this life; its log goes to a file that all its lives share."""
+    def start(self, package: Path | None = None, **more: str) -> None:
+        """Start it, maybe of another package or with other settings for this life; all its lives share a log."""
         self.starts += 1
+        words = [str(RELEVO), "run"]
+        if package is not None:
+            words, more = [sys.executable, "-m", "relevo", "run"], more | {"PYTHONPATH": str(package)}
         with (self.folder / f"{self.name}.log").open("ab") as log:
-            words = [str(RELEVO), "run"]
             self.process = subprocess.Popen(words, env=self.environ | more, stdout=log, stderr=log, cwd=self.folder)
+
+    def said(self, word: bytes) -> int:
+        """Return how often its log says something."""
+        return (self.folder / f"{self.name}.log").read_bytes().count(word)
 
     def serves(self) -> bool:
         """Tell whether it has begun to work."""
-        return b'"worker_started"' in (self.folder / f"{self.name}.log").read_bytes()
+        return self.said(b'"worker_started"') > 0
 
     def runs(self) -> bool:
         """Tell whether its process is there."""
@@ -85,13 +91,30 @@ class Stage:
     """A run's parts."""
 
     folder: Path
-    dsn: str
+    server: Server
     sandbox: Sandbox
     app_token: str
     wire: Proxy
     pooler: Pooler | None
     store: Store | None
     replicas: list[Replica] = field(default_factory=list)
+    names: int = 1
+
+    @property
+    def dsn(self) -> str:
+        """Where the database is, without anything in between."""
+        return self.server.dsn
+
+    @property
+    def instance(self) -> str:
+        """The name under which the database is worked on."""
+        return f"chaos-{self.names}"
+
+    def rename(self) -> None:
+        """Have replicas and commands work under another name from their next start on."""
+        self.names += 1
+        for replica in self.replicas:
+            replica.environ["RELEVO_INSTANCE"] = self.instance
 
     def connect(self) -> psycopg.Connection[Any]:
         """Return a connection of the app's own, in autocommit."""
@@ -104,7 +127,8 @@ class Stage:
 
     def run(self, *words: str, **more: str) -> subprocess.Popen[bytes]:
         """Start a command of Relevo; what it says goes to a log of all commands."""
-        environ = {"DATABASE_URL": self.dsn, "PATH": os.environ["PATH"], "LOG_FORMAT": "json"} | more
+        environ = {"DATABASE_URL": self.dsn, "RELEVO_INSTANCE": self.instance, "LOG_FORMAT": "json"} | more
+        environ["PATH"] = os.environ["PATH"]
         with (self.folder / "commands.log").open("ab") as log:
             return subprocess.Popen([str(RELEVO), *words], env=environ, stdout=log, stderr=log, cwd=self.folder)
 
@@ -126,10 +150,13 @@ def stage(folder: Path, replicas: int, *, small: bool = False) -> Iterator[Stage
         "latency_ms": 150,
     }
     with ExitStack() as until_the_end:
-        server = embedded.acquire(
-            folder / "postgres", settings={"max_connections": str(CONNECTIONS), "fsync": "off", "max_wal_size": "256MB"}
+        disk = None if small else Disk.mount(folder / "disk")
+        if disk is not None:
+            until_the_end.callback(disk.unmount)
+        server = Server(
+            folder / "postgres", {"max_connections": str(CONNECTIONS), "fsync": "off", "max_wal_size": "256MB"}, disk
         )
-        until_the_end.callback(server.release)
+        until_the_end.callback(server.down)
         sandbox = until_the_end.enter_context(Sandbox(native=True, folder=folder / "sandbox", **settings))
         wire = until_the_end.enter_context(Proxy(server.dsn))
         pooler = None if small or find("pgbouncer") is None else Pooler(server.dsn, _free_port(), folder / "pgbouncer")
@@ -138,7 +165,7 @@ def stage(folder: Path, replicas: int, *, small: bool = False) -> Iterator[Stage
         store = None if small else Store(folder / "store")
         if store is not None:
             until_the_end.callback(store.kill)
-        made = Stage(folder, server.dsn, sandbox, "", wire, pooler, store)
+        made = Stage(folder, server, sandbox, "", wire, pooler, store)
         _prepare(made)
         made.replicas = [_replica(made, n) for n in range(1, replicas + 1)]
         until_the_end.callback(_stop_all, made)
@@ -172,6 +199,7 @@ def _replica(made: Stage, number: int) -> Replica:
     settings = made.sandbox.settings() | {
         "DATABASE_URL": ways[(number - 1) % len(ways)],
         "DATABASE_DIRECT_URL": made.wire.dsn if number == 1 else made.dsn,
+        "RELEVO_INSTANCE": made.instance,
         "EXPO_BASE_URL": made.sandbox.url,
         "HTTP_ENABLED": "true",
         "HTTP_PORT": str(port),
@@ -184,7 +212,7 @@ def _replica(made: Stage, number: int) -> Replica:
         "OUTBOX_RETRY_MAX_MS": "2000",
         "OUTBOX_MAX_ATTEMPTS": "50",
         "RECEIPT_FIRST_POLL_MS": "1000",
-        "WORKER_CYCLES": "fanout,dispatch,receipt,reaper",
+        "WORKER_CYCLES": "fanout,digest,dispatch,receipt,reaper",
         "LOG_FORMAT": "json",
         "PATH": os.environ["PATH"],
     }

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
-import time
 import urllib.request
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPException
 from typing import Any
@@ -16,7 +14,9 @@ from uuid import UUID
 import psycopg
 from psycopg.types.json import Jsonb
 
+from chaos.peace import Peace
 from chaos.stage import NEWS, Stage
+from chaos.told import Told
 from relevo.client import inboxes, news, verbs
 from relevo.client.values import Event, Installation, Owners
 from relevo.config import load
@@ -31,31 +31,17 @@ DEADLINE_S = 4
 _SQL = "select e.event_id from relevo.enqueue(%s) e"
 
 
-@dataclass
-class Told:
-    """What writers were told, in the order they noted it."""
-
-    lines: list[dict[str, Any]] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def note(self, what: str, **more: Any) -> None:
-        """Note something that was acknowledged."""
-        with self.lock:
-            self.lines.append({"what": what, "at": time.time(), **more})
-
-
-def register_phones(stage: Stage, told: Told) -> list[UUID]:
-    """Register each owner's phones of all kinds; return those whose token may change."""
-    movable = []
+def register_phones(stage: Stage, told: Told) -> dict[str, list[UUID]]:
+    """Register each owner's phones of all kinds; return them by kind."""
+    phones: dict[str, list[UUID]] = {kind: [] for kind in KINDS}
     with stage.connect() as conn:
         for number in range(OWNERS):
             for kind in KINDS:
                 name = f"{kind}-{number}"
                 phone = verbs.register(conn, _installation(stage, kind, name, owner=f"owner-{number}"))
                 told.note("registered", installation=phone, owner=f"owner-{number}", phone=name)
-                if kind == "expo":
-                    movable.append(phone)
-    return movable
+                phones[kind].append(phone)
+    return phones
 
 
 def _installation(stage: Stage, kind: str, name: str, **more: Any) -> Installation:
@@ -85,9 +71,11 @@ def _json(key: str, owner: str, once: bool, body: str) -> dict[str, Any]:
 class Writer(threading.Thread):
     """One thread of the app; what fails is not noted, and tried under another key."""
 
-    def __init__(self, stage: Stage, told: Told, name: str, seed: str, phones: list[UUID]) -> None:
+    def __init__(
+        self, stage: Stage, told: Told, name: str, seed: str, *, movable: list[UUID], peace: Peace | None
+    ) -> None:
         super().__init__(name=name, daemon=True)
-        self._stage, self._told, self._phones = stage, told, phones
+        self._stage, self._told, self._movable, self._peace = stage, told, movable, peace
         self._chance = random.Random(f"{seed} {name}")
         self._ended = threading.Event()
         self._number = 0
@@ -101,8 +89,15 @@ class Writer(threading.Thread):
             (0.15, self._write_to_a_person),
             (0.18, self._forget),
             (0.22, self._hurry),
-            (0.26, self._offer),
+            (0.28, self._offer),
         ]
+        if peace is not None:
+            self._rarely += [
+                (0.32, self._tender),
+                (0.36, self._whisper),
+                (0.37, self._hush),
+                (0.377, self._reschedule),
+            ]
 
     def stop(self) -> None:
         """Write nothing more."""
@@ -166,7 +161,7 @@ class Writer(threading.Thread):
                 self._told.note("cancelled", event=event)
 
     def _move(self, conn: psycopg.Connection[Any]) -> None:
-        phone = self._chance.choice(self._phones)
+        phone = self._chance.choice(self._movable)
         token = f"ExponentPushToken[moved-{self.name}-{self._number}]"
         verbs.register(conn, Installation(token, installation_id=phone, provider="expo"))
         self._told.note("moved", installation=phone, phone=token[18:-1])
@@ -212,9 +207,28 @@ class Writer(threading.Thread):
 
     def _offer(self, conn: psycopg.Connection[Any]) -> None:
         """Enqueue something of which people get only so much."""
-        owner, key = f"owner-{self._chance.randrange(3)}", f"{self.name}-{self._number}"
+        owner, key = f"owner-{self._chance.randrange(2)}", f"{self.name}-{self._number}"
         made = Event("offer", key, "Offer", "An offer", audience=Owners(owner), category="offers", lane="bulk")
         self._noted(verbs.enqueue(conn, made).event_id, owner, once=False, category="offers")
+
+    def _tender(self, conn: psycopg.Connection[Any]) -> None:
+        """Enqueue something that most are told of by a digest."""
+        assert self._peace is not None
+        self._noted(self._peace.tender(conn, f"{self.name}-{self._number}"), None, once=False, topic="tenders")
+
+    def _whisper(self, conn: psycopg.Connection[Any]) -> None:
+        """Enqueue something that waits for the end of quiet hours."""
+        assert self._peace is not None
+        event, owner = self._peace.whisper(conn, f"{self.name}-{self._number}", self._chance)
+        self._noted(event, owner, once=False, waits=True)
+
+    def _hush(self, conn: psycopg.Connection[Any]) -> None:
+        assert self._peace is not None
+        self._peace.hush(conn, self._chance)
+
+    def _reschedule(self, conn: psycopg.Connection[Any]) -> None:
+        assert self._peace is not None
+        self._peace.reschedule(conn, self._chance)
 
 
 class Reader(threading.Thread):
@@ -240,10 +254,11 @@ class Reader(threading.Thread):
                 self._ended.wait(0.2)
 
     def _read(self, conn: psycopg.Connection[Any]) -> None:
-        found = news.read_news(conn, NEWS, limit=500)
-        for each in found:
-            self._told.note(
-                "news", position=each.position, kind=each.kind, event=each.event_id, delivery=each.delivery_id
-            )
-        if found:
-            news.acknowledge_news(conn, NEWS, found[-1].position)
+        with self._told.reading:
+            found = news.read_news(conn, NEWS, limit=500)
+            for each in found:
+                self._told.note(
+                    "news", position=each.position, kind=each.kind, event=each.event_id, delivery=each.delivery_id
+                )
+            if found:
+                news.acknowledge_news(conn, NEWS, found[-1].position)

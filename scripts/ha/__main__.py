@@ -34,7 +34,13 @@ select e.event_key, e.id, coalesce(array_agg(d.status::text) filter (where d.id 
   left join relevo.notification_deliveries d on d.notification_event_id = e.id
  group by e.id
 """
-FAULTS = ("switchover", "primary killed", "primary's node dead", "synchronous standby's node dead")
+FAULTS = (
+    "switchover",
+    "primary killed",
+    "primary's node dead",
+    "synchronous standby's node dead",
+    "primary's node frozen",
+)
 
 
 def main() -> int:
@@ -110,6 +116,11 @@ def _strike(nodes: Cluster, fault: str) -> None:
             nodes.wait_for_roles_without(primary, "leader")
         case "primary's node dead":
             _kill_node(nodes, primary)
+        case "primary's node frozen":
+            primary.freeze()
+            nodes.wait_for_roles_without(primary, "leader", "sync_standby")
+            time.sleep(CALM_S)
+            primary.thaw()
         case _:
             _kill_node(nodes, standby)
 

@@ -76,6 +76,21 @@ class Node:
         if self.process is not None:
             self.process.wait()
 
+    def freeze(self) -> None:
+        """Stop everything on it where it is, as a machine that hangs or is cut off: connections to it stay open."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let everything on it go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        patroni, postmaster = self.process.pid if self.process else None, self.postmaster()
+        for pid in (patroni, postmaster):
+            for each in (pid, *_children(pid)) if pid else ():
+                with suppress(ProcessLookupError):
+                    os.kill(each, number)
+
     def stop(self) -> None:
         """Stop Patroni, which stops PostgreSQL."""
         if self.process is not None and self.is_running():

@@ -1,10 +1,11 @@
 // Steps the specification Claim.tla along what a database wrote down, and fails at the first line that no step explains.
-// node replay.mjs TRACE.jsonl [--whole]   (lines of relevo_trace.steps in their order; see trace.sql)
+// node replay.mjs TRACE.jsonl[.gz] [--whole]   (lines of relevo_trace.steps in their order; see trace.sql)
 // Each different history is stepped along once, the most frequent first; without --whole for two minutes at most, and it says how far it came.
 //
 // A trace shows what is committed; what a process knows and what the push service took is hidden. So the program keeps every state
 // of the specification that the lines so far allow: all that hidden steps lead to, then those that a step makes look like the next line.
 import { readFileSync } from "node:fs";
+import { gunzipSync } from "node:zlib";
 import { initial, read, successors } from "./checker.mjs";
 
 const SPEC = read("Claim.tla");
@@ -92,7 +93,8 @@ class Machine {
   }
 }
 
-const lines = readFileSync(process.argv[2], "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
+const [path] = process.argv.slice(2);
+const lines = (path.endsWith(".gz") ? gunzipSync(readFileSync(path)) : readFileSync(path)).toString("utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
 const traces = new Map();
 for (const line of lines) {
   const key = `${line.test ?? ""}/${line.delivery_id}`;

@@ -32,8 +32,13 @@ are the day and the commit, figures come from `scripts/proof/results`, and a mom
 
 ```sh
 make proof ARGS="--run --minutes 15"   # models, broken builds, four seeds of chaos, and this page
-make chaos MINUTES=10 SEED=yours       # one run with a seed of yours, and its history as JSON lines
+make chaos MINUTES=10 SEED=yours       # one run with a seed of yours
+node scripts/chaos/check.mjs build/chaos/chaos-yours   # its history, judged again by the checker alone
 ```
+
+A run leaves its history in `build/chaos`, a folder by its seed: compressed JSON lines of what the app was told, what
+phones got and what the tables hold, and the replicas' logs. The checker needs Node.js and these files, nothing of
+Relevo's: give them to whoever doubts, or write a checker of your own.
 
 [Chaos](chaos.md) says how a run goes, [models](models.md) what is specified.
 """
@@ -50,6 +55,7 @@ def write() -> str:
         "## What must not be there\n\n" + "\n".join(_rules(runs)),
         "## Faults, and the moments that they met\n\n" + "\n".join(_faults(runs)),
         "## Broken builds\n\n" + "\n".join(_broken(broken, model)),
+        "## One fence removed, found in four ways\n\n" + "\n".join(_four_ways(broken, model)),
         "## Models\n\n" + "\n".join(_models(model)),
         FOUND.read_text(encoding="utf-8").strip(),
         NOT_PROVEN.read_text(encoding="utf-8").strip(),
@@ -150,6 +156,26 @@ def _broken(broken: dict[str, Any], model: list[Any]) -> Iterator[str]:
         yield f"| `{name}` | {build.what} | {'; '.join(rules) or 'none'} | {replay} | {said} |" + (
             "" if is_caught else " **not caught**"
         )
+
+
+def _four_ways(broken: dict[str, Any], model: list[Any]) -> Iterator[str]:
+    yield f"The build `fence`: {BUILDS['fence'].what}. Each of these finds it by itself."
+    yield ""
+    yield "| by | command | result |"
+    yield "|---|---|---|"
+    fence, mutants = broken.get("fence"), RESULTS / "mutants.json"
+    rules = [f"{rule}: {_number(count)}" for rule, count in fence["rules"].items() if count] if fence else []
+    yield f'| chaos | `make chaos ARGS="--broken fence"` | {"; ".join(rules) or "**not run**"} |'
+    said = read(mutants) if mutants.exists() else None
+    found = f"{said['found']} of {said['histories']} broken histories found" if said else "**not run**"
+    tests = "`.venv/bin/pytest tests/chaos/test_checker.py`"
+    yield f"| the checker's mutants | {tests} | {found}, among them `written by a stale claim` |"
+    refused = f"refused: {fence['replay']['why']}" if fence and not fence["replay"]["ok"] else "**not refused**"
+    steps = "build/chaos/broken-fence/history/steps.jsonl.gz"
+    yield f"| replay | after the first: `node scripts/model/replay.mjs {steps}` | {refused} |"
+    twin = next((row for row in model if row["name"] == TWINS["fence"]), None)
+    seen = f"`{twin['name']}`: {twin['verdict']} after {_number(twin['states'])} states" if twin else "**not run**"
+    yield f"| model | `make model` | {seen} |"
 
 
 def _models(model: list[Any]) -> Iterator[str]:

@@ -29,22 +29,43 @@ GOOD: History = {
         {"what": "news", "at": 5.0, "position": 1, "kind": "event.finished", "event": 1, "delivery": None},
         {"what": "news", "at": 5.0, "position": 2, "kind": "event.finished", "event": 2, "delivery": None},
         {"what": "news", "at": 5.0, "position": 3, "kind": "event.finished", "event": 3, "delivery": None},
+        {"what": "reads", "at": 1.0, "installation": "a"},
+        {"what": "enqueued", "at": 2.0, "event": 4, "key": "k4", "once": False, "topic": "tenders"},
+        {"what": "news", "at": 5.0, "position": 4, "kind": "event.finished", "event": 4, "delivery": None},
+        {"what": "quiet", "at": 100.0, "owner": "o", "until": 200.0},
+        {"what": "enqueued", "at": 101.0, "event": 6, "key": "k6", "once": False, "owner": "o", "waits": True},
+        {"what": "news", "at": 260.0, "position": 5, "kind": "event.finished", "event": 6, "delivery": None},
+        {"what": "enqueued", "at": 301.0, "event": 99, "key": "gone", "once": False},
+        {"what": "restored", "at": 305.0, "since": 300.0, "until": 304.0, "last_delivery": 16},
+        {"what": "adopted", "at": 310.0},
     ],
     "received": [
         {"phone": "ExponentPushToken[expo-1]", "delivery": 11, "at": 3.0},
         {"phone": "ExponentPushToken[expo-1]", "delivery": 11, "at": 5.0},
         {"phone": "ExponentPushToken[expo-1]", "delivery": 12, "at": 3.0},
         {"phone": "ExponentPushToken[expo-1]", "delivery": 13, "at": 3.0},
+        {"phone": "ExponentPushToken[expo-1]", "delivery": 15, "at": 60.0},
+        {"phone": "ExponentPushToken[expo-1]", "delivery": 16, "at": 250.0},
+        {"phone": "ExponentPushToken[expo-1]", "delivery": 12, "at": 302.0},
+        {"phone": "ExponentPushToken[expo-2]", "delivery": 17, "at": 302.0},
     ],
     "events": [
         {"id": 1, "event_type": "t", "event_key": "k1", "state": "fanned", "at_most_once": False},
         {"id": 2, "event_type": "t", "event_key": "k2", "state": "fanned", "at_most_once": True},
         {"id": 3, "event_type": "t", "event_key": "k3", "state": "fanned", "at_most_once": False},
+        {"id": 4, "event_type": "t", "event_key": "k4", "state": "fanned", "at_most_once": False},
+        {"id": 5, "event_type": "relevo.digest", "event_key": "d", "state": "fanned", "at_most_once": False},
+        {"id": 6, "event_type": "t", "event_key": "k6", "state": "fanned", "at_most_once": False},
     ],
     "deliveries": [
         {"id": 11, "event": 1, "installation": "a", "provider": "expo", "status": "ok", "attempts": 2},
         {"id": 12, "event": 2, "installation": "a", "provider": "expo", "status": "ok", "attempts": 1},
         {"id": 13, "event": 3, "installation": "a", "provider": "expo", "status": "ok", "attempts": 1},
+        {"id": 15, "event": 5, "installation": "a", "provider": "expo", "status": "ok", "attempts": 1},
+        {"id": 16, "event": 6, "installation": "a", "provider": "expo", "status": "ok", "attempts": 1},
+    ],
+    "digests": [
+        {"digest": 5, "delivery": "daily 08:00", "zone": "UTC", "closed_at": "t", "installation": "a", "items": [4]}
     ],
     "requests": [
         {"id": "r1", "claim": "c1", "project": "p", "at": 2.0, "answered_at": None, "outcome": None, "ids": [11]},
@@ -62,7 +83,7 @@ GOOD: History = {
     "queue": [],
     "claims": [],
     "late_tickets": [],
-    "counts": [{"event": event, "status": "ok", "deliveries": 1} for event in (1, 2, 3)],
+    "counts": [{"event": event, "status": "ok", "deliveries": 1} for event in (1, 2, 3, 5, 6)],
     "runs": [{"id": 1, "cycle": "cleanup", "source": "", "slot_at": "s", "outcome": "ok"}],
     "steps": [
         {"delivery_id": 11, "status": "retryable", "is_journalled": True, "has_late": False},
@@ -88,7 +109,7 @@ def write(folder: Path, history: History, log: str = "", *, calm: bool = True) -
 
 
 BREACHES: dict[str, Callable[[History], object]] = {
-    "acknowledged and lost": lambda h: h["told"].append({"what": "enqueued", "at": 9.0, "event": 4}),
+    "acknowledged and lost": lambda h: h["told"].append({"what": "enqueued", "at": 9.0, "event": 1, "key": "other"}),
     "not over after calm": lambda h: h["events"][0].update(state="waiting"),
     "called sent, and its phone got nothing": lambda h: h["received"].pop(3),
     "doubled without an unseen answer": lambda h: h["requests"].pop(0),
@@ -109,6 +130,15 @@ BREACHES: dict[str, Callable[[History], object]] = {
     ),
     "rate above the bucket": lambda h: h["requests"].append(dict(h["requests"][1], id="r3", ids=list(range(100, 300)))),
     "more of a category than its cap": lambda h: h["told"][1].update(owner="o", category="offers"),
+    "two digests of one time on a phone": lambda h: h["digests"].append(dict(h["digests"][0], digest=9, items=[])),
+    "told twice, by digests or beside one": lambda h: h["digests"].append(
+        dict(h["digests"][0], digest=9, closed_at="later")
+    ),
+    "told by no digest": lambda h: h["digests"].clear(),
+    "pushed in quiet hours": lambda h: h["received"][5].update(at=150.0),
+    "pushed from a restored database before it was adopted": lambda h: h["received"].append(
+        dict(h["received"][0], at=308.0)
+    ),
     "news missing, or numbered twice": lambda h: h["told"].pop(8),
     "marks of an inbox that were lost": lambda h: h["marks"][0].update(is_read=False),
     "archive rows missing or doubled": lambda h: h["archived"].append({"id": 2, "where": "b"}),
@@ -140,7 +170,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def test_a_good_history_passes(said: dict[str, str]) -> None:
-    """A push that came twice beside a request whose answer nobody saw breaks no rule."""
+    """A push that came twice beside a request whose answer nobody saw, and what a restore took back, break no rule."""
     assert "BROKEN" not in said["good"]
     assert said["good"].count("    ok  ") >= len(BREACHES)
 

@@ -1,0 +1,133 @@
+"""What befalls the server as a whole, and the fleet: a full disk, a restore, the last release beside this one."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import signal
+import subprocess
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import released
+from chaos.scene import Scene
+from chaos.stage import until
+
+ROOT = Path(__file__).parents[2]
+_FULL = re.compile(rb"No space left on device")
+_LAST_DELIVERY = "select last_value from relevo.delivery_ids"
+_JOURNALLED = "select count(*) from relevo.push_requests"
+_BY_PROCESS = """
+select count(*) from relevo.push_requests r join relevo.workers w on w.worker_id = r.worker_id where w.pid = %(pid)s
+"""
+_RESTS = b'"database_belongs_elsewhere"'
+
+
+def fill_disk(scene: Scene) -> None:
+    """Let the server's disk be full for a while."""
+    server = scene.stage.server
+    assert server.disk is not None
+
+    def refused() -> int:
+        return len(_FULL.findall(server.log.read_bytes()))
+
+    before = refused()
+    if server.disk.fill():
+        until(lambda: refused() > before + 3, patience_s=8)
+        time.sleep(scene.chance.random() * 2)
+    scene.hit("writes refused, for the disk was full", max(0, refused() - before))
+    server.disk.make_room()
+    server.up()
+
+
+def restore(scene: Scene) -> None:
+    """Put the database back to a backup from a while ago: what was done since is gone, and its numbers are given again.
+
+    As the pages say: nobody works on it meanwhile, it has another name then, and rests until it is adopted.
+    """
+    stage = scene.stage
+    with scene.told.reading:  # nobody reads news that are taken back
+        since = time.time()
+        stage.server.back_up()
+        time.sleep(2 + scene.chance.random() * 3)
+        for replica in stage.replicas:
+            replica.send(signal.SIGKILL)
+            replica.end()
+        at = stage.server.restore()
+        [(last,)] = stage.ask(_LAST_DELIVERY)
+        scene.told.note("restored", since=since, until=at, last_delivery=last)
+    stage.rename()
+    first, *others = stage.replicas
+    rested = first.said(_RESTS)
+    first.start()
+    if until(lambda: first.said(_RESTS) > rested, patience_s=60):
+        before = stage.ask(_JOURNALLED)
+        time.sleep(2)
+        if stage.ask(_JOURNALLED) == before:
+            scene.hit("restored databases that rested until they were adopted")
+    scene.told.note("adopted")
+    assert until(lambda: stage.run("adopt", "--yes", "--force").wait(120) == 0, patience_s=300), "adopt failed"
+    for replica in others:
+        replica.start()
+
+
+def run_last_release(scene: Scene) -> None:
+    """Let a process of the last release take part, as in the middle of an upgrade."""
+    package, replica = _unpack(scene.stage.folder), scene.any_replica()
+    if package is None or replica is None:
+        return
+    replica.send(signal.SIGTERM)
+    replica.end()
+    since = time.time()
+    replica.start(package, WORKER_CYCLES="fanout,dispatch,receipt,reaper")
+    assert replica.process is not None
+    pid = replica.process.pid
+    until(lambda: scene.stage.ask(_BY_PROCESS, pid=pid) != [(0,)], patience_s=40)
+    time.sleep(3)
+    [(sent,)] = scene.stage.ask(_BY_PROCESS, pid=pid)
+    scene.hit("requests of a process of the last release", sent)
+    replica.send(signal.SIGTERM)
+    replica.end()
+    scene.told.note("older", since=since)
+    replica.start()
+
+
+def _release() -> str | None:
+    """Return the commit of the last release; None where git does not know it."""
+    version = released.versions()[-1]
+    command = ["git", "log", "-1", "--format=%H", "--fixed-strings", f"--grep=Release {version}"]
+    if shutil.which("git") is None:
+        return None
+    asked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return asked.stdout.strip() or None
+
+
+def _unpack(folder: Path) -> Path | None:
+    """Write the package of the last release to a folder, once; return where it is."""
+    into, commit = folder / "released", _release()
+    if commit is not None and not into.exists():
+        packed = subprocess.run(["git", "archive", commit, "server", "sql"], cwd=ROOT, capture_output=True, check=True)
+        with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+            archive.extractall(into, filter="data")
+    return None if commit is None else into / "server"
+
+
+def kinds(scene: Scene, skipped: dict[str, str]) -> dict[str, Callable[[Scene], None]]:
+    """Return what can be done here; what cannot is named with the reason."""
+    found: dict[str, Callable[[Scene], None]] = {}
+    if scene.stage.server.disk is not None:
+        found["disk full"] = fill_disk
+    else:
+        skipped["disk full"] = "only root may mount a small file system"
+    if scene.stage.server.can_be_backed_up():
+        found["restored from a base backup"] = restore
+    else:
+        skipped["restored from a base backup"] = "pg_basebackup is not among PostgreSQL's programs"
+    if _release() is not None:
+        found["the last release beside this one"] = run_last_release
+    else:
+        skipped["the last release beside this one"] = "git does not know its commit"
+    return found

@@ -1,0 +1,23 @@
+"""What the app was told, noted no sooner than it was told it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Told:
+    """Lines in the order they were noted."""
+
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    reading: threading.Lock = field(default_factory=threading.Lock)
+    """Held while news are read and acknowledged."""
+
+    def note(self, what: str, **more: Any) -> None:
+        """Note something that was acknowledged."""
+        with self.lock:
+            self.lines.append({"what": what, "at": time.time(), **more})
