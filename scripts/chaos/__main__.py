@@ -39,6 +39,8 @@ select not exists (select from relevo.notification_deliveries where status in ('
                     where c.position < s.head)
 """
 
+_FANNED_OUT = "select not exists (select from relevo.notification_events where state in ('waiting', 'fanning'))"
+
 
 def main() -> int:
     """Run, and return the verdict; a broken build passes if it is caught."""
@@ -130,7 +132,8 @@ def _play(made: Stage, seed: str, given: argparse.Namespace) -> dict[str, Any]:
 
 def _rest(made: Stage, peace: Peace | None, patience_s: float) -> bool:
     """Wait until all is over, the last digests included; return whether it is."""
-    if peace is not None:
+    if peace is not None:  # a digest tells what was fanned out before its time
+        until(lambda: made.ask(_FANNED_OUT) == [(True,)], patience_s)
         peace.end()
     return until(lambda: (peace is None or peace.is_over()) and made.ask(_OPEN) == [(True,)], patience_s)
 

@@ -86,9 +86,11 @@ function judge(folder) {
   /** Whether a process of the last release took part, which does not look at quiet hours before each request. */
   const isBesideOlder = (at) => all("older").some((line) => at > line.since && at < line.at + REQUEST_S);
 
+  const everForgotten = new Set(allTold.filter((line) => line.what === "forgotten").map((line) => line.owner)); // their keys are hidden
+
   const INVARIANTS = {
     "acknowledged and lost": () =>
-      all("enqueued").filter((line) => !eventById.has(line.event) || (eventById.get(line.event).event_key !== line.key && !forgotten.has(line.owner))),
+      all("enqueued").filter((line) => !eventById.has(line.event) || (eventById.get(line.event).event_key !== line.key && !everForgotten.has(line.owner))),
     "not over after calm": () => [
       ...events.filter((event) => event.state === "waiting" || event.state === "fanning"),
       ...deliveries.filter((delivery) => OPEN.has(delivery.status)),
