@@ -107,7 +107,7 @@ def _play(made: Stage, seed: str, given: argparse.Namespace) -> dict[str, Any]:
     for writer in app:
         writer.join()
     faults.calm()
-    is_calm = _rest(made, peace, 30 if given.broken else CALM_S)
+    is_calm = _rest(made, peace, 90 if given.broken else CALM_S)
     reader.stop()
     reader.join()
     faults.scene.count_slow()
