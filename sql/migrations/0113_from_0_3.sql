@@ -6261,7 +6261,8 @@ declare
   -- what came until then and was not touched is wanted no more
   after timestamptz := case wanted when 'unread' then s.read_before when 'unseen' then s.seen_before end;
   upto bigint := coalesce(before, 9223372036854775807);
-  wide int := least(greatest(most + 10, 50), 500);
+  -- of what is unread so many that it is found at once where nearly half is read already: another look costs more than the rows
+  wide int := least(greatest(case when wanted in ('unread', 'unseen') then most * 9 / 5 else most end + 10, 50), 500);
   walked int := 0;
   came int;
   g record;
