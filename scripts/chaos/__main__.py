@@ -27,6 +27,8 @@ HISTORIES = ROOT / "build" / "chaos"
 CALM_S = 300.0
 SHOWN = 500
 """How many messages of a phone may wait to be gathered: the sandbox shows a thousand."""
+MOST_DUE = 1_000
+"""With more deliveries due than these the app writes less: a machine with much else to do must come to rest, too."""
 DIGESTED = 6
 """How many phones are told of tenders by digests."""
 _OPEN = """
@@ -39,6 +41,7 @@ select not exists (select from relevo.notification_deliveries where status in ('
                     where c.position < s.head)
 """
 
+_DUE = "select coalesce(sum(cardinality(ids)), 0)::int from relevo.due_chunks where due_at <= now()"
 _FANNED_OUT = "select not exists (select from relevo.notification_events where state in ('waiting', 'fanning'))"
 
 
@@ -101,7 +104,12 @@ def _play(made: Stage, seed: str, given: argparse.Namespace) -> dict[str, Any]:
     app = [Writer(made, told, f"writer-{n}", seed, movable=phones["expo"], peace=peace) for n in range(given.writers)]
     for thread in (reader, *app):
         thread.start()
-    faults.strike_until(time.monotonic() + given.minutes * 60, lambda: received.gather(SHOWN))
+
+    def after_each() -> None:
+        received.gather(SHOWN)
+        made.is_behind = made.ask(_DUE) > [(MOST_DUE,)]
+
+    faults.strike_until(time.monotonic() + given.minutes * 60, after_each)
     for writer in app:
         writer.stop()
     for writer in app:

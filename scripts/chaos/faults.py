@@ -88,7 +88,7 @@ class Faults:
             with suppress(psycopg.Error):
                 self.done[kind] += 1
                 self._kinds[kind](self.scene)
-            after_each()
+                after_each()
             time.sleep(0.2 + self.scene.chance.random())
 
     def calm(self) -> None:

@@ -99,6 +99,8 @@ class Stage:
     store: Store | None
     replicas: list[Replica] = field(default_factory=list)
     names: int = 1
+    is_behind: bool = False
+    """Whether more is due than replicas send in a while, so that the app writes less."""
 
     @property
     def dsn(self) -> str:

@@ -108,7 +108,7 @@ class Writer(threading.Thread):
         while not self._ended.is_set():
             try:
                 with self._stage.connect() as conn:
-                    while not self._ended.wait(PAUSE_S * self._chance.random()):
+                    while not self._ended.wait(PAUSE_S * self._chance.random() * (8 if self._stage.is_behind else 1)):
                         self._write(conn)
             except (psycopg.Error, OSError, HTTPException, RelevoError, ValueError):
                 self._ended.wait(0.2)
