@@ -2,7 +2,7 @@
 -- Lists the months that left the hot tables, oldest first: how far each is, and what keeps it.
 select x.entity, x.month, x.state, x.rows, x.bytes, x.parts,
        (select count(*)::int from relevo.archive_parts p where p.entity = x.entity and p.month = x.month) as parts_uploaded,
-       x.retired_at, x.verified_at, x.drop_eligible_at, x.dropped_at, x.mismatches, x.last_error
+       x.retired_at, x.verified_at, x.drop_eligible_at, x.dropped_at, x.mismatches, x.last_error, x.registered_at, x.register_error
   from relevo.archive_exports x
  order by x.month, x.entity;
 

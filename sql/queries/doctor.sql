@@ -17,6 +17,12 @@ select c.relname as name
             and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete'))
  order by c.relname;
 
+-- name: count_unregistered
+-- Counts the verified months that the Iceberg catalog lacks, and tells the oldest and what the catalog said last.
+select count(*)::int as months, min(x.month) as oldest, (array_agg(x.register_error order by x.updated_at desc) filter (where x.register_error is not null))[1] as error
+  from relevo.archive_exports x
+ where x.verified_at is not null and x.registered_at is null;
+
 -- name: list_bloated
 -- Lists the tables that hold more dead rows than vacuum should leave.
 select s.relname as name, s.n_dead_tup as dead, s.n_live_tup as live, greatest(s.last_vacuum, s.last_autovacuum) as vacuumed_at

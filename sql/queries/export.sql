@@ -43,7 +43,7 @@ with wrong as (
    where p.entity = %(entity)s and p.month = %(month)s and p.part <> all (%(parts)s) and p.verified_at is not null
 )
 update relevo.archive_exports
-   set state = 'retired', exported_at = null, verified_at = null, drop_eligible_at = null, mismatches = mismatches + 1,
+   set state = 'retired', exported_at = null, verified_at = null, drop_eligible_at = null, registered_at = null, mismatches = mismatches + 1,
        last_error = left(%(error)s, 500), updated_at = now()
  where entity = %(entity)s and month = %(month)s and state <> 'dropped';
 

@@ -34,6 +34,8 @@ create table relevo.archive_exports (
   updated_at       timestamptz not null default now(),
   kept_blocks      bigint not null default 0,
   kept_file        oid,
+  registered_at    timestamptz,
+  register_error   text check (length(register_error) between 1 and 500),
   primary key (entity, month),
   constraint archive_exports_check check ((state = 'moving') = (sealed_at is null)),
   constraint archive_exports_check1 check ((state in ('retired', 'exported', 'verified', 'dropped')) = (retired_at is not null)),
@@ -49,6 +51,8 @@ comment on table relevo.archive_exports is
 comment on column relevo.archive_exports.relation_oid is 'No longer written: a load from a dump changes it.';
 comment on column relevo.archive_exports.kept_blocks is 'How many of its blocks were looked through for items that stay in inboxes for longer.';
 comment on column relevo.archive_exports.kept_file is 'The file of those blocks: in another one, after a load from a dump or VACUUM FULL, rows lie elsewhere.';
+comment on column relevo.archive_exports.registered_at is 'When the Iceberg catalog named its files, or there were none in the store any more; null also without a catalog.';
+comment on column relevo.archive_exports.register_error is 'Why the catalog did not take it at the last attempt.';
 
 create table relevo.archive_parts (
   entity         text not null,

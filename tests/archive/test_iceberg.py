@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 from months import export, month_ago, open_store
 from pyiceberg.catalog import Catalog, load_catalog
+from typer.testing import CliRunner
 
 from relevo.app import App
 from relevo.archive import manifest, restore
 from relevo.archive.iceberg import IcebergTables
+from relevo.cli import cli
 from relevo.config import Settings
 from relevo.core.errors import MissingPartError
+from relevo.operators import doctor
 
 ENTITY = "notification_deliveries"
 OLD = month_ago(5)
@@ -41,7 +44,7 @@ def test_an_exported_month_is_a_table(
     """Export names its files once, an analyst reads every row, and no text of a row stands in the metadata."""
     built = retired(archive_iceberg_uri=f"sqlite:///{tmp_path}/catalog.db")
     report = export(built)
-    assert (report.outcome, report.counts["months_verified"]) == ("ok", 2)
+    assert (report.outcome, report.counts["months_verified"], report.counts["months_registered"]) == ("ok", 2, 2)
     store, settings = open_store(**folder_settings), built.settings
     record = restore.read_manifest(store, ENTITY, OLD)
     table = opened(settings).load_table(f"relevo.{ENTITY}")
@@ -67,12 +70,27 @@ def test_an_exported_month_is_a_table(
     assert len(left) == 1 + len(table.current_snapshot().manifests(table.io))
 
 
-def test_a_catalog_that_fails_holds_nothing_up(retired: Callable[..., App], tmp_path: Path) -> None:
-    """A month is verified whatever its catalog says; the run tells of it, and names the command that catches up."""
-    built = retired(archive_iceberg_uri=f"sqlite:///{tmp_path}/no/such/folder/catalog.db")
+def test_a_catalog_that_fails_is_tried_again_and_holds_nothing_up(retired: Callable[..., App], tmp_path: Path) -> None:
+    """A month is verified and dropped whatever its catalog says; run, list and doctor tell of it; the next run catches up."""
+    place = tmp_path / "later"
+    built = retired(archive_iceberg_uri=f"sqlite:///{place}/catalog.db", archive_grace_days=0)
     report = export(built)
-    assert (report.outcome, report.counts["months_verified"]) == ("partial", 2)
+    counts = report.counts
+    assert (report.outcome, counts["months_verified"], counts["months_dropped"]) == ("partial", 2, 2)
     assert "The Iceberg catalog did not take notification_deliveries" in report.error
+
+    told = ("archive_iceberg_uri", "archive_folder", "archive_prefix", "database_url")
+    environ = {name.upper(): str(getattr(built.settings, name)) for name in told}
+    listed = CliRunner().invoke(cli, ["archive", "list"], env=environ).output
+    assert "is not in the Iceberg catalog" in listed
+    (found,) = [each for each in doctor.look_around(built.database, built.settings) if "Iceberg" in each.what]
+    assert (found.kind, found.warning) == ("month_unregistered", True)
+
+    place.mkdir()
+    report = export(built)
+    assert (report.outcome, report.counts["months_registered"]) == ("ok", 2)
+    assert opened(built.settings).load_table(f"relevo.{ENTITY}").scan().to_arrow().num_rows == 300
+    assert not [each for each in doctor.look_around(built.database, built.settings) if "Iceberg" in each.what]
 
 
 def test_a_silent_catalog_is_caught_up_with(

@@ -12,11 +12,13 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from processes import eventually
 from relevo import app, config, embedded
+from relevo.cli.common import open_lists
 from relevo.config import Settings
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.database import migrate
 from relevo.database.pool import Database
 from relevo.database.replica import Answer, open_reader
+from relevo.operators import doctor
 from serving import EVENT, Served, free_port
 from standbys import stream
 
@@ -116,6 +118,83 @@ def test_what_a_replica_cannot_say_the_primary_does(pair: Pair) -> None:
         for fails in ("select 1 / (not pg_is_in_recovery())::int", "select nullif(not pg_is_in_recovery(), false)"):
             answer = ask(fails)
             assert (answer.value, answer.age_s) == ([1], None)
+    finally:
+        reader.close()
+        database.close()
+
+
+def test_only_a_replica_of_the_same_database_is_read(pair: Pair, dsn: str) -> None:
+    """Another server's database, one without tables and the primary itself are left alone, and doctor says why."""
+    primary = pair.primary.dsn
+    database = Database(primary, primary, pair.settings())
+    try:
+        assert _write(database), "a replica is as old as the last write"
+        for url, kind, why in (
+            (pair.standby.dsn, None, ""),
+            (primary, "replica_foreign", "it takes writes"),
+            (dsn, "replica_foreign", "and DATABASE_URL leads to server"),
+            (make_conninfo(pair.standby.dsn, dbname="template1"), "replica_unreachable", "it has no tables of Relevo"),
+        ):
+            settings = pair.settings(DATABASE_READ_URL=url, DATABASE_READ_MAX_LAG_MS="3600000")
+            reader = open_reader(database, settings, "test", 1)
+            eventually(lambda: _has_replayed(pair.standby.dsn), "the replica knows how old it is")
+            is_read = reader.read(_fetch, "select 1").age_s is not None
+            found = {each.kind: each.what for each in doctor.look_around(database, settings) if "READ" in each.what}
+            reader.close()
+            assert (is_read, list(found)) == (kind is None, [kind] if kind else [])
+            assert kind is None or why in found[kind]
+    finally:
+        database.close()
+
+
+def test_a_command_shows_all_that_was_acknowledged_before_it(pair: Pair) -> None:
+    """A list is read from the replica once it has what was written before, and from the primary while it lacks it."""
+    settings = pair.settings(DATABASE_READ_MAX_LAG_MS="3600000")
+    database = Database(pair.primary.dsn, pair.primary.dsn, settings)
+
+    def list_written() -> tuple[list[tuple[object, ...]], bool]:
+        with open_lists(settings) as lists:
+            rows = lists.read(_fetch, "select source from relevo.cycle_state where cycle = 'listed' order by 1")
+        return rows, lists.age_s is not None
+
+    try:
+        _fetch(database, "insert into relevo.cycle_state (cycle, source) values ('listed', 'a') returning 1")
+        eventually(lambda: list_written() == ([("a",)], True), "the replica is read")
+        with psycopg.connect(pair.standby.dsn, autocommit=True) as standby:
+            standby.execute("select pg_wal_replay_pause()")
+            _fetch(database, "insert into relevo.cycle_state (cycle, source) values ('listed', 'b') returning 1")
+            assert list_written() == ([("a",), ("b",)], False)
+            standby.execute("select pg_wal_replay_resume()")
+    finally:
+        database.close()
+
+
+def test_a_replica_that_tells_neither_time_nor_place_goes_by_beats(pair: Pair) -> None:
+    """Where the server refuses to say how far it is, as Aurora does, a worker's beat tells; commands read the primary."""
+    url = make_conninfo(pair.standby.dsn, options="-c search_path=silent,pg_catalog")
+    settings = pair.settings(DATABASE_READ_URL=url, DATABASE_READ_MAX_LAG_MS="3600000")
+    database = Database(pair.primary.dsn, pair.primary.dsn, settings)
+    reader = open_reader(database, settings, "test", 1)
+    try:
+        with psycopg.connect(pair.primary.dsn, autocommit=True) as primary:
+            primary.execute("create schema silent")
+            for name, returns in (
+                ("pg_last_xact_replay_timestamp", "timestamptz"),
+                ("pg_last_wal_replay_lsn", "pg_lsn"),
+            ):
+                primary.execute(
+                    f"create function silent.{name}() returns {returns} language plpgsql as"
+                    " $$begin raise feature_not_supported; end$$".encode()
+                )
+            primary.execute(
+                "insert into relevo.workers (worker_id, hostname, pid, version, role, cycles, started_at, last_seen_at, lease_ms)"
+                " values ('beats', 'h', 1, '1', 'run', '{}', now(), now(), 60000)"
+            )
+        eventually(
+            lambda: reader.read(_fetch, "select 1 from relevo.workers").age_s is not None, "it is read", within=30
+        )
+        reader.catch_up()
+        assert reader.read(_fetch, "select 1").age_s is None
     finally:
         reader.close()
         database.close()

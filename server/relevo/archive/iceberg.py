@@ -54,7 +54,7 @@ class IcebergTables:
                 hint="It has no `warehouse`; leave ARCHIVE_ICEBERG_URI unset.",
             )
         self._namespace = settings.archive_iceberg_namespace
-        self._uri = settings.archive_iceberg_uri
+        self._uri, self._warehouse = settings.archive_iceberg_uri, settings.archive_iceberg_warehouse
         with self._complaining(store.name):
             self._location, self._access = store.warehouse()
 
@@ -100,15 +100,11 @@ class IcebergTables:
             raise MissingPartError(
                 "ARCHIVE_ICEBERG_URI is set, but pyiceberg is not installed.", hint="pip install 'relevo[iceberg]'"
             ) from error
-        is_rest = self._uri.startswith(("http://", "https://"))
+        if self._uri.startswith(("http://", "https://")):
+            named = {"warehouse": self._warehouse} if self._warehouse else {}
+            return load_catalog("relevo", type="rest", uri=self._uri, **named, **self._access)
         uri = self._uri.replace("postgresql://", "postgresql+psycopg://", 1)
-        return load_catalog(
-            "relevo",
-            type="rest" if is_rest else "sql",
-            uri=uri,
-            warehouse=f"{self._location}/{FOLDER}",
-            **self._access,
-        )
+        return load_catalog("relevo", type="sql", uri=uri, warehouse=f"{self._location}/{FOLDER}", **self._access)
 
     def _add(self, catalog: Catalog, record: Manifest) -> int:
         table = self._table(catalog, record)

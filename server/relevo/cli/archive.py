@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -22,7 +22,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from relevo.archive import restore
+from relevo.archive import registering, restore
 from relevo.archive.manifest import Manifest
 from relevo.cli.common import (
     AsJson,
@@ -43,6 +43,7 @@ from relevo.core.errors import ArchiveError, MigrationError, UsageError
 from relevo.core.ports import ArchiveStore
 from relevo.database import migrate
 from relevo.operators import actions, archive
+from relevo.operators.reading import of_this_version
 
 cli = typer.Typer()
 group = typer.Typer(help="Months in the archive: list, verify, restore, fetch, query, register.", no_args_is_help=True)
@@ -119,13 +120,19 @@ def list_months(as_json: AsJson = False) -> None:
     if as_json:
         print_json(listed)
         return
-    table = make_table("entity", "month", "state", "rows", "in the store", "to be dropped")
+    has_catalog = settings.archive_iceberg_uri is not None
+    table = make_table(
+        "entity", "month", "state", "rows", "in the store", "to be dropped", *(["catalog"] if has_catalog else [])
+    )
     for row in listed:
-        table.add_row(*_line(row))
+        table.add_row(*_line(row), *([_registered(row)] if has_catalog else []))
     out.print(table if listed else "Nothing has left the hot tables yet.")
     for row in listed:
         if row.get("last_error"):
             out.print(f"[bold red]{row['entity']} {row['month']:%Y-%m}:[/] {escape(row['last_error'])}")
+        if has_catalog and row.get("register_error"):
+            told = f"{row['entity']} {row['month']:%Y-%m} is not in the Iceberg catalog:"
+            out.print(f"[bold yellow]{told}[/] {escape(row['register_error'])}", soft_wrap=True)
     _tell(complaints)
     if store is None:
         out.print("No archive store is set: months stay in the database. Set ARCHIVE_BUCKET, or ARCHIVE_FOLDER.")
@@ -161,6 +168,13 @@ def _line(row: dict[str, Any]) -> list[str]:
         stored,
         f"done {when}" if row.get("dropped_at") else when,
     ]
+
+
+def _registered(row: dict[str, Any]) -> str:
+    """Say whether the Iceberg catalog names a month, as far as this database knows."""
+    if row.get("registered_at") is not None:
+        return "yes"
+    return "failed" if row.get("register_error") else "waits" if row.get("verified_at") else ""
 
 
 def _size(size: int, files: int) -> str:
@@ -263,7 +277,14 @@ def register(as_json: AsJson = False) -> None:
         removed = 0 if complaints else tables.remove_others(entity, lambda: restore.months(store, _raise)).removed
         words = f"{entity}: {several(added, 'file')} added, {removed:,} removed."
         say(words, {"entity": entity, "added": added, "removed": removed}, as_json=as_json)
+    _record(settings, records)
     _tell(complaints)
+
+
+def _record(settings: Settings, records: Sequence[Manifest]) -> None:
+    """Write down for export and doctor that the catalog names these months, where a database knows of them."""
+    with open_database(settings) as database, suppress(MigrationError), of_this_version():
+        registering.record(database, records)
 
 
 @cli.command()

@@ -120,8 +120,12 @@ class Lists:
 
 @contextmanager
 def open_lists(settings: Settings) -> Iterator[Lists]:
-    """Open what lists are read from; beside them, not in their midst, it is said how old they are."""
+    """Open what lists are read from; beside them, not in their midst, it is said how old they are.
+
+    A command knows nothing of the one before it, so a replica is read once it has all that was acknowledged until now.
+    """
     with open_database(settings) as database, opened_reader(database, settings) as reader:
+        reader.catch_up()
         lists = Lists(reader)
         yield lists
     if lists.age_s is not None:

@@ -65,9 +65,10 @@ def doctor(
 ) -> None:
     """Look for what does not fit together, each with what to do.
 
-    Settings, the server and its clock, this role's rights, vacuum and what holds it back, the archive's store, the way
-    to Expo, each project's push credentials (their push service is asked, without sending); what is paused or held up;
-    the schema, old workers, deliveries that stand in no queue or in two.
+    Settings, the server, its clock and its read replica, this role's rights, vacuum and what holds it back, the
+    archive's store, months that the Iceberg catalog lacks, the way to Expo, each project's push credentials (their
+    push service is asked, without sending); what is paused or held up; the schema, old workers, deliveries that stand
+    in no queue or in two.
 
     Exit code 1 if something is wrong, warnings apart; with --repair, if something is left. It reads all deliveries
     that are not archived, piece by piece, and leaves alone what changed within the last two minutes.

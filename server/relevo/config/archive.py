@@ -59,6 +59,10 @@ class Archive(Theme):
         "The Apache Iceberg catalog in which exported months are registered: https:// of a REST catalog, postgresql:// "
         "or sqlite:/// of a SQL catalog; needs the extra iceberg."
     )
+    archive_iceberg_warehouse: str | None = tuning(
+        "The warehouse of a REST catalog that the tables belong to, by the name it has there; goes with "
+        "ARCHIVE_ICEBERG_URI."
+    )
     archive_iceberg_namespace: Name = tuning("The namespace of the tables in that catalog.", "relevo")
     archive_grace_days: int = tuning(
         "For how many days a month stays in the database after its export was verified.", 7, 0, 3_650

@@ -16,13 +16,13 @@ import structlog
 from psycopg.rows import class_row
 
 from relevo import __version__
-from relevo.archive import copying, manifest, marker
+from relevo.archive import copying, manifest, marker, registering
 from relevo.archive.copying import Relation, Span
 from relevo.archive.manifest import Manifest
 from relevo.archive.throttle import Throttle
 from relevo.config import Settings
 from relevo.core import queries
-from relevo.core.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError, MissingPartError, RelevoError
+from relevo.core.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
 from relevo.core.ports import ArchiveStore
@@ -34,7 +34,6 @@ _log = structlog.get_logger("relevo.export")
 _SCHEMA = "relevo_archive"
 _MOST_TROUBLED = 3  # months in a row that met a store in trouble end a run: the others would fare no better
 _PUT_TIMEOUTS = 20  # a slow store takes a part in many requests, and is asked again after a failure
-_CATALOG_TIMEOUTS = 10  # it looks at each file of a month; well before a run counts as hung
 OFF = "no archive store is set; set ARCHIVE_BUCKET or ARCHIVE_FOLDER"
 
 
@@ -112,10 +111,10 @@ class Export:
     store: ArchiveStore
 
     def step(self) -> Step:
-        """Upload one part, or verify one, or drop one month whose grace is over."""
+        """Upload one part, or verify one, or drop one month whose grace is over, or register one."""
         month = self._find()
         if month is None:
-            return Step()
+            return registering.step(self.run, self.store)
         work = {"retired": self._upload, "exported": self._verify, "verified": self._drop}[month.state]
         try:
             marker.check(self.run, self.store)
@@ -318,8 +317,7 @@ class Export:
                 done = self._write(
                     "finish_verify", month, now=self.run.now, grace_days=self.run.settings.archive_grace_days
                 )
-                problems = self._register(month, parts) if done else ()
-                return Step({"months_verified": int(done)}, items=1, more=True, problems=problems)
+                return Step({"months_verified": int(done)}, items=1, more=True)
             key = manifest.folder_of(month.entity, month.month) + manifest.part_name(part.part)
             path = Path(folder) / "fetched"
             why = copying.in_background(lambda: self._differs(month, part, key, path))
@@ -327,28 +325,6 @@ class Export:
             raise self._wrong(month, [part.part], key, why)
         self._write("record_verified", month, part=part.part)
         return Step({"rows_verified": part.rows}, items=part.rows, more=True)
-
-    def _register(self, month: ExportMonth, parts: Sequence[ExportPart]) -> tuple[str, ...]:
-        """Name the month in the Iceberg catalog, if there is one; what fails there is told, and holds nothing up."""
-        if self.run.settings.archive_iceberg_uri is None:
-            return ()
-        from relevo.archive.iceberg import IcebergTables  # noqa: PLC0415 a second that only those with a catalog spend
-
-        record = self._manifest(month, parts)
-        within_s = _CATALOG_TIMEOUTS * self.run.settings.archive_timeout_ms / 1000
-        try:
-            copying.in_background(lambda: IcebergTables(self.run.settings, self.store).register(record), within_s)
-        except TimeoutError:
-            silent = ArchiveError("The Iceberg catalog does not answer.", hint="Later: `relevo archive register`.")
-            return self._not_registered(month, silent)
-        except (ArchiveError, MissingPartError) as error:
-            return self._not_registered(month, error)
-        return ()
-
-    @staticmethod
-    def _not_registered(month: ExportMonth, error: RelevoError) -> tuple[str, ...]:
-        _log.warning("iceberg_not_registered", relation=month.relation, detail=str(error))
-        return (f"{month.relation}: {normalise_error(error, 300)}",)
 
     def _differs(self, month: ExportMonth, part: ExportPart, key: str, path: Path) -> str:
         """Say how an object differs from the database's rows, read again; nothing if it does not."""

@@ -1,6 +1,7 @@
 """Reading from a replica: lists, histories and reports that may be some seconds old.
 
-Nothing that claims, waits or decides comes from here, and whoever reads what he just wrote asks the primary.
+Nothing that claims, waits or decides comes from here, and whoever reads what he just wrote asks the primary. A server
+that is no standby of the primary's own database is not read from, whatever its address is called.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Concatenate, Generic, ParamSpec, TypeVar
+from datetime import datetime
+from typing import Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 import psycopg
+from psycopg import errors as pg
+from psycopg.rows import class_row
 
 from relevo.config import Settings
 from relevo.core import queries
@@ -30,6 +34,8 @@ _AGAIN_S = 10.0  # a replica that did not answer is not asked again before that
 _CONNECT_MS = 2_000
 _STATEMENT_MS = 5_000
 _MARGIN_MS = 1_000  # requests of apps wait for the same threads
+_CATCH_UP_S = 1.0
+_POLL_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,67 @@ class Answer(Generic[T]):
 
     value: T
     age_s: float | None = None
+
+
+class Server(NamedTuple):
+    """What a server says of itself: by what its database is known, and how old its newest change is."""
+
+    system_identifier: str | None
+    """None where this role may not read it."""
+    database_oid: int
+    recorded_at: datetime | None
+    """When it was recorded where the database belongs; a copy that was adopted differs in it."""
+    is_standby: bool
+    age_s: float | None
+
+    def differs_from(self, primary: Server) -> str:
+        """Say why this is no replica of the primary's database; nothing if it is one."""
+        here, there = self.system_identifier, primary.system_identifier
+        if here is not None and there is not None and here != there:
+            return f"it is server {here}, and DATABASE_URL leads to server {there}"
+        if self.database_oid != primary.database_oid:
+            return f"it is database {self.database_oid} of its server, and DATABASE_URL leads to {primary.database_oid}"
+        if self.recorded_at != primary.recorded_at:
+            return "it is a copy of the database of DATABASE_URL that was adopted"
+        return "" if self.is_standby else "it takes writes: it is the primary itself, or a server on its own"
+
+
+def ask(database: Database) -> Server:
+    """Ask a server what it is; Aurora does not say when a change was made, and is as old as a worker's sign in it."""
+    try:
+        return _ask(database, "ask_server")
+    except pg.FeatureNotSupported:
+        return _ask(database, "ask_server_by_beats")
+
+
+def _ask(database: Database, statement: str) -> Server:
+    with database.connection() as connection, connection.cursor(row_factory=class_row(Server)) as cursor:
+        found = cursor.execute(_SQL[statement]).fetchone()
+    assert found is not None  # a session is in a database
+    return found
+
+
+def bytes_behind(primary: Database, replica: Database) -> float | None:
+    """Return how many bytes that the primary has written the replica has yet to replay; None if that is not told."""
+    try:
+        with primary.connection() as connection:
+            position = connection.execute(_SQL["ask_position"]).fetchone()
+        return None if position is None else _behind(replica, position[0])
+    except psycopg.Error:  # Aurora does not tell
+        return None
+
+
+def _behind(replica: Database, position: str) -> float | None:
+    with replica.connection() as connection:
+        row = connection.execute(_SQL["ask_behind"], {"position": position}).fetchone()
+    return None if row is None or row[0] is None else max(0.0, row[0])
+
+
+def said(error: Exception) -> str:
+    """Say in a clause why a replica cannot be asked."""
+    if isinstance(error, (pg.UndefinedTable, pg.UndefinedFunction, pg.InvalidSchemaName, pg.InsufficientPrivilege)):
+        return "it has no tables of Relevo that this role may read"
+    return str(error)
 
 
 class Reader:
@@ -52,7 +119,7 @@ class Reader:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.primary = primary
-        self._replica = replica
+        self.replica = replica
         self._most_behind_s = most_behind_s
         self._clock = clock
         self._lock = threading.Lock()
@@ -60,15 +127,16 @@ class Reader:
         self._age_s: float | None = None
         self._is_used: bool | None = None
         self._again_at = -math.inf
+        self._home: Server | None = None
 
     def read(self, function: Callable[Concatenate[Database, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Answer[T]:
         """Call a function that only reads; what the replica does not know yet, or cannot say, the primary is asked.
 
         Nothing, and an empty list, may be what it does not know yet.
         """
-        if self._replica is not None and (age_s := self._age()) is not None:
+        if self.replica is not None and (age_s := self._age()) is not None:
             try:
-                value = function(self._replica, *args, **kwargs)
+                value = function(self.replica, *args, **kwargs)
             except DatabaseUnavailableError as error:
                 self._leave(str(error))
             except (psycopg.Error, RelevoError):
@@ -78,10 +146,27 @@ class Reader:
                     return Answer(value, age_s)
         return Answer(function(self.primary, *args, **kwargs))
 
+    def catch_up(self) -> None:
+        """Wait a moment until the replica has all that was acknowledged before; else let the primary be read."""
+        if self.replica is None or self._age() is None:
+            return
+        until = self._clock() + _CATCH_UP_S
+        try:
+            with self.primary.connection() as connection:
+                position = connection.execute(_SQL["ask_position"]).fetchone()
+            assert position is not None
+            while (behind := _behind(self.replica, position[0])) is None or behind > 0:
+                if behind is None or self._clock() > until:
+                    self._again_at = self._clock() + _AGAIN_S
+                    return
+                time.sleep(_POLL_S)
+        except (DatabaseUnavailableError, psycopg.Error) as error:
+            self._leave(said(error))
+
     def close(self) -> None:
         """Close what was opened beside the primary."""
-        if self._replica is not None:
-            self._replica.close()
+        if self.replica is not None:
+            self.replica.close()
 
     def _age(self) -> float | None:
         """Return how old the replica's newest change is; None while it is not to be read from."""
@@ -105,15 +190,19 @@ class Reader:
         return age_s
 
     def _look(self) -> float | None:
-        """Ask the replica how far behind it is; None if it does not answer."""
-        assert self._replica is not None
+        """Ask the replica how far behind it is; None if it does not answer, or is no replica of this database."""
+        assert self.replica is not None
         try:
-            with self._replica.connection() as connection:
-                row = connection.execute(_SQL["ask_age"]).fetchone()
+            found = ask(self.replica)
+            if self._home is None or found.differs_from(self._home):
+                self._home = ask(self.primary)  # it may have been adopted since
         except (DatabaseUnavailableError, psycopg.Error) as error:
-            self._leave(str(error))
+            self._leave(said(error))
             return None
-        return None if row is None or row[0] is None else max(0.0, float(row[0]))
+        if why := found.differs_from(self._home):
+            self._leave(why)
+            return None
+        return None if found.age_s is None else max(0.0, found.age_s)
 
     def _leave(self, why: str, for_s: float = _AGAIN_S) -> None:
         """Read from the primary for a while, and say so once."""

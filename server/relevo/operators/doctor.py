@@ -1,4 +1,4 @@
-"""What `relevo doctor` looks at around the tables: settings, server, rights, clock, vacuum, the store and Expo.
+"""What `relevo doctor` looks at around the tables: settings, servers, rights, clock, vacuum, the store and Expo.
 
 Each finding names what is wrong and the next step. What the tables themselves hold, `consistency.examine` looks at.
 """
@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterable, Iterator
 from shlex import quote
 from typing import Any
 
+import psycopg
 import requests
 from psycopg.rows import dict_row
 
 from relevo.config import Settings
 from relevo.core import queries
-from relevo.core.errors import RelevoError
+from relevo.core.errors import DatabaseUnavailableError, RelevoError
 from relevo.core.logs import normalise_error
 from relevo.core.ports import ArchiveStore
 from relevo.core.sending_project import project_in_words
-from relevo.database import migrate
+from relevo.database import migrate, replica
 from relevo.database.pool import Database
 from relevo.operators import fleet
 from relevo.operators.consistency import Finding
@@ -57,7 +58,8 @@ def look_around(
     """
     found = [*_settings(settings), *_server(database, clock)]
     if not migrate.plan(database):
-        found += [*_instance(database, settings), *_rights(database), *_vacuum(database)]
+        found += [*_instance(database, settings), *_rights(database), *_vacuum(database), *_replica(database, settings)]
+        found += _unregistered(database, settings)
         found += [*_switched_off(database), *_held_up(database), *_webhooks(database, webhook_trouble)]
         found += _credentials(credential_troubles([row["project"] for row in fleet.projects(database)]))
     return [*found, *_held_back(database), *_store(store), *_expo(expo, settings), *_tokens(refused_tokens())]
@@ -153,6 +155,58 @@ def _instance(database: Database, settings: Settings) -> Iterator[Finding]:
             "Let the owner of the schema: GRANT EXECUTE ON FUNCTION pg_control_system() TO it.",
             harmless=True,
         )
+
+
+def _replica(database: Database, settings: Settings) -> Iterator[Finding]:
+    """Look whether the server of DATABASE_READ_URL answers, is a replica of this database, and is close behind."""
+    with replica.opened_reader(database, settings) as reader:
+        if reader.replica is None:
+            return
+        try:
+            found, home = replica.ask(reader.replica), replica.ask(database)
+            behind = replica.bytes_behind(database, reader.replica)
+        except (DatabaseUnavailableError, psycopg.Error) as error:
+            yield Finding(
+                "replica_unreachable",
+                f"The server of DATABASE_READ_URL cannot be read: {replica.said(error).removesuffix('.')}.",
+                "Lists are read from the primary meanwhile; check its address and this role's rights, or unset it.",
+                warning=True,
+            )
+            return
+    if why := found.differs_from(home):
+        yield Finding(
+            "replica_foreign",
+            f"DATABASE_READ_URL leads to no replica of this database: {why}.",
+            "It is not read from; give it the address of a standby, or unset it.",
+        )
+    elif behind != 0 and (found.age_s is None or found.age_s * 1000 > settings.database_read_max_lag_ms):
+        age = "says nothing of its age" if found.age_s is None else f"is {in_words(found.age_s)} behind"
+        left = "" if behind is None else f" and has {behind / 1e6:,.1f} MB of the log to replay"
+        yield Finding(
+            "replica_behind",
+            f"The replica of DATABASE_READ_URL {age}{left}; DATABASE_READ_MAX_LAG_MS is "
+            f"{settings.database_read_max_lag_ms:,}.",
+            "Lists are read from the primary meanwhile. Look at its log, its disk, and what it reads for long.",
+            warning=True,
+        )
+
+
+def _unregistered(database: Database, settings: Settings) -> Iterator[Finding]:
+    """Name the months that the Iceberg catalog lacks; archive-export tries those again by itself."""
+    if settings.archive_iceberg_uri is None:
+        return
+    (row,) = _rows(database, "count_unregistered")
+    if not row["months"]:
+        return
+    why = f": {row['error'].removesuffix('.')}" if row["error"] else ""
+    lacking = in_numbers(row["months"], "verified month is", "verified months are")
+    yield Finding(
+        "month_unregistered",
+        f"{lacking} not in the Iceberg catalog, the oldest of {row['oldest']:%Y-%m}{why}.",
+        "archive-export tries again in its next run, `relevo archive register` at once; nothing else waits for it.",
+        warning=bool(why),
+        harmless=not why,
+    )
 
 
 def _rights(database: Database) -> Iterator[Finding]:

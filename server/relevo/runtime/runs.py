@@ -104,6 +104,8 @@ class GivenUp:
     """Months, by relation, that were found to differ once in this run."""
     troubled_in_a_row: int = 0
     """How many months, one after the other, met a store in trouble."""
+    unregistered: set[str] = field(default_factory=set)
+    """Months, by relation, that the Iceberg catalog did not take."""
     unfinished: set[tuple[str, date]] = field(default_factory=set)
     """Months of a plain table, by entity and month, of which something is not over yet."""
 

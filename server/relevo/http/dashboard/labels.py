@@ -98,7 +98,7 @@ COUNTERS = frozenset(
         *("deliveries_capped", "deliveries_batched", "deliveries_left_to_digests"),
         *("months_retired", "months_exported", "months_verified", "months_dropped", "rows_exported", "rows_verified"),
         *("parts_uploaded", "mismatches", "archived_licitaciones", "archived_events", "archived_deliveries"),
-        "archived_requests",
+        *("archived_requests", "months_registered"),
     }
 )
 """What runs count."""
