@@ -38,8 +38,16 @@ async function inPg(work: Work): Promise<unknown> {
   }
 }
 
-// Prisma's generator fetches a program from a server of its own: this has the shape of its transactions, over node-postgres.
-const inPrisma: Transaction = (work) =>
+/** What the folder of a generated Prisma client exports, if a test made one: it is too large to be installed each time. */
+interface Prisma {
+  $transaction<T>(work: (tx: relevo.Connection) => Promise<T>): Promise<T>;
+  $disconnect(): Promise<void>;
+}
+const generated = process.env["PRISMA_CLIENT"];
+const prisma: Prisma | null = generated ? (await import(generated)).connect(dsn) : null;
+
+/** The shape of Prisma's transactions, over node-postgres. */
+const likePrisma: Transaction = (work) =>
   inPg((client) =>
     work({
       async $queryRawUnsafe(text: string, ...values: unknown[]) {
@@ -54,8 +62,9 @@ const styles: Record<string, Transaction> = {
   knex: (work) => knexed.transaction((trx) => work(trx)),
   "drizzle over node-postgres": (work) => drizzled.transaction((tx) => work(drizzle(tx))),
   "drizzle over postgres.js": (work) => drizzledToo.transaction((tx) => work(drizzle(tx))),
-  "the face of Prisma": inPrisma,
+  "the face of Prisma": likePrisma,
   TypeORM: (work) => typeOrm.transaction((manager) => work(manager)),
+  ...(prisma && { Prisma: (work: Work) => prisma.$transaction((tx) => work(tx)) }),
 };
 
 function shipped(key: string, owner: string): relevo.RelevoEvent {
@@ -68,7 +77,7 @@ before(async () => {
 });
 
 after(async () => {
-  await Promise.all([pool.end(), sql.end(), knexed.destroy(), typeOrm.destroy()]);
+  await Promise.all([pool.end(), sql.end(), knexed.destroy(), typeOrm.destroy(), prisma?.$disconnect()]);
 });
 
 for (const [style, transaction] of Object.entries(styles)) {
