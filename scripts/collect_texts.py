@@ -1,4 +1,4 @@
-"""Collect the texts of the pages into locale/es/LC_MESSAGES/dashboard.po, and compile it; `make texts` runs this.
+"""Collect the texts of the pages into core/locale/es/LC_MESSAGES/dashboard.po, and compile it; `make texts` runs this.
 
 New texts get an empty translation, to be written by hand; those that no page says any more are dropped.
 """
@@ -14,15 +14,19 @@ from babel.messages.extract import DEFAULT_KEYWORDS, extract_from_file
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
+from relevo import sandbox
 from relevo.core import push_fields
+from relevo.core.i18n import DOMAIN, LOCALE
 from relevo.http import dashboard
-from relevo.http.dashboard.i18n import DOMAIN, LOCALE
 from relevo.http.dashboard.labels import ACTIONS, COUNTERS, DETAILS, WORDS, spaced
-from relevo.operators import health, wording
+from relevo.operators import amounts, health, reasons
 from relevo.operators.sources import CURSORS
 
-PLACE = Path(dashboard.__file__).parent
-HEALTH = [*sorted(Path(health.__file__).parent.glob("*.py")), Path(wording.__file__), Path(push_fields.__file__)]
+PLACES = [Path(str(each.__file__)).parent for each in (dashboard, sandbox)]
+BELOW = [
+    *sorted(Path(health.__file__).parent.glob("*.py")),
+    *(Path(str(each.__file__)) for each in (reasons, amounts, push_fields)),
+]
 PO = LOCALE / "es" / "LC_MESSAGES" / f"{DOMAIN}.po"
 MO = PO.with_suffix(".mo")
 KEYWORDS = {**DEFAULT_KEYWORDS, "Phrase": None, "Problem": (2,), "in_numbers": (2, 3)}
@@ -33,10 +37,11 @@ NAMES = {*map(spaced, COUNTERS | ACTIONS | DETAILS), *WORDS, *CURSORS.values()}
 def found() -> Iterator[tuple[str, str | tuple[str, ...], list[str]]]:
     """Find every text with the file it is in and the comments on it."""
     options = {"newstyle_gettext": "false", "trimmed": "true", "silent": "false", "extensions": "jinja2.ext.do"}
-    for path in [*sorted(PLACE.glob("*.py")), *HEALTH, *sorted(PLACE.glob("templates/*.html"))]:
+    pages = [path for place in PLACES for kind in ("*.py", "templates/*.html") for path in sorted(place.glob(kind))]
+    for path in [*pages, *BELOW]:
         method = "jinja2.ext:babel_extract" if path.suffix == ".html" else "python"
         for _line, text, comments, _context in extract_from_file(method, path, KEYWORDS, ["Translators:"], options):
-            yield path.name if path not in HEALTH else f"health/{path.name}", text, comments
+            yield path.name if path.is_relative_to(PLACES[0]) else f"{path.parent.name}/{path.name}", text, comments
     yield from (("labels.py", name, []) for name in sorted(NAMES))
 
 

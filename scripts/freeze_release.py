@@ -1,9 +1,10 @@
-"""Freezes what this version asks of the schema, at its release; from then on a test holds later versions to it."""
+"""Freezes a version at its release: the package, and what it asks of the schema; tests hold later versions to it."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,29 @@ def freeze(folder: Path, connection: psycopg.Connection[Any]) -> Path:
     return target
 
 
+def pack(target: Path) -> None:
+    """Keep the package itself, so that a worker of this version can be run beside later ones."""
+    with tarfile.open(target / "package.tar.xz", "w:xz") as archive:
+        for folder in (
+            "server/relevo",
+            "sql/queries",
+            "sql/functions",
+            "sql/tables",
+            "sql/migrations",
+            "sql/first_rows.sql",
+        ):
+            archive.add(
+                released.ROOT / folder, folder, filter=lambda each: None if "__pycache__" in each.name else each
+            )
+
+
 def main() -> None:
     """Freeze the current version, from a freshly made database."""
     with released.empty_databases("fresh") as [dsn]:
         released.bring_up_to_date(dsn)
         with psycopg.connect(dsn) as connection:
             target = freeze(released.RELEASED, connection)
+    pack(target)
     print(f"froze {target.relative_to(released.ROOT)}: commit it together with the release")
 
 

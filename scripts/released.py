@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -49,6 +50,13 @@ def make(dsn: str, version: str) -> None:
             number, _, rest = name.partition("_")
             row = {"version": int(number), "name": rest, "checksum": checksum, "needs": "0.1.0", "applied_by": version}
             connection.execute(statements["record_applied"], row)
+
+
+def unpack(version: str, folder: Path) -> Path:
+    """Unpack a released version; return what PYTHONPATH names to run it with the libraries of today."""
+    with tarfile.open(RELEASED / version / "package.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "server"
 
 
 def make_of(dsn: str, schema: str) -> None:

@@ -371,10 +371,8 @@ def build(make_settings: Callable[..., Settings]) -> Iterator[Callable[..., app.
     ) -> app.App:
         context = app.build(
             make_settings(**changes),
+            app.Parts(cycles=cycles, middlewares=middlewares, renderers=renderers or {}),
             role=role,  # type: ignore[arg-type]
-            cycles=cycles,
-            middlewares=middlewares,
-            renderers=renderers,
             clock=lambda: now,
         )
         built = context.__enter__()

@@ -46,7 +46,7 @@ def growing(stand: Stand) -> Iterator[Row]:
     """Return how much memory grows between the first tenth and the whole of an event."""
     seen: list[float] = []
     watch = _watching(seen, stand.sizes.phones)
-    with app.build(stand.settings(), push_middlewares=[watch]) as built:
+    with app.build(stand.settings(), app.Parts(push_middlewares=[watch])) as built:
         built.worker.record_start("run", ["dispatch"])
         built.heartbeat.start()
         stand.queue(built)

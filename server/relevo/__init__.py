@@ -73,7 +73,8 @@ if TYPE_CHECKING:
         MissingPartError,
         Reschedule,
     )
-    from relevo.core.model import Fetched, Item, News, Reject, Reply, Step
+    from relevo.core.items import Fetched, Item, News, Reject
+    from relevo.core.model import Reply, Step
     from relevo.delivery.sending import PushContext
     from relevo.runtime.runs import Cycle, Run
     from relevo.runtime.timing import Cron, Every
@@ -171,7 +172,8 @@ _MODULES = {
         ("EventConflictError", "InvalidInputError", "InvalidSignatureError", "MissingPartError", "Reschedule"),
         "relevo.core.errors",
     ),
-    **dict.fromkeys(("Fetched", "Item", "News", "Reject", "Reply", "Step"), "relevo.core.model"),
+    **dict.fromkeys(("Fetched", "Item", "News", "Reject"), "relevo.core.items"),
+    **dict.fromkeys(("Reply", "Step"), "relevo.core.model"),
     **dict.fromkeys(("Outcome", "acknowledge_news", "read_news", "subscribe_news"), "relevo.client.news"),
     **dict.fromkeys(
         ("InboxCounts", "InboxItem", "InboxPage", "inbox", "inbox_counts", "mark_inbox", "mark_inbox_before"),

@@ -50,22 +50,30 @@ CycleMaker = Callable[[Settings, Claims], Cycle]
 
 @dataclass(frozen=True)
 class Parts:
-    """What a team adds to Relevo: the function that RELEVO_APP names returns it, and `build` takes the same by name."""
+    """What a team adds to Relevo: the function that RELEVO_APP names returns it, and `build` takes it."""
 
     sources: Sequence[Source] = ()
     providers: Sequence[PushProvider] = ()
     cycles: Sequence[Cycle | CycleMaker] = ()
     renderers: Mapping[str, Renderer] = field(default_factory=dict)
+    """By event type: how an item becomes an event's text, in place of ours."""
     composers: Mapping[str, Composer] = field(default_factory=dict)
+    """By event type: what makes each phone's push its own."""
     middlewares: Sequence[Middleware] = ()
+    """They wrap runs."""
     push_middlewares: Sequence[PushMiddleware] = ()
+    """They wrap push requests."""
     store: ArchiveStore | None = None
+    """It replaces ours."""
+
+
+_NO_PARTS = Parts()
 
 
 def load_parts(settings: Settings) -> Parts:
     """Call the function that RELEVO_APP names, with the settings; without it there is nothing more."""
     if settings.relevo_app is None:
-        return Parts()
+        return _NO_PARTS
     module, _, function = settings.relevo_app.partition(":")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # as `python -m` does: the team's module lies where it is started
@@ -141,28 +149,21 @@ def _renderer(source: Source, renderers: Mapping[str, Renderer]) -> Renderer:
     return found
 
 
-def _ingesting(settings: Settings, sources: Sequence[Source], renderers: Mapping[str, Renderer]) -> list[Cycle]:
-    """Return a cycle for each source: those that the settings name, and further ones."""
-    reading = [*_sources(settings), *sources]
-    return [ingest.cycle(settings, source, _renderer(source, renderers)) for source in reading]
-
-
-def _own_cycles(services: Services, ingesting: Sequence[Cycle], store: ArchiveStore | None) -> list[Cycle]:
-    """Return our cycles, in the order in which they are shown."""
+def _registry(services: Services, parts: Parts) -> dict[str, Cycle]:
+    """Return the cycles by name, ours first, in the order in which they are shown."""
     settings = services.settings
-    return [
+    reading = [*_sources(settings), *parts.sources]
+    cycles = [
         reaper.cycle(settings),
-        *ingesting,
+        *(ingest.cycle(settings, source, _renderer(source, parts.renderers)) for source in reading),
         fanout.cycle(settings),
         digest.cycle(settings),
         dispatch.cycle(services),
         receipt.cycle(services),
         cleanup.cycle(settings),
-        export.cycle(settings, store),
+        export.cycle(settings, parts.store or archive_store(settings)),
+        *(each if isinstance(each, Cycle) else each(settings, services.claims) for each in parts.cycles),
     ]
-
-
-def _registry(cycles: Sequence[Cycle]) -> dict[str, Cycle]:
     registry: dict[str, Cycle] = {}
     for cycle in cycles:
         if cycle.key in registry:
@@ -171,6 +172,10 @@ def _registry(cycles: Sequence[Cycle]) -> dict[str, Cycle]:
             )
         registry[cycle.key] = cycle
     return registry
+
+
+def _serves(providers: Mapping[str, PushProvider], project: str) -> bool:
+    return SendingProject.parse(project).provider in providers
 
 
 def archive_store(settings: Settings) -> ArchiveStore | None:
@@ -183,26 +188,22 @@ def archive_store(settings: Settings) -> ArchiveStore | None:
     return None
 
 
+def _time_for_runs(settings: Settings, role: Role) -> tuple[float, float]:
+    """Return for how many seconds a run is waited for, and for its end; a process that stays has all the time."""
+    if role == "run":
+        return math.inf, math.inf
+    return settings.outbox_lease_duration_ms / 1000, settings.worker_shutdown_timeout_ms / 1000
+
+
 @contextmanager
 def build(
     settings: Settings,
+    parts: Parts = _NO_PARTS,
     *,
     role: Role = "run",
-    sources: Sequence[Source] = (),
-    providers: Sequence[PushProvider] = (),
-    cycles: Sequence[Cycle | CycleMaker] = (),
-    renderers: Mapping[str, Renderer] | None = None,
-    composers: Mapping[str, Composer] | None = None,
-    middlewares: Sequence[Middleware] = (),
-    push_middlewares: Sequence[PushMiddleware] = (),
-    store: ArchiveStore | None = None,
     clock: Callable[[], datetime | None] = lambda: None,
 ) -> Iterator[App]:
-    """Assemble a process that can run cycles; `sources`, `providers` and `cycles` join ours, `store` replaces ours.
-
-    By event type, `renderers` replace how an item becomes an event's text, `composers` make each phone's push its own.
-    `middlewares` wrap runs, `push_middlewares` push requests; `clock` lets tests travel in time.
-    """
+    """Assemble a process that can run cycles, with what a team adds to it; `clock` lets tests travel in time."""
     if not logs.is_configured():
         logs.configure(settings.log_level, settings.log_format)
     worker_id = make_worker_id(settings, role)
@@ -210,49 +211,41 @@ def build(
         database(settings, f"relevo {worker_id}") as opened,
         push_services.sandboxed(settings) as sending,
         push_services.push_providers(
-            sending, providers, credentials := push_services.push_projects(sending)
+            sending, parts.providers, credentials := push_services.push_projects(sending)
         ) as serving,
     ):
         heartbeat = Heartbeat(opened, settings.outbox_lease_heartbeat_ms)
         claims = Claims(opened, settings, worker_id, heartbeat)
-        claims.composed = frozenset(composers or {})
-        singletons = Singletons(opened, settings, worker_id, heartbeat)
+        claims.composed = frozenset(parts.composers)
         hung, guard, metrics = HungCalls(), Guard(settings), Metrics()
         metrics.show(Gauges(opened, settings, worker_id))
+        patience_s, stop_s = _time_for_runs(settings, role)
         runner = Runner(
             opened,
             settings,
             worker_id,
-            singletons,
-            middlewares=middlewares,
+            Singletons(opened, settings, worker_id, heartbeat),
+            middlewares=parts.middlewares,
             hung=hung,
             guard=guard,
             metrics=metrics,
-            patience_s=math.inf if role == "run" else settings.outbox_lease_duration_ms / 1000,
-            stop_s=math.inf if role == "run" else settings.worker_shutdown_timeout_ms / 1000,
+            patience_s=patience_s,
+            stop_s=stop_s,
             clock=clock,
         )
-        projects = Projects(
-            opened,
-            settings,
-            worker_id,
-            heartbeat,
-            serves=lambda key: SendingProject.parse(key).provider in serving,
-            rules=ProviderRules(settings, serving, partial(push_services.overrides, credentials)),
-        )
-        pushing = serving, push_middlewares, composers or {}
+        rules = ProviderRules(settings, serving, partial(push_services.overrides, credentials))
+        serves = partial(_serves, serving)
+        projects = Projects(opened, settings, worker_id, heartbeat, serves=serves, rules=rules)
+        pushing = serving, parts.push_middlewares, parts.composers
         services = Services(settings, opened, worker_id, claims, projects, *pushing, hung=hung, metrics=metrics)
-        ingesting = _ingesting(settings, sources, renderers or {})
-        own = _own_cycles(services, ingesting, store or archive_store(settings))
-        registry = _registry([*own, *(each if isinstance(each, Cycle) else each(settings, claims) for each in cycles)])
         unusable = partial(push_services.unusable, credentials)
         worker = Worker(
-            opened, settings, worker_id, hung, guard=guard, composers=sorted(composers or {}), unusable=unusable
+            opened, settings, worker_id, hung, guard=guard, composers=sorted(parts.composers), unusable=unusable
         )
         heartbeat.announce(guard.check)  # first: the beat tells what it found
         heartbeat.announce(worker.beat)
         try:
-            hosts = partial(push_services.webpush_hosts, sending, credentials)
+            registry, hosts = _registry(services, parts), partial(push_services.webpush_hosts, sending, credentials)
             yield App(settings, opened, worker, heartbeat, claims, runner, services, registry, metrics, hosts)
         finally:
             services.pools.close()

@@ -16,36 +16,6 @@ update relevo.cycle_state set paused_at = null, paused_reason = null
  where cycle = %(cycle)s and source = %(source)s and paused_at is not null
 returning cycle, relevo.wake_now(cycle); -- what waited goes on at once
 
--- name: set_event_type
--- Sets what differs for one event type, leaving alone what is not given; it applies at the next enqueue, claim and settle.
-insert into relevo.event_types as t (event_type, lease_ms, max_attempts, retry_base_ms, retry_max_ms, retry_jitter_ms, ttl_s, lane, at_most_once, inbox,
-                                     inbox_days, opens, complete_on, quiet, quiet_max_wait_s, quiet_deadline, quiet_spread_s,
-                                     batch_window_s, batch_longest_s, batch_first)
-values (%(event_type)s, %(lease_ms)s, %(max_attempts)s, %(retry_base_ms)s, %(retry_max_ms)s, %(retry_jitter_ms)s, %(ttl_s)s, %(lane)s,
-        %(at_most_once)s, %(inbox)s, %(inbox_days)s, %(opens)s, %(complete_on)s, %(quiet)s, %(quiet_max_wait_s)s,
-        %(quiet_deadline)s, %(quiet_spread_s)s, %(batch_window_s)s, %(batch_longest_s)s, %(batch_first)s)
-on conflict (event_type) do update
-   set lease_ms = coalesce(excluded.lease_ms, t.lease_ms), max_attempts = coalesce(excluded.max_attempts, t.max_attempts),
-       retry_base_ms = coalesce(excluded.retry_base_ms, t.retry_base_ms), retry_max_ms = coalesce(excluded.retry_max_ms, t.retry_max_ms),
-       retry_jitter_ms = coalesce(excluded.retry_jitter_ms, t.retry_jitter_ms), ttl_s = coalesce(excluded.ttl_s, t.ttl_s),
-       lane = coalesce(excluded.lane, t.lane), at_most_once = coalesce(excluded.at_most_once, t.at_most_once),
-       inbox = coalesce(excluded.inbox, t.inbox), inbox_days = coalesce(excluded.inbox_days, t.inbox_days),
-       opens = coalesce(excluded.opens, t.opens), complete_on = coalesce(excluded.complete_on, t.complete_on), quiet = coalesce(excluded.quiet, t.quiet),
-       quiet_max_wait_s = coalesce(excluded.quiet_max_wait_s, t.quiet_max_wait_s), quiet_deadline = coalesce(excluded.quiet_deadline, t.quiet_deadline),
-       quiet_spread_s = coalesce(excluded.quiet_spread_s, t.quiet_spread_s), batch_window_s = coalesce(excluded.batch_window_s, t.batch_window_s),
-       batch_longest_s = coalesce(excluded.batch_longest_s, t.batch_longest_s), batch_first = coalesce(excluded.batch_first, t.batch_first), updated_at = now();
-
--- name: reset_event_type
--- Lets an event type follow the settings again; returns nothing if it did.
-delete from relevo.event_types where event_type = %(event_type)s returning event_type;
-
--- name: list_event_types
--- Lists the event types that differ from the settings.
-select t.event_type, t.lease_ms, t.max_attempts, t.retry_base_ms, t.retry_max_ms, t.retry_jitter_ms, t.ttl_s, t.lane, t.at_most_once,
-       t.inbox, t.inbox_days, t.opens, t.complete_on, t.quiet, t.quiet_max_wait_s, t.quiet_deadline, t.quiet_spread_s, t.batch_window_s, t.batch_longest_s,
-       t.batch_first, t.updated_at
-  from relevo.event_types t order by t.event_type;
-
 -- name: retry_rejects
 -- Makes rejects due at once, so that the next pass of their source tries them again.
 update relevo.ingest_rejects set retry_at = now(), updated_at = now()

@@ -23,7 +23,8 @@ from phones import fan_out
 from relevo.client import consent, inboxes, verbs
 from relevo.client.values import Enqueued, Event, Installation, Owners, Preference
 from relevo.core.model import Answer, PushRequest
-from relevo.operators import actions, owners
+from relevo.operators import actions, event_types, owners
+from relevo.operators.event_types import TypeSettings
 
 OLD = month_ago(5)
 OWNER, LOCALE, WISH, WORDS = "persona-7781", "mi-NZ-x-rare", "palabra-rarisima", "Su hora con la doctora Violeta"
@@ -89,7 +90,9 @@ def test_nothing_leads_to_a_person_who_was_forgotten(build, conn, folder_setting
     """Token, owner, locale, wishes and words are in no table and no file, also of a month that was archived, and of what
     their inbox kept of it; what is cold keeps a random key."""
     app, push_token = build(archive_part_rows=10, **folder_settings), token()
-    actions.set_event_type(app.database, app.settings, "tender.new", inbox_days=3_650, inbox=by == "owner")
+    event_types.set_event_type(
+        app.database, app.settings, "tender.new", TypeSettings(inbox_days=3_650, inbox=by == "owner")
+    )
     phone = person(conn, push_token)
     old_life(conn, phone)
     if by == "owner":

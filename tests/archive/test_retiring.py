@@ -27,7 +27,8 @@ from phones import add_phones, fan_out, reached
 from processes import PATIENCE_S, eventually
 from relevo.client import verbs
 from relevo.client.values import Event
-from relevo.core.model import Answer, Fetched, Item, PushRequest
+from relevo.core.items import Fetched, Item
+from relevo.core.model import Answer, PushRequest
 from relevo.cycles import cleanup, ingest
 from relevo.delivery.rendering import tender
 from relevo.operators import actions, consistency

@@ -128,7 +128,7 @@ def test_slow_answers_let_no_lease_expire(processes, conn, sandbox) -> None:
     touched = "select from relevo.notification_deliveries where attempt_count <> 1 or lapse_count > 0"
     assert conn.execute(touched).fetchall() == []
     assert worker.stops() == 0
-    for event in ("claim_reaped", "claim_lost", "batch_given_up", "worker_lost"):
+    for event in ("claim_reaped", "claim_lost", "claim_given_up", "worker_lost"):
         assert worker.lines(event) == []
     assert sandbox.totals()["peakConnections"] == {"@relevo/app": 6}
 

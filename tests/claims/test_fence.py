@@ -10,7 +10,8 @@ from claiming import HTTP_TIMEOUT, LEASE, NOW, SECOND, add, answers, claims_in, 
 from deliveries import one, states
 from relevo.core import queries
 from relevo.cycles import reaper
-from relevo.operators import actions
+from relevo.operators import event_types
+from relevo.operators.event_types import TypeSettings
 from relevo.runtime.runs import BUDGET, Run, RunContext
 
 AFTER_LEASE = NOW + LEASE
@@ -202,7 +203,7 @@ def test_an_ambiguous_last_attempt_is_the_last(build, conn, own_cap, attempts) -
     """Out of attempts, ambiguous or not, is failed; a type's own cap counts."""
     (delivery,) = add(conn, 1, attempts=attempts)
     worker = build()
-    actions.set_event_type(worker.database, worker.settings, "tender.new", max_attempts=own_cap)
+    event_types.set_event_type(worker.database, worker.settings, "tender.new", TypeSettings(max_attempts=own_cap))
     journal(worker, take(worker))
     assert reap(worker, AFTER_LEASE)["deliveries_dead"] == 1
     row = one(conn, delivery)

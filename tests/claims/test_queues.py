@@ -11,7 +11,8 @@ from claiming import LEASE, MINUTE, NOW, SECOND, add, chunks_in, claims_in, reap
 
 from deliveries import TODAY, mark_sent, one
 from relevo.core.model import Shard
-from relevo.operators import actions
+from relevo.operators import event_types
+from relevo.operators.event_types import TypeSettings
 
 
 def test_the_oldest_due_come_first(build, conn) -> None:
@@ -88,7 +89,7 @@ def test_a_claim_ends_where_the_lease_changes(build, conn) -> None:
     """Types of one lease share a claim; one takes from the head up to the first chunk of another lease, and no further."""
     worker = build()
     for name, lease_ms in {"slow.a": 120_000, "slow.b": 120_000, "slower": 180_000, "like.default": 60_000}.items():
-        actions.set_event_type(worker.database, worker.settings, name, lease_ms=lease_ms)
+        event_types.set_event_type(worker.database, worker.settings, name, TypeSettings(lease_ms=lease_ms))
     order = ["slow.a", "slow.b", "tender.new", "like.default", "slower", "slow.b", "tender.new"]
     ids = [add(conn, 1, event_type=t, due=NOW - MINUTE + n * SECOND)[0] for n, t in enumerate(order)]
     expected = [(120_000, ids[:2]), (60_000, ids[2:4]), (180_000, ids[4:5]), (120_000, ids[5:6]), (60_000, ids[6:])]
@@ -104,7 +105,7 @@ def test_a_types_lease_applies_at_the_next_claim(build, conn) -> None:
     first, second = add(conn, 1), add(conn, 1, due=NOW + SECOND)
     worker = build()
     assert take(worker).lease_ms == 60_000
-    actions.set_event_type(worker.database, worker.settings, "tender.new", lease_ms=120_000)
+    event_types.set_event_type(worker.database, worker.settings, "tender.new", TypeSettings(lease_ms=120_000))
     assert take(worker, NOW + SECOND).lease_ms == 120_000
     assert one(conn, first[0])["locked_until"] == NOW + LEASE
     assert one(conn, second[0])["locked_until"] == NOW + SECOND + 2 * LEASE
@@ -113,7 +114,7 @@ def test_a_types_lease_applies_at_the_next_claim(build, conn) -> None:
 def test_another_claimers_oldest_does_not_hide_the_rest(build, conn) -> None:
     """While one claimer is taking the oldest chunk, another finds the next, of another lease, not an empty queue."""
     worker = build()
-    actions.set_event_type(worker.database, worker.settings, "slow", lease_ms=120_000)
+    event_types.set_event_type(worker.database, worker.settings, "slow", TypeSettings(lease_ms=120_000))
     (oldest,) = add(conn, 1, event_type="slow", due=NOW - MINUTE)
     (younger,) = add(conn, 1)
     with conn.transaction():
@@ -209,7 +210,7 @@ def test_shards_divide_probes_and_receipts_too(build, conn) -> None:
 def test_a_shard_and_a_lease_together(build, conn) -> None:
     """The oldest chunk of a shard, not of the whole queue, decides which lease is claimed there."""
     worker = build()
-    actions.set_event_type(worker.database, worker.settings, "slow", lease_ms=120_000)
+    event_types.set_event_type(worker.database, worker.settings, "slow", TypeSettings(lease_ms=120_000))
     everything = [add(conn, 1, event_type=("slow", "tender.new")[n % 2], due=NOW - n * SECOND)[0] for n in range(20)]
     seen: Counter[int] = Counter()
     for index in range(3):

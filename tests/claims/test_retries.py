@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from deliveries import one
 from relevo.core.model import Answer, PushRequest
-from relevo.operators import actions
+from relevo.operators import event_types
+from relevo.operators.event_types import TypeSettings
 
 WAITS = [1, 2, 4, 8, 16, 32, 60, 60]
 JITTER = SECOND / 2
@@ -95,15 +96,8 @@ def test_a_types_retry_policy_applies_at_the_next_settle(build, conn) -> None:
     worker = build()
     claim = take(worker)
     request = journal(worker, claim)
-    actions.set_event_type(
-        worker.database,
-        worker.settings,
-        "code.login",
-        max_attempts=2,
-        retry_base_ms=5_000,
-        retry_max_ms=7_000,
-        retry_jitter_ms=0,
-    )
+    own = TypeSettings(max_attempts=2, retry_base_ms=5_000, retry_max_ms=7_000, retry_jitter_ms=0)
+    event_types.set_event_type(worker.database, worker.settings, "code.login", own)
     worker.claims.settle(claim, answers(claim, "retryable"), [request.id], NOW)
     worker.claims.release(claim, NOW)
     assert one(conn, delivery)["next_attempt_at"] == NOW + 5 * SECOND
@@ -117,8 +111,8 @@ def test_a_type_may_set_one_knob_alone(build, conn) -> None:
     """A longer base than the setting's longest wait is obeyed; a shorter longest wait caps the setting's base."""
     slow, fast = add(conn, 1, event_type="slow"), add(conn, 1, event_type="fast")
     worker = build(outbox_retry_jitter_ms=0)
-    actions.set_event_type(worker.database, worker.settings, "slow", retry_base_ms=7_200_000)
-    actions.set_event_type(worker.database, worker.settings, "fast", retry_max_ms=30_000)
+    event_types.set_event_type(worker.database, worker.settings, "slow", TypeSettings(retry_base_ms=7_200_000))
+    event_types.set_event_type(worker.database, worker.settings, "fast", TypeSettings(retry_max_ms=30_000))
     send(worker, take(worker), "retryable")
     assert one(conn, slow[0])["next_attempt_at"] == NOW + 120 * MINUTE
     assert one(conn, fast[0])["next_attempt_at"] == NOW + 30 * SECOND

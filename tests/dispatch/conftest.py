@@ -88,7 +88,8 @@ def relay(
         **changes: object,
     ) -> Relay:
         settings = make_settings(**{"expo_base_url": sandbox.url} | USUAL | changes)
-        context = app.build(settings, push_middlewares=push_middlewares, composers=composers, clock=clock)
+        parts = app.Parts(push_middlewares=push_middlewares, composers=composers or {})
+        context = app.build(settings, parts, clock=clock)
         built = context.__enter__()
         opened.append(context)
         made = Relay(built, conn, sandbox, clock)

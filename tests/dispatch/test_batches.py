@@ -14,7 +14,8 @@ from relevo.client import quiet, verbs
 from relevo.client.values import Event, Owners
 from relevo.core import wordings
 from relevo.core.errors import InvalidInputError
-from relevo.operators import actions, words
+from relevo.operators import event_types, words
+from relevo.operators.event_types import TypeSettings
 from relevo.sandbox.services.device_tokens import phone_key
 
 
@@ -30,7 +31,7 @@ def worker(relay: Any) -> Relay:
 
 def gather(worker: Relay, **settings: Any) -> None:
     """Set what differs for comments."""
-    actions.set_event_type(worker.app.database, worker.app.settings, "comment", **settings)
+    event_types.set_event_type(worker.app.database, worker.app.settings, "comment", TypeSettings(**settings))
 
 
 def comment(worker: Relay, key: str, *owners: str, **more: Any) -> int:

@@ -10,7 +10,8 @@ from relaying import Relay, token
 
 import relevo
 from relevo.client.values import Event, Owners, Preference
-from relevo.operators import actions, composing, owners, test_pushes, words
+from relevo.operators import actions, composing, event_types, owners, test_pushes, words
+from relevo.operators.event_types import TypeSettings
 
 OWNER, SECRET, LOCALE, WISH, SAID = "persona-7781", "tokenof7781", "mi-NZ-x-rare", "rarisima", "Violeta"
 COLUMNS = """
@@ -98,7 +99,7 @@ def life(worker: Relay) -> str:
     conn.execute("insert into relevo.device_secrets (installation_id, secret_hash) values (%s, sha256('x'))", [phone])
     relevo.set_category(conn, "offers")
     relevo.choose(conn, "offers", owner=OWNER, wanted=True, words=SAID, locale=LOCALE)
-    actions.set_event_type(database, worker.app.settings, "visit", opens=True)
+    event_types.set_event_type(database, worker.app.settings, "visit", TypeSettings(opens=True))
     words.save(
         database, words.parse({"type": "visit", "arguments": {"who": "Ana"}, "texts": {"en": {"title": "Dear {who}"}}})
     )
@@ -119,7 +120,7 @@ def life(worker: Relay) -> str:
     relevo.complete(conn, worded, SAID, owner=OWNER)
     relevo.complete(conn, phone, SAID)
     waits = relevo.enqueue(conn, Event("visit", "3", SAID, audience=Owners(OWNER))).event_id
-    actions.set_event_type(database, worker.app.settings, "talk", batch_window_s=3_600)
+    event_types.set_event_type(database, worker.app.settings, "talk", TypeSettings(batch_window_s=3_600))
     relevo.enqueue(conn, Event("talk", f"4-{OWNER}", SAID, audience=Owners(OWNER), batch={"key": OWNER}))
     relevo.set_cap(conn, 1, per="day", category="offers", over="digest")
     for n in range(2):

@@ -14,7 +14,8 @@ from relaying import Relay, beside, token
 
 from processes import eventually
 from relevo.client.values import Owners
-from relevo.core.model import Answer, Fetched, Item, PushRequest, Report
+from relevo.core.items import Fetched, Item
+from relevo.core.model import Answer, PushRequest, Report
 from relevo.core.ports import SourceContext
 from relevo.cycles.ingest import cycle
 from relevo.operators import actions

@@ -19,9 +19,9 @@ from mixed import KINDS, PARTS
 from processes import eventually
 from relevo.client import verbs
 from relevo.client.values import Installation
+from relevo.core.i18n import use_language
 from relevo.core.sending_project import project_in_words
-from relevo.http.dashboard import reasons
-from relevo.http.dashboard.i18n import use_language
+from relevo.operators import reasons
 from relevo.sandbox import Sandbox
 
 NATIVE = KINDS[1:]

@@ -15,7 +15,8 @@ from relevo.client import quiet, verbs
 from relevo.client.values import Event, Owners
 from relevo.core.model import Budget
 from relevo.cycles import fanout
-from relevo.operators import actions, words
+from relevo.operators import event_types, words
+from relevo.operators.event_types import TypeSettings
 from relevo.sandbox.services.device_tokens import phone_key
 
 WAITING = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
@@ -26,7 +27,7 @@ def worker(relay: Any) -> Relay:
     """A worker with a phone of ana, whose comments are gathered for ten minutes; six in an hour are too many."""
     made: Relay = relay(push_runaway_first_events=5, push_runaway_min_events=5)
     made.register("a", owner="ana")
-    actions.set_event_type(made.app.database, made.app.settings, "comment", batch_window_s=600)
+    event_types.set_event_type(made.app.database, made.app.settings, "comment", TypeSettings(batch_window_s=600))
     return made
 
 
@@ -90,7 +91,7 @@ def test_each_phone_has_its_answer(worker: Relay) -> None:
     ask = "select relevo.join_batches(e, %s, now()) from relevo.notification_events e where e.id = %s"
     phones = [uuid4(), worker.phones["a"]]
     assert worker.conn.execute(ask, [phones, event]).fetchone() == ([False, True],)
-    actions.reset_event_type(worker.app.database, "comment")
+    event_types.reset_event_type(worker.app.database, "comment")
     assert worker.conn.execute(ask, [phones, event]).fetchone() == ([False, False],)
 
 

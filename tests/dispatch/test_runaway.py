@@ -14,7 +14,8 @@ import soak
 from relevo.client.values import Matching
 from relevo.core.errors import DatabaseUnavailableError, UsageError
 from relevo.core.model import Report
-from relevo.operators import actions, fleet
+from relevo.operators import actions, event_types, fleet
+from relevo.operators.event_types import TypeSettings
 
 MONDAY = datetime(2031, 3, 3, 9, 30, tzinfo=UTC)
 FEW = {"push_runaway_min_events": 10, "push_runaway_first_events": 50}
@@ -295,8 +296,11 @@ class TestRunaways:
         """Pushes that arrive and are sent again and again, by a policy without patience: stopped, kept and told."""
         worker: Relay = relay(push_breaker_failures=1_000)
         worker.travel(seconds=0)
-        actions.set_event_type(
-            worker.app.database, worker.app.settings, "digest", max_attempts=100, retry_base_ms=1, retry_max_ms=1
+        event_types.set_event_type(
+            worker.app.database,
+            worker.app.settings,
+            "digest",
+            TypeSettings(max_attempts=100, retry_base_ms=1, retry_max_ms=1),
         )
         worker.add_phones(5)
         sandbox.add_fault("500-delivered")

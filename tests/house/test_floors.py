@@ -257,7 +257,26 @@ def test_every_test_says_what_must_hold() -> None:
     assert not silent, "say in a docstring what must hold:\n" + "\n".join(silent)
 
 
-SCREEN, PARAGRAPH, LONGEST = 50, 3, 60  # lines
+SCREEN, PARAGRAPH, LONGEST, LONGEST_FILE = 50, 3, 60, 500  # lines
+
+
+def complaints_about_lengths(path: Path, text: str) -> Iterator[str]:
+    """Name a file, and functions in it, that are longer than a reader can hold."""
+    if (lines := text.count("\n")) > LONGEST_FILE:
+        yield f"{path} has {lines} lines: give a part of it a file of its own"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+            lines = node.end_lineno - node.lineno + 1
+            if lines > LONGEST:
+                yield f"{path}:{node.lineno}: {node.name} has {lines} lines: make steps of it"
+
+
+def test_files_and_functions_are_short() -> None:
+    """No file of the package or the scripts has more than 500 lines, and no function more than 60."""
+    files = [path for folder in ("server/relevo", "scripts") for path in sorted((ROOT / folder).rglob("*.py"))]
+    long = [line for path in files for line in complaints_about_lengths(path, path.read_text(encoding="utf-8"))]
+    assert len(files) > 200
+    assert not long, "\n".join(long)
 
 
 def complaints_about_statements(text: str) -> Iterator[str]:

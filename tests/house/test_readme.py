@@ -58,7 +58,7 @@ def places() -> list[tuple[str, str]]:
 def test_the_map_names_what_is_there(name: str, file: str) -> None:
     """What the table says is in a file is defined in that file."""
     text = (SERVER / file).read_text(encoding="utf-8")
-    assert re.search(rf"(def|class|function|-- name:) (relevo\.)?{name}\b|^{name} = ", text, re.MULTILINE), (
+    assert re.search(rf"(def|class|function|table|-- name:) (relevo\.)?{name}\b|^{name} = ", text, re.MULTILINE), (
         f"{name} is not in {file}"
     )
 

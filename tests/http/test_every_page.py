@@ -19,8 +19,8 @@ from hostile import World, fill
 from parts import find_part
 from relevo import app
 from relevo.config import Settings
+from relevo.core.i18n import LANGUAGES
 from relevo.http.dashboard import ROUTERS
-from relevo.http.dashboard.i18n import LANGUAGES
 from serving import Served
 
 pytestmark = pytest.mark.needs("chromium-headless-shell")

@@ -14,11 +14,11 @@ from babel.messages.pofile import read_po
 import collect_texts
 import relevo
 from browsing import Person
-from relevo.http.dashboard.i18n import LANGUAGES, translated, use_language
+from relevo.core.i18n import LANGUAGES, translated, use_language
 from relevo.http.dashboard.labels import ACTIONS, COUNTERS, DELIVERY_STATUSES, KINDS, WORDS
 from relevo.http.dashboard.templating import ENVIRONMENT
+from relevo.operators.amounts import in_numbers, in_words
 from relevo.operators.health.problem import Problem, in_three
-from relevo.operators.wording import in_numbers, in_words
 from serving import Served
 
 CATALOG = read_po(BytesIO(collect_texts.PO.read_bytes()))
@@ -134,7 +134,7 @@ def test_health_is_told_in_spanish() -> None:
 
 def problems() -> Iterator[str]:
     """Find the sentences of all problems."""
-    for path in collect_texts.HEALTH:
+    for path in collect_texts.BELOW:
         for call in ast.walk(ast.parse(path.read_text())):
             if isinstance(call, ast.Call) and ast.unparse(call.func) == "Problem":
                 yield from (each.value for each in call.args[1:2] if isinstance(each, ast.Constant))

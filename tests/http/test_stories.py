@@ -21,9 +21,9 @@ from deliveries import mark_failed, mark_sent
 from phones import add_phones, fan_out
 from relevo.client import inboxes, opens, quiet, values, verbs
 from relevo.config import Settings
-from relevo.http.dashboard import reasons, templating
+from relevo.http.dashboard import explanations, templating
 from relevo.http.dashboard.templating import is_local_link
-from relevo.operators import actions, events
+from relevo.operators import actions, events, reasons
 from relevo.push_services import sandbox_address
 from serving import Served
 
@@ -719,9 +719,9 @@ def test_every_error_and_every_rule_has_its_words(conn: Connection) -> None:
     source = conn.execute("select prosrc from pg_proc where proname = 'explain_draft'").fetchone()[0]
     rules = set(re.findall(r"(?:rule := |then |else )'([a-z_]+)'", source)) - {"disabled"}
     assert {"preference_differs", "came_later", "owner"} <= rules
-    assert sorted(rules - reasons.RULES.keys()) == []
+    assert sorted(rules - explanations.RULES.keys()) == []
     mismatch = conn.execute("select pg_get_functiondef('relevo.preference_mismatch'::regproc)").fetchone()[0]
-    assert sorted(set(re.findall(r"THEN '([a-z_]+)'", mismatch)) - reasons.DIMENSIONS.keys()) == []
+    assert sorted(set(re.findall(r"THEN '([a-z_]+)'", mismatch)) - explanations.DIMENSIONS.keys()) == []
 
 
 OURS = (

@@ -15,7 +15,8 @@ import pytest
 
 from fakes.chilecompra import BAD_TICKET, HTML, TICKET, FakeChileCompra
 from relevo.app import App
-from relevo.core.model import Budget, Fetched, Reject, Report
+from relevo.core.items import Fetched, Reject
+from relevo.core.model import Budget, Report
 from relevo.core.ports import SourceContext
 from relevo.cycles.ingest import cycle
 from relevo.delivery.rendering import tender

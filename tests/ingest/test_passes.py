@@ -17,7 +17,7 @@ import relevo
 from deliveries import mark_sent
 from phones import add_phones, fan_out, prefer, reached
 from relevo.app import App
-from relevo.core.model import Fetched, Item, Reject
+from relevo.core.items import Fetched, Item, Reject
 from relevo.core.ports import SourceContext
 from relevo.cycles import ingest
 from relevo.delivery import rendering

@@ -1,60 +1,90 @@
-"""A database of the release before is migrated while a writer enqueues; a worker of today sends all of it, once."""
+"""A database of the release before is migrated while a worker of that release sends, and one of today joins it."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from typing import Any
-from uuid import UUID
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
 
 import psycopg
+import pytest
 
 import released
 from deliveries import add_deliveries
-from phones import add_phones, fan_out_to_the_end
-from relevo import app, config
+from phones import add_phones
+from processes import Processes, eventually
 from relevo.client import verbs
 from relevo.client.values import Event
-from relevo.database import migrate
 from relevo.sandbox import Sandbox
 
-
-def note(conn: psycopg.Connection[Any], key: str, phones: Sequence[UUID]) -> None:
-    """Enqueue an event for some phones."""
-    verbs.enqueue(conn, Event("note", key, "Hello", "World", audience=list(phones)))
+_PACE_S = 0.02
+_PHONES = 5
 
 
-def test_nothing_is_lost_or_doubled(empty_database: str) -> None:
-    """What was queued before, and enqueued before, during and after the migration, reaches every phone exactly once."""
-    released.make(empty_database, released.versions()[-1])
-    migrated = threading.Event()
-    written: list[str] = []
+@pytest.fixture
+def processes(empty_database: str, tmp_path: Path) -> Iterator[Processes]:
+    """Start processes on the database; they end with the test."""
+    started = Processes(empty_database, tmp_path)
+    yield started
+    started.close()
 
-    def write(phones: Sequence[UUID]) -> None:
-        with psycopg.connect(empty_database, autocommit=True) as writer:
-            while len(written) < 20 or not migrated.is_set():
-                note(writer, f"written-{len(written)}", phones)
-                written.append("")
 
+class Writer:
+    """An app that enqueues an event for its phones every few milliseconds, over a connection of its own."""
+
+    def __init__(self, dsn: str, phones: list[Any]) -> None:
+        self._dsn, self._phones = dsn, phones
+        self._done, self._thread = threading.Event(), threading.Thread(target=self._write)
+        self.written = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join(60)
+
+    def _write(self) -> None:
+        with psycopg.connect(self._dsn, autocommit=True) as conn:
+            while not self._done.wait(_PACE_S):
+                verbs.enqueue(conn, Event("note", f"{self.written}", "Hello", "World", audience=self._phones))
+                self.written += 1
+
+
+def requests_of(conn: psycopg.Connection[Any], since: object = None) -> dict[str, int]:
+    """Count the answered push requests of each worker, since a moment if one is given."""
+    counted = """
+        select worker_id, count(*) from relevo.push_requests
+         where answered_at is not null and journalled_at >= coalesce(%s::timestamptz, '-infinity') group by 1
+    """
+    return dict(conn.execute(counted, [since]).fetchall())
+
+
+def test_nothing_is_lost_or_doubled(empty_database: str, processes: Processes, tmp_path: Path) -> None:
+    """Both send under load on the migrated database; what was queued or enqueued whenever arrives exactly once."""
+    last = released.versions()[-1]
+    released.make(empty_database, last)
     with Sandbox(rate_per_s=0, receipt_delay_s=0) as sandbox, psycopg.connect(empty_database, autocommit=True) as conn:
-        phones = add_phones(conn, 5)
+        writer = Writer(empty_database, add_phones(conn, _PHONES))
         add_deliveries(conn, 4)
-        for number in range(10):
-            note(conn, f"before-{number}", phones)
-        given = {"DATABASE_URL": empty_database, "EXPO_BASE_URL": sandbox.url, "PUSH_RATE_PER_SECOND": "0"}
-        with app.build(config.load(given, None)) as worker:
-            writing = threading.Thread(target=write, args=[phones])
-            writing.start()
-            try:
-                assert migrate.prepare(worker.database) == migrate.available()
-            finally:
-                migrated.set()
-                writing.join(60)
-            worker.worker.record_start("run", [cycle.key for cycle in worker.cycles()])
-            events = 10 + len(written)
-            fan_out_to_the_end(worker)
-            assert worker.runner.run(worker.registry["dispatch"], "manual").outcome == "ok"
-        assert sorted(phone["received"] for phone in sandbox.phones().values()) == [1] * 4 + [events] * 5
-        assert conn.execute("select status, count(*) from relevo.deliveries group by 1").fetchall() == [
-            ("sent", 4 + 5 * events)
-        ]
+        given = {"expo_base_url": sandbox.url, "push_rate_per_second": 0, "worker_cycles": "fanout,dispatch,reaper"}
+        package = released.unpack(last, tmp_path / last)
+        old = processes.module("run", worker_id="old", pythonpath=package, **given)
+        with writer:
+            eventually(lambda: requests_of(conn), lambda: f"the old worker sends: {old.stderr}")
+            assert processes.relevo("migrate").ends() == 0
+            migrated = conn.execute("select clock_timestamp()").fetchone()
+            new = processes.relevo("run", worker_id="new", **given)
+            eventually(lambda: len(requests_of(conn, *migrated)) == 2, lambda: f"both send: {requests_of(conn)}")
+        every = 4 + _PHONES * writer.written
+        left = "select count(*) from relevo.deliveries where status <> 'sent'"
+        count = "select count(*) from relevo.deliveries"
+        eventually(lambda: conn.execute(count).fetchone() == (every,), "every event is fanned out")
+        eventually(lambda: conn.execute(left).fetchone() == (0,), "every delivery is sent")
+        assert [old.stops(), new.stops()] == [0, 0]
+        received = sorted(phone["received"] for phone in sandbox.phones().values())
+        assert received == [1] * 4 + [writer.written] * _PHONES
+        assert conn.execute("select version from relevo.workers order by worker_id").fetchall()[1] == (last,)
+        assert not old.lines(level="error"), old.stderr

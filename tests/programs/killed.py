@@ -20,7 +20,7 @@ import psycopg
 
 from relevo import app, config
 from relevo.core import logs, queries
-from relevo.core.model import Fetched, Item, Reject
+from relevo.core.items import Fetched, Item, Reject
 from relevo.core.ports import SourceContext
 from relevo.cycles import ingest
 from relevo.delivery import rendering
@@ -71,7 +71,7 @@ def run(task: Mapping[str, Any], counts: Counts) -> str:
         return ingest.cycle(settings, Tiny(task["source"]), rendering.tender)
 
     makers = [tiny] if task["cycle"] == "ingest" else []
-    with app.build(settings, role="run-cycle", cycles=makers) as built:
+    with app.build(settings, app.Parts(cycles=makers), role="run-cycle") as built:
         built.worker.record_start("run-cycle", [task["cycle"]])
         report = built.runner.run(built.cycles([task["cycle"]])[0], "manual")
         assert report.outcome in ("ok", "idle"), report

@@ -42,7 +42,7 @@ def run(task: Mapping[str, Any], counts: Counts) -> str:
     }
     settings = config.load(environ, None)
     watch(task.get("kill"), counts)
-    with app.build(settings, role="run-cycle", cycles=[later]) as built:
+    with app.build(settings, app.Parts(cycles=[later]), role="run-cycle") as built:
         built.worker.record_start("run-cycle", [task["cycle"]])
         report = built.runner.run(built.registry[task["cycle"]], "manual")
         assert report.outcome in ("ok", "idle"), report

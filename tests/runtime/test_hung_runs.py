@@ -12,7 +12,8 @@ import pytest
 
 from processes import eventually
 from relevo.app import App
-from relevo.core.model import Fetched, Item, Report, Step
+from relevo.core.items import Fetched, Item
+from relevo.core.model import Report, Step
 from relevo.core.ports import SourceContext
 from relevo.cycles import ingest
 from relevo.delivery.rendering import tender

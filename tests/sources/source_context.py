@@ -10,7 +10,7 @@ from typing import Any
 
 from relevo import config
 from relevo.config import Settings
-from relevo.core.model import Fetched, Item, Reject
+from relevo.core.items import Fetched, Item, Reject
 from relevo.core.ports import NoRequestsLeft, Source
 from relevo.sources.merging import merge
 

@@ -15,7 +15,7 @@ import pytest
 
 from fakes.chilecompra import TICKET, FakeChileCompra, FakeSearchPage
 from fakes.server import Answer, Asked, FakeServer
-from relevo.core.model import Item
+from relevo.core.items import Item
 from relevo.core.ports import Source
 from relevo.sources.chilecompra import ChileCompra
 from relevo.sources.chilecompra_web import ChileCompraWeb

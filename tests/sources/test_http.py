@@ -8,6 +8,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -154,7 +155,7 @@ def test_redirects_to_private_addresses_are_refused(serve: Serve, monkeypatch: p
 
 def _only_that_port_is_public(port: str) -> Callable[[http._Guard, list[str]], None]:
     """Make the first connection pass as a public one, for a test has no public server at hand."""
-    genuine, calls = http._Guard._check, iter([True, True])
+    genuine, calls = http._Guard._check, iter([True])
 
     def check(guard: http._Guard, addresses: list[str]) -> None:
         assert port
@@ -165,10 +166,17 @@ def _only_that_port_is_public(port: str) -> Callable[[http._Guard, list[str]], N
 
 
 def test_a_name_that_turns_private_meanwhile(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that looked public when it was looked up is refused by the address that is really met."""
+    """A name is looked up once: what it leads to a moment later is not asked, for nobody has judged it."""
     server = serve(lambda _: Answer(200, b"ok"))
-    monkeypatch.setattr(http, "_addresses", lambda *_: ["93.184.216.34"])
-    assert trouble_of(Http(settings_for(http_allow_private="false")), server.url).outcome == "rejected"
+    genuine, public = socket.getaddrinfo, iter(["192.0.2.1"])
+
+    def look_up(host: str, *args: Any, **kwargs: Any) -> Any:
+        return genuine(next(public, "127.0.0.1") if host == "turning.test" else host, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(http, "is_private", lambda address: address.startswith("127."))
+    client = Http(settings_for(http_allow_private="false", http_timeout_ms=300))
+    assert trouble_of(client, server.url.replace("127.0.0.1", "turning.test")).outcome == "unavailable"
     assert server.asked == []
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relevo.core.model import Item
+from relevo.core.items import Item
 from relevo.sources.merging import join_marks, mark, mark_of, merge, one_each
 
 SANTIAGO = ZoneInfo("America/Santiago")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fakes.server import Answer, Asked, FakeServer
-from relevo.core.model import Item
+from relevo.core.items import Item
 from relevo.sources import files, text
 from relevo.sources.ocds import MAX_STUCK, Ocds
 from sources.source_context import FIXTURES, MemorySourceContext, settings_for

@@ -10,9 +10,9 @@ import pytest
 
 from relevo.client.progress import progress_of
 from relevo.client.values import EventStatus
+from relevo.core.i18n import ngettext, translated, use_language
 from relevo.core.phrases import Phrase
 from relevo.http.dashboard.formats import sentence
-from relevo.http.dashboard.i18n import ngettext, translated, use_language
 from relevo.http.dashboard.templating import ENVIRONMENT
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)

@@ -434,7 +434,7 @@ def test_the_brake_on_pruning(answers: int, unregistered: int, abnormal: bool) -
 )
 def test_the_size_of_a_batch(connections: int, under_way: int, latency_ms: float, lease_ms: int, expected: int) -> None:
     """No more than is sent within a third of its lease behind what stands in line, and at least one request."""
-    limit = rate_and_breaker.batch_limit(
+    limit = rate_and_breaker.claim_limit(
         most=1_000, chunk=100, connections=connections, under_way=under_way, latency_ms=latency_ms, lease_ms=lease_ms
     )
     assert limit == expected
@@ -443,6 +443,6 @@ def test_the_size_of_a_batch(connections: int, under_way: int, latency_ms: float
 def test_a_batch_is_never_larger_than_asked_for() -> None:
     """OUTBOX_BATCH_SIZE is the most, even below one request."""
     assert (
-        rate_and_breaker.batch_limit(most=30, chunk=100, connections=6, under_way=0, latency_ms=1, lease_ms=60_000)
+        rate_and_breaker.claim_limit(most=30, chunk=100, connections=6, under_way=0, latency_ms=1, lease_ms=60_000)
         == 30
     )

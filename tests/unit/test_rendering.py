@@ -10,7 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from relevo.core.model import Content, Delivery, Item
+from relevo.core.items import Item
+from relevo.core.model import Content, Delivery
 from relevo.delivery import rendering
 from relevo.providers import expo_message
 

@@ -19,16 +19,15 @@ from relevo.cli.common import (
     err,
     load_settings,
     make_table,
-    open_database,
     open_lists,
     out,
+    prepared_database,
     print_json,
     say,
     shortened,
     told_of,
 )
 from relevo.core.errors import UsageError
-from relevo.database import migrate
 from relevo.operators import actions, audit
 
 cli = typer.Typer()
@@ -51,8 +50,7 @@ def make(
     known = {each: each for each in api_tokens.ROLES}
     if role not in known:
         raise UsageError(f"There is no role {role}.", hint=f"Known: {', '.join(known)}.")
-    with open_database(settings) as database:
-        migrate.prepare(database)
+    with prepared_database(settings) as database:
         written, made = api_tokens.make(database, name, known[role], project=project, days=days)
     if as_json:
         print_json([{"id": made.id, "token": written}])
@@ -64,9 +62,7 @@ def make(
 @token.command(name="list")
 def list_tokens(limit: Limit = 100, as_json: AsJson = False) -> None:
     """Show the tokens, newest first, and when each was last used."""
-    settings = load_settings(only_looks=True)
-    with open_database(settings) as database:
-        migrate.prepare(database)
+    with prepared_database(load_settings(only_looks=True)) as database:
         rows = api_tokens.list_all(database, limit=limit)
     if as_json:
         print_json(rows)
@@ -91,9 +87,7 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """Revoke a token: it is refused within a second."""
-    settings = load_settings()
-    with open_database(settings) as database:
-        migrate.prepare(database)
+    with prepared_database() as database:
         name = api_tokens.revoke(database, token_id)
     told = {"id": token_id, "name": name, "revoked": True}
     say(f"Token {escape(token_id)} ({escape(name)}) is revoked.", told, as_json=as_json)
@@ -140,9 +134,7 @@ def grant(
     as_json: AsJson = False,
 ) -> None:
     """Let a role use the app's door (enqueue and its kin) and nothing else of Relevo; with --worker, run it."""
-    settings = load_settings()
-    with open_database(settings) as database:
-        migrate.prepare(database)
+    with prepared_database() as database:
         actions.grant(database, role, worker=worker)
     what = "run Relevo on this database" if worker else "call relevo.enqueue and its kin"
     say(f"{as_written(role)} may now {what}.", {"role": role, "worker": worker}, as_json=as_json)

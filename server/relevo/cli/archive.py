@@ -33,6 +33,7 @@ from relevo.cli.common import (
     make_table,
     open_database,
     out,
+    prepared_database,
     print_json,
     read_installation,
     say,
@@ -41,7 +42,6 @@ from relevo.cli.common import (
 from relevo.config import Settings
 from relevo.core.errors import ArchiveError, MigrationError, UsageError
 from relevo.core.ports import ArchiveStore
-from relevo.database import migrate
 from relevo.operators import actions, archive
 from relevo.operators.reading import of_this_version
 
@@ -299,8 +299,7 @@ def forget(
     settings = load_settings()
     if (installation is None) == (owner is None):
         raise UsageError("Say whom to forget.", hint="`relevo forget INSTALLATION` or `relevo forget --owner OWNER`.")
-    with open_database(settings) as database:
-        migrate.prepare(database)
+    with prepared_database(settings) as database:
         if owner is not None:
             count = actions.forget_owner(database, owner)
             words = f"Owner {escape(owner)} is forgotten, with {several(count, 'installation')}."

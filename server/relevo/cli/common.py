@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import inspect
 import json
 import os
 import re
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec, TypeVar, get_type_hints
 from uuid import UUID
 
 import typer
@@ -26,11 +27,11 @@ from relevo import config
 from relevo.config import Settings
 from relevo.core import logs
 from relevo.core.errors import RelevoError, UsageError
-from relevo.database import opening
+from relevo.database import migrate, opening
 from relevo.database.pool import Database
 from relevo.database.replica import Reader, opened_reader
 from relevo.operators import reading
-from relevo.operators.wording import in_words
+from relevo.operators.amounts import in_words
 
 if TYPE_CHECKING:  # what runs cycles, or reaches a store, is loaded by those commands alone
     from relevo.app import App
@@ -49,6 +50,33 @@ MOST_IDS = 2**63 - 1
 
 Limit = Annotated[int, typer.Option(min=1, max=reading.MAX_LIMIT, help="How many to show.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+
+
+def with_options_of(record: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an option for each field of a record that says what it means; it gets them as its `**given`."""
+    kinds = get_type_hints(record)
+    options = [
+        inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[kinds[each.name], _option(**each.metadata)],
+        )
+        for each in fields(record)
+        if each.metadata
+    ]
+
+    def with_options(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        first, *others = list(signature.parameters.values())[:-1]
+        command.__signature__ = signature.replace(parameters=[first, *options, *others])  # type: ignore[attr-defined]
+        return command
+
+    return with_options
+
+
+def _option(meaning: str, least: int | None, most: int | None, flag: str) -> Any:
+    return typer.Option(*filter(None, [flag]), min=least, max=most, help=meaning)
 
 
 def complain(error: RelevoError, code: int) -> NoReturn:
@@ -90,8 +118,7 @@ def build(settings: Settings, role: Role) -> Iterator[App]:
     """Assemble a process, with what RELEVO_APP adds to it."""
     from relevo import app  # noqa: PLC0415
 
-    parts = app.load_parts(settings)
-    with app.build(settings, role=role, **{each.name: getattr(parts, each.name) for each in fields(parts)}) as built:
+    with app.build(settings, app.load_parts(settings), role=role) as built:
         yield built
 
 
@@ -100,6 +127,14 @@ def open_database(settings: Settings) -> Iterator[Database]:
     """Open the configured database, or the embedded one."""
     with opening.database(settings) as database:
         database.logs_outages = False
+        yield database
+
+
+@contextmanager
+def prepared_database(settings: Settings | None = None) -> Iterator[Database]:
+    """Open the database, its schema brought up to date; the settings are those of the environment unless given."""
+    with open_database(settings or load_settings()) as database:
+        migrate.prepare(database)
         yield database
 
 

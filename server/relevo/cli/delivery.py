@@ -22,8 +22,7 @@ from relevo.cli.common import (
     span,
 )
 from relevo.core.errors import UsageError
-from relevo.http.dashboard import reasons
-from relevo.operators import deliveries, timeline
+from relevo.operators import deliveries, reasons, timeline
 from relevo.operators.deliveries import Push, Try
 
 cli = typer.Typer()

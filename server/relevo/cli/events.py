@@ -26,6 +26,7 @@ from relevo.cli.common import (
     open_database,
     open_lists,
     out,
+    prepared_database,
     print_json,
     print_wrapped,
     read_installation,
@@ -45,6 +46,16 @@ from relevo.operators.audience import unknown_owners
 from relevo.operators.events import TOLD_APART
 
 cli = typer.Typer()
+
+_To = Annotated[
+    list[UUID] | None,
+    typer.Option(parser=read_installation, metavar="UUID", help="For this installation; may be given again."),
+]
+_Owner = Annotated[list[str] | None, typer.Option(help="For this owner's phones; may be given again.")]
+_Topic = Annotated[list[str] | None, typer.Option(help="For those who asked for it; may be given again.")]
+_Everyone = Annotated[bool, typer.Option("--everyone", help="For everyone.")]
+_Category = Annotated[str | None, typer.Option(help="Those who opted out of it are left out.")]
+
 _COMPARED = {
     True: "and says the same",
     False: "and says something else; nothing was changed",
@@ -71,14 +82,11 @@ def enqueue(  # noqa: PLR0917 typer options
     key: Annotated[str, typer.Argument(help="Its key: the same type and key again is the same event.")],
     title: Annotated[str, typer.Option(help="What the push says first; without title and body it is silent.")] = "",
     body: Annotated[str, typer.Option(help="What it says then.")] = "",
-    to: Annotated[
-        list[UUID] | None,
-        typer.Option(parser=read_installation, metavar="UUID", help="For this installation; may be given again."),
-    ] = None,
-    owner: Annotated[list[str] | None, typer.Option(help="For this owner's phones; may be given again.")] = None,
-    topic: Annotated[list[str] | None, typer.Option(help="For those who asked for it; may be given again.")] = None,
-    everyone: Annotated[bool, typer.Option("--everyone", help="For everyone.")] = False,
-    category: Annotated[str | None, typer.Option(help="Those who opted out of it are left out.")] = None,
+    to: _To = None,
+    owner: _Owner = None,
+    topic: _Topic = None,
+    everyone: _Everyone = False,
+    category: _Category = None,
     at: Annotated[
         datetime | None,
         typer.Option(parser=read_time, metavar="TIME", help="When to send it, as 2026-11-17T09:30 (UTC); default now."),
@@ -173,14 +181,11 @@ def _named(event: values.Event) -> dict[str, Any]:
 
 @cli.command()
 def preview(  # noqa: PLR0917 typer options
-    to: Annotated[
-        list[UUID] | None,
-        typer.Option(parser=read_installation, metavar="UUID", help="For this installation; may be given again."),
-    ] = None,
-    owner: Annotated[list[str] | None, typer.Option(help="For this owner's phones; may be given again.")] = None,
-    topic: Annotated[list[str] | None, typer.Option(help="For those who asked for it; may be given again.")] = None,
-    everyone: Annotated[bool, typer.Option("--everyone", help="For everyone.")] = False,
-    category: Annotated[str | None, typer.Option(help="Those who opted out of it are left out.")] = None,
+    to: _To = None,
+    owner: _Owner = None,
+    topic: _Topic = None,
+    everyone: _Everyone = False,
+    category: _Category = None,
     why: Annotated[
         UUID | None,
         typer.Option(parser=read_installation, metavar="UUID", help="Tell why this installation would get it, or not."),
@@ -328,9 +333,7 @@ def cancel(
     relevo cancel 17 --reason "a slip"
     relevo cancel order.shipped order-17
     """
-    settings = load_settings()
-    with open_database(settings) as database:
-        migrate.prepare(database)
+    with prepared_database() as database:
         event_id = _find(database, event, key)
         done = app_verbs.cancel_as_operator(database, event_id, reason, None)
         left = events.too_late_to_stop(database, event_id)

@@ -13,8 +13,8 @@ from relevo.cli.common import (
     by_status,
     load_settings,
     make_table,
-    open_database,
     out,
+    prepared_database,
     print_json,
     print_wrapped,
     say,
@@ -23,9 +23,8 @@ from relevo.cli.common import (
 from relevo.client import news
 from relevo.config import Settings
 from relevo.core.errors import UsageError
-from relevo.database import migrate
 from relevo.operators import actions, fleet
-from relevo.operators.wording import in_numbers
+from relevo.operators.amounts import in_numbers
 
 cli = typer.Typer()
 _group = typer.Typer(
@@ -54,8 +53,7 @@ def subscribe(
     """Subscribe to news from now on, or change what a subscription asks for."""
     asked: Any = tuple(kinds or (kind for kind in news.USUAL_KINDS if project is None or kind != "event.finished"))
     settings = load_settings()
-    with open_database(settings) as database:
-        migrate.prepare(database)
+    with prepared_database(settings) as database:
         created = actions.subscribe_news(database, name, kinds=asked, project=project, webhook=webhook)
     trouble = _trouble(settings, webhook)
     where = f"are sent to the webhook {webhook}" if webhook else f"can be read: relevo news read {name}"
@@ -77,8 +75,7 @@ def _trouble(settings: Settings, webhook: str | None) -> str:
 @_group.command("list")
 def list_(as_json: AsJson = False) -> None:
     """List the subscriptions, with what waits for each and what was dropped unread."""
-    with open_database(load_settings(only_looks=True)) as database:
-        migrate.prepare(database)
+    with prepared_database(load_settings(only_looks=True)) as database:
         found = fleet.subscriptions(database)
     if as_json:
         print_json(found)
@@ -113,12 +110,10 @@ def read(
     as_json: AsJson = False,
 ) -> None:
     """Read a subscription's next news, oldest first."""
-    with open_database(load_settings()) as database:
-        migrate.prepare(database)
-        with database.transaction() as connection:
-            found = news.read_news(connection, name, after=after, limit=limit)
-            if acknowledge and found:
-                news.acknowledge_news(connection, name, found[-1].position)
+    with prepared_database() as database, database.transaction() as connection:
+        found = news.read_news(connection, name, after=after, limit=limit)
+        if acknowledge and found:
+            news.acknowledge_news(connection, name, found[-1].position)
     if as_json:
         print_json([asdict(each) for each in found])
         return
@@ -139,8 +134,7 @@ def _said(each: news.Outcome) -> str:
 @_group.command()
 def pause(name: Name, as_json: AsJson = False) -> None:
     """Hand out nothing until `relevo news resume`; what comes meanwhile is kept, up to NEWS_BACKLOG_LIMIT."""
-    with open_database(load_settings()) as database:
-        migrate.prepare(database)
+    with prepared_database() as database:
         actions.pause_news(database, name)
     say(f"Paused: news for {escape(name)} wait.", {"name": name, "paused": True}, as_json=as_json)
 
@@ -148,8 +142,7 @@ def pause(name: Name, as_json: AsJson = False) -> None:
 @_group.command()
 def resume(name: Name, as_json: AsJson = False) -> None:
     """Hand out a subscription's news again, from where it stood."""
-    with open_database(load_settings()) as database:
-        migrate.prepare(database)
+    with prepared_database() as database:
         actions.resume_news(database, name)
     say(f"Resumed: news for {escape(name)} go on.", {"name": name, "paused": False}, as_json=as_json)
 
@@ -161,8 +154,7 @@ def remove(
     as_json: AsJson = False,
 ) -> None:
     """End a subscription; what waits for it is forgotten."""
-    with open_database(load_settings()) as database:
-        migrate.prepare(database)
+    with prepared_database() as database:
         waiting = sum(row["waiting"] for row in fleet.subscriptions(database) if row["name"] == name)
         if waiting and not yes:
             raise UsageError(

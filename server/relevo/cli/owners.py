@@ -17,15 +17,14 @@ from relevo.cli.common import (
     as_written,
     load_settings,
     make_table,
-    open_database,
     out,
+    prepared_database,
     print_json,
     say,
     several,
 )
 from relevo.client import consent
 from relevo.core.errors import UsageError
-from relevo.database import migrate
 from relevo.operators import actions, owners
 
 cli = typer.Typer()
@@ -41,9 +40,7 @@ Project = Annotated[str | None, typer.Option(help="Only in this project; without
 @owner.command()
 def show(name: Name, as_json: AsJson = False) -> None:
     """Show how much is kept of an owner, what they chose, and whether they are blocked."""
-    settings = load_settings(only_looks=True)
-    with open_database(settings) as database:
-        migrate.prepare(database)
+    with prepared_database(load_settings(only_looks=True)) as database:
         found = owners.summary(database, name)
     if as_json:
         print_json([{"owner": name, **found}])
@@ -70,9 +67,7 @@ def export(
     ] = None,
 ) -> None:
     """Write everything that is kept of an owner as one JSON document; push tokens are shortened, archives not read."""
-    settings = load_settings()
-    with open_database(settings) as database:
-        migrate.prepare(database)
+    with prepared_database() as database:
         items = owners.export(database, name)
         if into is None:
             _write(sys.stdout, name, items)
@@ -114,9 +109,7 @@ def block(
     as_json: AsJson = False,
 ) -> None:
     """Send an owner nothing any more, on no phone, now or later; what is kept of them stays."""
-    settings = load_settings()
-    with open_database(settings) as database:
-        migrate.prepare(database)
+    with prepared_database() as database:
         count = owners.block(database, name, reason, project)
     words = f"{as_written(name)} is blocked: nothing is sent to {several(count, 'phone')}, or to new ones."
     say(words, {"owner": name, "blocked": True, "installations": count}, as_json=as_json)
@@ -125,9 +118,7 @@ def block(
 @owner.command()
 def unblock(name: Name, project: Project = None, as_json: AsJson = False) -> None:
     """Let pushes go to an owner again."""
-    settings = load_settings()
-    with open_database(settings) as database:
-        migrate.prepare(database)
+    with prepared_database() as database:
         count = owners.unblock(database, name, project)
     words = f"Pushes go to {as_written(name)} again ({several(count, 'phone')})."
     say(words, {"owner": name, "blocked": False, "installations": count}, as_json=as_json)
@@ -136,9 +127,7 @@ def unblock(name: Name, project: Project = None, as_json: AsJson = False) -> Non
 @owner.command()
 def forget(name: Name, as_json: AsJson = False) -> None:
     """Forget an owner: all phones, what was said to them alone, marks, choices and the name."""
-    settings = load_settings()
-    with open_database(settings) as database:
-        migrate.prepare(database)
+    with prepared_database() as database:
         count = actions.forget_owner(database, name)
     words = f"{as_written(name)} is forgotten, with {several(count, 'phone')}."
     say(words, {"owner": name, "installations": count}, as_json=as_json)
@@ -151,11 +140,8 @@ def list_categories(
     as_json: AsJson = False,
 ) -> None:
     """List the categories that people may choose, and whether they are on."""
-    settings = load_settings(only_looks=True)
-    with open_database(settings) as database:
-        migrate.prepare(database)
-        with database.transaction() as connection:
-            found = consent.list_categories(connection, owner=for_owner, locale=locale)
+    with prepared_database(load_settings(only_looks=True)) as database, database.transaction() as connection:
+        found = consent.list_categories(connection, owner=for_owner, locale=locale)
     if as_json:
         print_json([vars(each) for each in found])
         return
@@ -190,8 +176,7 @@ def set_category(
     texts: dict[str, dict[str, str]] = {locale: {"name": text} for locale, text in _by_locale("--name", names or ())}
     for locale, text in _by_locale("--sentence", sentences or ()):
         texts.setdefault(locale, {})["sentence"] = text
-    with open_database(settings) as database:
-        migrate.prepare(database)
+    with prepared_database(settings) as database:
         owners.set_category(database, name, None if rule is None else known[rule], texts)
     say(f"Category {as_written(name)} is set.", {"category": name, "rule": rule}, as_json=as_json)
 

@@ -12,14 +12,13 @@ from relevo.cli.common import (
     as_written,
     load_settings,
     make_table,
-    open_database,
     out,
+    prepared_database,
     print_json,
     say,
 )
 from relevo.client import quiet as verbs
 from relevo.core.errors import UsageError
-from relevo.database import migrate
 from relevo.operators import owners
 
 cli = typer.Typer()
@@ -50,9 +49,7 @@ def set_quiet(  # noqa: PLR0917 typer options
     _refuse_nobody(owner, phone, project)
     if remove and windows:
         raise UsageError("--remove takes hours back, and windows set them.", hint="Give one of both.")
-    settings = load_settings()
-    with open_database(settings) as database:
-        migrate.prepare(database)
+    with prepared_database() as database:
         changed = owners.set_quiet(
             database, None if remove else windows or [], owner=owner, phone=phone, project=project, zone=zone
         )
@@ -64,11 +61,8 @@ def set_quiet(  # noqa: PLR0917 typer options
 def show_quiet(owner: Owner = None, phone: Phone = None, project: Project = None, as_json: AsJson = False) -> None:
     """Show the quiet hours of an owner or a project, or those that hold for a phone and whose they are."""
     _refuse_nobody(owner, phone, project)
-    settings = load_settings(only_looks=True)
-    with open_database(settings) as database:
-        migrate.prepare(database)
-        with database.transaction() as connection:
-            found = verbs.get_quiet(connection, owner=owner, installation_id=phone, project=project)
+    with prepared_database(load_settings(only_looks=True)) as database, database.transaction() as connection:
+        found = verbs.get_quiet(connection, owner=owner, installation_id=phone, project=project)
     if as_json:
         print_json([vars(found)])
         return
@@ -88,11 +82,8 @@ def list_caps(
     project: Annotated[str | None, typer.Option(help="Only of this project.")] = None, as_json: AsJson = False
 ) -> None:
     """List the caps."""
-    settings = load_settings(only_looks=True)
-    with open_database(settings) as database:
-        migrate.prepare(database)
-        with database.transaction() as connection:
-            found = verbs.list_caps(connection, project=project)
+    with prepared_database(load_settings(only_looks=True)) as database, database.transaction() as connection:
+        found = verbs.list_caps(connection, project=project)
     if as_json:
         print_json([vars(each) for each in found])
         return
@@ -117,9 +108,7 @@ def set_cap(  # noqa: PLR0917 typer options
     as_json: AsJson = False,
 ) -> None:
     """Set how many events an owner is sent at most; urgent ones and mandatory categories neither count nor are held."""
-    settings = load_settings()
-    with open_database(settings) as database:
-        migrate.prepare(database)
+    with prepared_database() as database:
         changed = owners.set_cap(database, most, per=per, category=category, project=project, over=over)
     words = "The cap is set." if most else "There is no such cap any more."
     say(words if changed else "Nothing changed.", {"changed": changed}, as_json=as_json)

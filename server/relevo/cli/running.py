@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated, Any, Literal, NoReturn, Protocol
+from typing import Annotated, Any, NoReturn, Protocol
 
 import typer
 from rich.markup import escape
@@ -24,19 +24,20 @@ from relevo.cli.common import (
     counted,
     load_settings,
     make_table,
-    open_database,
     out,
+    prepared_database,
     print_json,
     say,
     split_names,
     told_of,
+    with_options_of,
 )
 from relevo.config import Settings
 from relevo.core.addresses import is_loopback
 from relevo.core.errors import UsageError
 from relevo.core.model import Report, Shard
 from relevo.database import migrate
-from relevo.operators import actions, fleet
+from relevo.operators import actions, event_types, fleet
 from relevo.sandbox import embedded as embedded_sandbox
 
 cli = typer.Typer()
@@ -251,95 +252,27 @@ def resume(
 
 
 @cli.command(name="event-type")
-def event_type(  # noqa: PLR0917 typer options
+@with_options_of(event_types.TypeSettings)
+def event_type(
     name: Annotated[str | None, typer.Argument(help="The event type; without it all are listed.")] = None,
-    lease_ms: Annotated[int | None, typer.Option(min=100, max=3_600_000, help="Its own lease.")] = None,
-    max_attempts: Annotated[int | None, typer.Option(min=1, max=100, help="Its own cap of attempts.")] = None,
-    retry_base_ms: Annotated[int | None, typer.Option(min=1, max=86_400_000, help="Its own first pause.")] = None,
-    retry_max_ms: Annotated[int | None, typer.Option(min=1, max=86_400_000, help="Its own longest pause.")] = None,
-    retry_jitter_ms: Annotated[int | None, typer.Option(min=0, max=3_600_000, help="Its own jitter.")] = None,
-    ttl_s: Annotated[int | None, typer.Option(min=1, max=2_419_200, help="Its own time to live.")] = None,
+    *,
     urgent: Annotated[bool | None, typer.Option("--urgent/--bulk", help="Its own lane.")] = None,
-    at_most_once: Annotated[
-        bool | None,
-        typer.Option("--at-most-once/--at-least-once", help="Rather none than two, or two than none."),
-    ] = None,
-    inbox: Annotated[
-        bool | None, typer.Option("--inbox/--no-inbox", help="Whether its events are in inboxes; they are unless said.")
-    ] = None,
-    inbox_days: Annotated[
-        int | None, typer.Option(min=1, max=3_650, help="For how many days they are; 90 unless said.")
-    ] = None,
-    opens: Annotated[
-        bool | None, typer.Option("--opens/--no-opens", help="Whether phones report taps, and they are counted.")
-    ] = None,
-    complete_on: Annotated[
-        Literal["read", "opened"] | None,
-        typer.Option(help="What on one phone ends what still waits on the owner's others."),
-    ] = None,
-    quiet: Annotated[
-        Literal["wait", "silent", "ignore"] | None,
-        typer.Option(
-            help="In quiet hours: wait for their end (bulk unless said), go silently, or ignore them (urgent)."
-        ),
-    ] = None,
-    quiet_max_wait_s: Annotated[
-        int | None, typer.Option(min=60, max=604_800, help="How long it waits for their end; then it goes silently.")
-    ] = None,
-    quiet_deadline: Annotated[
-        Literal["silent", "expired"] | None,
-        typer.Option(help="If its deadline lies in them: it goes silently at once (unless said), or expires."),
-    ] = None,
-    quiet_spread_s: Annotated[
-        int | None, typer.Option(min=0, max=7_200, help="Over how long it is spread after their end; 300 unless said.")
-    ] = None,
-    batch_window_s: Annotated[
-        int | None, typer.Option(min=1, max=86_400, help="Gather its personal events for so long into one push.")
-    ] = None,
-    batch_longest_s: Annotated[
-        int | None,
-        typer.Option(min=1, max=86_400, help="Each further one extends that by a window, to so long in all at most."),
-    ] = None,
-    batch_first: Annotated[
-        bool | None,
-        typer.Option("--batch-first/--no-batch-first", help="Send the first at once, and gather those that follow."),
-    ] = None,
     reset: Annotated[bool, typer.Option("--reset", help="Let it follow the settings again.")] = False,
     as_json: AsJson = False,
+    **given: Any,
 ) -> None:
     """Set what differs for one event type, leaving alone what is not given, or list what differs.
 
     It lives in table state and applies from now on, without a restart.
     """
     settings = load_settings()
-    given: dict[str, Any] = {
-        "lease_ms": lease_ms,
-        "max_attempts": max_attempts,
-        "retry_base_ms": retry_base_ms,
-        "retry_max_ms": retry_max_ms,
-        "retry_jitter_ms": retry_jitter_ms,
-        "ttl_s": ttl_s,
-        "lane": None if urgent is None else "urgent" if urgent else "bulk",
-        "at_most_once": at_most_once,
-        "inbox": inbox,
-        "inbox_days": inbox_days,
-        "opens": opens,
-        "complete_on": complete_on,
-        "quiet": quiet,
-        "quiet_max_wait_s": quiet_max_wait_s,
-        "quiet_deadline": quiet_deadline,
-        "quiet_spread_s": quiet_spread_s,
-        "batch_window_s": batch_window_s,
-        "batch_longest_s": batch_longest_s,
-        "batch_first": batch_first,
-    }
-    with open_database(settings) as database:
-        migrate.prepare(database)
+    own = event_types.TypeSettings(lane=None if urgent is None else "urgent" if urgent else "bulk", **given)
+    with prepared_database(settings) as database:
         if name is not None and reset:
-            actions.reset_event_type(database, name)
-        elif name is not None and any(value is not None for value in given.values()):
-            actions.set_event_type(database, settings, name, **given)
-        rows = actions.event_types(database)
+            event_types.reset_event_type(database, name)
+        elif name is not None and own != event_types.TypeSettings():
+            event_types.set_event_type(database, settings, name, own)
+        rows = event_types.list_event_types(database)
     if as_json:
         print_json(rows)
         return

@@ -17,6 +17,7 @@ from relevo.cli.common import (
     make_table,
     open_database,
     out,
+    prepared_database,
     print_json,
     progress,
     say,
@@ -24,10 +25,9 @@ from relevo.cli.common import (
     shortened,
 )
 from relevo.core.errors import UsageError
-from relevo.database import migrate
 from relevo.operators import actions, sources
 from relevo.operators.actions import DeadLetters
-from relevo.operators.wording import MOST_COUNTED
+from relevo.operators.amounts import MOST_COUNTED
 
 cli = typer.Typer()
 _MOST_IDS = 5
@@ -51,9 +51,7 @@ def redrive(
 ) -> None:
     """Send dead letters again: deliveries that ended as failed. What is past its deadline stays."""
     which = DeadLetters(tuple(ids or ()), error_code, event, project, event_type)
-    settings = load_settings()
-    with open_database(settings) as database:
-        migrate.prepare(database)
+    with prepared_database() as database:
         found = actions.dead_letters(database, which, everything=dry_run)
         opened = 0
         if found and not dry_run:
@@ -96,9 +94,7 @@ def release(
         raise UsageError("What is to be released?", hint="Name a project, or an event type with --type.")
     if event_type is None and (drop or origin is not None):
         raise UsageError("--origin and --drop are for held events.", hint="Name their type with --type.")
-    settings = load_settings()
-    with open_database(settings) as database:
-        migrate.prepare(database)
+    with prepared_database() as database:
         if event_type is not None:
             done = actions.release_events(database, event_type, origin, drop=drop)
             told: dict[str, Any] = {"event_type": event_type, **done, "dropped": drop}

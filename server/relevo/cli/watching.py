@@ -41,8 +41,8 @@ from relevo.core.errors import DatabaseUnavailableError, RelevoError, UsageError
 from relevo.core.sending_project import project_in_words
 from relevo.database.pool import Database
 from relevo.operators import fleet, runs, sources
+from relevo.operators.amounts import in_numbers, in_words
 from relevo.operators.health.workers import worker_state
-from relevo.operators.wording import in_numbers, in_words
 
 cli = typer.Typer()
 _WIDE = 120

@@ -11,10 +11,9 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from relevo.cli.common import AsJson, load_settings, open_database, out, print_json
+from relevo.cli.common import AsJson, load_settings, open_database, out, prepared_database, print_json
 from relevo.core.errors import InvalidInputError, UsageError
 from relevo.core.wordings import Text, Wording
-from relevo.database import migrate
 from relevo.operators import words as texts
 
 cli = typer.Typer()
@@ -31,8 +30,7 @@ def set_words(files: Files, as_json: AsJson = False) -> None:
     the push services of this fleet. The same as the current version is that version.
     """
     parsed = [_parse(file) for file in files]
-    with open_database(load_settings()) as database:
-        migrate.prepare(database)
+    with prepared_database() as database:
         with database.connection() as connection:
             providers = texts.providers_of(connection)
         for file, wording in zip(files, parsed, strict=True):

@@ -32,7 +32,6 @@ class QuietHours:
 
 
 Period = Literal["hour", "day", "week"]
-PERIODS: tuple[Period, ...] = ("hour", "day", "week")
 Over = Literal["skip", "digest"]
 
 

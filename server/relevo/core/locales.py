@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import cache, lru_cache
-from typing import TypeVar
 from zoneinfo import available_timezones
 
-T = TypeVar("T")
 LOCALE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z]{4})?(-([A-Za-z]{2}|[0-9]{3}))?")
 """A language, maybe a script, maybe a region: `es`, `zh-Hant`, `es-419`."""
 
@@ -32,11 +29,6 @@ def best(locale: str | None, offered: tuple[str, ...], default: str, project_loc
     names = {name.lower(): name for name in offered}
     wished = (*chain(locale or ""), *chain(project_locale or ""))
     return next((names[name] for name in wished if name in names), default)
-
-
-def in_locale(texts: Mapping[str, T], locale: str | None, default: str) -> T:
-    """Return the text that a phone is shown."""
-    return texts[best(locale, tuple(texts), default)]
 
 
 @cache

@@ -45,3 +45,9 @@ def filled(template: str, parts: dict[str, object], say: Callable[[Phrase], str]
 
 def _grouped(number: int) -> str:
     return f"{number:,}"
+
+
+def clipped(text: str | None, most: int = 120) -> str:
+    """Write the beginning of a text that may be long."""
+    text = text or ""
+    return f"{text[: most - 1]}…" if len(text) > most else text

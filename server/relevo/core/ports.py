@@ -8,8 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from relevo.core.items import Fetched, Item, Reject
 from relevo.core.messages import Draft, Message, WrittenMessage
-from relevo.core.model import Delivery, Fetched, Item, ReceiptReply, Reject, Reply, StoredObject, Ticket
+from relevo.core.model import Delivery, ReceiptReply, Reply, StoredObject, Ticket
 
 
 class NoRequestsLeft(Exception):  # noqa: N818 a state of affairs: today's requests are spent, or we are stopping

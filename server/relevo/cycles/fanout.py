@@ -22,7 +22,7 @@ from relevo.database.arrays import array
 from relevo.database.outages import is_unavailable
 from relevo.database.pool import Connection
 from relevo.delivery import runaway
-from relevo.delivery.speaking import Wordings
+from relevo.delivery.phone_texts import Wordings
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 

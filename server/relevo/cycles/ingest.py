@@ -19,8 +19,9 @@ from psycopg.types.json import Jsonb
 
 from relevo.config import REJECT_ATTEMPTS, Settings
 from relevo.core import queries
+from relevo.core.items import Fetched, Item, News, Reject
 from relevo.core.logs import normalise_error, scrub
-from relevo.core.model import Fetched, Item, News, Reject, Step
+from relevo.core.model import Step
 from relevo.core.ports import NoRequestsLeft, OutOfTime, Renderer, Source
 from relevo.database.pool import Connection
 from relevo.runtime.runs import Cycle, Run

@@ -205,7 +205,7 @@ class _Wave:
                 else:
                     self._settle(claim, post.result(), allowance)
             except OwnershipLostError as lost:
-                _log.warning("batch_given_up", claim=str(claim.token), reason=lost.reason)
+                _log.warning("claim_given_up", claim=str(claim.token), reason=lost.reason)
             except (Exception, SystemExit) as error:  # noqa: BLE001 one request's surprise must not lose the others'
                 self._fail(error)
                 self._hand_back(claim)

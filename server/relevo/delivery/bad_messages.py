@@ -25,14 +25,14 @@ Ending = Literal["bad", "given_up", "refused", "untried"]
 
 @dataclass
 class BadMessageSearch:
-    """What the requests of one batch showed of its messages, since the first one was refused."""
+    """What the requests of one claim showed of its messages, since the first one was refused."""
 
     most: int
     """How many messages one request may hold."""
     active: bool = False
     """Whether a request was refused: one at a time from then on, so that what one shows spares the next."""
     since_s: float = 0.0
-    """For how long the events of this batch have been refused."""
+    """For how long the events of this claim have been refused."""
     _in_a_row: int = 0
     _took_one: bool = False
     _taken: set[int] = field(default_factory=set)

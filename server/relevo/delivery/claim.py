@@ -1,4 +1,4 @@
-"""A claim: a batch of deliveries and the lease on it, and what the journal says of its waves."""
+"""A claim: deliveries and the lease on them, and what the journal says of its waves."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Wave:
 
 @dataclass
 class Claim:
-    """A batch of deliveries that is this worker's until it is settled, handed back or lost."""
+    """Deliveries that are this worker's until they are settled, handed back or lost."""
 
     token: UUID
     cycle: str

@@ -1,4 +1,4 @@
-"""Claims: take a batch, journal before each request, settle with the claim's token, hand back the rest."""
+"""Claims: take what is due, journal before each request, settle with the claim's token, hand back the rest."""
 
 from __future__ import annotations
 

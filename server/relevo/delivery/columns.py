@@ -166,7 +166,7 @@ def keys(deliveries: Sequence[Delivery] | Sequence[Awaiting] | Sequence[Answer])
 
 
 class _Kind(NamedTuple):
-    """What deliveries have in common whose answers are written alike: most of a batch are of one kind."""
+    """What deliveries have in common whose answers are written alike: most of a claim are of one kind."""
 
     answer: Answer
     """Without what is a delivery's own."""

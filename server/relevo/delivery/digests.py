@@ -1,4 +1,4 @@
-"""What digests say to each phone of a batch: read right before they are sent, so what ended meanwhile is left out."""
+"""What digests say to each phone of a claim: read right before they are sent, so what ended meanwhile is left out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relevo.core.model import DIGEST, Content, Delivery
 from relevo.core.wordings import Text, Wording
 from relevo.database.arrays import array, uuid_array
 from relevo.database.pool import Database
-from relevo.delivery.speaking import read_project_locale
+from relevo.delivery.phone_texts import read_project_locale
 
 _SQL = queries.load("digest")
 _NAMED = 3
@@ -40,7 +40,7 @@ class _Name(NamedTuple):
 
 
 class Digests:
-    """The digests among the deliveries of a batch."""
+    """The digests among the deliveries of a claim."""
 
     def __init__(
         self, told: Mapping[tuple[int, UUID], _Told], names: Mapping[int, _Name], project_locale: str | None

@@ -1,4 +1,4 @@
-"""The requests of one batch on their way: waited for as long as they get on, then left behind, at last given up."""
+"""The requests of one claim on their way: waited for as long as they get on, then left behind, at last given up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relevo.core.errors import OwnershipLostError
 from relevo.core.logs import normalise_error
 from relevo.core.messages import Message
 from relevo.core.model import PushRequest, Reply
-from relevo.delivery.batch_context import BatchContext
+from relevo.delivery.claim_context import ClaimContext
 from relevo.delivery.sending import PoolCall, PushContext, Sending, send
 from relevo.runtime.hung_calls import HungCall, HungCalls
 
@@ -51,7 +51,7 @@ class InFlightRequest:
     checks: int = 0
     """How often it was found in the push service's hands; a process that stood still did not check meanwhile."""
     checks_late: int = 0
-    """How often so when the whole batch should have been settled."""
+    """How often so when the whole claim should have been settled."""
 
     def since(self) -> float | None:
         """Since when it is where it is: in the push service's hands, or in a middleware's; None while it waits."""
@@ -60,9 +60,9 @@ class InFlightRequest:
 
 @dataclass
 class InFlightRequests:
-    """The requests of one batch that are under way, and those that hang."""
+    """The requests of one claim that are under way, and those that hang."""
 
-    context: BatchContext
+    context: ClaimContext
     messages: Mapping[int, Message]
     """What is to be sent, by the delivery's id."""
     hand_in: Callable[[PushRequest, Reply], None]

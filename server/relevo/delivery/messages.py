@@ -1,4 +1,4 @@
-"""The messages of a batch, one for each of its deliveries. Nothing that kills the worker here was journalled."""
+"""The messages of a claim, one for each of its deliveries. Nothing that kills the worker here was journalled."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from relevo.core.ports import ChecksTokens, Composer, ProviderFacts, WritesMessa
 from relevo.database.arrays import array, uuid_array
 from relevo.database.outages import is_unavailable
 from relevo.delivery import columns, rendering, webhook_messages
-from relevo.delivery.batch_context import BatchContext
+from relevo.delivery.claim_context import ClaimContext
 from relevo.delivery.digests import Digests
 from relevo.delivery.outcomes import LEAST_PAUSE_MS, MALFORMED, answer, not_attempted, obstructed, ticketed
+from relevo.delivery.phone_texts import PhoneTexts
 from relevo.delivery.reply_checks import checked_ticket
 from relevo.delivery.services import Services
-from relevo.delivery.speaking import Speaking
 from relevo.runtime import threads
 from relevo.runtime.hung_calls import MOST_CALLS, HungCall
 
@@ -74,14 +74,14 @@ class GivenUpMessages(NamedTuple):
 
 @dataclass
 class MessageBuilder:
-    """The messages of one batch: most are an event's draft with a phone's names in it, some are a composer's own."""
+    """The messages of one claim: most are an event's draft with a phone's names in it, some are a composer's own."""
 
-    context: BatchContext
+    context: ClaimContext
     messages: dict[int, Message] = field(default_factory=dict)
     """What is to be sent, by the delivery's id."""
     hanging: list[_Hanging] = field(default_factory=list)
     _drafts: dict[tuple[int, tuple[str, str], bool, int | None, bool], tuple[Draft, bool]] = field(default_factory=dict)
-    _speaking: Speaking | None = None
+    _texts: PhoneTexts | None = None
     _digests: Digests | None = None
     _unread: Mapping[UUID, int] = field(default_factory=dict)
     """How much is unread in the inboxes of phones, where an event asks for that."""
@@ -94,7 +94,7 @@ class MessageBuilder:
     def build(self, deliveries: Sequence[Delivery]) -> Built:
         """Write every delivery's message; what must not be sent is answered already."""
         contents = self._read_contents(deliveries)
-        self._speaking = Speaking.of(self._services.database, self._services.wordings, deliveries, contents)
+        self._texts = PhoneTexts.of(self._services.database, self._services.wordings, deliveries, contents)
         self._digests = Digests.of(self._services.database, deliveries)
         self._count_unread(deliveries, contents)
         if self._compose_plainly(deliveries, contents):
@@ -206,7 +206,7 @@ class MessageBuilder:
 
     def _lacks_words(self, content: Content) -> bool:
         """Return whether an event's text is still to be rendered, which this worker cannot."""
-        return self._speaking is not None and self._speaking.renders(content.id) and not wordings.is_available()
+        return self._texts is not None and self._texts.renders(content.id) and not wordings.is_available()
 
     def _leave(self, delivery: Delivery, since: float, answered: Future[Answer | None]) -> None:
         """Leave a delivery to its composer, and go on with the others."""
@@ -250,7 +250,7 @@ class MessageBuilder:
 
     @cached_property
     def _message_writer(self) -> WritesMessages | None:
-        """The push service, if it writes messages by itself; asked once a batch, for the question is dear."""
+        """The push service, if it writes messages by itself; asked once a claim, for the question is dear."""
         provider = self.context.provider
         return provider if isinstance(provider, WritesMessages) else None
 
@@ -271,18 +271,18 @@ class MessageBuilder:
 
     def _told(self, content: Content, delivery: Delivery) -> Content:
         """Return what an event says to a delivery's phone; raises ValueError if that cannot be rendered."""
-        speaking = self._speaking
+        texts = self._texts
         if self._digests is not None and delivery.event_type == DIGEST:
-            wording = None if speaking is None else speaking.wordings.get(content.id)
-            zone = "UTC" if speaking is None else speaking.zones.get(delivery.installation_id, "UTC")
+            wording = None if texts is None else texts.wordings.get(content.id)
+            zone = "UTC" if texts is None else texts.zones.get(delivery.installation_id, "UTC")
             return self._digests.content(content, delivery, wording, zone)
-        return content if speaking is None else speaking.told(content, delivery)
+        return content if texts is None else texts.told(content, delivery)
 
     def _spoken(self, delivery: Delivery) -> tuple[str, str] | None:
         """Return what tells apart what an event says to a delivery's phone from what it says to others."""
         if self._digests is not None and delivery.event_type == DIGEST:
             return self._digests.spoken(delivery)
-        return None if self._speaking is None else self._speaking.spoken(delivery)
+        return None if self._texts is None else self._texts.spoken(delivery)
 
     def _count_unread(self, deliveries: Sequence[Delivery], contents: Mapping[int, Content]) -> None:
         """Read once for all of these deliveries how much is unread, if the event of any asks for that as its badge."""

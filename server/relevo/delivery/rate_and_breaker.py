@@ -279,7 +279,7 @@ def is_abnormal(answers: int, unregistered: int, rules: Rules) -> bool:
     return unregistered >= rules.brake_min and unregistered > answers * rules.brake_share
 
 
-def batch_limit(*, most: int, chunk: int, connections: int, under_way: int, latency_ms: float, lease_ms: int) -> int:
+def claim_limit(*, most: int, chunk: int, connections: int, under_way: int, latency_ms: float, lease_ms: int) -> int:
     """Return how many deliveries a new claim may take, so that all of them are sent well within its lease.
 
     `under_way` counts the requests that wait before it.

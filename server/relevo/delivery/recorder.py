@@ -1,4 +1,4 @@
-"""Recording what became of a batch's deliveries: the only knowledge of what was sent, so it waits for the database."""
+"""Recording what became of a claim's deliveries: the only knowledge of what was sent, so it waits for the database."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.logs import normalise_error
 from relevo.core.model import Accepted, Answer, PushRequest, Reply, SentRequest, Settlement, TakenFate
 from relevo.database.outages import is_passing, is_unavailable
-from relevo.delivery.batch_context import BatchContext
 from relevo.delivery.claim import Claim
+from relevo.delivery.claim_context import ClaimContext
 from relevo.delivery.outcomes import ticketed
 from relevo.delivery.services import is_news_project
 from relevo.runtime.troubles import Thing, is_own
@@ -50,7 +50,7 @@ class Outcomes(NamedTuple):
 class Recorder:
     """Writes what became of one claim's deliveries, the first answer of each, and ends the claim with the last."""
 
-    context: BatchContext
+    context: ClaimContext
     settled: set[int] = field(default_factory=set)
     """The deliveries whose outcome was written, by id."""
     settling_since: float | None = None

@@ -9,8 +9,9 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from relevo.client.checks import is_blank
+from relevo.core.items import Item
 from relevo.core.messages import Draft
-from relevo.core.model import Content, Item, Lane
+from relevo.core.model import Content, Lane
 
 UNREAD = "unread"
 """The badge that asks for how much is unread."""

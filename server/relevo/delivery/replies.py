@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from relevo.core.model import Accepted, Answer, Delivery, PushRequest, Reply, Ticket
 from relevo.delivery.bad_messages import ENOUGH, BadMessageSearch, Ending
-from relevo.delivery.batch_context import BatchContext
+from relevo.delivery.claim_context import ClaimContext
 from relevo.delivery.outcomes import (
     LEAST_PAUSE_MS,
     MALFORMED,
@@ -38,9 +38,9 @@ class Handled(NamedTuple):
 
 @dataclass
 class ReplyHandler:
-    """What the replies to one batch's requests mean, and what they show of its project."""
+    """What the replies to one claim's requests mean, and what they show of its project."""
 
-    context: BatchContext
+    context: ClaimContext
     bad_messages: BadMessageSearch
     troubled: bool
     """Whether the project failed lately, so that a success is news."""

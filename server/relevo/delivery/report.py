@@ -1,4 +1,4 @@
-"""What was counted, and what went wrong, in a batch or in a whole run."""
+"""What was counted, and what went wrong, in a claim or in a whole run."""
 
 from __future__ import annotations
 

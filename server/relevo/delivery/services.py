@@ -1,4 +1,4 @@
-"""What every batch of a worker needs, in one place."""
+"""What every claim of a worker needs, in one place."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from relevo.core.sending_project import SendingProject
 from relevo.database.pool import Database
 from relevo.delivery.claims import Claims
 from relevo.delivery.phone_pauses import PhonePauses
+from relevo.delivery.phone_texts import Wordings
 from relevo.delivery.projects import Projects
 from relevo.delivery.sending import PushMiddleware, RequestPools
-from relevo.delivery.speaking import Wordings
 from relevo.delivery.turned_away import TurnedAway
 from relevo.runtime.hung_calls import HungCalls
 
 
 @dataclass(frozen=True)
 class Services:
-    """What every batch of a worker needs."""
+    """What every claim of a worker needs."""
 
     settings: Settings
     database: Database
@@ -42,7 +42,7 @@ class Services:
     metrics: Metrics = field(default_factory=Metrics)
     wordings: Wordings = field(default_factory=Wordings)
     hanging: dict[Future[None], Any] = field(default_factory=dict)
-    """Batches that outlasted their run, because all that is left of them hangs."""
+    """Claims that outlasted their run, because all that is left of them hangs."""
 
     def provider_of(self, project: str) -> PushProvider:
         """Return the push service of a project, as deliveries name it."""

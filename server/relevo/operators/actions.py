@@ -1,4 +1,4 @@
-"""What operators do: pause and resume cycles, redrive or release what was not sent, set what differs per type."""
+"""What operators do: pause and resume cycles, redrive or release what was not sent, forget people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from psycopg import errors as pg
@@ -18,13 +18,12 @@ from relevo.client import news
 from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import NotFoundError, UsageError
-from relevo.core.model import Lane
 from relevo.database import instance
 from relevo.database.instance import Standing
 from relevo.database.outages import BUSY
 from relevo.database.pool import Database
 from relevo.operators import audit, consistency
-from relevo.operators.wording import MOST_COUNTED
+from relevo.operators.amounts import MOST_COUNTED
 
 _SQL = queries.load("actions", "consistency", "subscriptions")
 _WAKE = queries.load("wakeups")
@@ -94,88 +93,6 @@ def adopt(
     with database.connection() as connection:
         for cycle in ("fanout", "dispatch", "receipt"):
             connection.execute(_WAKE["send_wake"], {"cycle": cycle})
-
-
-@audit.audited
-def set_event_type(
-    database: Database,
-    settings: Settings,
-    event_type: str,
-    *,
-    lease_ms: int | None = None,
-    max_attempts: int | None = None,
-    retry_base_ms: int | None = None,
-    retry_max_ms: int | None = None,
-    retry_jitter_ms: int | None = None,
-    ttl_s: int | None = None,
-    lane: Lane | None = None,
-    at_most_once: bool | None = None,
-    inbox: bool | None = None,
-    inbox_days: int | None = None,
-    opens: bool | None = None,
-    complete_on: Literal["read", "opened"] | None = None,
-    quiet: Literal["wait", "silent", "ignore"] | None = None,
-    quiet_max_wait_s: int | None = None,
-    quiet_deadline: Literal["silent", "expired"] | None = None,
-    quiet_spread_s: int | None = None,
-    batch_window_s: int | None = None,
-    batch_longest_s: int | None = None,
-    batch_first: bool | None = None,
-) -> None:
-    """Set what differs for one event type; None leaves it as it is. It applies from now on, without a restart.
-
-    An event that says otherwise itself has the last word on time to live, lane and policy.
-    """
-    if lease_ms is not None and lease_ms <= 2 * settings.push_request_timeout_ms:
-        raise UsageError(
-            f"A lease of {lease_ms} ms is too short for requests of up to {settings.push_request_timeout_ms} ms.",
-            hint="Choose more than twice PUSH_REQUEST_TIMEOUT_MS.",
-        )
-    try:
-        with database.connection() as connection:
-            connection.execute(
-                _SQL["set_event_type"],
-                {
-                    "event_type": event_type,
-                    "lease_ms": lease_ms,
-                    "max_attempts": max_attempts,
-                    "retry_base_ms": retry_base_ms,
-                    "retry_max_ms": retry_max_ms,
-                    "retry_jitter_ms": retry_jitter_ms,
-                    "ttl_s": ttl_s,
-                    "lane": lane,
-                    "at_most_once": at_most_once,
-                    "inbox": inbox,
-                    "inbox_days": inbox_days,
-                    "opens": opens,
-                    "complete_on": complete_on,
-                    "quiet": quiet,
-                    "quiet_max_wait_s": quiet_max_wait_s,
-                    "quiet_deadline": quiet_deadline,
-                    "quiet_spread_s": quiet_spread_s,
-                    "batch_window_s": batch_window_s,
-                    "batch_longest_s": batch_longest_s,
-                    "batch_first": batch_first,
-                },
-            )
-    except pg.CheckViolation as error:
-        raise UsageError(
-            f"{event_type} cannot be set so: its first pause must not exceed its longest, and every value its bounds.",
-            hint="`relevo event-type --help` names them.",
-        ) from error
-
-
-@audit.audited
-def reset_event_type(database: Database, event_type: str) -> bool:
-    """Let an event type follow the settings again; tell whether it differed."""
-    with database.connection() as connection:
-        return connection.execute(_SQL["reset_event_type"], {"event_type": event_type}).fetchone() is not None
-
-
-def event_types(database: Database) -> list[dict[str, Any]]:
-    """Return the event types that differ from the settings."""
-    with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(_SQL["list_event_types"]).fetchall()
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from psycopg import errors as pg
 
 from relevo.core import queries
 from relevo.database.pool import Database
+from relevo.operators.amounts import MOST_COUNTED
 from relevo.operators.reading import Row, fetch
-from relevo.operators.wording import MOST_COUNTED
 
 _SQL = queries.load("phones")
 

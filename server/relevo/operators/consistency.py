@@ -10,8 +10,8 @@ from itertools import groupby
 from relevo.core import queries
 from relevo.database import migrate
 from relevo.database.pool import Database
+from relevo.operators.amounts import in_numbers
 from relevo.operators.reading import Row, fetch, of_this_version
-from relevo.operators.wording import in_numbers
 
 _SQL = queries.load("consistency")
 

@@ -14,6 +14,7 @@ from relevo.client.values import EventStatus
 from relevo.core import queries
 from relevo.database.pool import Database
 from relevo.operators import runs, timeline
+from relevo.operators.amounts import MOST_COUNTED
 from relevo.operators.audience import Nobody, nobody
 from relevo.operators.health.waiting import stopped, tried_again, why_it_waits
 from relevo.operators.reading import (
@@ -29,7 +30,6 @@ from relevo.operators.reading import (
     storable,
 )
 from relevo.operators.timeline import Moment, Requests
-from relevo.operators.wording import MOST_COUNTED
 
 _SQL = queries.load("events")
 

@@ -14,12 +14,12 @@ from relevo.database import instance
 from relevo.database.instance import Standing
 from relevo.database.pool import Database
 from relevo.operators import archive, sources
+from relevo.operators.amounts import MOST_COUNTED
 from relevo.operators.health import find_problems
 from relevo.operators.health.problem import Problem
 from relevo.operators.health.seen import Seen
 from relevo.operators.health.workers import next_round, why_off
 from relevo.operators.reading import MAX_LIMIT, Row, fetch, of_this_version
-from relevo.operators.wording import MOST_COUNTED
 
 _SQL = queries.load("fleet", "runs", "subscriptions")
 

@@ -11,32 +11,27 @@ from typing import Any
 import orjson
 
 from relevo.core.messages import Draft, Message, WrittenMessage
-from relevo.core.model import Delivery, Fate, ReceiptReply, Reply, Ticket
+from relevo.core.model import Delivery, Fate, Reply, Ticket
 from relevo.core.ports import ProviderFacts
-from relevo.core.proxies import Proxies
 from relevo.core.retry_after import retry_after_ms
 from relevo.core.sending_project import SendingProject
 from relevo.providers import apns_message
 from relevo.providers.apns_message import ApnsMessage
 from relevo.providers.apns_tokens import ApnsTokens
-from relevo.providers.http2 import Answered, Http2Client, NotSent, Outcome, Request, tls_context
-from relevo.providers.http2_clients import MAX_CODE, Http2Clients, clean, clock_trouble, unanswered, whole
+from relevo.providers.http2 import Answered, Http2Client, NotSent, Outcome, Request
+from relevo.providers.http2_clients import MAX_CODE, clean, clock_trouble, unanswered, whole
+from relevo.providers.http2_provider import MALFORMED, STREAMS, Http2Provider
 from relevo.providers.message_parts import UNWRITABLE, data_of
 from relevo.providers.push_projects import ApnsEntry, PushProject, PushProjects, Unusable
 
 APPLE = {"production": "https://api.push.apple.com", "sandbox": "https://api.sandbox.push.apple.com"}
 MAX_RETRY_AFTER_S = 3_600
-_STREAMS = 100
 _PHONE_RESTS_MS, _PROJECT_RESTS_MS, _TROUBLE_RESTS_MS = 60_000, 1_200_000, 900_000
 _OK, _BAD_REQUEST, _FORBIDDEN, _GONE, _TOO_MANY, _SERVER_ERROR = 200, 400, 403, 410, 429, 500
 _ENOUGH_TO_BLAME = 5
 _WRONG_PLACE = frozenset({"BadDeviceToken", "DeviceTokenNotForTopic"})
 """What a phone's token is told for its own sake, or all of them if the project's environment or topic is wrong."""
-_TOKEN = re.compile(r"[0-9a-f]{2,4096}")
 _MAX_ID = 200
-
-_MALFORMED_TOKEN = Ticket("invalid", code="MalformedToken", message="a device token of APNs is hexadecimal")
-_MALFORMED = Ticket("failed", code="MalformedMessage", message="the message cannot be written as JSON")
 
 _TOPICS = ("BadTopic", "MissingTopic", "TopicDisallowed")
 _LOOK = {"to": "relevo-doctor", "title": "relevo doctor"}
@@ -47,12 +42,13 @@ Own = tuple[tuple[tuple[str, str], ...], bytes]
 """A message's headers and payload, without what the whole request has in common."""
 
 
-class Apns:
+class Apns(Http2Provider[ApnsEntry, Own]):
     """APNs as a PushProvider; each calling thread has a connection of its own for each key and environment."""
 
     name = "apns"
-    max_messages = _STREAMS
-    max_receipts = 0
+    entry = ApnsEntry
+    token = re.compile(r"[0-9a-f]{2,4096}")
+    malformed_token = Ticket("invalid", code="MalformedToken", message="a device token of APNs is hexadecimal")
     facts = ProviderFacts("APNs", platforms=("ios", "unknown"))
 
     def __init__(
@@ -61,35 +57,14 @@ class Apns:
         *,
         base_url: str | None = None,
         sandbox_base_url: str | None = None,
-        timeout_ms: int,
-        connect_timeout_ms: int,
-        ca_file: str | None = None,
-        proxies: Proxies = Proxies(),  # noqa: B008 frozen
-        clock: Callable[[], float] = time.time,
+        **more: Any,
     ) -> None:
-        self._projects = projects
+        super().__init__(projects, **more)
         given = {"production": base_url, "sandbox": sandbox_base_url}
         self._origins = {name: (given[name] or address).rstrip("/") for name, address in APPLE.items()}
-        self._total_s = timeout_ms / 1_000
-        self._connect_s = min(connect_timeout_ms, timeout_ms) / 1_000
-        self._tls = tls_context(ca_file)
-        self._proxies = proxies
-        self._clock = clock
         self._tokens = ApnsTokens()
-        self._clients = Http2Clients()
         self._proven: set[Any] = set()
         """Keys that Apple has taken at an origin."""
-
-    def refuse_token(self, token: object) -> Ticket | None:
-        """Return the final ticket of a push to a malformed token."""
-        return None if isinstance(token, str) and _TOKEN.fullmatch(token) else _MALFORMED_TOKEN
-
-    def refuses_any(self, tokens: Sequence[Any]) -> bool:
-        """Return whether one of these tokens is malformed."""
-        try:
-            return not all(map(_TOKEN.fullmatch, tokens))
-        except TypeError:
-            return True
 
     def refuse(self, message: Message) -> Ticket | None:
         """Return the final ticket of a message with a malformed token, a reserved key, or of too many bytes."""
@@ -100,7 +75,7 @@ class Apns:
         try:
             weight = len(apns_message.plain(message)[1])
         except UNWRITABLE:
-            return _MALFORMED
+            return MALFORMED
         most = self.facts.max_payload_bytes
         if weight <= most:
             return None
@@ -109,23 +84,6 @@ class Apns:
     def writer(self, draft: Draft, platform: str | None) -> Callable[[Delivery], WrittenMessage] | None:  # noqa: ARG002
         """Return what writes the message of each delivery of an event."""
         return apns_message.writer(draft, self.facts.max_payload_bytes)
-
-    def send(self, messages: Sequence[Message], project: str = "") -> Reply:
-        """Send messages of a project, each in a stream of its own on the calling thread's connection."""
-        if len(messages) > self.max_messages:
-            raise ValueError(f"one request holds at most {self.max_messages} messages, got {len(messages)}")
-        if not messages:
-            return Reply("answered")
-        sending = SendingProject.parse(project)
-        found = self._projects.find(ApnsEntry, sending.name)
-        if isinstance(found, Unusable):
-            return Reply("unauthorised", code=found.code, message=found.message)
-        try:
-            own = [_own(message) for message in messages]
-        except UNWRITABLE:
-            return Reply("rejected", code=_MALFORMED.code, message=_MALFORMED.message)
-        outcomes = self._post_authorised(found, sending.part or "production", own)
-        return whole(outcomes) or _reply([_ticket(*each) for each in zip(outcomes, own, strict=True)])
 
     def trouble(self, project: str) -> str:
         """Say why nothing could be sent in a project, after asking Apple about a device token that cannot be one."""
@@ -145,13 +103,12 @@ class Apns:
             )
         return clock_trouble(date, self._clock())
 
-    def fetch_receipts(self, ticket_ids: Sequence[str], project: str = "") -> ReceiptReply:  # noqa: ARG002
-        """Return nothing: APNs has no receipts."""
-        return ReceiptReply("answered")
+    def _ready(self, message: Message, part: str) -> Own:  # noqa: ARG002
+        return _own(message)
 
-    def close(self) -> None:
-        """Close all connections; a request under way ends by itself, within its time."""
-        self._clients.close()
+    def _send(self, project: PushProject[ApnsEntry], part: str, ready: Sequence[Own]) -> Reply:
+        outcomes = self._post_authorised(project, part or "production", ready)
+        return whole(outcomes) or _reply([_ticket(*each) for each in zip(outcomes, ready, strict=True)])
 
     def _post_authorised(self, project: PushProject[ApnsEntry], environment: str, own: Sequence[Own]) -> list[Outcome]:
         """Post messages; those whose provider token has expired once more, if a younger one may be made."""
@@ -197,7 +154,7 @@ class Apns:
             connect_s=self._connect_s,
             proxies=self._proxies,
             one_stream_first=True,
-            most_streams=_STREAMS,
+            most_streams=STREAMS,
             not_indexed=(":path", "authorization", "apns-id"),
         )
 

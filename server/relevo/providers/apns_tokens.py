@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import threading
-from typing import Any
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
+from relevo.providers import es256
 from relevo.providers.push_projects import ApnsEntry, PushProject
 
 LIVES_S = 2_400
@@ -20,7 +15,6 @@ SHORTEST_S = 1_200
 _OLDEST_S = 3_300
 """Well below an hour: clocks differ."""
 _MOST_KEPT = 1_000
-_NUMBER_BYTES = 32
 
 
 def check(project: PushProject[ApnsEntry]) -> None:
@@ -31,11 +25,11 @@ def check(project: PushProject[ApnsEntry]) -> None:
 def load_key(project: PushProject[ApnsEntry]) -> ec.EllipticCurvePrivateKey:
     """Return a project's key; raises ValueError."""
     try:
-        key = serialization.load_pem_private_key(project.secret.encode(), None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key: ec.EllipticCurvePrivateKey = es256.from_pem(project.secret)
+    except es256.UNREADABLE:
         raise ValueError("its key is no private key in PEM, as Apple's .p8 file is") from None
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise ValueError("its key is none of the curve P-256, as Apple's are")  # noqa: TRY004 the caller's complaint
+    if not es256.is_p256(key):
+        raise ValueError("its key is none of the curve P-256, as Apple's are")
     return key
 
 
@@ -88,7 +82,7 @@ class ApnsTokens:
             if found is None:
                 if len(self._kept) >= _MOST_KEPT:
                     self._kept.clear()
-                found = self._kept[named] = sign(load_key(project), *named[1:]), now
+                found = self._kept[named] = _signed(load_key(project), *named[1:]), now
         return found
 
 
@@ -97,17 +91,5 @@ def _named(project: PushProject[ApnsEntry], now: float, step_s: int) -> tuple[st
     return project.secret, project.entry.key_id, project.entry.team_id, int(now) // step_s * step_s
 
 
-def sign(key: ec.EllipticCurvePrivateKey, key_id: str, team_id: str, issued_at: int) -> str:
-    """Return a JSON Web Token; by RFC 6979 the same input has the same signature."""
-    text = f"{_part({'alg': 'ES256', 'kid': key_id})}.{_part({'iss': team_id, 'iat': issued_at})}"
-    signed = key.sign(text.encode(), ec.ECDSA(hashes.SHA256(), deterministic_signing=True))
-    numbers = b"".join(number.to_bytes(_NUMBER_BYTES, "big") for number in decode_dss_signature(signed))
-    return f"{text}.{_base64(numbers)}"
-
-
-def _part(value: dict[str, Any]) -> str:
-    return _base64(json.dumps(value, separators=(",", ":")).encode())
-
-
-def _base64(value: bytes) -> str:
-    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+def _signed(key: ec.EllipticCurvePrivateKey, key_id: str, team_id: str, issued_at: int) -> str:
+    return es256.signed(key, {"alg": "ES256", "kid": key_id}, {"iss": team_id, "iat": issued_at}, same=True)

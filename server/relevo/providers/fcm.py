@@ -10,21 +10,20 @@ from typing import Any
 import orjson
 
 from relevo.core.messages import Draft, Message, WrittenMessage
-from relevo.core.model import Delivery, ReceiptReply, Reply, Ticket
+from relevo.core.model import Delivery, Reply, Ticket
 from relevo.core.ports import ProviderFacts
-from relevo.core.proxies import Proxies
 from relevo.core.retry_after import retry_after_ms
 from relevo.core.sending_project import SendingProject
 from relevo.providers import fcm_message
 from relevo.providers.fcm_tokens import FcmTokens, NoTokenError, project_id
-from relevo.providers.http2 import Answered, Http2Client, Outcome, Request, tls_context
-from relevo.providers.http2_clients import MAX_CODE, Http2Clients, clean, clock_trouble, unanswered, whole
+from relevo.providers.http2 import Answered, Http2Client, Outcome, Request
+from relevo.providers.http2_clients import MAX_CODE, clean, clock_trouble, unanswered, whole
+from relevo.providers.http2_provider import MALFORMED, STREAMS, Http2Provider
 from relevo.providers.message_parts import UNWRITABLE, data_of
 from relevo.providers.push_projects import FcmEntry, PushProject, PushProjects, Unusable
 
 GOOGLE = "https://fcm.googleapis.com"
 MAX_RETRY_AFTER_S = 3_600
-_STREAMS = 100
 _MAX_ID = 200
 _LEAST_MS, _THROTTLED_MS = 10_000, 60_000
 _OK, _REDIRECT, _BAD_REQUEST, _UNAUTHENTICATED, _FORBIDDEN, _NOT_FOUND = 200, 300, 400, 401, 403, 404
@@ -32,21 +31,18 @@ _TOO_MANY, _SERVER_ERROR = 429, 500
 _PARTS_CREDENTIAL = ("THIRD_PARTY_AUTH_ERROR", "APNS_AUTH_ERROR")
 _EVERYBODYS = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND"})
 """Credential faults that say nothing of a phone: all of a request has them, or none."""
-_TOKEN = re.compile(r"[!-~]{1,4096}")
 _TYPES = "type.googleapis.com/"
 _LOOK = b'{"validate_only":true,"message":{"token":"relevo-doctor","data":{}}}'
 """A message that FCM checks and never sends."""
 
-_MALFORMED_TOKEN = Ticket("invalid", code="MalformedToken", message="this is no registration token of FCM")
-_MALFORMED = Ticket("failed", code="MalformedMessage", message="the message cannot be written as JSON")
 
-
-class Fcm:
+class Fcm(Http2Provider[FcmEntry, bytes]):
     """FCM as a PushProvider; each calling thread has a connection of its own."""
 
     name = "fcm"
-    max_messages = _STREAMS
-    max_receipts = 0
+    entry = FcmEntry
+    token = re.compile(r"[!-~]{1,4096}")
+    malformed_token = Ticket("invalid", code="MalformedToken", message="this is no registration token of FCM")
     facts = ProviderFacts(
         "FCM",
         rate_per_s=5_000,  # of each platform: Google takes 10,000 a second of a project, and most have two
@@ -56,36 +52,11 @@ class Fcm:
     )
 
     def __init__(
-        self,
-        projects: PushProjects,
-        *,
-        base_url: str | None = None,
-        timeout_ms: int,
-        connect_timeout_ms: int,
-        ca_file: str | None = None,
-        proxies: Proxies = Proxies(),  # noqa: B008 frozen
-        clock: Callable[[], float] = time.time,
+        self, projects: PushProjects, *, base_url: str | None = None, ca_file: str | None = None, **more: Any
     ) -> None:
-        self._projects = projects
+        super().__init__(projects, ca_file=ca_file, **more)
         self._origin = (base_url or GOOGLE).rstrip("/")
-        self._total_s = timeout_ms / 1_000
-        self._connect_s = min(connect_timeout_ms, timeout_ms) / 1_000
-        self._tls = tls_context(ca_file)
-        self._proxies = proxies
-        self._clock = clock
-        self.tokens = FcmTokens(ca_file=ca_file, proxies=proxies, timeout_s=self._total_s)
-        self._clients = Http2Clients()
-
-    def refuse_token(self, token: object) -> Ticket | None:
-        """Return the final ticket of a push to a malformed token."""
-        return None if isinstance(token, str) and _TOKEN.fullmatch(token) else _MALFORMED_TOKEN
-
-    def refuses_any(self, tokens: Sequence[Any]) -> bool:
-        """Return whether one of these tokens is malformed."""
-        try:
-            return not all(map(_TOKEN.fullmatch, tokens))
-        except TypeError:
-            return True
+        self.tokens = FcmTokens(ca_file=ca_file, proxies=self._proxies, timeout_s=self._total_s)
 
     def refuse(self, message: Message) -> Ticket | None:
         """Return the final ticket of a message with a malformed token, a reserved key, or of too many bytes."""
@@ -100,7 +71,7 @@ class Fcm:
                 len(fcm_message.plain({**message, "to": ""}, platform).encode()) for platform in ("android", "ios")
             )
         except UNWRITABLE:
-            return _MALFORMED
+            return MALFORMED
         most = self.facts.max_payload_bytes
         if weight <= most:
             return None
@@ -109,27 +80,6 @@ class Fcm:
     def writer(self, draft: Draft, platform: str | None) -> Callable[[Delivery], WrittenMessage] | None:
         """Return what writes the message of each delivery of an event to phones of one platform."""
         return fcm_message.writer(draft, platform, self.facts.max_payload_bytes)
-
-    def send(self, messages: Sequence[Message], project: str = "") -> Reply:
-        """Send messages of a project, each in a stream of its own on the calling thread's connection."""
-        if len(messages) > self.max_messages:
-            raise ValueError(f"one request holds at most {self.max_messages} messages, got {len(messages)}")
-        if not messages:
-            return Reply("answered")
-        sending = SendingProject.parse(project)
-        found = self._projects.find(FcmEntry, sending.name)
-        if isinstance(found, Unusable):
-            return Reply("unauthorised", code=found.code, message=found.message)
-        try:
-            bodies = [_body(message, sending.part) for message in messages]
-        except UNWRITABLE:
-            return Reply("rejected", code=_MALFORMED.code, message=_MALFORMED.message)
-        try:
-            outcomes = self._post_authorised(found, bodies)
-        except NoTokenError as error:
-            kind, code = ("unauthorised", "TokenRefused") if error.refused else ("not_sent", "NoToken")
-            return Reply(kind, code=code, message=clean(str(error)))  # type: ignore[arg-type]
-        return whole(outcomes) or _reply([_ticket(each) for each in outcomes])
 
     def trouble(self, project: str) -> str:
         """Say why nothing could be sent in a project, after asking FCM about a message that it only looks at."""
@@ -148,14 +98,22 @@ class Fcm:
             return f"FCM cannot be asked: {ticket.code} {ticket.message or ''}".strip()
         return clock_trouble(self.tokens.date, self._clock())
 
-    def fetch_receipts(self, ticket_ids: Sequence[str], project: str = "") -> ReceiptReply:  # noqa: ARG002
-        """Return nothing: FCM has no receipts."""
-        return ReceiptReply("answered")
-
     def close(self) -> None:
         """Close all connections; a request under way ends by itself, within its time."""
-        self._clients.close()
+        super().close()
         self.tokens.close()
+
+    def _ready(self, message: Message, part: str) -> bytes:
+        written = message.json() if isinstance(message, WrittenMessage) else fcm_message.plain(message, part)
+        return written.encode()
+
+    def _send(self, project: PushProject[FcmEntry], part: str, ready: Sequence[bytes]) -> Reply:  # noqa: ARG002
+        try:
+            outcomes = self._post_authorised(project, ready)
+        except NoTokenError as error:
+            kind, code = ("unauthorised", "TokenRefused") if error.refused else ("not_sent", "NoToken")
+            return Reply(kind, code=code, message=clean(str(error)))  # type: ignore[arg-type]
+        return whole(outcomes) or _reply([_ticket(each) for each in outcomes])
 
     def _post_authorised(self, project: PushProject[FcmEntry], bodies: Sequence[bytes]) -> list[Outcome]:
         """Post messages; those that are refused for the access token once more, with a new one."""
@@ -192,14 +150,9 @@ class Fcm:
             tls=self._tls,
             connect_s=self._connect_s,
             proxies=self._proxies,
-            most_streams=_STREAMS,
+            most_streams=STREAMS,
             not_indexed=(),  # path and token are the same in all requests
         )
-
-
-def _body(message: Message, platform: str) -> bytes:
-    written = message.json() if isinstance(message, WrittenMessage) else fcm_message.plain(message, platform)
-    return written.encode()
 
 
 def _reply(tickets: Sequence[Ticket]) -> Reply:

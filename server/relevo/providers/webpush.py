@@ -21,24 +21,22 @@ import orjson
 
 from relevo import __version__
 from relevo.core.messages import Draft, Message, WrittenMessage
-from relevo.core.model import Delivery, ReceiptReply, Reply, Ticket
+from relevo.core.model import Delivery, Reply, Ticket
 from relevo.core.ports import ProviderFacts
-from relevo.core.proxies import Proxies
 from relevo.core.push_hosts import Hosts
 from relevo.core.retry_after import retry_after_ms
-from relevo.core.sending_project import SendingProject
 from relevo.providers import webpush_message, webpush_subscriptions
-from relevo.providers.http2 import Answered, Http2Client, NotSent, Outcome, Request, tls_context
-from relevo.providers.http2_clients import Http2Clients, clean, unanswered, whole
+from relevo.providers.http2 import Answered, Http2Client, NotSent, Outcome, Request
+from relevo.providers.http2_clients import clean, unanswered, whole
+from relevo.providers.http2_provider import MALFORMED, STREAMS, Http2Provider
 from relevo.providers.lookups import Lookups
 from relevo.providers.message_parts import UNWRITABLE
-from relevo.providers.push_projects import PushProject, PushProjects, Unusable, WebPushEntry
+from relevo.providers.push_projects import PushProject, PushProjects, WebPushEntry
 from relevo.providers.webpush_encryption import MAX_PLAIN_BYTES, encrypt
 from relevo.providers.webpush_message import Posted
 from relevo.providers.webpush_tokens import VapidTokens
 
 MAX_RETRY_AFTER_S = 3_600
-_STREAMS = 100
 _THROTTLED_MS = 60_000
 _MAX_ID = 200
 _OK, _REDIRECT, _CLIENT_ERROR, _SERVER_ERROR = 200, 300, 400, 500
@@ -56,7 +54,6 @@ _HEADERS = (
 )
 _WORD = re.compile(r"[A-Za-z]{1,50}")
 
-_MALFORMED = Ticket("failed", code="MalformedMessage", message="the message cannot be written as JSON")
 _SILENT = Ticket("failed", code="NothingToShow", message="browsers take no push without a title and a body")
 
 
@@ -70,12 +67,11 @@ class _Encrypted(NamedTuple):
     body: bytes
 
 
-class WebPush:
+class WebPush(Http2Provider[WebPushEntry, Posted]):
     """Web Push as a PushProvider; each calling thread has connections of its own."""
 
     name = "webpush"
-    max_messages = _STREAMS
-    max_receipts = 0
+    entry = WebPushEntry
     facts = ProviderFacts(
         "Web Push",
         max_payload_bytes=MAX_PLAIN_BYTES,
@@ -88,23 +84,13 @@ class WebPush:
         projects: PushProjects,
         *,
         hosts: Iterable[str] = (),
-        timeout_ms: int,
-        connect_timeout_ms: int,
-        ca_file: str | None = None,
         allow_private: bool = False,
-        proxies: Proxies = Proxies(),  # noqa: B008 frozen
-        clock: Callable[[], float] = time.time,
+        **more: Any,
     ) -> None:
-        self._projects = projects
+        super().__init__(projects, http1=True, **more)
         self._hosts = tuple(hosts)
-        self._total_s = timeout_ms / 1_000
-        self._connect_s = min(connect_timeout_ms, timeout_ms) / 1_000
         self._allow_private = allow_private
-        self._tls = tls_context(ca_file, http1=True)
-        self._proxies = proxies
-        self._clock = clock
         self._tokens = VapidTokens()
-        self._clients = Http2Clients()
         self._lookups = Lookups()
         self._answered: set[str] = set()
         """The push services that answered once, of those that are known by their domain alone."""
@@ -131,7 +117,7 @@ class WebPush:
             json.dumps(dict(message), allow_nan=False)
             weight = len(webpush_message.posted(message).body)
         except UNWRITABLE:
-            return _MALFORMED
+            return MALFORMED
         if weight <= MAX_PLAIN_BYTES:
             return None
         return Ticket(
@@ -142,33 +128,13 @@ class WebPush:
         """Return what writes the message of each delivery of an event; browsers are all alike."""
         return webpush_message.writer(draft, MAX_PLAIN_BYTES)
 
-    def send(self, messages: Sequence[Message], project: str = "") -> Reply:
-        """Send messages of a project, each in a stream of its own, over a connection to each push service."""
-        if len(messages) > self.max_messages:
-            raise ValueError(f"one request holds at most {self.max_messages} messages, got {len(messages)}")
-        if not messages:
-            return Reply("answered")
-        found = self._projects.find(WebPushEntry, SendingProject.parse(project).name)
-        if isinstance(found, Unusable):
-            return Reply("unauthorised", code=found.code, message=found.message)
-        try:
-            ready = [webpush_message.posted(message) for message in messages]
-        except UNWRITABLE:
-            return Reply("rejected", code=_MALFORMED.code, message=_MALFORMED.message)
-        return self._send(ready, found)
+    def _ready(self, message: Message, part: str) -> Posted:  # noqa: ARG002
+        return webpush_message.posted(message)
 
-    def fetch_receipts(self, ticket_ids: Sequence[str], project: str = "") -> ReceiptReply:  # noqa: ARG002
-        """Return nothing: push services give no receipts."""
-        return ReceiptReply("answered")
-
-    def close(self) -> None:
-        """Close all connections; a request under way ends by itself, within its time."""
-        self._clients.close()
-
-    def _send(self, messages: Sequence[Posted], project: PushProject[WebPushEntry]) -> Reply:
+    def _send(self, project: PushProject[WebPushEntry], part: str, ready: Sequence[Posted]) -> Reply:  # noqa: ARG002
         until = time.monotonic() + self._total_s
         hosts = Hosts(self._hosts, project.entry.hosts)
-        tickets, by_place = _sort(messages, hosts)
+        tickets, by_place = _sort(ready, hosts)
         outcomes: list[Outcome] = []
         for place, encrypted in by_place.items():
             got = self._post(project, place, encrypted, until, is_trusted=hosts.trusts(place))
@@ -176,11 +142,11 @@ class WebPush:
             outcomes += got if is_proven else ()
             for each, outcome in zip(encrypted, got, strict=True):
                 tickets[each.number] = _ticket(outcome, is_slowing=is_slowing, is_proven=is_proven)
-        if len(outcomes) == len(messages) and not any(each.fate == "failed" for each in tickets.values()):
+        if len(outcomes) == len(ready) and not any(each.fate == "failed" for each in tickets.values()):
             reply = whole(outcomes)
             if reply is not None:
                 return reply
-        return Reply("answered", tuple(tickets[index] for index in range(len(messages))))
+        return Reply("answered", tuple(tickets[index] for index in range(len(ready))))
 
     def _is_proven(self, place: str, hosts: Hosts, outcomes: Sequence[Outcome]) -> bool:
         """Return whether a place is a push service: one that a phone made up is no outage of all the others."""
@@ -224,7 +190,7 @@ class WebPush:
             connect_s=self._connect_s,
             proxies=self._proxies,
             resolve=webpush_subscriptions.resolver(self._lookups, allow_private=may_be_private),
-            most_streams=_STREAMS,
+            most_streams=STREAMS,
             http1=True,
             not_indexed=(":path", "topic", "ttl"),
         )

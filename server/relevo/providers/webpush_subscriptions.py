@@ -12,10 +12,10 @@ import orjson
 
 from relevo.core import push_hosts
 from relevo.core.addresses import is_private
+from relevo.providers.es256 import unpadded
 from relevo.providers.http2 import RefusedAddressError
 from relevo.providers.lookups import Lookups
 from relevo.providers.webpush_encryption import POINT_BYTES, SECRET_BYTES
-from relevo.providers.webpush_tokens import unpadded
 
 _MAX_TOKEN = 4_096
 _KEPT = 2_000

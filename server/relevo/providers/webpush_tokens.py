@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import threading
 from functools import lru_cache
 from typing import NamedTuple
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from relevo.providers import es256
 from relevo.providers.push_projects import PushProject, WebPushEntry
 
 KEPT_S = 12 * 3_600
@@ -21,7 +18,6 @@ KEPT_S = 12 * 3_600
 _LIVES_S = 18 * 3_600
 """How long it is valid: at most 24 hours are allowed, and clocks differ."""
 _MOST_KEPT = 1_000
-_NUMBER_BYTES = 32
 
 
 class KeyPair(NamedTuple):
@@ -51,38 +47,26 @@ def load_key(secret: str) -> ec.EllipticCurvePrivateKey:
     """Return a private key, in PEM or as other tools write it (32 bytes in base64url); raises ValueError."""
     text = secret.strip()
     try:
-        if text.startswith("-----"):
-            key = serialization.load_pem_private_key(text.encode(), None)
-        else:
-            key = _from_number(unpadded(text))
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key: ec.EllipticCurvePrivateKey
+        key = es256.from_pem(text) if text.startswith("-----") else _from_number(es256.unpadded(text))
+    except es256.UNREADABLE:
         raise ValueError(
             "its private key is neither PEM nor 32 bytes in base64url; relevo webpush keys makes one"
         ) from None
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise ValueError("its private key is none of the curve P-256; relevo webpush keys makes one")  # noqa: TRY004
+    if not es256.is_p256(key):
+        raise ValueError("its private key is none of the curve P-256; relevo webpush keys makes one")
     return key
 
 
 def _from_number(number: bytes) -> ec.EllipticCurvePrivateKey:
-    if len(number) != _NUMBER_BYTES:
+    if len(number) != es256.NUMBER_BYTES:
         raise ValueError("not 32 bytes")
     return ec.derive_private_key(int.from_bytes(number, "big"), ec.SECP256R1())
 
 
 def public_key(key: ec.EllipticCurvePrivateKey) -> str:
     """Return the public half as browsers take it (`applicationServerKey`)."""
-    return base64url(key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint))
-
-
-def base64url(data: bytes) -> str:
-    """Write base64url without padding."""
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def unpadded(text: str) -> bytes:
-    """Read base64url with or without padding; raises ValueError."""
-    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    return es256.base64url(key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint))
 
 
 class VapidTokens:
@@ -108,8 +92,5 @@ class VapidTokens:
 
 
 def _header(key: ec.EllipticCurvePrivateKey, origin: str, subject: str, now: int) -> str:
-    parts = {"typ": "JWT", "alg": "ES256"}, {"aud": origin, "exp": now + _LIVES_S, "sub": subject}
-    text = ".".join(base64url(json.dumps(part, separators=(",", ":")).encode()) for part in parts)
-    numbers = decode_dss_signature(key.sign(text.encode(), ec.ECDSA(hashes.SHA256())))
-    signature = base64url(b"".join(number.to_bytes(_NUMBER_BYTES, "big") for number in numbers))
-    return f"vapid t={text}.{signature}, k={public_key(key)}"
+    claims = {"aud": origin, "exp": now + _LIVES_S, "sub": subject}
+    return f"vapid t={es256.signed(key, {'typ': 'JWT', 'alg': 'ES256'}, claims)}, k={public_key(key)}"

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from relevo.core import i18n
 from relevo.core.addresses import is_address
-from relevo.sandbox import admin, answers, language, messages, page, page_buttons
+from relevo.sandbox import admin, answers, messages, page, page_buttons
 from relevo.sandbox.answers import Answer, Refused
 from relevo.sandbox.world import Exchange, World
 
@@ -76,7 +77,7 @@ class SandboxApp:
         site = _said(scope, b"sec-fetch-site") if method not in ("GET", "HEAD") else ""  # a link may lead to a page
         _refuse_other_sites(_said(scope, b"host"), _said(scope, b"origin"), site)
         if method in ("GET", "HEAD") and not path.startswith("/sandbox/"):
-            language.speak(_said(scope, b"cookie"), _said(scope, b"accept-language"))
+            _use_language(_said(scope, b"cookie"), _said(scope, b"accept-language"))
             if (found := page.find(self.world, path, _address(scope))) is not None:
                 return Exchange(found)
         encoding, _ = _headers(scope)
@@ -118,6 +119,12 @@ async def _gone(receive: Receive) -> None:
     """Wait until the client has left, or was made to."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def _use_language(cookies: str, accepted: str) -> None:
+    """Write this page in the language of the dashboard: a browser sends its cookie to every port of a machine."""
+    sent = dict(part.partition("=")[::2] for part in cookies[:4000].split("; "))
+    i18n.use_language(i18n.language_for(sent.get(i18n.COOKIE, ""), accepted))
 
 
 def _address(scope: Scope) -> str:

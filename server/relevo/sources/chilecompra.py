@@ -13,7 +13,7 @@ import structlog
 from pydantic import SecretStr
 
 from relevo.config import MINUTE, Settings
-from relevo.core.model import Fetched, Item, Reject
+from relevo.core.items import Fetched, Item, Reject
 from relevo.core.ports import NoRequestsLeft, OutOfTime, SourceContext
 from relevo.sources import chile, text
 from relevo.sources.chilecompra_rows import TELLER, Summary, read_detail, read_summary

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from relevo.core.model import Item
+from relevo.core.items import Item
 from relevo.sources import chile, text
 from relevo.sources.merging import mark
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import structlog
 
 from relevo.config import MINUTE, Settings
-from relevo.core.model import Fetched, Item, Reject
+from relevo.core.items import Fetched, Item, Reject
 from relevo.core.ports import NoRequestsLeft, OutOfTime, SourceContext
 from relevo.sources import chile, text
 from relevo.sources.http import Http, Response, Trouble

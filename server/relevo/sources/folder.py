@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from relevo.config import MINUTE, Settings
-from relevo.core.model import Fetched, Item, Reject
+from relevo.core.items import Fetched, Item, Reject
 from relevo.core.ports import SourceContext
 from relevo.sources import chile, text
 from relevo.sources.files import DropFolder, DroppedFile

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urljoin, urlsplit
@@ -16,7 +17,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
 from relevo import __version__
 from relevo.config import Settings
@@ -163,6 +164,7 @@ class _Guard:
         self._allow_private = allow_private
         self._lock = threading.Lock()
         self._handle: socket.socket | None = None
+        self._connection: HTTPConnection | None = None
         self.cut = False
         self.refused = ""
 
@@ -180,31 +182,45 @@ class _Guard:
             with self._lock:
                 if self._handle:
                     self._handle.close()
-                self._handle = None
+                self._handle = self._connection = None
 
     def judge(self, host: str, port: int | None) -> None:
         """Refuse a host whose address is a private one; of one that only a proxy can look up, nothing is known."""
         if not self._allow_private:
             self._check(_addresses(host, port))
 
-    def connect(self, connection: HTTPConnection, dial: Callable[[], socket.socket]) -> socket.socket:
-        """Make a connection, unless its address, looked up or met, is private; a proxy is the operator's choice."""
-        judged = connection.proxy is None and not self._allow_private
-        if judged:
-            self._check(_addresses(connection.host, connection.port))
-        dialled = dial()
+    def connect(self, connection: HTTPConnection, dial: Callable[[], None]) -> None:
+        """Connect, unless the address is private; a proxy is the operator's choice, and not judged."""
+        with self._lock:
+            self._connection = connection
+        if connection.proxy is not None or self._allow_private:
+            dial()
+        else:
+            self._dial_judged(connection, dial)
+        with self._lock:
+            # A handle of our own: the connection lets go of its own while the answer is still being read.
+            self._handle = socket.socket(fileno=os.dup(connection.sock.fileno()))
+            if self.cut:
+                self._handle.shutdown(socket.SHUT_RDWR)
+
+    def _dial_judged(self, connection: HTTPConnection, dial: Callable[[], None]) -> None:
+        """Look a name up, once, and dial the very addresses that were judged."""
+        name = connection.host
+        addresses = _addresses(name, connection.port)
+        self._check(addresses)
+        failure: HTTPError = NewConnectionError(connection, "it has no address")
         try:
-            if judged:
-                self._check([dialled.getpeername()[0]])
-            # A second handle to the same connection: TLS takes the first one over.
-            with self._lock:
-                self._handle = dialled.dup()
-                if self.cut:
-                    self._handle.shutdown(socket.SHUT_RDWR)
-        except BaseException:
-            dialled.close()
-            raise
-        return dialled
+            for address in addresses:
+                connection.host = address
+                try:
+                    dial()
+                except (NewConnectionError, ConnectTimeoutError) as error:
+                    failure = error
+                else:
+                    return
+        finally:
+            connection.host = name
+        raise failure
 
     def _check(self, addresses: list[str]) -> None:
         if any(is_private(address) for address in addresses):
@@ -214,11 +230,10 @@ class _Guard:
     def _cut_off(self) -> None:
         with self._lock:
             self.cut = True
-            if self._handle:
-                try:
-                    self._handle.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    return  # gone already
+            met = self._handle or (self._connection and self._connection.sock)
+            with suppress(OSError):  # gone already
+                if met:
+                    met.shutdown(socket.SHUT_RDWR)
 
 
 class _Adapter(HTTPAdapter):
@@ -241,12 +256,14 @@ class _Adapter(HTTPAdapter):
 
 def _guarded(guard: _Guard) -> dict[str, type[HTTPConnectionPool]]:
     class Plain(HTTPConnection):
-        def _new_conn(self) -> socket.socket:
-            return guard.connect(self, super()._new_conn)
+        def connect(self) -> None:
+            guard.connect(self, super().connect)
 
     class Secure(HTTPSConnection):
-        def _new_conn(self) -> socket.socket:
-            return guard.connect(self, super()._new_conn)
+        def connect(self) -> None:
+            if self.proxy is None and self.server_hostname is None:
+                self.server_hostname = self.host  # whose certificate it must be, whichever address is dialled
+            guard.connect(self, super().connect)
 
     class PlainPool(HTTPConnectionPool):
         ConnectionCls = Plain

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
-from relevo.core.model import Item
+from relevo.core.items import Item
 
 _DATES = ("publicada_at", "cierra_at")
 _MAX_FINGERPRINT = 64

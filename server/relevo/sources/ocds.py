@@ -13,7 +13,7 @@ from typing import Any, Literal
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 from relevo.config import MINUTE, Settings
-from relevo.core.model import Fetched, Item, Reject
+from relevo.core.items import Fetched, Item, Reject
 from relevo.core.ports import NoRequestsLeft, OutOfTime, SourceContext
 from relevo.sources import chile, text
 from relevo.sources.files import DropFolder, DroppedFile, Look

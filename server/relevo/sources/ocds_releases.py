@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from relevo.core.model import Item, Reject
+from relevo.core.items import Item, Reject
 from relevo.core.ports import SourceContext
 from relevo.sources import chile, text
 from relevo.sources.merging import mark, merge

@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
-from relevo.core.model import Reject
+from relevo.core.items import Reject
 
 SANTIAGO = ZoneInfo("America/Santiago")
 NOMBRE, DESCRIPCION, ORGANISMO, REGION, SHORT, URL, EXTERNAL_ID = 2_000, 20_000, 500, 200, 100, 2_000, 300

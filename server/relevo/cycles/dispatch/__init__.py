@@ -1,6 +1,6 @@
-"""Dispatch: as long as something is due and may be sent, choose a lane, claim a batch of it, and collect what ended.
+"""Dispatch: as long as something is due and may be sent, choose a lane, claim some of it, and collect what ended.
 
-`lanes` chooses, `claiming` claims and starts a batch's delivery (`relevo.delivery.batch`), `collecting` counts what
+`lanes` chooses, `claiming` claims and starts to send (`relevo.delivery.claim_sender`), `collecting` counts what
 became of it. The loop is here.
 """
 
@@ -18,7 +18,7 @@ from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
 from relevo.cycles.dispatch.claiming import Claiming, PendingClaim
-from relevo.cycles.dispatch.collecting import Batches
+from relevo.cycles.dispatch.collecting import Senders
 from relevo.cycles.dispatch.lanes import CALLED_S, READ_EVERY_S, Lanes
 from relevo.delivery.due_lanes import DueLane, Key
 from relevo.delivery.in_flight import MIDDLEWARE, SERVICE
@@ -47,7 +47,7 @@ class _Dispatch:
     report: Report = field(default_factory=Report)
     lanes: Lanes = field(init=False)
     claiming: Claiming = field(init=False)
-    batches: Batches = field(init=False)
+    senders: Senders = field(init=False)
     idle_since: float = field(default_factory=time.monotonic)
     """When it last began to look for work, and how much was claimed by then."""
     idle_claimed: int = 0
@@ -55,7 +55,7 @@ class _Dispatch:
     def __post_init__(self) -> None:
         self.lanes = Lanes(self.services, self.run, self.report)
         self.claiming = Claiming(self.services, self.run, self.report)
-        self.batches = Batches(self.services, self.run, self.report, self.lanes)
+        self.senders = Senders(self.services, self.run, self.report, self.lanes)
 
     def go(self) -> Step:
         """Claim as long as there is something to do, then wait for what is under way."""
@@ -74,7 +74,7 @@ class _Dispatch:
             self.report.add_hung(sentence)
         return Step(
             {name: count for name, count in self.report.counts.items() if count},
-            self.batches.claimed,
+            self.senders.claimed,
             more=not self._may_claim() and any(lane.due_in_s <= 0 for lane in self.lanes.due),
             problems=tuple(self.report.problems),
             due_in_s=self.lanes.due_in_s(),
@@ -100,13 +100,13 @@ class _Dispatch:
 
     @property
     def _items_left(self) -> int:
-        return self.run.items_left - self.batches.claimed
+        return self.run.items_left - self.senders.claimed
 
     def _may_claim(self) -> bool:
         return self.run.may_go_on() and self._items_left > 0
 
     def _fill(self) -> bool:
-        """Claim one batch per lane, round after round, as far as there is room; return whether to come back."""
+        """Make one claim per lane, round after round, as far as there is room; return whether to come back."""
         if not self._may_claim():
             return False
         self.lanes.refresh()
@@ -115,7 +115,7 @@ class _Dispatch:
         return self.lanes.are_soon_open()
 
     def _go_round(self) -> bool:
-        """Claim one batch of each open lane; return whether one of them was full, so that more may be due.
+        """Make one claim of each open lane; return whether one of them was full, so that more may be due.
 
         What is due is read again in between: what is urgent waits neither for the other lanes, nor until no more bulk
         fits in.
@@ -131,10 +131,10 @@ class _Dispatch:
         return full
 
     def _has_room(self, lane: DueLane) -> bool:
-        return self.claiming.has_room(lane) and self.batches.has_room(lane)
+        return self.claiming.has_room(lane) and self.senders.has_room(lane)
 
     def _claim(self, lane: DueLane) -> bool:
-        """Claim one batch; return whether that was a full one, so that another may follow."""
+        """Make one claim; return whether that was a full one, so that another may follow."""
         most = self.claiming.most_for(lane, self._items_left)
         if most <= 0 or self._is_hung(lane):
             return False
@@ -153,7 +153,7 @@ class _Dispatch:
         return True
 
     def _take_over(self, claim: PendingClaim) -> bool:
-        """Take a claim that was made among the batches under way; return whether another may follow at once."""
+        """Take a claim that was made among those under way; return whether another may follow at once."""
         lane = claim.lane
         try:
             claimed = self.claiming.end(claim)
@@ -164,43 +164,43 @@ class _Dispatch:
             self.lanes.wait_for_allowance(lane, claimed.allowance)
             return False
         if not claimed.is_full:
-            self.lanes.found_short(lane, empty=claimed.batch is None)
-        if claimed.batch is None:
+            self.lanes.found_short(lane, empty=claimed.sender is None)
+        if claimed.sender is None:
             return False
-        self.batches.claimed += claimed.count
-        self.batches.under_way[claimed.delivering] = claimed.batch
+        self.senders.claimed += claimed.count
+        self.senders.under_way[claimed.delivering] = claimed.sender
         if claimed.unused and self.services.projects.rules.of(lane.project).rate_per_s:
             self.claiming.unused.append((lane, claimed.unused))
-        return claimed.is_full and not claimed.batch.context.probe
+        return claimed.is_full and not claimed.sender.context.probe
 
     def _catch_up(self) -> None:
         """Write what need not be there before the first request is out: the run's row, tokens given back."""
-        if self.batches.claimed:
+        if self.senders.claimed:
             self.run.begin_work()
         self.claiming.give_back_unused()
 
     def _collect(self) -> None:
-        """Wait a moment for a claim or a batch to end, and go on with it."""
+        """Wait a moment for a claim to be made or to end, and go on with it."""
         chance_s = self.lanes.next_chance_s(self.claiming.keys)
-        if not self.batches.under_way and not self.claiming.pending:
+        if not self.senders.under_way and not self.claiming.pending:
             time.sleep(min(READ_EVERY_S, max(0.0, chance_s)))
             return
-        awaited: list[Future[Any]] = [*self.batches.under_way, *(each.result for each in self.claiming.pending)]
+        awaited: list[Future[Any]] = [*self.senders.under_way, *(each.result for each in self.claiming.pending)]
         wait(awaited, timeout=max(_MOMENT_S, min(READ_EVERY_S, chance_s)), return_when=FIRST_COMPLETED)
         self.claiming.helpers = [each for each in self.claiming.helpers if not each.done()]
         for claim in [each for each in self.claiming.pending if each.result.done()]:
             self._take_over(claim)
         for lane in self.claiming.give_up_overdue():
             self.lanes.wait(lane.key, _AFTER_HUNG_S)
-        self.batches.collect()
+        self.senders.collect()
 
     def _waits(self) -> bool:
-        """Return whether to wait for batches: for those that hang only while others can be served meanwhile."""
-        return self.batches.are_going() or (bool(self.batches.under_way) and self._may_claim())
+        """Return whether to wait for claims: for those that hang only while others can be served meanwhile."""
+        return self.senders.are_going() or (bool(self.senders.under_way) and self._may_claim())
 
     def _is_more_due(self) -> bool:
-        """Read once more after the last batch what is due: what it left, of another lease or for a new token."""
-        if not self.lanes.batch_ended or not self._may_claim():
+        """Read once more after the last claim what is due: what it left, of another lease or for a new token."""
+        if not self.lanes.claim_ended or not self._may_claim():
             return False
         self.lanes.forget_read()
         self.lanes.refresh()
@@ -213,21 +213,21 @@ class _Dispatch:
         self._drop_connections(
             {each for each in self.claiming.projects if self.services.projects.connections.is_scarce(each)}
         )
-        worked, took_s = self.batches.claimed > self.idle_claimed, time.monotonic() - self.idle_since
+        worked, took_s = self.senders.claimed > self.idle_claimed, time.monotonic() - self.idle_since
         more = self.run.wait_for_work(worked=worked, took_s=took_s, rest_s=CALLED_S, due_in_s=self.lanes.due_in_s())
-        self.idle_claimed, self.idle_since = self.batches.claimed, time.monotonic()
+        self.idle_claimed, self.idle_since = self.senders.claimed, time.monotonic()
         self.lanes.forget_read()
         return more
 
     def _wind_up(self) -> None:
         """Wait for what is under way, leave what hangs to the next run, and give the connections back."""
-        while self.claiming.pending or self.batches.are_going():
+        while self.claiming.pending or self.senders.are_going():
             try:
                 self._collect()
             except DatabaseUnavailableError as error:
                 self.report.add(normalise_error(error, 200))
         self.claiming.give_back_unused()
-        self.batches.leave_hanging()
+        self.senders.leave_hanging()
         wait(self.claiming.helpers, timeout=self.services.settings.outbox_lease_duration_ms / 1000)
         self._drop_connections(set(self.claiming.projects))
 

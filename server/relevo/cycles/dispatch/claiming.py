@@ -1,4 +1,4 @@
-"""Claiming: reserve a project's tokens, claim a batch and start its delivery, each claim on a thread of its own.
+"""Claiming: reserve a project's tokens, claim what is due and start to send it, each claim on a thread of its own.
 
 Rows that somebody holds locked, or a slow statement, are then that lane's trouble alone.
 """
@@ -13,8 +13,8 @@ from functools import partial
 
 from relevo.cycles.dispatch.lanes import thing_of
 from relevo.delivery import rate_and_breaker
-from relevo.delivery.batch import Batch
-from relevo.delivery.batch_context import BatchContext
+from relevo.delivery.claim_context import ClaimContext
+from relevo.delivery.claim_sender import ClaimSender
 from relevo.delivery.due_lanes import DueLane, Key
 from relevo.delivery.projects import Allowance
 from relevo.delivery.report import Report
@@ -23,7 +23,7 @@ from relevo.runtime import threads
 from relevo.runtime.runs import Run
 
 _SLOW_S = 0.25  # a claim that takes longer goes on beside the others
-_MOST_PENDING = 3  # each keeps a connection of the pool, which batches need to send what they have
+_MOST_PENDING = 3  # each keeps a connection of the pool, which senders need for what they have
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Claimed:
     """What a lane may send now, and what was claimed of it and is on its way."""
 
     allowance: Allowance
-    batch: Batch | None = None
+    sender: ClaimSender | None = None
     unused: int = 0
     """How many tokens were reserved in vain, and are to be given back."""
     delivering: Future[None] = field(default_factory=Future)
@@ -39,7 +39,7 @@ class Claimed:
     @property
     def count(self) -> int:
         """How many deliveries were claimed."""
-        return len(self.batch.claim.deliveries) if self.batch else 0
+        return len(self.sender.claim.deliveries) if self.sender else 0
 
     @property
     def is_full(self) -> bool:
@@ -87,7 +87,7 @@ class Claiming:
         """Return how many deliveries of a lane may be claimed at once, of those that the run may still claim."""
         settings, pool = self.services.settings, self.services.pools.of(lane.project)
         rules = self.services.projects.rules.of(lane.project)
-        limit = rate_and_breaker.batch_limit(
+        limit = rate_and_breaker.claim_limit(
             most=settings.outbox_batch_size,
             chunk=rules.chunk,
             connections=rules.connections if pool.capacity == 1 else pool.capacity,
@@ -109,7 +109,7 @@ class Claiming:
     def end(self, claim: PendingClaim) -> Claimed:
         """Return what was claimed; raises what the claim met."""
         self.pending.remove(claim)
-        if claim.result.exception() is not None or claim.result.result().batch is None:
+        if claim.result.exception() is not None or claim.result.result().sender is None:
             self.helpers.append(claim.thread)
         return claim.result.result()
 
@@ -131,30 +131,30 @@ class Claiming:
         tokens that are not used.
         """
         lane, projects, now = pending.lane, self.services.projects, self.run.now
-        grant, batch, unused = rate_and_breaker.Grant(0), None, 0
+        grant, sender, unused = rate_and_breaker.Grant(0), None, 0
         try:
             allowance = self._reserve(lane, pending.most)
             grant = allowance.grant
             unused = 0 if grant.probe else grant.count
-            batch = self._claim(lane, allowance, pending.most) if grant.count else None
-            unused -= batch.tokens if batch else 0
-            if unused and batch is not None and len(batch.claim.deliveries) == grant.count:
+            sender = self._claim(lane, allowance, pending.most) if grant.count else None
+            unused -= sender.tokens if sender else 0
+            if unused and sender is not None and len(sender.claim.deliveries) == grant.count:
                 self._give_back(lane, unused)
                 unused = 0
-            claimed = Claimed(allowance, batch, unused)
+            claimed = Claimed(allowance, sender, unused)
             pending.result.set_result(claimed)
         except BaseException as error:  # noqa: BLE001 whatever it is, it belongs to whoever waits for it
             with suppress(InvalidStateError):
                 pending.result.set_exception(error)
-            if batch is not None:  # nobody waits for it any more
-                unused += batch.tokens
+            if sender is not None:  # nobody waits for it any more
+                unused += sender.tokens
                 with self.report.in_passing(lane.project):
-                    self.services.claims.release(batch.claim, now)
+                    self.services.claims.release(sender.claim, now)
         else:
-            if batch is not None:
-                threads.carry_out(partial(self._deliver, batch), claimed.delivering)
+            if sender is not None:
+                threads.carry_out(partial(self._deliver, sender), claimed.delivering)
                 return
-        if grant.probe and batch is None:
+        if grant.probe and sender is None:
             with self.report.in_passing(lane.project):
                 projects.cancel_probe(lane.project, now)
         self._give_back(lane, unused)
@@ -169,7 +169,7 @@ class Claiming:
             pool.halted = False
         return allowance
 
-    def _claim(self, lane: DueLane, allowance: Allowance, most: int) -> Batch | None:
+    def _claim(self, lane: DueLane, allowance: Allowance, most: int) -> ClaimSender | None:
         services, run, grant = self.services, self.run, allowance.grant
         claim = services.claims.claim(
             "dispatch",
@@ -183,18 +183,18 @@ class Claiming:
         )
         if claim is None:
             return None
-        context = BatchContext(services, run, claim, lane.lane, services.pools.of(lane.project), grant.probe)
-        batch = Batch(context, allowance.troubled, allowance.watched)
-        batch.reserve(0 if grant.probe else grant.count)
-        return batch
+        context = ClaimContext(services, run, claim, lane.lane, services.pools.of(lane.project), grant.probe)
+        sender = ClaimSender(context, allowance.troubled, allowance.watched)
+        sender.reserve(0 if grant.probe else grant.count)
+        return sender
 
-    def _deliver(self, batch: Batch) -> None:
-        """Deliver a batch and check its project's brakes, both beside the other batches."""
+    def _deliver(self, sender: ClaimSender) -> None:
+        """Send what a claim holds and check its project's brakes, both beside the other claims."""
         try:
-            batch.deliver()
+            sender.deliver()
         finally:
-            with self.report.in_passing(batch.context.project):
-                self.services.projects.check_brakes(batch.context.project, self.run.now)
+            with self.report.in_passing(sender.context.project):
+                self.services.projects.check_brakes(sender.context.project, self.run.now)
 
     def give_back_unused(self) -> None:
         """Give back the tokens that were reserved in vain, on threads of their own."""

@@ -1,4 +1,4 @@
-"""Collecting: which batches are under way, what became of those that ended, and which are waited for no longer."""
+"""Collecting: which claims are under way, what became of those that ended, and which are waited for no longer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import structlog
 
 from relevo.core.logs import normalise_error
 from relevo.cycles.dispatch.lanes import Lanes, thing_of
-from relevo.delivery.batch import Batch
+from relevo.delivery.claim_sender import ClaimSender
 from relevo.delivery.due_lanes import DueLane
 from relevo.delivery.report import Report
 from relevo.delivery.services import Services
@@ -25,14 +25,14 @@ _AFTER_OUTAGE_S = 5.0
 
 
 @dataclass
-class Batches:
-    """The batches of one run that are under way; it takes over those that an earlier run left because they hang."""
+class Senders:
+    """The claims of one run that are under way; it takes over those that an earlier run left because they hang."""
 
     services: Services
     run: Run
     report: Report
     lanes: Lanes
-    under_way: dict[Future[None], Batch] = field(default_factory=dict)
+    under_way: dict[Future[None], ClaimSender] = field(default_factory=dict)
     claimed: int = 0
     """How many deliveries were claimed in this run."""
 
@@ -42,54 +42,54 @@ class Batches:
         self.services.hanging.clear()
 
     def has_room(self, lane: DueLane) -> bool:
-        """Return whether another batch may be claimed: little more than the request pool can send without a pause."""
+        """Return whether another claim may be made: little more than the request pool can send without a pause."""
         pool = self.services.pools.of(lane.project)
-        going = [batch for batch in self.under_way.values() if not batch.hanging]
-        of_lane = sum(batch.context.key == lane.key for batch in going)
+        going = [sender for sender in self.under_way.values() if not sender.hanging]
+        of_lane = sum(sender.context.key == lane.key for sender in going)
         return (
             len(going) < _MOST_BATCHES and of_lane < _MOST_OF_A_LANE and pool.under_way(lane.lane) <= 2 * pool.capacity
         )
 
     def are_going(self) -> bool:
-        """Return whether a batch makes progress; one that hangs hands back what it has once the process stops."""
+        """Return whether a claim makes progress; one that hangs hands back what it has once the process stops."""
         stopping = self.run.stopping.is_set()
-        return any(stopping or not batch.hanging for batch in self.under_way.values())
+        return any(stopping or not sender.hanging for sender in self.under_way.values())
 
     def collect(self) -> None:
-        """Count what became of the batches that ended, and give up those that have lasted too long."""
+        """Count what became of the claims that ended, and give up those that have lasted too long."""
         for delivering in [each for each in self.under_way if each.done()]:
             self._count(self.under_way.pop(delivering), delivering.exception())
         self._give_up_overdue()
 
-    def _count(self, batch: Batch, error: BaseException | None) -> None:
-        self.lanes.batch_ended = True
-        self.report.include(batch.context.report)
-        if batch.context.probe:  # whoever waited for its end tries again
-            self.lanes.reopen(batch.context.project)
+    def _count(self, sender: ClaimSender, error: BaseException | None) -> None:
+        self.lanes.claim_ended = True
+        self.report.include(sender.context.report)
+        if sender.context.probe:  # whoever waited for its end tries again
+            self.lanes.reopen(sender.context.project)
         if error is not None:
-            self._note(batch, error)
-        elif batch.busy is not None:
-            self.lanes.leave_alone(batch.context.key, batch.busy)
+            self._note(sender, error)
+        elif sender.busy is not None:
+            self.lanes.leave_alone(sender.context.key, sender.busy)
         else:
-            self.run.troubles.went_well(thing_of(batch.context.key))
+            self.run.troubles.went_well(thing_of(sender.context.key))
 
-    def _note(self, batch: Batch, error: BaseException) -> None:
+    def _note(self, sender: ClaimSender, error: BaseException) -> None:
         if is_own(error):
-            _log.error("batch_failed", claim=str(batch.claim.token), exc_info=error)
-            self.lanes.leave_alone(batch.context.key, error)
+            _log.error("claim_failed", claim=str(sender.claim.token), exc_info=error)
+            self.lanes.leave_alone(sender.context.key, error)
         else:
-            self.report.add(f"a batch of {batch.context.project}: {normalise_error(error, 200)}")
-            self.lanes.wait(batch.context.key, _AFTER_OUTAGE_S)
+            self.report.add(f"a claim of {sender.context.project}: {normalise_error(error, 200)}")
+            self.lanes.wait(sender.context.key, _AFTER_OUTAGE_S)
 
     def _give_up_overdue(self) -> None:
         now, hung = time.monotonic(), self.services.hung
         lasts_s = 3 * self.services.settings.outbox_lease_duration_ms / 1000
-        for delivering in [each for each, batch in self.under_way.items() if now > batch.overdue_at]:
-            batch = self.under_way.pop(delivering)
-            batch.claim.lose("error", "Its batch hangs and was given up.")
-            call = hung.add("a batch", batch.context.project, batch.claim.taken_at, lasts_s, delivering)
+        for delivering in [each for each, sender in self.under_way.items() if now > sender.overdue_at]:
+            sender = self.under_way.pop(delivering)
+            sender.claim.lose("error", "Its sending hangs and was given up.")
+            call = hung.add("a claim", sender.context.project, sender.claim.taken_at, lasts_s, delivering)
             self.report.add_hung(hung.give_up(call))
-            self.report.counts += batch.context.report.counts
+            self.report.counts += sender.context.report.counts
 
     def leave_hanging(self) -> None:
         """Leave what hangs to the next run."""

@@ -41,8 +41,8 @@ class Lanes:
     read_at: float = -_NEVER
     asked_at: float = -_NEVER
     """When the fleet was last asked to call us."""
-    batch_ended: bool = False
-    """Whether a batch ended since the last read, and may have handed something back."""
+    claim_ended: bool = False
+    """Whether a claim ended since the last read, and may have handed something back."""
     claim_was_short: bool = False
     """Whether a claim since the last read took less than it might: more may be due, of another lease."""
 
@@ -60,7 +60,7 @@ class Lanes:
         except psycopg.Error as error:
             self.report.add(f"what is due could not be read: {normalise_error(error, 200)}")
         self.read_at = time.monotonic()
-        self.batch_ended = self.claim_was_short = False
+        self.claim_ended = self.claim_was_short = False
         return True
 
     def forget_read(self) -> None:
@@ -75,7 +75,7 @@ class Lanes:
         soon = self.read_at + READ_EVERY_S
         if self.run.woken.is_set():
             return self.read_at + CALLED_S
-        if self.batch_ended or self.claim_was_short or time.monotonic() < soon:
+        if self.claim_ended or self.claim_was_short or time.monotonic() < soon:
             return soon
         if self.asked_at < self.read_at - 2 * _LONGEST_REST_S:  # others may have said in between that nobody rests
             self.run.ask_to_be_woken()

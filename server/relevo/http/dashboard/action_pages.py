@@ -8,9 +8,9 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import RedirectResponse, Response
 
 from relevo.core.errors import InvalidInputError
+from relevo.core.i18n import gettext as _
 from relevo.http.dashboard import dead_letters, operator_actions, test_push
 from relevo.http.dashboard.actions import Action, FormInput
-from relevo.http.dashboard.i18n import gettext as _
 from relevo.http.dashboard.page import Page, fields_of, render
 from relevo.http.problems import Problem, of_error
 

@@ -12,7 +12,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from relevo.app import App
-from relevo.http.dashboard.i18n import gettext as _
+from relevo.core.i18n import gettext as _
 from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem
 

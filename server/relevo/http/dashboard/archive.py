@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from relevo.http.dashboard.i18n import N_
+from relevo.core.i18n import N_
 from relevo.http.dashboard.page import Page, read, render
 from relevo.operators import archive
 

@@ -15,16 +15,16 @@ from relevo.client import verbs
 from relevo.client.values import Preview
 from relevo.core import wordings
 from relevo.core.errors import InvalidInputError, MissingPartError, NotFoundError
+from relevo.core.i18n import gettext as _
+from relevo.core.i18n import ngettext
 from relevo.core.wordings import Text, Wording
-from relevo.http.dashboard import drafts, reasons
+from relevo.http.dashboard import drafts
 from relevo.http.dashboard.actions import FormInput
 from relevo.http.dashboard.formats import number
-from relevo.http.dashboard.i18n import gettext as _
-from relevo.http.dashboard.i18n import ngettext
 from relevo.http.dashboard.page import Page, fields_of, render
 from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem, of_error
-from relevo.operators import audience, composing, words
+from relevo.operators import audience, composing, reasons, words
 from relevo.operators.audience import LeftOut
 from relevo.operators.composing import MOST_UNCONFIRMED
 from relevo.operators.phones import owners_of

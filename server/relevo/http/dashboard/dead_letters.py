@@ -5,10 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from relevo.core.i18n import gettext as _
+from relevo.core.i18n import ngettext
 from relevo.http.dashboard.actions import Action, FormInput, Question, Result, at_length
 from relevo.http.dashboard.formats import number
-from relevo.http.dashboard.i18n import gettext as _
-from relevo.http.dashboard.i18n import ngettext
 from relevo.http.dashboard.page import Page, read, render
 from relevo.http.database_threads import threads_of
 from relevo.operators import actions, deliveries

@@ -9,12 +9,11 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from relevo.http.dashboard import reasons
-from relevo.http.dashboard.i18n import gettext as _
+from relevo.core.i18n import gettext as _
 from relevo.http.dashboard.labels import KINDS
 from relevo.http.dashboard.page import Page, read, render
 from relevo.http.problems import Problem
-from relevo.operators import deliveries
+from relevo.operators import deliveries, reasons
 from relevo.operators.deliveries import Push, Try
 from relevo.operators.timeline import Moment, of_pauses
 from relevo.push_services import sandbox_address

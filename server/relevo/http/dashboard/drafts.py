@@ -8,9 +8,9 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from relevo.core.i18n import gettext as _
 from relevo.core.locales import zone_named
 from relevo.http.dashboard.actions import FormInput
-from relevo.http.dashboard.i18n import gettext as _
 from relevo.http.problems import Problem
 
 FIELDS = {

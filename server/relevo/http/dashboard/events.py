@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from relevo.http.dashboard.i18n import gettext as _
+from relevo.core.i18n import gettext as _
 from relevo.http.dashboard.labels import DELIVERY_STATUSES, EVENT_STATES
 from relevo.http.dashboard.page import Page, read, render
 from relevo.http.problems import Problem

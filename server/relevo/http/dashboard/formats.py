@@ -10,8 +10,8 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup, escape
 
-from relevo.http.dashboard.i18n import gettext as _
-from relevo.http.dashboard.i18n import language, with_signs
+from relevo.core.i18n import gettext as _
+from relevo.core.i18n import language, with_signs
 
 _CODE = re.compile(r"`([^`]{1,400})`")
 _INSTANT = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?)Z")
@@ -113,12 +113,6 @@ def short(value: object) -> str:
     """Write the first letters of a long id."""
     written = str(value)
     return f"{written[:_SHORT_ID]}…" if len(written) > _SHORT_ID else written
-
-
-def clipped(text: str | None, most: int = 120) -> str:
-    """Write the beginning of a text that may be long."""
-    text = text or ""
-    return f"{text[: most - 1]}…" if len(text) > most else text
 
 
 def address(path: str, **fields: object) -> str:

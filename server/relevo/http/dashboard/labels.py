@@ -6,8 +6,8 @@ from typing import get_args
 
 from markupsafe import Markup
 
+from relevo.core.i18n import gettext
 from relevo.core.model import Lane, ReplyKind, Trigger
-from relevo.http.dashboard.i18n import gettext
 
 EVENT_STATES = ("waiting", "held", "fanning", "fanned", "cancelled", "completed")
 DELIVERY_STATUSES = (

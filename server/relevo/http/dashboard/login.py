@@ -16,11 +16,11 @@ from relevo.access import api_tokens, sessions
 from relevo.access.api_tokens import Token
 from relevo.config import Settings
 from relevo.core.addresses import is_loopback
+from relevo.core.i18n import COOKIE as LANGUAGE_COOKIE
+from relevo.core.i18n import LANGUAGES
+from relevo.core.i18n import gettext as _
 from relevo.database.pool import Database
 from relevo.http.dashboard import refusals
-from relevo.http.dashboard.i18n import COOKIE as LANGUAGE_COOKIE
-from relevo.http.dashboard.i18n import LANGUAGES
-from relevo.http.dashboard.i18n import gettext as _
 from relevo.http.dashboard.login_links import LoginCodes
 from relevo.http.dashboard.page import FORM_COOKIE, ICON, STATIC, Page, fields_of, keep, login_page, read_form
 from relevo.http.database_threads import threads_of

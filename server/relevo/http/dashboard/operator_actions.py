@@ -8,15 +8,14 @@ from fastapi import Request
 
 from relevo import service
 from relevo.access import app_verbs
-from relevo.http.dashboard import reasons
+from relevo.core.i18n import gettext as _
+from relevo.core.i18n import ngettext
 from relevo.http.dashboard.actions import Action, FormInput, Question, Result, app_of, at_length
 from relevo.http.dashboard.formats import address
-from relevo.http.dashboard.i18n import gettext as _
-from relevo.http.dashboard.i18n import ngettext
 from relevo.http.dashboard.page import SYSTEM
 from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem
-from relevo.operators import actions, events, fleet
+from relevo.operators import actions, events, fleet, reasons
 
 _SOURCES = "/dashboard/sources"
 

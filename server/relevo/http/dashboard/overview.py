@@ -8,16 +8,16 @@ from fastapi import APIRouter, Request
 from markupsafe import Markup
 from starlette.responses import Response
 
-from relevo.http.dashboard import reasons
+from relevo.core.i18n import fill_phrase, gettext
 from relevo.http.dashboard.formats import sentence
 from relevo.http.dashboard.guide import RUNBOOK
-from relevo.http.dashboard.i18n import in_three
 from relevo.http.dashboard.page import Page, render
 from relevo.http.database_threads import threads_of
-from relevo.operators import fleet
+from relevo.operators import fleet, reasons
+from relevo.operators.amounts import MOST_COUNTED
 from relevo.operators.fleet import MOST_EVENTS
+from relevo.operators.health import problem as problems
 from relevo.operators.health.problem import Problem
-from relevo.operators.wording import MOST_COUNTED
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 
@@ -43,7 +43,7 @@ def _problem(problem: Problem) -> dict[str, Any]:
     if problem.code == "project_stopped":
         why = reasons.because(str(problem.parts["why"]))
         problem = Problem(problem.code, problem.template, **{**problem.parts, "why": why})
-    what, why, remedy = map(_sentence, in_three(problem))
+    what, why, remedy = (_sentence(fill_phrase(each, problem)) for each in problems.in_three(gettext(problem.template)))
     return {"what": what, "why": why, "remedy": remedy, "problem": problem}
 
 

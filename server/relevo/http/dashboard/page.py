@@ -20,9 +20,10 @@ from relevo.access import sessions
 from relevo.access.api_tokens import Token
 from relevo.config import Settings
 from relevo.core.errors import RelevoError
+from relevo.core.i18n import COOKIE as LANGUAGE_COOKIE
+from relevo.core.i18n import N_, gettext, language, language_for, use_language
 from relevo.database.pool import Database
 from relevo.http.dashboard import menu, refusals
-from relevo.http.dashboard.i18n import N_, gettext, language, language_of, use_language
 from relevo.http.dashboard.templating import ENVIRONMENT
 from relevo.http.database_threads import threads_of
 from relevo.http.guard import COOKIE, Guarded
@@ -77,7 +78,8 @@ class Page(Guarded):
         handle = super().get_route_handler()
 
         async def shown(request: Request) -> Response:
-            use_language(language_of(request))
+            chosen, accepted = request.cookies.get(LANGUAGE_COOKIE, ""), request.headers.get("accept-language", "")
+            use_language(language_for(chosen, accepted))
             await menu.look(request)
             return _remember_action(request, await answered(request))
 

@@ -10,8 +10,9 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from relevo.http.dashboard.formats import clipped, number, owner_path, short
-from relevo.http.dashboard.i18n import gettext as _
+from relevo.core.i18n import gettext as _
+from relevo.core.phrases import clipped
+from relevo.http.dashboard.formats import number, owner_path, short
 from relevo.http.dashboard.page import Page, read, render
 from relevo.http.problems import Problem
 from relevo.operators import events, inboxes, phones

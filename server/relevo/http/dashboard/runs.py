@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from relevo.http.dashboard.i18n import gettext as _
+from relevo.core.i18n import gettext as _
 from relevo.http.dashboard.page import Page, read, render
 from relevo.http.dashboard.query_types import Hours, Place, Text
 from relevo.http.problems import Problem

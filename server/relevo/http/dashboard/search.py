@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import RedirectResponse, Response
 
-from relevo.http.dashboard.formats import address, clipped, owner_path
-from relevo.http.dashboard.i18n import gettext as _
+from relevo.core.i18n import gettext as _
+from relevo.core.phrases import clipped
+from relevo.http.dashboard.formats import address, owner_path
 from relevo.http.dashboard.page import SEARCH, Page, fields_of, read, render
 from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem

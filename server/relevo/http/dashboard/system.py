@@ -8,8 +8,8 @@ from starlette.responses import Response
 from relevo.http.dashboard.page import SYSTEM, Page, render
 from relevo.http.database_threads import threads_of
 from relevo.operators import fleet
+from relevo.operators.amounts import MOST_COUNTED
 from relevo.operators.health.workers import worker_state
-from relevo.operators.wording import MOST_COUNTED
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _MOST_MONTHS = 6

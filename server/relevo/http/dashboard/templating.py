@@ -14,16 +14,19 @@ from markupsafe import Markup, escape
 
 from relevo import __version__
 from relevo.client.progress import progress_of
+from relevo.core import i18n
 from relevo.core.addresses import is_loopback
-from relevo.core.sending_project import project_in_words
-from relevo.http.dashboard import formats, i18n, labels, reasons
+from relevo.core.phrases import clipped
+from relevo.core.sending_project import LABELS, project_in_words
+from relevo.http.dashboard import explanations, formats, labels
+from relevo.operators import reasons
 from relevo.operators.timeline import is_taken
 
 _TAG = re.compile(r"<[^<>]*>")
 _CELL = re.compile(r"<td>(.*?)</td>", re.DOTALL)
 _SHORT = 16
 _FILTERS: tuple[Callable[..., Any], ...] = (
-    *(formats.ago, formats.clipped, formats.cycle_name, formats.duration, formats.instant, formats.number),
+    *(formats.ago, clipped, formats.cycle_name, formats.duration, formats.instant, formats.number),
     *(formats.sentence, formats.short, formats.size, i18n.translated, labels.in_words, labels.named, labels.state),
     project_in_words,
 )
@@ -80,11 +83,13 @@ def _environment() -> Environment:
     made.globals |= {
         "address": formats.address,
         "badge": labels.badge,
+        "explanations": explanations,
         "is_taken": is_taken,
         "languages": i18n.LANGUAGES,
         "owner_path": formats.owner_path,
         "percent": formats.percent,
         "progress_of": progress_of,
+        "provider_labels": LABELS,
         "reasons": reasons,
         "round_up": formats.round_up,
         "table": table,

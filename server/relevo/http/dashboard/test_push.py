@@ -13,11 +13,11 @@ from starlette.responses import Response
 
 from relevo.client import verbs
 from relevo.client.values import Event, Explanation
-from relevo.http.dashboard import compose, drafts, reasons
+from relevo.core.i18n import gettext as _
+from relevo.core.i18n import ngettext
+from relevo.http.dashboard import compose, drafts, explanations
 from relevo.http.dashboard.actions import Action, FormInput, Question, Result
 from relevo.http.dashboard.formats import address, number
-from relevo.http.dashboard.i18n import gettext as _
-from relevo.http.dashboard.i18n import ngettext
 from relevo.http.dashboard.page import Page, render
 from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem
@@ -147,4 +147,4 @@ def _rule(explained: Explanation) -> str:
     """Return by which rule a phone gets it, or not."""
     if explained.rule == "installation_gone":
         return _("Nobody registered it, or it was forgotten.")
-    return reasons.rule(explained)
+    return explanations.rule(explained)

@@ -9,10 +9,10 @@ from shlex import quote
 from relevo.config import Settings
 from relevo.core.phrases import Phrase
 from relevo.core.sending_project import LABELS, SPLIT, SendingProject, project_in_words
+from relevo.operators.amounts import in_numbers, in_words, timestamp
 from relevo.operators.health.problem import Problem, Row
 from relevo.operators.health.seen import SLACK_S, Seen
 from relevo.operators.health.waiting import remedy, times
-from relevo.operators.wording import in_numbers, in_words, timestamp
 
 _DUE_FOR_LONG_S = 600.0
 _DROPPED_LATELY = timedelta(days=1)

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from relevo.core.phrases import Phrase
 from relevo.core.sending_project import project_in_words
+from relevo.operators.amounts import timestamp
 from relevo.operators.health.problem import Row
-from relevo.operators.wording import timestamp
 
 
 def why_it_waits(event: Row, waits: Sequence[Row], paused: Mapping[str, str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The language of a page: texts are English in code and templates; locale/ has their translations, read by gettext.
+"""The language of what people read: texts are English in code and templates, locale/ has their translations.
 
 `_("Event %(id)s", id=7)` translates, `N_` marks a text that is translated later, `make texts` collects both.
 """
@@ -10,12 +10,9 @@ from contextvars import ContextVar
 from gettext import NullTranslations, translation
 from pathlib import Path
 
-from fastapi import Request
 from markupsafe import Markup
 
 from relevo.core.phrases import Phrase, filled
-from relevo.operators.health import problem as problems
-from relevo.operators.health.problem import Problem
 
 COOKIE = "relevo_language"
 LANGUAGES = {"en": "English", "es": "Español"}
@@ -59,16 +56,11 @@ def translated(told: str) -> str:
     if not isinstance(told, Phrase):
         return str(told)
     catalog = _CATALOGS[language()]
-    return _fill_phrase(catalog.ngettext(*told.forms) if told.forms else catalog.gettext(told.template), told)
+    return fill_phrase(catalog.ngettext(*told.forms) if told.forms else catalog.gettext(told.template), told)
 
 
-def in_three(problem: Problem) -> tuple[str, str, str]:
-    """Return what is wrong, why, and what to do, in the language of the page, as far as a problem tells each."""
-    what, why, remedy = problems.in_three(gettext(problem.template))
-    return _fill_phrase(what, problem), _fill_phrase(why, problem), _fill_phrase(remedy, problem)
-
-
-def _fill_phrase(template: str, told: Phrase) -> str:
+def fill_phrase(template: str, told: Phrase) -> str:
+    """Fill the parts of a phrase into its template, translated already; numbers and phrases as the language says."""
     parts = {name: with_signs(part) if _is_time(part) else part for name, part in told.parts.items()}
     return filled(template, parts, translated, lambda number: with_signs(f"{number:,}"))
 
@@ -93,11 +85,7 @@ def use_language(code: str) -> None:
     _language.set(code if code in LANGUAGES else "en")
 
 
-def language_of(request: Request) -> str:
+def language_for(chosen: str, accepted: str) -> str:
     """Return the language somebody chose on a page, else the first of ours that the browser asks for."""
-    chosen = request.cookies.get(COOKIE, "")
-    asked = request.headers.get("accept-language", "")[:200].split(",")
-    for each in (chosen, *(part.split(";")[0].strip()[:2].lower() for part in asked)):
-        if each in LANGUAGES:
-            return each
-    return "en"
+    asked = (part.split(";")[0].strip()[:2].lower() for part in accepted[:200].split(","))
+    return next((each for each in (chosen, *asked) if each in LANGUAGES), "en")

@@ -1,4 +1,4 @@
-"""The way of one claimed batch: compose, journal, send, decide, settle. It reads in that order."""
+"""The way of what one claim holds: compose, journal, send, decide, settle. It reads in that order."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from relevo.core.logs import normalise_error
 from relevo.core.model import Accepted, Answer, Delivery, PushRequest, SentRequest, Ticket
 from relevo.database.outages import BUSY
 from relevo.delivery.bad_messages import BadMessageSearch
-from relevo.delivery.batch_context import BatchContext
 from relevo.delivery.claim import Claim
+from relevo.delivery.claim_context import ClaimContext
 from relevo.delivery.in_flight import InFlightRequests, RequestResult
 from relevo.delivery.messages import MessageBuilder
 from relevo.delivery.outcomes import judged
@@ -39,10 +39,10 @@ class _Journalled(NamedTuple):
 
 
 @dataclass
-class Batch:
-    """A claim on its way to the push service."""
+class ClaimSender:
+    """Brings the deliveries of a claim to the push service."""
 
-    context: BatchContext
+    context: ClaimContext
     troubled: InitVar[bool]
     """Whether the project failed lately."""
     watched: InitVar[bool] = False
@@ -95,10 +95,10 @@ class Batch:
             self._give_tokens_back()
         except OwnershipLostError as lost:
             self.context.report.counts["claims_lost"] += 1
-            _log.warning("batch_given_up", claim=str(self.claim.token), reason=lost.reason)
+            _log.warning("claim_given_up", claim=str(self.claim.token), reason=lost.reason)
         except BUSY as error:
             self.busy = error
-            _log.warning("batch_handed_back", claim=str(self.claim.token), error=normalise_error(error, 200))
+            _log.warning("claim_handed_back", claim=str(self.claim.token), error=normalise_error(error, 200))
             self._give_tokens_back()
         except (DatabaseUnavailableError, psycopg.Error, threads.NoThreadError):
             raise
@@ -241,7 +241,7 @@ class Batch:
         return given_up.results
 
     def _drop_rest(self) -> None:
-        """Leave nothing behind that could still be sent, whatever ended the batch."""
+        """Leave nothing behind that could still be sent, whatever ended it."""
         for result in self._give_up_requests():
             if result.reply is None:
                 self.recorder.mark_unsent([result.request.id])

@@ -1,4 +1,4 @@
-"""What events of types with texts say to each phone of a batch: in its language, and with times as they are there."""
+"""What events of types with texts say to each phone of a claim: in its language, and with times as they are there."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Wordings:
 
 
 @dataclass
-class Speaking:
-    """The texts of one batch: each is rendered once per event, locale and, where it names a time, time zone."""
+class PhoneTexts:
+    """The texts of one claim: each is rendered once per event, locale and, where it names a time, time zone."""
 
     wordings: Mapping[int, Wording]
     """By event, of those that are told by the texts of their type."""
@@ -64,8 +64,8 @@ class Speaking:
         known: Wordings,
         deliveries: Sequence[Delivery],
         contents: Mapping[int, Content],
-    ) -> Speaking | None:
-        """Read what a batch needs for its texts; None if all of its events have their own, as most have."""
+    ) -> PhoneTexts | None:
+        """Read what a claim needs for its texts; None if all of its events have their own, as most have."""
         worded = {each.id: each.wording for each in contents.values() if each.wording is not None}
         if not worded:
             return None

@@ -1,4 +1,4 @@
-"""What the parts of one batch share: the claim, whom it goes to, how long they may wait, and what they report."""
+"""What the parts of one claim share: the claim, whom it goes to, how long they may wait, and what they report."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _PATIENCE_S = 1.0
 
 
 @dataclass(eq=False)
-class BatchContext:
-    """What the parts of one batch share."""
+class ClaimContext:
+    """What the parts of one claim share."""
 
     services: Services
     run: Run
@@ -40,7 +40,7 @@ class BatchContext:
     """The push service its deliveries go to."""
     rules: Rules = field(init=False)
     patience_s: float = field(init=False)
-    """How long the others of a batch wait for one whose composer or middleware takes its time."""
+    """How long the others of a claim wait for one whose composer or middleware takes its time."""
 
     def __post_init__(self) -> None:
         """Find what follows from the claim."""

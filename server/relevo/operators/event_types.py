@@ -1,0 +1,94 @@
+"""What differs for one event type: each setting with its meaning and bounds, for the command and the table alike."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from psycopg import errors as pg
+
+from relevo.config import Settings
+from relevo.core import queries
+from relevo.core.errors import UsageError
+from relevo.core.model import Lane
+from relevo.database.pool import Database
+from relevo.operators import audit
+from relevo.operators.reading import Row, fetch
+
+_SQL = queries.load("event_types")
+
+
+def _setting(meaning: str, least: int | None = None, most: int | None = None, *, flag: str = "") -> Any:
+    """Describe a setting: what it means, its bounds, and of one that is on or off what both are called."""
+    return field(default=None, metadata={"meaning": meaning, "least": least, "most": most, "flag": flag})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypeSettings:
+    """What may differ for one event type; None leaves it as it is."""
+
+    lease_ms: int | None = _setting("Its own lease.", 100, 3_600_000)
+    max_attempts: int | None = _setting("Its own cap of attempts.", 1, 100)
+    retry_base_ms: int | None = _setting("Its own first pause.", 1, 86_400_000)
+    retry_max_ms: int | None = _setting("Its own longest pause.", 1, 86_400_000)
+    retry_jitter_ms: int | None = _setting("Its own jitter.", 0, 3_600_000)
+    ttl_s: int | None = _setting("Its own time to live.", 1, 2_419_200)
+    lane: Lane | None = None
+    at_most_once: bool | None = _setting(
+        "Rather none than two, or two than none.", flag="--at-most-once/--at-least-once"
+    )
+    inbox: bool | None = _setting("Whether its events are in inboxes; they are unless said.", flag="--inbox/--no-inbox")
+    inbox_days: int | None = _setting("For how many days they are; 90 unless said.", 1, 3_650)
+    opens: bool | None = _setting("Whether phones report taps, and they are counted.", flag="--opens/--no-opens")
+    complete_on: Literal["read", "opened"] | None = _setting(
+        "What on one phone ends what still waits on the owner's others."
+    )
+    quiet: Literal["wait", "silent", "ignore"] | None = _setting(
+        "In quiet hours: wait for their end (bulk unless said), go silently, or ignore them (urgent)."
+    )
+    quiet_max_wait_s: int | None = _setting("How long it waits for their end; then it goes silently.", 60, 604_800)
+    quiet_deadline: Literal["silent", "expired"] | None = _setting(
+        "If its deadline lies in them: it goes silently at once (unless said), or expires."
+    )
+    quiet_spread_s: int | None = _setting("Over how long it is spread after their end; 300 unless said.", 0, 7_200)
+    batch_window_s: int | None = _setting("Gather its personal events for so long into one push.", 1, 86_400)
+    batch_longest_s: int | None = _setting(
+        "Each further one extends that by a window, to so long in all at most.", 1, 86_400
+    )
+    batch_first: bool | None = _setting(
+        "Send the first at once, and gather those that follow.", flag="--batch-first/--no-batch-first"
+    )
+
+
+@audit.audited
+def set_event_type(database: Database, settings: Settings, event_type: str, given: TypeSettings) -> None:
+    """Set what differs for one event type. It applies from now on, without a restart.
+
+    An event that says otherwise itself has the last word on time to live, lane and policy.
+    """
+    if given.lease_ms is not None and given.lease_ms <= 2 * settings.push_request_timeout_ms:
+        longest = settings.push_request_timeout_ms
+        raise UsageError(
+            f"A lease of {given.lease_ms} ms is too short for requests of up to {longest} ms.",
+            hint="Choose more than twice PUSH_REQUEST_TIMEOUT_MS.",
+        )
+    try:
+        with database.connection() as connection:
+            connection.execute(_SQL["set_event_type"], {"event_type": event_type, **asdict(given)})
+    except pg.CheckViolation as error:
+        raise UsageError(
+            f"{event_type} cannot be set so: its first pause must not exceed its longest, and every value its bounds.",
+            hint="`relevo event-type --help` names them.",
+        ) from error
+
+
+@audit.audited
+def reset_event_type(database: Database, event_type: str) -> bool:
+    """Let an event type follow the settings again; tell whether it differed."""
+    with database.connection() as connection:
+        return connection.execute(_SQL["reset_event_type"], {"event_type": event_type}).fetchone() is not None
+
+
+def list_event_types(database: Database) -> list[Row]:
+    """Return the event types that differ from the settings."""
+    return fetch(database, _SQL["list_event_types"])
