@@ -180,7 +180,8 @@ class Proxy:
         link = _Link(self, reader, writer)
         self._links.add(link)
         try:
-            await link.run(self._target)
+            with suppress(ConnectionRefusedError):  # the server is away, and so is the connection
+                await link.run(self._target)
         finally:
             link.cut()  # also where the server could not be reached
             self._links.discard(link)
