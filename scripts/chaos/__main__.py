@@ -24,10 +24,10 @@ from chaos.writers import Reader, Writer, register_phones
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "scripts" / "proof" / "results"
 HISTORIES = ROOT / "build" / "chaos"
-CALM_S = 300.0
+CALM_S = 600.0
 SHOWN = 500
 """How many messages of a phone may wait to be gathered: the sandbox shows a thousand."""
-MOST_DUE = 1_000
+MOST_DUE = 500
 """With more deliveries due than these the app writes less: a machine with much else to do must come to rest, too."""
 DIGESTED = 6
 """How many phones are told of tenders by digests."""

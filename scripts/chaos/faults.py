@@ -94,6 +94,7 @@ class Faults:
     def calm(self) -> None:
         """Let everything be well again."""
         self._stage.sandbox.clear_faults()
+        self._stage.sandbox.set(latency_ms=0)
         self._stage.wire.calm()
         self._stage.wire.thaw()
         self._stage.wire.latency_s = 0

@@ -27,6 +27,8 @@ from relevo.operators import actions
 KINDS = ("expo", "android", "iphone", "browser")
 OWNERS = 12
 PAUSE_S = 0.25
+BEHIND = 25
+"""How much longer it pauses while much is due."""
 DEADLINE_S = 4
 _SQL = "select e.event_id from relevo.enqueue(%s) e"
 
@@ -108,7 +110,9 @@ class Writer(threading.Thread):
         while not self._ended.is_set():
             try:
                 with self._stage.connect() as conn:
-                    while not self._ended.wait(PAUSE_S * self._chance.random() * (8 if self._stage.is_behind else 1)):
+                    while not self._ended.wait(
+                        PAUSE_S * self._chance.random() * (BEHIND if self._stage.is_behind else 1)
+                    ):
                         self._write(conn)
             except (psycopg.Error, OSError, HTTPException, RelevoError, ValueError):
                 self._ended.wait(0.2)
