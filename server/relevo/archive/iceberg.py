@@ -55,6 +55,7 @@ class IcebergTables:
             )
         self._namespace = settings.archive_iceberg_namespace
         self._uri, self._warehouse = settings.archive_iceberg_uri, settings.archive_iceberg_warehouse
+        self._is_rest = self._uri.startswith(("http://", "https://"))
         with self._complaining(store.name):
             self._location, self._access = store.warehouse()
 
@@ -100,7 +101,7 @@ class IcebergTables:
             raise MissingPartError(
                 "ARCHIVE_ICEBERG_URI is set, but pyiceberg is not installed.", hint="pip install 'relevo[iceberg]'"
             ) from error
-        if self._uri.startswith(("http://", "https://")):
+        if self._is_rest:
             named = {"warehouse": self._warehouse} if self._warehouse else {}
             return load_catalog("relevo", type="rest", uri=self._uri, **named, **self._access)
         uri = self._uri.replace("postgresql://", "postgresql+psycopg://", 1)
@@ -121,10 +122,12 @@ class IcebergTables:
         """Return the table, with every column of the month."""
         catalog.create_namespace_if_not_exists(self._namespace)
         schema = parquet.arrow_schema(record.columns, {})
+        # A REST catalog says itself where the metadata of its tables lie, and refuses any other place.
+        location = None if self._is_rest else f"{self._location}/{FOLDER}/{record.entity}"
         table = catalog.create_table_if_not_exists(
             (self._namespace, record.entity),
             schema,
-            location=f"{self._location}/{FOLDER}/{record.entity}",
+            location=location,
             properties=_PROPERTIES | _compared(record.columns),
         )
         if missing := set(schema.names) - set(table.schema().column_names):
