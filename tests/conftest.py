@@ -22,18 +22,17 @@ import psycopg
 import pytest
 import structlog
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
 from relevo import app, config, embedded
 from relevo.config import Settings
-from relevo.database import migrate
-from relevo.database.pool import Database
 from relevo.delivery import provider_rules
 from relevo.operators import audit
 from relevo.sandbox.services import credentials
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1] / "scripts"))
+import clusters
 from databases import SharedDatabase
 from parts import NEVER_REQUIRED, OPTIONAL_PARTS
 
@@ -212,32 +211,24 @@ def _quick_folder() -> Path | None:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[embedded.Embedded]:
+def prototype(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data of a PostgreSQL with the schema, to be copied; all processes of a parallel run share it."""
+    base = tmp_path_factory.getbasetemp()
+    return clusters.prototype((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "prototype")
+
+
+@pytest.fixture(scope="session")
+def server(prototype: Path) -> Iterator[embedded.Embedded]:
     """The session's PostgreSQL; not durable, for its data dies with the session."""
     folder = Path(tempfile.mkdtemp(prefix="relevo-tests-", dir=_quick_folder()))
-    quick = {"fsync": "off", "full_page_writes": "off", "max_connections": "200"}
-    quick["max_prepared_transactions"] = "4"
+    quick = clusters.QUICK | {"max_connections": "200", "max_prepared_transactions": "4"}
     quick["autovacuum_naptime"] = "1d"  # statistics taken while a test fills its tables count none of their rows
-    chosen = os.environ.get("RELEVO_TEST_POSTGRES_BIN")
+    clusters.copy(prototype, folder / "postgres")
     try:
-        with embedded.acquire(folder / "postgres", Path(chosen) if chosen else None, settings=quick) as running:
-            _hash_once(running.dsn)
+        with embedded.acquire(folder / "postgres", clusters.programs(), settings=quick) as running:
             yield running
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _hash_once(dsn: str) -> None:
-    """Let the password be hashed once, not 4,096 times: that is most of what a connection costs, and tests open many.
-
-    PostgreSQL 15 cannot.
-    """
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        if connection.info.server_version < 160000:
-            return
-        connection.execute("set scram_iterations = 1")
-        password = sql.Literal(conninfo_to_dict(dsn)["password"])
-        connection.execute(sql.SQL("alter role postgres password {}").format(password))
 
 
 @pytest.fixture(scope="session")
@@ -259,13 +250,9 @@ def _drop(admin: psycopg.Connection[Any], name: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def template(server: embedded.Embedded, admin: psycopg.Connection[Any]) -> str:
+def template() -> str:
     """The name of a database that is migrated once and cloned for each test."""
-    dsn = _create(admin, server, "relevo_template", "template1")
-    opened = Database(dsn, dsn, config.load({}, None))
-    migrate.migrate(opened)
-    opened.close()
-    return "relevo_template"
+    return clusters.SCHEMA
 
 
 @pytest.fixture

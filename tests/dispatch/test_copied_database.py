@@ -13,11 +13,12 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from relaying import Relay
 
+import clusters
 from processes import eventually
 from relevo import app, config, embedded
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.model import Step
-from relevo.database import instance, migrate
+from relevo.database import instance
 from relevo.database.pool import Database
 from relevo.operators import doctor, fleet
 from relevo.runtime.runs import Cycle, Run
@@ -221,12 +222,12 @@ def test_who_may_not_ask_for_the_server_goes_by_the_rest(relay, copy, admin) -> 
             connection.execute("drop role relevo_blind")
 
 
-def test_a_failover_keeps_the_identity(tmp_path: Path) -> None:
+def test_a_failover_keeps_the_identity(prototype: Path, tmp_path: Path) -> None:
     """The same bytes on another server, as a standby has them, are at home; under another name they are a copy."""
     home, standby = tmp_path / "home" / "postgres", tmp_path / "standby" / "postgres"
     settings = config.load({"RELEVO_INSTANCE": "production"}, None)
+    clusters.copy(prototype, home)
     with embedded.acquire(home, settings=FAST) as server, _opened(server.dsn, settings) as database:
-        migrate.migrate(database)
         instance.record(database, settings)
     eventually(lambda: not (home / "data" / "postmaster.pid").exists(), "the server ends")
     shutil.copytree(home / "data", standby / "data")
@@ -238,12 +239,12 @@ def test_a_failover_keeps_the_identity(tmp_path: Path) -> None:
         assert told == "it belongs to the instance production, and RELEVO_INSTANCE is staging here"
 
 
-def test_a_promoted_standby_is_at_home(tmp_path: Path) -> None:
+def test_a_promoted_standby_is_at_home(prototype: Path, tmp_path: Path) -> None:
     """What was streamed to a standby goes on there once it is promoted: the worker that wrote here writes there, unasked."""
     home, standby = tmp_path / "home" / "postgres", tmp_path / "standby" / "postgres"
     settings = config.load({"RELEVO_INSTANCE": "production"}, None)
+    clusters.copy(prototype, home)
     with embedded.acquire(home, settings=FAST) as primary, _opened(primary.dsn, settings) as database:
-        migrate.migrate(database)
         stream(primary.dsn, home, standby)
         with embedded.acquire(standby, settings=FAST) as second, _opened(second.dsn, settings) as follower:
             instance.record(database, settings)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import LiteralString
 
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+import clusters
 from processes import eventually
 from relevo import app, config, embedded
 from relevo.cli.common import open_lists
 from relevo.config import Settings
 from relevo.core.errors import DatabaseUnavailableError
-from relevo.database import migrate
 from relevo.database.pool import Database
 from relevo.database.replica import Answer, open_reader
 from relevo.operators import doctor
@@ -43,13 +44,11 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def pair(prototype: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """A primary and its standby, both with the schema; the last test of this file ends the primary."""
     home, standby = (tmp_path_factory.mktemp(name) / "postgres" for name in ("home", "standby"))
+    clusters.copy(prototype, home)
     with embedded.acquire(home, settings=FAST) as primary:
-        database = Database(primary.dsn, primary.dsn, config.load({}, None))
-        migrate.migrate(database)
-        database.close()
         stream(primary.dsn, home, standby)
         with embedded.acquire(standby, settings=FAST) as second:
             yield Pair(primary, second)

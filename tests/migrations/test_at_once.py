@@ -72,7 +72,7 @@ def test_waiting_for_a_turn_is_bounded(database, empty_database, look) -> None:
     assert [str(done) for done in migrate.migrate(database)] == ["baseline"]
 
 
-def test_a_deadlock_is_a_reason_to_try_again(database, empty_database, look, beyond) -> None:
+def test_a_deadlock_is_a_reason_to_try_again(migrated, database, empty_database, look, beyond) -> None:
     """A migration that meets an app's transaction crosswise is undone and told as busy, not as broken."""
     look.execute("create table public.first (); create table public.second ()")
     crosswise = beyond(
@@ -100,14 +100,14 @@ def waits_for(look, kind: str) -> bool:
     return look.execute(asked, [kind]).fetchone() != (0,)
 
 
-def test_a_short_patience_of_the_role_does_not_cut_a_migration(database, look, beyond) -> None:
+def test_a_short_patience_of_the_role_does_not_cut_a_migration(migrated, database, look, beyond) -> None:
     """A statement timeout set for the database bounds neither the wait for a turn nor a long migration."""
     look.execute(f"alter database {look.info.dbname} set statement_timeout = '200ms'")
     slow = beyond("select pg_sleep(0.5);")
     assert migrate.migrate(database, slow)[-1:] == slow[-1:]
 
 
-def test_a_killed_migrator_holds_nobody_up(empty_database, database, look, beyond, tmp_path) -> None:
+def test_a_killed_migrator_holds_nobody_up(migrated, empty_database, database, look, beyond, tmp_path) -> None:
     """Killed in the middle of a migration, a process leaves no half; the next one waits for the server to notice."""
     program = (
         "import sys; from relevo import config; from relevo.database import migrate; from relevo.database.pool import Database\n"

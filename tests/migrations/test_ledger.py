@@ -38,9 +38,8 @@ def test_every_file_is_applied_once_and_written_down(database, look) -> None:
     assert migrate.prepare(database) == []
 
 
-def test_only_what_is_new_is_run(database, look, beyond) -> None:
+def test_only_what_is_new_is_run(migrated, database, look, beyond) -> None:
     """After an upgrade the files that were applied before are left alone."""
-    migrate.migrate(database)
     known = beyond("create table relevo.one (id int);", "create table relevo.two (id int);")
     assert migrate.prepare(database, known) == known[-2:]
     assert has(look, "relevo.two")
@@ -61,7 +60,7 @@ def test_the_plan_shows_what_would_run_and_changes_nothing(command, look) -> Non
     assert "up to date" in nothing.stdout
 
 
-def test_an_edited_file_is_refused_in_words(database, look, beyond) -> None:
+def test_an_edited_file_is_refused_in_words(migrated, database, look, beyond) -> None:
     """A changed file is named, with who applied it and what to do; neither migrate, plan nor prepare goes on."""
     migrate.migrate(database, beyond("create table relevo.one (id int);"))
     edited = beyond("create table relevo.one (id bigint);", "create table relevo.two (id int);")
@@ -71,14 +70,14 @@ def test_an_edited_file_is_refused_in_words(database, look, beyond) -> None:
     assert not has(look, "relevo.two")
 
 
-def test_an_edited_file_is_refused_below_a_newer_schema_too(database, beyond) -> None:
+def test_an_edited_file_is_refused_below_a_newer_schema_too(migrated, database, beyond) -> None:
     """A newer schema that would serve does not hide that one of our own files was changed."""
     migrate.migrate(database, beyond("select 1;", "select 2;"))
     with pytest.raises(MigrationError, match=f"{FIRST_MORE} was edited"):
         migrate.prepare(database, beyond("select 3;"))
 
 
-def test_migrate_refuses_a_schema_it_does_not_know(command, database, beyond) -> None:
+def test_migrate_refuses_a_schema_it_does_not_know(migrated, command, database, beyond) -> None:
     """An older version's `relevo migrate` fails with the unknown migration's name and what to do instead."""
     migrate.migrate(database, beyond("select 1;"))
     refused = command("migrate")
@@ -88,7 +87,7 @@ def test_migrate_refuses_a_schema_it_does_not_know(command, database, beyond) ->
     assert "at least as new as the database" in refused.stderr
 
 
-def test_an_older_version_works_on_a_newer_schema_that_serves_it(command, database, beyond) -> None:
+def test_an_older_version_works_on_a_newer_schema_that_serves_it(migrated, command, database, beyond) -> None:
     """What `relevo run` asks for accepts a newer schema whose need is at most our version, and changes nothing."""
     migrate.migrate(database, beyond("select 1;", needs=__version__))
     assert migrate.prepare(database) == []
@@ -96,7 +95,7 @@ def test_an_older_version_works_on_a_newer_schema_that_serves_it(command, databa
     assert ran.ends() == 0, ran.stderr
 
 
-def test_an_older_version_refuses_a_newer_schema_that_left_it_behind(command, database, beyond) -> None:
+def test_an_older_version_refuses_a_newer_schema_that_left_it_behind(migrated, command, database, beyond) -> None:
     """If any newer migration needs more than our version, the replica is told to upgrade and does not start."""
     migrate.migrate(database, beyond("select 1;", "select 2;", needs="0.10.0"))
     with pytest.raises(MigrationError, match=rf"{FIRST_MORE}.* needs relevo 0\.10\.0 or newer; this is {__version__}"):
@@ -106,7 +105,7 @@ def test_an_older_version_refuses_a_newer_schema_that_left_it_behind(command, da
     assert "Upgrade this replica" in refused.stderr
 
 
-def test_a_failing_migration_leaves_nothing_behind(database, look, beyond) -> None:
+def test_a_failing_migration_leaves_nothing_behind(migrated, database, look, beyond) -> None:
     """What a file did before it failed is undone, the ones before it stand, and a mended file goes on from there."""
     broken = beyond("create table relevo.one (id int);", "create table relevo.two (id int); select 1 / 0;")
     with pytest.raises(
@@ -128,7 +127,7 @@ def test_a_failing_baseline_leaves_not_even_the_schema(database, look, monkeypat
     assert look.execute("select to_regnamespace('relevo')").fetchone() == (None,)
 
 
-def test_a_server_that_goes_away_is_told_apart_from_a_broken_file(database, look, beyond) -> None:
+def test_a_server_that_goes_away_is_told_apart_from_a_broken_file(migrated, database, look, beyond) -> None:
     """A connection lost in the middle is DatabaseUnavailableError, so that a replica tries again; nothing was kept."""
     cut = "create table relevo.cut (id int); select pg_terminate_backend(pg_backend_pid());"
     with pytest.raises(DatabaseUnavailableError):

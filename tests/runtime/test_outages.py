@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+import clusters
 from databases import PROBES
 from processes import Process, Processes, eventually, never
 from proxy import Proxy
@@ -126,7 +127,8 @@ def test_an_outage_in_flight(processes, dsn: str, probed, rows, conn) -> None:
         [since] = conn.execute("select clock_timestamp()").fetchone()
         proxy.shut()
         processes.release()
-        time.sleep(LEASE_MS / 1000 + 0.5)
+        expired = "select 1 from relevo.cycle_leases where cycle = 'nightly' and leased_until < now()"
+        eventually(lambda: rows(expired), "its lease has run out")
         proxy.open()
         goes_on(worker, rows, since)
         told = states(worker)  # a busy machine may make it lose the database once more; every loss is told once
@@ -173,11 +175,11 @@ def test_a_round_that_lost_its_connection_is_not_put_off(processes, probed, rows
     assert worker.stops() == 0
 
 
-def test_the_server_restarts_in_flight(tmp_path: Path) -> None:
+def test_the_server_restarts_in_flight(prototype: Path, tmp_path: Path) -> None:
     """PostgreSQL is killed and comes back: the worker tells of both once, goes on, and closes what was in flight."""
-    quick = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "16MB"}
-    chosen = os.environ.get("RELEVO_TEST_POSTGRES_BIN")
-    with embedded.acquire(tmp_path / "postgres", Path(chosen) if chosen else None, settings=quick) as server:
+    clusters.copy(prototype, tmp_path / "postgres")
+    quick = clusters.QUICK | {"shared_buffers": "16MB"}
+    with embedded.acquire(tmp_path / "postgres", clusters.programs(), settings=quick) as server:
         started = Processes(server.dsn, tmp_path)
         try:
             with psycopg.connect(server.dsn, autocommit=True) as conn:
