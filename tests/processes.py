@@ -20,6 +20,7 @@ RELEVO = Path(sys.executable).with_name("relevo")
 RELAY = Path(__file__).parent / "programs" / "relay.py"
 WARM = Path(__file__).parent / "programs" / "warm.py"
 PATIENCE_S = 240.0  # far more than anything takes, so that a busy machine fails no test
+LONGEST_PAUSE_S = 0.15
 NOWHERE = "http://127.0.0.1:9"
 _NO_HTTP = {"http_enabled": False, "http_port": 0}  # to load it is nearly half of what a start costs
 _PATIENT = {"database_connect_timeout_ms": 60_000}
@@ -33,13 +34,18 @@ def eventually(
     within: float = PATIENCE_S,
     every: float = 0.03,
 ) -> T:
-    """Look again and again until something true is seen, and return it; say what was missing after the deadline."""
+    """Look again and again until something true is seen, and return it; say what was missing after the deadline.
+
+    A look that takes long is followed by a longer pause, so that waiting leaves the processor to what is waited for.
+    """
     deadline = time.monotonic() + within
     while True:
+        began = time.monotonic()
         if seen := look():
             return seen
-        assert time.monotonic() < deadline, f"not within {within} s: {what if isinstance(what, str) else what()}"
-        time.sleep(every)
+        ended = time.monotonic()
+        assert ended < deadline, f"not within {within} s: {what if isinstance(what, str) else what()}"
+        time.sleep(max(every, min(3 * (ended - began), LONGEST_PAUSE_S)))
 
 
 def never(look: Callable[[], object], what: str, during: float, every: float = 0.05) -> None:

@@ -172,6 +172,12 @@ def fates(conn: psycopg.Connection[Any], sandbox: Sandbox, event_id: int) -> lis
     ]
 
 
+def outwait_lease(conn: psycopg.Connection[Any]) -> None:
+    """Wait until the lease of whoever holds a claim, and stands still, is over."""
+    held = "select from relevo.claims where ids <> '{}' and leased_until > now()"
+    eventually(lambda: not conn.execute(held).fetchall(), "its lease is over", every=0.1)
+
+
 def needless_resends(conn: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
     """List what must not be: requests journalled for a delivery after the answer of an earlier one was recorded.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from mortals import SIGKILL, Mortals, World, enqueue, fates, needless_resends, run
+from mortals import SIGKILL, Mortals, World, enqueue, fates, needless_resends, outwait_lease, run
 
 import mixed
 from phones import fan_out
@@ -167,6 +167,7 @@ class Overtaken:
 
     def take_over(self) -> None:
         """Let the other worker do what there is to do."""
+        outwait_lease(self.conn)
         eventually(self._nothing_left, "the other worker takes over")
 
     def _nothing_left(self) -> bool:

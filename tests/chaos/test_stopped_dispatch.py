@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from mortals import SIGKILL, Fate, Mortals, enqueue, fates, install, needless_resends, run
+from mortals import SIGKILL, Fate, Mortals, enqueue, fates, install, needless_resends, outwait_lease, run
 
 import soak
 from phones import fan_out
@@ -57,6 +57,7 @@ class Scene:
 
     def take_over(self) -> None:
         """Let the other worker do what is there to do."""
+        outwait_lease(self.conn)
         eventually(self._all_taken_over, "the other worker takes over")
 
     def _all_taken_over(self) -> bool:
@@ -163,6 +164,7 @@ def test_a_late_ticket_stops_the_resend(scene) -> None:
     strike = {"name": "POST send", "when": "after", "nth": 1, "signal": "SIGSTOP"}
     mortal = scene.mortals.begin("dispatch", strike, heartbeat=True, **SETTINGS)
     mortal.stands()
+    outwait_lease(scene.conn)
     eventually(lambda: run(scene.survivor, "reaper").get("claims_reaped"), "its claim is taken back")
     mortal.goes_on()
     assert mortal.ends()["done"]["late_tickets"] == 4
