@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
+import pytest
 from psycopg.rows import dict_row
 
 from processes import PATIENCE_S
@@ -233,6 +235,20 @@ class LateAnswers:
         reply = send()
         assert self.come.wait(PATIENCE_S)
         return reply
+
+
+def counted_looks(worker: Relay, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Note when a worker looks for due lanes."""
+    looks: list[float] = []
+    projects = worker.app.services.projects
+    look = projects.due_lanes
+
+    def due_lanes(now: Any = None) -> Any:
+        looks.append(time.monotonic())
+        return look(now)
+
+    monkeypatch.setattr(projects, "due_lanes", due_lanes)
+    return looks
 
 
 def seconds_from(moment: datetime, then: datetime) -> float:
