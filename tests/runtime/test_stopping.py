@@ -11,12 +11,15 @@ import pytest
 
 from processes import Process, Processes, eventually, never
 from proxy import Proxy
+from soak import cases
 
+NUMBERS = cases([signal.SIGTERM], whole=[signal.SIGTERM, signal.SIGINT])
+"""Both are handled alike; that SIGINT is, shows test_the_second_signal_ends_at_once."""
 LONG = {"name": "long", "every_ms": 200, "singleton": False}
 QUICK = {"name": "quick", "every_ms": 100, "singleton": False}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", NUMBERS)
 def test_what_is_in_flight_may_end(processes, probed, rows, runs, number: signal.Signals) -> None:
     """After SIGTERM or SIGINT the running step comes to its end, nothing new starts, and the exit code is 0."""
     worker = processes.relay("run", probes=[LONG | {"hold_ms": 600_000}, QUICK], worker_id="w-1", http_enabled=True)
@@ -147,7 +150,7 @@ def holds_signals_back(process: Process) -> bool:
 
 
 @pytest.mark.needs("linux")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", NUMBERS)
 def test_a_signal_while_the_program_is_loaded(processes, conn, number: signal.Signals) -> None:
     """Told to stop in the first moment, before anything was begun, a process leaves with 0 and has touched nothing."""
     worker = processes.module("run", http_enabled=True)
@@ -165,29 +168,29 @@ BLOCKS = {
 }
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_a_signal_while_it_migrates(empty_database, tmp_path, block: str) -> None:
+def test_a_signal_while_it_migrates(empty_database, tmp_path) -> None:
     """Told to stop while a migration waits or works, a process undoes it and leaves with 0, and its backend waits no
     longer; the next start migrates."""
     started = Processes(empty_database, tmp_path)
     waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
     try:
         with psycopg.connect(empty_database) as other, psycopg.connect(empty_database, autocommit=True) as conn:
-            other.execute(BLOCKS[block].encode())
-            worker = started.relevo("run", http_enabled=True)
-            eventually(lambda: conn.execute(waiting).fetchone() == (1,), "it waits for the other")
-            worker.signal(signal.SIGTERM)
-            began = time.monotonic()
-            eventually(lambda: conn.execute(waiting).fetchone() == (0,), "it waits no longer")
-            assert time.monotonic() - began < 29  # and not when the wait for the lock is over
-            assert worker.ends() == 0
-            assert "Traceback" not in worker.stderr
-            said = [line["event"] for line in worker.lines() if not line["event"].startswith("http_")]
-            assert said == ["worker_not_started"]
-            other.rollback()
-            successor = started.relevo("run")
-            successor.hears("worker_started")
-            assert successor.stops() == 0
+            for block, statement in BLOCKS.items():
+                other.execute(statement.encode())
+                worker = started.relevo("run", http_enabled=True)
+                eventually(lambda: conn.execute(waiting).fetchone() == (1,), f"it waits: {block}")
+                worker.signal(signal.SIGTERM)
+                began = time.monotonic()
+                eventually(lambda: conn.execute(waiting).fetchone() == (0,), f"it waits no longer: {block}")
+                assert time.monotonic() - began < 29  # and not when the wait for the lock is over
+                assert worker.ends() == 0, block
+                assert "Traceback" not in worker.stderr, block
+                said = [line["event"] for line in worker.lines() if not line["event"].startswith("http_")]
+                assert said == ["worker_not_started"], block
+                other.rollback()
+        successor = started.relevo("run")
+        successor.hears("worker_started")
+        assert successor.stops() == 0
     finally:
         started.close()
 
@@ -203,10 +206,10 @@ def test_a_signal_while_the_database_is_frozen_at_the_start(processes, dsn: str)
         assert worker.lines("worker_not_started")
 
 
-@pytest.mark.parametrize("event", ["migrated", "worker_started"])
-def test_a_signal_right_after_the_start(empty_database, tmp_path, event: str) -> None:
+@pytest.mark.parametrize(("event", "database"), [("migrated", "empty_database"), ("worker_started", "dsn")])
+def test_a_signal_right_after_the_start(request, tmp_path, event: str, database: str) -> None:
     """Told to stop once the first line is there, a process says goodbye in good order."""
-    started = Processes(empty_database, tmp_path)
+    started = Processes(request.getfixturevalue(database), tmp_path)
     try:
         worker = started.relevo("run", http_enabled=True)
         worker.hears(event)
