@@ -502,7 +502,7 @@ create or replace function relevo.batch_text(said text, total int, names text[])
 revoke all on function relevo.batch_text from public;
 
 -- Closes batches whose time has come, up to so many, or one of them alone, and returns how many, and how many events they told: each gets an event that tells what is left of it, in the same
--- transaction. One of which nothing is left is deleted. What several events are told by is a type of its own, which begins with the settings of theirs.
+-- transaction. One of which nothing is left is deleted. What several events are told by is a type of its own, which follows theirs.
 create or replace function relevo.close_batches(most int, alone bigint, given_at timestamptz, out closed int, out told int)
   language plpgsql volatile
 as $$
@@ -517,19 +517,14 @@ begin
     from (select d.id, relevo.left_of_batch(d, at) as events from relevo.batches d where d.id = any (due)) l
    where b.id = l.id and l.events is not null;
   delete from relevo.batches b where b.id = any (due) and b.closed_at is null;
-  insert into relevo.event_types (event_type, lease_ms, max_attempts, retry_base_ms, retry_max_ms, retry_jitter_ms, at_most_once, lane, ttl_s, opens,
-                                  quiet, quiet_max_wait_s, quiet_deadline, quiet_spread_s)
-  select t.event_type || '.batch', t.lease_ms, t.max_attempts, t.retry_base_ms, t.retry_max_ms, t.retry_jitter_ms, t.at_most_once, t.lane, t.ttl_s, t.opens,
-         t.quiet, t.quiet_max_wait_s, t.quiet_deadline, t.quiet_spread_s
-    from relevo.event_types t
-   where t.event_type in (select b.event_type from relevo.batches b where b.id = any (due) and cardinality(b.events) > 1) and length(t.event_type) <= 94
-   order by t.event_type
-  on conflict do nothing;
+  perform relevo.follow_types(array(select distinct b.event_type from relevo.batches b
+                                     where b.id = any (due) and cardinality(b.events) > 1
+                                       and not exists (select from relevo.event_types t where t.event_type = b.event_type || '.batch')));
   insert into relevo.notification_events (id, event_type, event_key, title, body, data, push, audience, category, lane, at_most_once, scheduled_at, deadline_at,
                                           content_hash, project, turn_at, arguments, wording, texts, opens, unread_badge, batch_id)
   select n.id, n.event_type, n.event_key, n.title, n.body, n.data, n.push, n.audience, n.category, n.lane, n.at_most_once, n.scheduled_at, n.deadline_at,
          '', n.project, n.turn_at, n.arguments, n.wording, n.texts, n.opens, n.unread_badge, n.batch_id
-    from relevo.batches b cross join lateral relevo.batch_event(b, at) n
+    from relevo.batches b cross join lateral relevo.batch_event(b, at, true) n
    where b.id = any (due) order by n.id;
   insert into relevo.event_owners (event_id, owner)
   select b.event_id, substr(b.subject, 3) from relevo.batches b where b.id = any (due) and b.subject like 'o:%';
@@ -540,6 +535,43 @@ end
 $$;
 
 revoke all on function relevo.close_batches from public;
+
+-- Gives the types that tell the batches of some types what those say now, but for what was set for them themselves (`own`). One that is not there yet is made if
+-- its type gathers; one that has nothing of its own goes with its type.
+create or replace function relevo.follow_types(of_types text[]) returns void
+  language sql volatile
+as $$
+  delete from relevo.event_types f
+   where f.own = '{}' and f.event_type in (select u.name || '.batch' from unnest(of_types) as u(name)
+                                            where not exists (select from relevo.event_types t where t.event_type = u.name));
+  insert into relevo.event_types as f (event_type, own, lease_ms, max_attempts, retry_base_ms, retry_max_ms, retry_jitter_ms, at_most_once, lane, ttl_s, opens,
+                                       complete_on, quiet, quiet_max_wait_s, quiet_deadline, quiet_spread_s)
+  select u.name || '.batch', '{}', t.lease_ms, t.max_attempts, t.retry_base_ms, t.retry_max_ms, t.retry_jitter_ms, t.at_most_once, t.lane, t.ttl_s, t.opens,
+         t.complete_on, t.quiet, t.quiet_max_wait_s, t.quiet_deadline, t.quiet_spread_s
+    from unnest(of_types) as u(name)
+    left join relevo.event_types t on t.event_type = u.name
+   where length(u.name) <= 94
+     and (t.batch_window_s is not null or exists (select from relevo.event_types f where f.event_type = u.name || '.batch' and f.own is not null))
+   order by u.name
+  on conflict (event_type) do update
+     set lease_ms = case when 'lease_ms' = any (f.own) then f.lease_ms else excluded.lease_ms end,
+         max_attempts = case when 'max_attempts' = any (f.own) then f.max_attempts else excluded.max_attempts end,
+         retry_base_ms = case when 'retry_base_ms' = any (f.own) then f.retry_base_ms else excluded.retry_base_ms end,
+         retry_max_ms = case when 'retry_max_ms' = any (f.own) then f.retry_max_ms else excluded.retry_max_ms end,
+         retry_jitter_ms = case when 'retry_jitter_ms' = any (f.own) then f.retry_jitter_ms else excluded.retry_jitter_ms end,
+         at_most_once = case when 'at_most_once' = any (f.own) then f.at_most_once else excluded.at_most_once end,
+         lane = case when 'lane' = any (f.own) then f.lane else excluded.lane end,
+         ttl_s = case when 'ttl_s' = any (f.own) then f.ttl_s else excluded.ttl_s end,
+         opens = case when 'opens' = any (f.own) then f.opens else excluded.opens end,
+         complete_on = case when 'complete_on' = any (f.own) then f.complete_on else excluded.complete_on end,
+         quiet = case when 'quiet' = any (f.own) then f.quiet else excluded.quiet end,
+         quiet_max_wait_s = case when 'quiet_max_wait_s' = any (f.own) then f.quiet_max_wait_s else excluded.quiet_max_wait_s end,
+         quiet_deadline = case when 'quiet_deadline' = any (f.own) then f.quiet_deadline else excluded.quiet_deadline end,
+         quiet_spread_s = case when 'quiet_spread_s' = any (f.own) then f.quiet_spread_s else excluded.quiet_spread_s end, updated_at = now()
+   where f.own is not null;
+$$;
+
+revoke all on function relevo.follow_types from public;
 
 -- Deletes the batches of somebody who is forgotten, of one project or of all, and blanks the events that told them: also what was told at this moment, for whoever closes a
 -- batch is waited for.
@@ -562,6 +594,48 @@ end
 $$;
 
 revoke all on function relevo.forget_batches from public;
+
+-- Returns what the pushes of batches say now, where something of them ended or was handled since they closed: those that are left, `total` of them, in the words of
+-- when it closed; none is left if that is 0. `words_of` is the type whose texts they are, if another than the event's.
+create or replace function relevo.retold_batches(of_events bigint[], given_at timestamptz)
+  returns table (event_id bigint, total int, event_type text, words_of text, title text, body text, data jsonb, push jsonb, wording int, texts jsonb, arguments jsonb)
+  language plpgsql stable
+as $$
+#variable_conflict use_column
+declare
+  at timestamptz := relevo.now(given_at);
+  told record;
+  b relevo.batches;
+  e relevo.notification_events;
+begin
+  for told in
+    select n.id, n.event_type, n.wording, l.b, l.events
+      from (select n.id, n.event_type, n.wording, n.batch_id from relevo.notification_events n where n.id = any (of_events) and n.batch_id is not null offset 0) n
+      cross join lateral (select x as b, relevo.left_of_batch(x, at) as events, x.events as closed_with from relevo.batches x where x.id = n.batch_id and x.event_id = n.id offset 0) l
+     where l.events is distinct from l.closed_with
+  loop
+    event_id := told.id;
+    event_type := told.event_type;
+    total := coalesce(cardinality(told.events), 0);
+    if total > 0 then
+      b := told.b;
+      b.events := told.events;
+      e := relevo.batch_event(b, at, told.wording is not null);
+      title := e.title;
+      body := e.body;
+      data := e.data;
+      push := relevo.push_asked(e.push, e.event_type, null, e.opens, e.unread_badge);
+      words_of := nullif(e.event_type, told.event_type);
+      wording := case when e.event_type = told.event_type and total > 1 then case when e.arguments is not null then told.wording end else e.wording end;
+      texts := e.texts;
+      arguments := case when wording is not null then e.arguments end;
+    end if;
+    return next;
+  end loop;
+end
+$$;
+
+revoke all on function relevo.retold_batches from public;
 
 -- Counts one event of a known stream for some phones, as count_events does and in the same order, and returns the count of the phone with the
 -- most; the nil UUID stands for all phones. Where all were counted before, an update by key takes half as long as an insert that finds each of
@@ -2327,19 +2401,14 @@ $$;
 
 revoke all on function relevo.digest_items from public;
 
--- Puts the phones of a project whose digests close by its zone into their slots anew, after it changed.
+-- Brings the phones of a project whose digests close by its zone to their slots anew, after it changed: a thousand at once, and the cycle digest does the rest.
 create or replace function relevo.follow_default_zone(of_project text) returns void
   language plpgsql volatile
 as $$
-declare
-  moved uuid[] := array(select distinct i.installation_id
-                          from relevo.digest_followers f
-                          cross join lateral (select i.installation_id, i from relevo.device_installations i
-                                               where i.installation_id = f.installation_id and i.timezone is null offset 0) i
-                         where f.project = of_project and f.zone <> relevo.digest_zone(i.i));
 begin
-  if moved <> '{}' then
-    perform relevo.follow_digests(moved);
+  if exists (select from relevo.digest_followers f where f.project = of_project) then
+    insert into relevo.digest_moves as m (project) values (of_project) on conflict (project) do update set place = null;
+    perform relevo.move_followers(of_project, 1000);
   end if;
 end
 $$;
@@ -2432,6 +2501,37 @@ end
 $$;
 
 revoke all on function relevo.move_extras from public;
+
+-- Brings the next phones of a project whose zone changed, which the caller has locked in digest_moves, to the slots of their digests, and returns how many were looked at; after the
+-- last one the project is done. Whoever changes the zone once more meanwhile waits, and lets it begin anew.
+create or replace function relevo.move_followers(of_project text, most int) returns int
+  language plpgsql volatile
+as $$
+declare
+  n record;
+begin
+  select count(*)::int as looked_at, (array_agg(f.installation_id order by f.installation_id desc))[1] as last,
+         array_agg(distinct f.installation_id) filter (where f.is_elsewhere) as moved
+    into n
+    from (select f.installation_id, f.zone <> relevo.digest_zone(i.i) as is_elsewhere
+            from (select f.installation_id, f.zone from relevo.digest_followers f
+                   where f.project = of_project and f.installation_id > coalesce((select m.place from relevo.digest_moves m where m.project = of_project),
+                                                                                  '00000000-0000-0000-0000-000000000000')
+                   order by f.installation_id limit most) f
+            left join lateral (select i from relevo.device_installations i where i.installation_id = f.installation_id offset 0) i on true) f;
+  if n.moved is not null then
+    perform relevo.follow_digests(n.moved);
+  end if;
+  if n.looked_at < most then
+    delete from relevo.digest_moves m where m.project = of_project;
+  else
+    update relevo.digest_moves m set place = n.last where m.project = of_project;
+  end if;
+  return n.looked_at;
+end
+$$;
+
+revoke all on function relevo.move_followers from public;
 
 -- Returns when digests of a kind close next after a moment, where the phone is: a local time that the clock jumps over comes after the jump, one
 -- that comes twice counts once. Hours are those of UTC, and so is a zone that this server does not know.
@@ -2610,6 +2710,7 @@ begin
     delete from relevo.event_progress_deltas p where p.event_id = id_of_event;
     delete from relevo.event_progress p where p.event_id = id_of_event;
     delete from relevo.event_reactions r where r.event_id = id_of_event;
+    delete from relevo.silent_pushes s where s.event_id = id_of_event;
   end if;
 end
 $$;
@@ -2690,7 +2791,7 @@ as $$
      and not exists (select from (select 'o:' || o.owner as subject from relevo.event_owners o where o.event_id = id_of_event
                                   union all
                                   select 'i:' || a.installation_id from relevo.event_audience a where a.event_id = id_of_event) s
-                       join relevo.batches b on b.subject = s.subject and b.closed_at is null and id_of_event = any (b.events))
+                       join relevo.batches b on b.subject = s.subject and id_of_event = any (b.events) and relevo.is_to_be_told(b))
 $$;
 
 revoke all on function relevo.is_finished from public;
@@ -4233,7 +4334,8 @@ $$;
 
 revoke all on function relevo.add_reactions from public;
 
--- Ends unsent what still waits for an owner's phones of events that the owner read, or opened, on one of them, where their types say so.
+-- Ends unsent what still waits for an owner's phones of events that the owner read, or opened, on one of them, where their types say so: pushes of their own, and
+-- what a batch is still to tell. The push of a batch stands for the events that it tells.
 create or replace function relevo.complete_reacted(of_events bigint[], of_owner text, by_what text) returns void
   language sql volatile
 as $$
@@ -4241,13 +4343,15 @@ as $$
   select e.id, of_owner, by_what
     from relevo.notification_events e
     join relevo.event_types t on t.event_type = e.event_type and t.complete_on = by_what
-   where e.id = any (of_events) and of_owner is not null and e.ended_at is null
-     and (e.state <> 'fanned' or exists (
-           select from (select p.status, p.deliveries from relevo.event_progress p where p.event_id = e.id
-                        union all
-                        select d.status, d.deliveries from relevo.event_progress_deltas d where d.event_id = e.id) p
-            where p.status in ('pending', 'retryable')
-            group by p.status having sum(p.deliveries) > 0))
+   where e.id = any (of_events || array(select unnest(b.events) from relevo.notification_events n join relevo.batches b on b.id = n.batch_id and b.event_id = n.id
+                                         where n.id = any (of_events)))
+     and of_owner is not null and e.ended_at is null
+     and (e.state <> 'fanned' or relevo.is_anything_open(e.id)
+          or exists (
+               select from relevo.batches b
+                where b.event_type = e.event_type and e.id = any (b.events) and relevo.is_to_be_told(b)
+                  and b.subject in (select 'o:' || of_owner union all
+                                    select 'i:' || i.installation_id from relevo.device_installations i where i.owner = of_owner)))
    order by e.id
      for key share of e
   on conflict do nothing
@@ -4300,6 +4404,20 @@ end
 $$;
 
 revoke all on function relevo.forget_opens from public;
+
+-- Returns whether an event has pushes that are still to be sent, or tried again, without counting deliveries.
+create or replace function relevo.is_anything_open(of_event bigint) returns boolean
+  language sql stable
+as $$
+  select exists (
+    select from (select p.status, p.deliveries from relevo.event_progress p where p.event_id = of_event
+                 union all
+                 select d.status, d.deliveries from relevo.event_progress_deltas d where d.event_id = of_event) p
+     where p.status in ('pending', 'retryable')
+     group by p.status having sum(p.deliveries) > 0)
+$$;
+
+revoke all on function relevo.is_anything_open from public;
 
 -- Counts that events were marked as read in an inbox, or as unread again (`more` is 1 or -1), and ends what still waits of them for the owner's
 -- phones, each where its type asks for that.
@@ -5561,26 +5679,52 @@ $$;
 
 revoke all on function relevo.save_wording from public;
 
+-- Returns whether a later event with the same collapse key is in a batch of the same person that was opened after this one.
+create or replace function relevo.is_gathered_later(b relevo.batches, of_event bigint, of_collapse text, due_at timestamptz) returns boolean
+  language sql stable
+as $$
+  select exists (
+    select from relevo.batches o
+      cross join lateral unnest(o.events) as u(id)
+      cross join lateral (select l.id, l.collapse, l.scheduled_at, l.ended_at from relevo.notification_events l where l.id = u.id offset 0) l
+     where o.subject = (b).subject and o.event_type = (b).event_type and o.id > (b).id
+       and l.collapse = of_collapse and l.ended_at is null and (l.scheduled_at, l.id) > (due_at, of_event))
+$$;
+
+revoke all on function relevo.is_gathered_later from public;
+
+-- Returns whether a batch still gathers, or its push was not yet sent to every phone.
+create or replace function relevo.is_to_be_told(b relevo.batches) returns boolean
+  language sql stable
+as $$
+  select (b).closed_at is null
+      or exists (select from relevo.notification_events e where e.id = (b).event_id and e.ended_at is null and (e.state <> 'fanned' or relevo.is_anything_open(e.id)))
+$$;
+
+revoke all on function relevo.is_to_be_told from public;
+
 -- Returns which events of a batch are still worth telling: not what ended or passed its deadline, not what its owner handled on a phone, and of those with one collapse key
--- the last.
+-- the last, unless a later one is told otherwise. Asked when it closes, and again right before it is sent.
 create or replace function relevo.left_of_batch(b relevo.batches, at timestamptz) returns bigint[]
   language sql stable
 as $$
   select array_agg(l.id order by l.place) filter (where l.is_last)
     from (select e.id, u.place, e.collapse is null or row_number() over (partition by e.collapse order by u.place desc) = 1 as is_last
           from unnest((b).events) with ordinality as u(id, place)
-          cross join lateral (select e.id, e.event_day, e.collapse from relevo.notification_events e
+          cross join lateral (select e.id, e.event_day, e.collapse, e.scheduled_at from relevo.notification_events e
                                where e.id = u.id and e.ended_at is null and (e.deadline_at > at) is not false offset 0) e
-         where not exists (select from relevo.event_completions c where c.event_id = e.id and 'o:' || c.owner = (b).subject)
-           and exists (select from (select i.installation_id, i.handled_before from relevo.device_installations i
+         where (e.collapse is null or not relevo.is_gathered_later(b, e.id, e.collapse, e.scheduled_at))
+           and exists (select from (select i.installation_id, i.owner, i.handled_before from relevo.device_installations i
                                      where (b).subject like 'o:%' and i.owner = substr((b).subject, 3)
                                      union all
-                                    select i.installation_id, i.handled_before from relevo.device_installations i
+                                    select i.installation_id, i.owner, i.handled_before from relevo.device_installations i
                                      where i.installation_id = case when (b).subject like 'i:%' then substr((b).subject, 3)::uuid end) i
                          cross join lateral (select d.created_at from relevo.notification_deliveries d
                                               where d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = i.installation_id
                                                 and d.last_error_code = 'batched' offset 0) d
-                        where (i.handled_before >= d.created_at) is not true)) l
+                        where (i.handled_before >= d.created_at) is not true
+                          and not exists (select from relevo.event_completions c where c.event_id = e.id and c.owner = i.owner)
+                          and (e.collapse is null or not relevo.is_superseded(e.id, (b).event_type, e.collapse, e.scheduled_at, e.event_day, i.installation_id)))) l
 $$;
 
 revoke all on function relevo.left_of_batch from public;
@@ -6465,7 +6609,8 @@ revoke all on function relevo.may_receive from public;
 
 -- Returns the event that tells a batch: one event says what it said itself, and several are told by the texts of the type with `.batch` behind its name, else as the
 -- newest says, else by its title and how many others there are. What it does not say here is as with the newest; what is too large for a push is left out, the data first.
-create or replace function relevo.batch_event(b relevo.batches, at timestamptz) returns relevo.notification_events
+-- Unless it is `worded`, no texts of the type with `.batch` are used.
+create or replace function relevo.batch_event(b relevo.batches, at timestamptz, worded boolean) returns relevo.notification_events
   language plpgsql stable
 as $$
 declare
@@ -6483,7 +6628,7 @@ begin
     e.event_type := b.event_type || '.batch';
     given := coalesce(e.arguments, '{}') || jsonb_build_object('count', total, 'others', total - 1, 'more', greatest(total - 3, 0),
                'first', names[1], 'second', coalesce(names[2], ''), 'third', coalesce(names[3], ''));
-    texts_bytes := (select max(w.bytes) from relevo.wordings w where w.event_type = e.event_type and relevo.arguments_complaint(w.arguments, given) is null);
+    texts_bytes := (select max(w.bytes) from relevo.wordings w where worded and w.event_type = e.event_type and relevo.arguments_complaint(w.arguments, given) is null);
     e.texts := null;
     e.wording := null;
     e.arguments := case when texts_bytes is not null then given end;
@@ -7633,6 +7778,9 @@ begin
   end if;
   if d.id is null and e.fanout_finished_at is null or d.status in ('pending', 'retryable') then
     quiet := relevo.explain_quiet(e, i, greatest(now(), e.scheduled_at));
+  elsif d.id is not null then
+    select jsonb_build_object('verdict', 'silent', 'at', s.at, 'reason', 'It went without a sound, for this phone had quiet hours.') into quiet
+      from relevo.silent_pushes s where s.event_id = e.id and s.delivery_id = d.id;
   end if;
   if fitting is not null and d.id is null or d.last_error_code = 'in_digest' then
     digest := relevo.explain_digest(e, i);

@@ -188,6 +188,12 @@ with old as materialized (
 )
 delete from relevo.inbox_marks m using old where m.inbox_id = old.inbox_id and m.event_id = old.event_id;
 
+-- name: prune_silent_pushes
+-- Deletes a batch of notes of what went without a sound, five weeks after it did.
+delete from relevo.silent_pushes s
+ where (s.event_id, s.delivery_id) in (select o.event_id, o.delivery_id from relevo.silent_pushes o
+                                        where o.at < relevo.now(%(now)s) - interval '35 days' order by o.at limit %(limit)s);
+
 -- name: prune_digest_contents
 -- Deletes a batch of what digests told phones, five weeks after they did.
 delete from relevo.digest_contents c

@@ -126,7 +126,8 @@ with recursive day as (
 select x.event_day, x.id, x.notification_event_id as event_id, x.installation_id, x.event_type, x.provider, x.project, x.lane, x.at_most_once,
        x.status, x.attempt_count, x.lapse_count, x.created_at, x.updated_at, x.last_attempt_at, x.completed_at, x.last_error_code,
        x.last_error_message, x.provider_ticket_id, x.provider_receipt_id, x.token_version, x.opened_at, x.opened_action, now() as now,
-       (select i.owner from relevo.device_installations i where i.installation_id = x.installation_id) as owner
+       (select i.owner from relevo.device_installations i where i.installation_id = x.installation_id) as owner,
+       (select s.at from relevo.silent_pushes s where s.event_id = x.notification_event_id and s.delivery_id = x.id) as silent_at
   from day y
   cross join lateral (select d.* from relevo.notification_deliveries d where d.event_day = y.event_day and d.id = %(id)s) x
  limit 1;

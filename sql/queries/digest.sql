@@ -1,3 +1,8 @@
+-- name: move_followers
+-- Brings the next phones of a project whose time zone changed to the slots of their digests, passing by those that another replica is at.
+select relevo.move_followers(m.project, %(most)s::int)
+  from (select m.project from relevo.digest_moves m order by m.project limit 1 for update skip locked) m;
+
 -- name: open_digests
 -- Begins to close the slots of digests whose time has come, and numbers the window that they tell.
 select relevo.open_digests(%(now)s::timestamptz);

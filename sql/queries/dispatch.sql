@@ -5,6 +5,11 @@ select e.id, e.title, e.body, e.data::text, (case when e.collapse is null and e.
        e.wording, e.texts::text, e.arguments::text
   from relevo.notification_events e where e.id = any (%(events)s::bigint[]);
 
+-- name: retell_batches
+-- Reads what is left of the batches that some events tell, and what they say then, where something of them ended or was handled since they closed.
+select r.event_id, r.total, r.event_type, r.words_of, r.title, r.body, r.data::text, r.push::text, r.wording, r.texts::text, r.arguments::text
+  from relevo.retold_batches(%(events)s::bigint[], %(now)s) r;
+
 -- name: count_unread
 -- Counts what is unread in the inboxes of some phones, for the badges of their pushes.
 select b.installation_id, b.unread from relevo.unread_badges(%(installations)s::uuid[]) b;

@@ -1,11 +1,12 @@
 -- name: set_event_type
--- Sets what differs for one event type, leaving alone what is not given; it applies at the next enqueue, claim and settle.
+-- Sets what differs for one event type, leaving alone what is not given; it applies at the next enqueue, claim and settle. A window of 0 s is none.
+-- Of a type that tells batches it is noted what was set for itself.
 insert into relevo.event_types as t (event_type, lease_ms, max_attempts, retry_base_ms, retry_max_ms, retry_jitter_ms, ttl_s, lane, at_most_once, inbox,
                                      inbox_days, opens, complete_on, quiet, quiet_max_wait_s, quiet_deadline, quiet_spread_s,
-                                     batch_window_s, batch_longest_s, batch_first)
+                                     batch_window_s, batch_longest_s, batch_first, own)
 values (%(event_type)s, %(lease_ms)s, %(max_attempts)s, %(retry_base_ms)s, %(retry_max_ms)s, %(retry_jitter_ms)s, %(ttl_s)s, %(lane)s,
         %(at_most_once)s, %(inbox)s, %(inbox_days)s, %(opens)s, %(complete_on)s, %(quiet)s, %(quiet_max_wait_s)s,
-        %(quiet_deadline)s, %(quiet_spread_s)s, %(batch_window_s)s, %(batch_longest_s)s, %(batch_first)s)
+        %(quiet_deadline)s, %(quiet_spread_s)s, nullif(%(batch_window_s)s::int, 0), nullif(%(batch_longest_s)s::int, 0), %(batch_first)s, %(own)s::text[])
 on conflict (event_type) do update
    set lease_ms = coalesce(excluded.lease_ms, t.lease_ms), max_attempts = coalesce(excluded.max_attempts, t.max_attempts),
        retry_base_ms = coalesce(excluded.retry_base_ms, t.retry_base_ms), retry_max_ms = coalesce(excluded.retry_max_ms, t.retry_max_ms),
@@ -14,8 +15,15 @@ on conflict (event_type) do update
        inbox = coalesce(excluded.inbox, t.inbox), inbox_days = coalesce(excluded.inbox_days, t.inbox_days),
        opens = coalesce(excluded.opens, t.opens), complete_on = coalesce(excluded.complete_on, t.complete_on), quiet = coalesce(excluded.quiet, t.quiet),
        quiet_max_wait_s = coalesce(excluded.quiet_max_wait_s, t.quiet_max_wait_s), quiet_deadline = coalesce(excluded.quiet_deadline, t.quiet_deadline),
-       quiet_spread_s = coalesce(excluded.quiet_spread_s, t.quiet_spread_s), batch_window_s = coalesce(excluded.batch_window_s, t.batch_window_s),
-       batch_longest_s = coalesce(excluded.batch_longest_s, t.batch_longest_s), batch_first = coalesce(excluded.batch_first, t.batch_first), updated_at = now();
+       quiet_spread_s = coalesce(excluded.quiet_spread_s, t.quiet_spread_s),
+       batch_window_s = case when %(batch_window_s)s::int is null then t.batch_window_s else excluded.batch_window_s end,
+       batch_longest_s = case when %(batch_longest_s)s::int is null then t.batch_longest_s else excluded.batch_longest_s end,
+       batch_first = coalesce(excluded.batch_first, t.batch_first), updated_at = now(),
+       own = case when t.own is not null then array(select unnest(t.own) union select unnest(excluded.own) order by 1) end;
+
+-- name: follow_types
+-- Lets the types that tell batches of some types follow what was changed about those.
+select relevo.follow_types(%(event_types)s::text[]);
 
 -- name: reset_event_type
 -- Lets an event type follow the settings again; returns nothing if it did.

@@ -80,6 +80,7 @@ select now() as now, e.id, e.event_type, e.event_key, e.state, e.title, e.body, 
                  union all
                 select 'i:' || a.installation_id from relevo.event_audience a where a.event_id = e.id limit 100) s
           join relevo.batches b on b.subject = s.subject and b.event_type = e.event_type and e.id = any (b.events)) as batches,
+       (select jsonb_build_object('count', count(*), 'at', min(x.at)) from (select s.at from relevo.silent_pushes s where s.event_id = e.id limit %(most)s) x) as silent,
        (select f.former_event_id from relevo.event_followers f where f.event_id = e.id order by f.former_event_id limit 1) as former_event_id,
        (select count(*)::int from (select from relevo.event_audience a where a.event_id = e.id limit %(most)s) x) as named,
        array(select o.owner from relevo.event_owners o where o.event_id = e.id order by o.owner limit 10) as owners

@@ -125,3 +125,9 @@ select i.installation_id, u.token_version, i.has_moved
                          and (i.token_version <> u.token_version and relevo.may_receive(i)
                               or coalesce(i.token_confirmed_at, i.registered_at) > u.gone_at)
                       offset 0) i;
+
+-- name: note_silent
+-- Notes which pushes went without a sound because of quiet hours.
+insert into relevo.silent_pushes (event_id, delivery_id, at)
+select u.event_id, u.id, relevo.now(%(now)s) from unnest(%(events)s::bigint[], %(ids)s::bigint[]) as u(event_id, id)
+on conflict do nothing;

@@ -88,3 +88,9 @@ create table relevo.digest_contents (
 );
 alter table relevo.digest_contents alter column offsets set storage plain; -- to compress such numbers takes milliseconds
 comment on table relevo.digest_contents is 'What a digest tells a phone: how many events, and which; the first three are named in the push.';
+
+create table relevo.digest_moves (
+  project text primary key check (length(project) between 1 and 200),
+  place   uuid -- up to this phone it is done
+);
+comment on table relevo.digest_moves is 'Projects whose time zone changed, while the digests of their phones are brought to other slots, some at a time.';

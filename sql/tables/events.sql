@@ -22,6 +22,7 @@ create table relevo.event_types (
   batch_window_s  integer check (batch_window_s between 1 and 86400),
   batch_longest_s integer check (batch_longest_s between 1 and 86400),
   batch_first     boolean,
+  own             text[],
   constraint event_types_check check (retry_base_ms is null or retry_max_ms is null or retry_base_ms <= retry_max_ms),
   constraint batches_have_a_name check (batch_window_s is null or length(event_type) <= 94)
 );
@@ -38,6 +39,7 @@ comment on column relevo.event_types.quiet_spread_s is 'Over how long what waite
 comment on column relevo.event_types.batch_window_s is 'For how long its personal events are gathered, to be told by one push; null: each is told by itself.';
 comment on column relevo.event_types.batch_longest_s is 'Each further one lets them be gathered for another window, for at most so long in all; null: none does.';
 comment on column relevo.event_types.batch_first is 'Whether the first goes out at once, and only those that follow are gathered; null: it does not.';
+comment on column relevo.event_types.own is 'Of a type that tells batches of another: what was set for itself; in the rest it follows that one.';
 create index event_types_inbox_days on relevo.event_types (inbox_days) where inbox_days is not null;
 create index event_types_urgent on relevo.event_types (event_type) where lane = 'urgent';
 create index event_types_batched on relevo.event_types (event_type) where batch_window_s is not null;

@@ -16,3 +16,12 @@ create table relevo.quiet_defaults (
   quiet   integer not null references relevo.quiet_profiles(id)
 );
 comment on table relevo.quiet_defaults is 'The quiet hours of a project''s phones that have none of their own, nor of their owner.';
+
+create table relevo.silent_pushes (
+  event_id    bigint not null,
+  delivery_id bigint not null,
+  at          timestamptz not null,
+  primary key (event_id, delivery_id)
+);
+comment on table relevo.silent_pushes is 'Pushes of the last weeks that went without a sound because of quiet hours.';
+create index silent_pushes_by_time on relevo.silent_pushes (at);

@@ -45,6 +45,8 @@ NOT_COVERED: dict[str, str] = {
     "settle.keep_tickets": "only where an answer cannot be written: tests/dispatch/test_settled_apart.py",
     "dispatch.read_names": "only for news: it reads, and writes nothing",
     "dispatch.count_unread": "only where a badge is asked for: it reads, and writes nothing",
+    "settle.note_silent": "only in quiet hours, and in the transaction of a settle",
+    "dispatch.retell_batches": "only for batches: it reads, and writes nothing",
     "dispatch.read_contents": "only after a lost COMMIT answer or for a probe: a claim tells what its events say",
 }
 # These come at every run, and every time that they came without a kill.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -155,6 +156,74 @@ def test_what_ended_or_was_handled_is_left_out(worker: Relay) -> None:
     assert (told.gets_it, told.rule) == (False, "batched")
 
 
+def test_what_ended_after_the_batch_closed_is_left_out(worker: Relay) -> None:
+    """A batch waits for the morning: what is handled, cancelled, superseded or read until then is not told, and count and words follow."""
+    now = worker.clock.now()
+    quiet.set_quiet(worker.conn, [f"{now - timedelta(hours=1):%H:%M}-{now + timedelta(hours=2):%H:%M}"], owner="ana")
+    gather(worker, complete_on="read")
+    more = {"batch": {"key": "post 7", "title": "{count}: {first}, {second}"}}
+    gone = [comment(worker, name, **more) for name in ("Bo", "Cy", "Di")]
+    comment(worker, "Ed", collapse="Ed", **more)
+    for name in ("Flo", "Gus"):
+        comment(worker, name, **more)
+    single = comment(worker, "Hal", batch={"key": "alone"})
+    for name in ("Ida", "Jo"):
+        comment(worker, name, batch={"key": "one left"})
+    close(worker)
+    comment(worker, "Ed again", collapse="Ed", batch={"key": "other"})
+    assert (verbs.cancel(worker.conn, gone[0]), verbs.complete(worker.conn, gone[1], owner="ana")) == (True, True)
+    relevo.mark_inbox(worker.conn, gone[2], "read", owner="ana")
+    verbs.cancel(worker.conn, single)
+    verbs.complete(worker.conn, ("comment", "Jo"), owner="ana")
+    close(worker, hours=3)
+    assert sorted(shown(worker, "a1")) == ["2: Gus commented, Flo commented", "Ed again commented", "Ida commented"]
+    assert shown(worker, "a2") == shown(worker, "a1")
+    [empty] = worker.rows(
+        "select distinct d.status, d.last_error_code from relevo.notification_deliveries d join relevo.batches b on b.event_id = d.notification_event_id where b.key = 'alone'"
+    )
+    assert empty == {"status": "cancelled", "last_error_code": "event_ended"}
+
+
+def test_opening_the_push_of_a_batch_completes_its_events(worker: Relay) -> None:
+    """What tells a batch stands for its events: opened on one phone it is told to no other, if their type says so."""
+    gather(worker, complete_on="opened")
+    now = worker.clock.now()
+    hours = f"{now - timedelta(hours=1):%H:%M}-{now + timedelta(hours=2):%H:%M}"
+    quiet.set_quiet(worker.conn, [hours], installation_id=worker.phones["a2"])
+    events = [comment(worker, name) for name in ("Bo", "Cy")]
+    close(worker)
+    assert (shown(worker, "a1"), shown(worker, "a2")) == (["Cy commented (+1)"], [])
+    assert relevo.report_opened(worker.conn, worker.phones["a1"], worker.delivery("a1")["id"]) == "noted"
+    done = worker.rows("select event_id from relevo.event_completions where owner = 'ana'")
+    assert {row["event_id"] for row in done} >= set(events)
+    close(worker, hours=3)
+    assert shown(worker, "a2") == []
+
+
+def test_what_tells_batches_follows_their_type(worker: Relay) -> None:
+    """The type of batches has what its type says now, but for what was set for itself; a window of 0 switches batches off."""
+
+    def told() -> dict[str, Any]:
+        rows = {row["event_type"]: row for row in event_types.list_event_types(worker.app.database)}
+        return (
+            {name: rows["comment.batch"][name] for name in ("lane", "quiet", "ttl_s")}
+            if "comment.batch" in rows
+            else {}
+        )
+
+    own = TypeSettings(quiet="silent")
+    event_types.set_event_type(worker.app.database, worker.app.settings, "comment.batch", own)
+    gather(worker, lane="urgent", quiet="ignore", ttl_s=90)
+    assert told() == {"lane": "urgent", "quiet": "silent", "ttl_s": 90}
+    event_types.reset_event_type(worker.app.database, "comment.batch")
+    assert told()["quiet"] == "ignore"
+    gather(worker, batch_window_s=0)
+    comment(worker, "Bo", batch=None)
+    assert shown(worker, "a1") == ["Bo commented"]
+    event_types.reset_event_type(worker.app.database, "comment")
+    assert told() == {}
+
+
 def test_texts_in_each_language(worker: Relay) -> None:
     """Texts of the type with .batch behind its name tell several, with how many, the last three and the newest's arguments."""
     if not wordings.is_available():
@@ -173,9 +242,15 @@ def test_texts_in_each_language(worker: Relay) -> None:
         comment(worker, name, title="", arguments={"who": name})
     close(worker)
     assert (shown(worker, "a1"), shown(worker, "a2")) == (["Cy and 1 other"], ["Cy y 1 más"])
+    named = {name: comment(worker, name, title="", arguments={"who": name}) for name in ("Bo 2", "Cy 2", "Di 2")}
+    worker.clock.travel(minutes=11)
+    worker.fan_out()
+    verbs.cancel(worker.conn, named["Cy 2"])
+    worker.drain()
+    assert shown(worker, "a2")[1:] == ["Di 2 y 1 más"], "rendered anew for what is left"
     comment(worker, "Di", title="", arguments={"who": "Di"})
     close(worker)
-    assert (shown(worker, "a1")[1:], shown(worker, "a2")[1:]) == (["Di wrote"], ["Di escribió"])
+    assert (shown(worker, "a1")[2:], shown(worker, "a2")[2:]) == (["Di wrote"], ["Di escribió"])
 
 
 @pytest.mark.parametrize("batch", [{"keys": "x"}, {"key": ""}, {"key": "x" * 65}, {"title": 5}])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from relaying import Relay, token
 
@@ -158,6 +159,12 @@ def test_changed_hours_hold_at_once_for_what_is_personal(worker: Relay) -> None:
     assert not quiet.set_quiet(worker.conn, None, owner="ana")
 
 
+def test_hours_of_nobody_are_refused(worker: Relay) -> None:
+    """Asking for quiet hours without naming anybody is refused by a sentence that names who may be."""
+    with pytest.raises(psycopg.Error, match="owner, installation or project must be given"):
+        worker.conn.execute("select relevo.get_quiet('{}')")
+
+
 def test_whose_hours_and_whose_zone(worker: Relay) -> None:
     """A phone's own hours come before its owner's, those before its project's; its zone before theirs; each is told."""
 
@@ -201,6 +208,21 @@ def test_a_wait_is_explained(worker: Relay, command: Any) -> None:
     draft = verbs.explain(worker.conn, Event("notice", "new", title="Hello", audience="everyone"), worker.phones["ana"])
     assert (draft.gets_it, draft.rule) == (True, "everyone")
     assert "without a sound" in draft.reason
+
+
+def test_what_went_silently_is_told(worker: Relay, command: Any) -> None:
+    """A push without a sound is a moment of its event, a count of the run, and a part of the phone's explanation; others are not."""
+    set_type(worker, quiet="silent")
+    event_id = send(worker)
+    worker.drain()
+    assert worker.rows("select count(*) as silent from relevo.silent_pushes where event_id = %s", event_id) == [
+        {"silent": 1}
+    ]
+    counts = worker.rows("select sum((counts ->> 'notifications_silent')::int) as silent from relevo.worker_runs")
+    assert counts == [{"silent": 1}]
+    assert "1 push, because of quiet hours" in " ".join(command("event", str(event_id)).out.split())
+    told = [verbs.explain(worker.conn, event_id, worker.phones[name]).reason for name in ("ana", "eva")]
+    assert ["without a sound" in each for each in told] == [True, False]
 
 
 def test_an_export_has_hours_in_words(worker: Relay) -> None:

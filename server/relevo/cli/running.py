@@ -257,7 +257,9 @@ def event_type(
     name: Annotated[str | None, typer.Argument(help="The event type; without it all are listed.")] = None,
     *,
     urgent: Annotated[bool | None, typer.Option("--urgent/--bulk", help="Its own lane.")] = None,
-    reset: Annotated[bool, typer.Option("--reset", help="Let it follow the settings again.")] = False,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Let it follow the settings again, or one that tells batches its type.")
+    ] = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:

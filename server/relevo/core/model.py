@@ -157,6 +157,8 @@ class Content(NamedTuple):
     arguments: Mapping[str, Any] = {}
     spoken: tuple[str, str] = ("", "")
     """In which locale it is told here, and for which time zone."""
+    words_of: str = ""
+    """The event type whose texts these are, if another than its own."""
 
 
 @dataclass(frozen=True)
@@ -384,6 +386,8 @@ class Settlement:
     closed_late: int = 0
     kept_as_evidence: int = 0
     tokens_disabled: int = 0
+    silent: int = 0
+    """How many went without a sound because of quiet hours."""
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ _PRUNED = {
     "inbox_marks_pruned": "prune_inbox_marks",
     "connections_pruned": "prune_connections",
     "troubles_pruned": "prune_troubles",
+    "silent_pushes_pruned": "prune_silent_pushes",
     "digest_contents_pruned": "prune_digest_contents",
     "digests_pruned": "prune_digests",
     "digest_changes_pruned": "prune_digest_changes",
@@ -51,6 +52,7 @@ _PRUNED = {
     "quiet_profiles_pruned": "prune_profiles",
 }
 _UNTOLD = (
+    "silent_pushes_pruned",
     "connections_pruned",
     "troubles_pruned",
     "digest_changes_pruned",

@@ -19,6 +19,7 @@ from relevo.runtime.timing import Every
 
 _SQL = queries.load("digest")
 _MOST_PHONES = 2_000  # each may be told hundreds of events
+_MOST_MOVED = 1_000
 
 
 def cycle(settings: Settings) -> Cycle:
@@ -27,7 +28,10 @@ def cycle(settings: Settings) -> Cycle:
 
 
 def step(run: Run) -> Step:
-    """Begin to close the slots that are due, and tell the next phones of one that closes."""
+    """Begin to close the slots that are due, and tell the next phones of one that closes.
+
+    Once none closes, phones of a project whose time zone changed are brought to other slots.
+    """
     with run.transaction("bound_unflushed") as connection:
         connection.execute(_SQL["open_digests"], {"now": run.now})
     slot: tuple[str, str, str] | None = None
@@ -35,13 +39,18 @@ def step(run: Run) -> Step:
         with run.transaction("bound_unflushed") as connection:
             given_up = {"given_up": text_array(sorted(run.given_up.parts))}
             slot = connection.execute(_SQL["pick_closing_slot"], given_up).fetchone()
-            return Step() if slot is None else _tell_some(run, connection, slot)
+            return _move_some(connection) if slot is None else _tell_some(run, connection, slot)
     except psycopg.Error as error:
         if is_unavailable(error) or slot is None:
             raise
         name = " ".join(slot)
         run.given_up.parts.add(name)  # the next run tries again: it must not hold up those behind it
         return Step(problems=(f"digest {name}: {normalise_error(error, 200)}",), more=True)
+
+
+def _move_some(connection: Connection) -> Step:
+    row = connection.execute(_SQL["move_followers"], {"most": _MOST_MOVED}).fetchone()
+    return Step() if row is None else Step({"phones_looked_at": row[0]}, items=max(1, row[0]), more=True)
 
 
 def _tell_some(run: Run, connection: Connection, slot: tuple[str, str, str]) -> Step:

@@ -70,6 +70,15 @@ class Claim:
         """Count from the moment the claim was begun."""
         self.taken_at = self.since
 
+    @cached_property
+    def silent(self) -> Mapping[int, int]:
+        """The events of the deliveries that go without a sound because of quiet hours, by the delivery's id."""
+        return {
+            each.id: each.notification_event_id
+            for each in self.deliveries
+            if isinstance(each, Delivery) and each.quiet_until is not None and each.obstacle is None
+        }
+
     @property
     def lasts_s(self) -> float:
         """How long anything may take before it is given up: for so long the heartbeat extends a claim."""

@@ -24,6 +24,7 @@ from relevo.database.outages import is_unavailable
 from relevo.delivery import columns, rendering, webhook_messages
 from relevo.delivery.claim_context import ClaimContext
 from relevo.delivery.digests import Digests
+from relevo.delivery.gathered import Gathered
 from relevo.delivery.outcomes import LEAST_PAUSE_MS, MALFORMED, answer, not_attempted, obstructed, ticketed
 from relevo.delivery.phone_texts import PhoneTexts
 from relevo.delivery.reply_checks import checked_ticket
@@ -83,6 +84,7 @@ class MessageBuilder:
     _drafts: dict[tuple[int, tuple[str, str], bool, int | None, bool], tuple[Draft, bool]] = field(default_factory=dict)
     _texts: PhoneTexts | None = None
     _digests: Digests | None = None
+    _gathered: Gathered = field(default_factory=Gathered)
     _unread: Mapping[UUID, int] = field(default_factory=dict)
     """How much is unread in the inboxes of phones, where an event asks for that."""
     _names: webhook_messages.Names = field(default_factory=webhook_messages.Names)
@@ -94,6 +96,8 @@ class MessageBuilder:
     def build(self, deliveries: Sequence[Delivery]) -> Built:
         """Write every delivery's message; what must not be sent is answered already."""
         contents = self._read_contents(deliveries)
+        self._gathered = Gathered.of(self._services.database, self._services.wordings, contents, self.context.now)
+        contents = self._gathered.contents
         self._texts = PhoneTexts.of(self._services.database, self._services.wordings, deliveries, contents)
         self._digests = Digests.of(self._services.database, deliveries)
         self._count_unread(deliveries, contents)
@@ -154,7 +158,7 @@ class MessageBuilder:
             or self._lacks_words(content)
         ):
             return None
-        if self._digests is not None and self._digests.is_empty(delivery):
+        if self._is_over(delivery):
             return None
         try:
             draft, light = self._draft(self._told(content, delivery), delivery)
@@ -206,6 +210,8 @@ class MessageBuilder:
 
     def _lacks_words(self, content: Content) -> bool:
         """Return whether an event's text is still to be rendered, which this worker cannot."""
+        if content.id in self._gathered.unrendered:
+            return True
         return self._texts is not None and self._texts.renders(content.id) and not wordings.is_available()
 
     def _leave(self, delivery: Delivery, since: float, answered: Future[Answer | None]) -> None:
@@ -226,7 +232,7 @@ class MessageBuilder:
     def _compose_one(self, delivery: Delivery, contents: Mapping[int, Content]) -> Answer | None:
         services = self._services
         content = contents.get(delivery.notification_event_id)
-        is_over = self._digests is not None and self._digests.is_empty(delivery)
+        is_over = self._is_over(delivery)
         if content is None or is_over:
             return answer(delivery, "cancelled", code="event_ended" if is_over else "event_gone")
         if delivery.event_type == NEWS:
@@ -247,6 +253,12 @@ class MessageBuilder:
             except (Exception, SystemExit) as error:  # noqa: BLE001 a composer may raise anything; attempts bound it
                 return answer(delivery, "retryable", code="composer_failed", message=normalise_error(error))
         return self._accept(delivery, message, light=light)
+
+    def _is_over(self, delivery: Delivery) -> bool:
+        """Return whether nothing is left of the digest or batch that a delivery tells."""
+        if delivery.notification_event_id in self._gathered.over:
+            return True
+        return self._digests is not None and self._digests.is_empty(delivery)
 
     @cached_property
     def _message_writer(self) -> WritesMessages | None:

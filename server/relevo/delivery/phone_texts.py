@@ -71,7 +71,11 @@ class PhoneTexts:
             return None
         types = {each.notification_event_id: each.event_type for each in deliveries}
         with database.connection() as connection:
-            found = {event: known.read(connection, types[event], worded[event]) for event in worded if event in types}
+            found = {
+                event: known.read(connection, contents[event].words_of or types[event], worded[event])
+                for event in worded
+                if event in types
+            }
             wordings = {event: wording for event, wording in found.items() if wording is not None}
             zoned = {event for event, wording in wordings.items() if wording.zoned}
             phones = [each.installation_id for each in deliveries if each.notification_event_id in zoned]
@@ -98,7 +102,9 @@ class PhoneTexts:
         if content.wording is None:
             return content
         if content.id not in self.wordings:
-            raise RenderError(f"version {content.wording} of the texts of {delivery.event_type} is not there")
+            raise RenderError(
+                f"version {content.wording} of the texts of {content.words_of or delivery.event_type} is not there"
+            )
         spoken = self.spoken(delivery)
         known = self._told.get((content.id, spoken))
         if known is None:

@@ -192,6 +192,7 @@ class Recorder:
             self.context.report.counts[_NEWS_COUNTED.get(status, f"news_{status}") if self._of_news else name] += count
         self.context.report.counts["late_tickets"] += settlement.closed_late + settlement.kept_as_evidence
         self.context.report.counts["tokens_disabled"] += settlement.tokens_disabled
+        self.context.report.counts["notifications_silent"] += settlement.silent
 
     @property
     def _of_news(self) -> bool:

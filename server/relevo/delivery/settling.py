@@ -67,12 +67,17 @@ class Settling:
         try:
             with self._database.transaction("bound_by_key") as connection:
                 row = connection.execute(_SQL["settle_sent"], parameters).fetchone()
+                silent = 0
+                if claim.silent and row is not None and row[0] is not None:
+                    silent = _note_silent(
+                        connection, claim, [d.id for each in sent for d in each.request.deliveries], now
+                    )
         except pg.NoDataFound:
             return None
         if row is None or row[0] is None:
             return None
         self._keep_or_drop(claim, since, finish=finish)
-        return Settlement({fate: row[0]})
+        return Settlement({fate: row[0]}, silent=silent)
 
     def _keep_or_drop(self, claim: Claim, since: float, *, finish: bool) -> None:
         """Learn what a settle did to its claim: it ended it, or extended its lease."""
@@ -110,12 +115,15 @@ class Settling:
                 written = dict(connection.execute(_SQL["settle_deliveries"], parameters).fetchall())
             if sum(written.values()) < len(answers):
                 late = connection.execute(_SQL["keep_late_tickets"], parameters).fetchone() or (0, 0)
+            silent = 0
+            if claim.silent:
+                silent = _note_silent(connection, claim, [a.id for a in answers if a.status in ("sent", "ok")], now)
             disabled = self._disable_tokens(connection, claim, answers, may_prune, now, written=written)
         if sum(written.values()) < len(answers):
             self._reopen_unsent(claim, [answer for answer in answers if answer.is_untaken], now)
         if finish or written:
             self._keep_or_drop(claim, since, finish=finish)
-        return Settlement(written, closed_late=late[0], kept_as_evidence=late[1], tokens_disabled=disabled)
+        return Settlement(written, late[0], late[1], disabled, silent)
 
     def _reopen_unsent(self, claim: Claim, unsent: Sequence[Answer], now: datetime | None) -> None:
         """Open again what whoever ended the claim gave up, because nobody knew that it was not taken.
@@ -259,6 +267,15 @@ class Settling:
                 raise
             _log.warning("tokens_not_disabled", claim=str(claim.token), tokens=len(gone), error=normalise_error(error))
             return 0
+
+
+def _note_silent(connection: Connection, claim: Claim, sent: Sequence[int], now: datetime | None) -> int:
+    """Note which of the pushes that were sent went without a sound because of quiet hours; return how many."""
+    silent = [each for each in sent if each in claim.silent]
+    if silent:
+        noted = {"events": array([claim.silent[each] for each in silent]), "ids": array(silent), "now": now}
+        connection.execute(_SQL["note_silent"], noted)
+    return len(silent)
 
 
 def _gone(answer: ReceiptAnswer) -> Answer:

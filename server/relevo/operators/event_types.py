@@ -11,11 +11,13 @@ from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import UsageError
 from relevo.core.model import Lane
-from relevo.database.pool import Database
+from relevo.database.pool import Connection, Database
 from relevo.operators import audit
 from relevo.operators.reading import Row, fetch
 
 _SQL = queries.load("event_types")
+_OF_BATCHES = ".batch"
+"""Behind the name of a type it is that of the type which tells batches of it."""
 
 
 def _setting(meaning: str, least: int | None = None, most: int | None = None, *, flag: str = "") -> Any:
@@ -51,9 +53,9 @@ class TypeSettings:
         "If its deadline lies in them: it goes silently at once (unless said), or expires."
     )
     quiet_spread_s: int | None = _setting("Over how long it is spread after their end; 300 unless said.", 0, 7_200)
-    batch_window_s: int | None = _setting("Gather its personal events for so long into one push.", 1, 86_400)
+    batch_window_s: int | None = _setting("Gather its personal events for so long into one push; 0 ends that.", 0, 86_400)
     batch_longest_s: int | None = _setting(
-        "Each further one extends that by a window, to so long in all at most.", 1, 86_400
+        "Each further one extends that by a window, to so long in all at most.", 0, 86_400
     )
     batch_first: bool | None = _setting(
         "Send the first at once, and gather those that follow.", flag="--batch-first/--no-batch-first"
@@ -64,7 +66,8 @@ class TypeSettings:
 def set_event_type(database: Database, settings: Settings, event_type: str, given: TypeSettings) -> None:
     """Set what differs for one event type. It applies from now on, without a restart.
 
-    An event that says otherwise itself has the last word on time to live, lane and policy.
+    An event that says otherwise itself has the last word on time to live, lane and policy. The type that tells batches
+    of this one follows it, but for what is set for that one itself.
     """
     if given.lease_ms is not None and given.lease_ms <= 2 * settings.push_request_timeout_ms:
         longest = settings.push_request_timeout_ms
@@ -72,9 +75,11 @@ def set_event_type(database: Database, settings: Settings, event_type: str, give
             f"A lease of {given.lease_ms} ms is too short for requests of up to {longest} ms.",
             hint="Choose more than twice PUSH_REQUEST_TIMEOUT_MS.",
         )
+    own = [name for name, value in asdict(given).items() if value is not None] if _tells_batches(event_type) else None
     try:
-        with database.connection() as connection:
-            connection.execute(_SQL["set_event_type"], {"event_type": event_type, **asdict(given)})
+        with database.transaction() as connection:
+            connection.execute(_SQL["set_event_type"], {"event_type": event_type, **asdict(given), "own": own})
+            _follow(connection, event_type)
     except pg.CheckViolation as error:
         raise UsageError(
             f"{event_type} cannot be set so: its first pause must not exceed its longest, and every value its bounds.",
@@ -85,8 +90,20 @@ def set_event_type(database: Database, settings: Settings, event_type: str, give
 @audit.audited
 def reset_event_type(database: Database, event_type: str) -> bool:
     """Let an event type follow the settings again; tell whether it differed."""
-    with database.connection() as connection:
-        return connection.execute(_SQL["reset_event_type"], {"event_type": event_type}).fetchone() is not None
+    with database.transaction() as connection:
+        differed = connection.execute(_SQL["reset_event_type"], {"event_type": event_type}).fetchone() is not None
+        _follow(connection, event_type)
+    return differed
+
+
+def _tells_batches(event_type: str) -> bool:
+    return event_type.endswith(_OF_BATCHES)
+
+
+def _follow(connection: Connection, event_type: str) -> None:
+    """Let the type that tells batches of a changed type follow it; if it is such a one itself, what it has not set."""
+    changed = [event_type, *([event_type.removesuffix(_OF_BATCHES)] if _tells_batches(event_type) else [])]
+    connection.execute(_SQL["follow_types"], {"event_types": changed})
 
 
 def list_event_types(database: Database) -> list[Row]:

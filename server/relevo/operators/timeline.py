@@ -65,6 +65,8 @@ def of_event(
         yield Moment(last, "more_requests", {})
     if event["first_sent_at"]:
         yield Moment(event["first_sent_at"], "first_sent", event)
+    if event["silent"]["count"]:
+        yield Moment(datetime.fromisoformat(event["silent"]["at"]), "went_silently", event["silent"])
     is_whole = sample["looked_at"] >= event["deliveries_created"]
     yield from _sampled(sample, is_whole=is_whole)
     yield from _gathered(event, sample)
@@ -241,6 +243,10 @@ _WORDS: dict[str, tuple[str | Word, Word | None]] = {
     "quiet_expired": (
         "expired in quiet hours",
         lambda sample: f"{_several(sample['quiet_expired'], 'push', 'pushes')}: its deadline lay in them",
+    ),
+    "went_silently": (
+        "sent without a sound",
+        lambda silent: f"{_several(silent['count'], 'push', 'pushes')}, because of quiet hours; this was the first",
     ),
     "to_digest": (
         "above a cap, and left to a digest",

@@ -1,6 +1,7 @@
 -- Returns the event that tells a batch: one event says what it said itself, and several are told by the texts of the type with `.batch` behind its name, else as the
 -- newest says, else by its title and how many others there are. What it does not say here is as with the newest; what is too large for a push is left out, the data first.
-create or replace function relevo.batch_event(b relevo.batches, at timestamptz) returns relevo.notification_events
+-- Unless it is `worded`, no texts of the type with `.batch` are used.
+create or replace function relevo.batch_event(b relevo.batches, at timestamptz, worded boolean) returns relevo.notification_events
   language plpgsql stable
 as $$
 declare
@@ -18,7 +19,7 @@ begin
     e.event_type := b.event_type || '.batch';
     given := coalesce(e.arguments, '{}') || jsonb_build_object('count', total, 'others', total - 1, 'more', greatest(total - 3, 0),
                'first', names[1], 'second', coalesce(names[2], ''), 'third', coalesce(names[3], ''));
-    texts_bytes := (select max(w.bytes) from relevo.wordings w where w.event_type = e.event_type and relevo.arguments_complaint(w.arguments, given) is null);
+    texts_bytes := (select max(w.bytes) from relevo.wordings w where worded and w.event_type = e.event_type and relevo.arguments_complaint(w.arguments, given) is null);
     e.texts := null;
     e.wording := null;
     e.arguments := case when texts_bytes is not null then given end;

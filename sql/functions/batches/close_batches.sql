@@ -1,5 +1,5 @@
 -- Closes batches whose time has come, up to so many, or one of them alone, and returns how many, and how many events they told: each gets an event that tells what is left of it, in the same
--- transaction. One of which nothing is left is deleted. What several events are told by is a type of its own, which begins with the settings of theirs.
+-- transaction. One of which nothing is left is deleted. What several events are told by is a type of its own, which follows theirs.
 create or replace function relevo.close_batches(most int, alone bigint, given_at timestamptz, out closed int, out told int)
   language plpgsql volatile
 as $$
@@ -14,19 +14,14 @@ begin
     from (select d.id, relevo.left_of_batch(d, at) as events from relevo.batches d where d.id = any (due)) l
    where b.id = l.id and l.events is not null;
   delete from relevo.batches b where b.id = any (due) and b.closed_at is null;
-  insert into relevo.event_types (event_type, lease_ms, max_attempts, retry_base_ms, retry_max_ms, retry_jitter_ms, at_most_once, lane, ttl_s, opens,
-                                  quiet, quiet_max_wait_s, quiet_deadline, quiet_spread_s)
-  select t.event_type || '.batch', t.lease_ms, t.max_attempts, t.retry_base_ms, t.retry_max_ms, t.retry_jitter_ms, t.at_most_once, t.lane, t.ttl_s, t.opens,
-         t.quiet, t.quiet_max_wait_s, t.quiet_deadline, t.quiet_spread_s
-    from relevo.event_types t
-   where t.event_type in (select b.event_type from relevo.batches b where b.id = any (due) and cardinality(b.events) > 1) and length(t.event_type) <= 94
-   order by t.event_type
-  on conflict do nothing;
+  perform relevo.follow_types(array(select distinct b.event_type from relevo.batches b
+                                     where b.id = any (due) and cardinality(b.events) > 1
+                                       and not exists (select from relevo.event_types t where t.event_type = b.event_type || '.batch')));
   insert into relevo.notification_events (id, event_type, event_key, title, body, data, push, audience, category, lane, at_most_once, scheduled_at, deadline_at,
                                           content_hash, project, turn_at, arguments, wording, texts, opens, unread_badge, batch_id)
   select n.id, n.event_type, n.event_key, n.title, n.body, n.data, n.push, n.audience, n.category, n.lane, n.at_most_once, n.scheduled_at, n.deadline_at,
          '', n.project, n.turn_at, n.arguments, n.wording, n.texts, n.opens, n.unread_badge, n.batch_id
-    from relevo.batches b cross join lateral relevo.batch_event(b, at) n
+    from relevo.batches b cross join lateral relevo.batch_event(b, at, true) n
    where b.id = any (due) order by n.id;
   insert into relevo.event_owners (event_id, owner)
   select b.event_id, substr(b.subject, 3) from relevo.batches b where b.id = any (due) and b.subject like 'o:%';

@@ -1,16 +1,11 @@
--- Puts the phones of a project whose digests close by its zone into their slots anew, after it changed.
+-- Brings the phones of a project whose digests close by its zone to their slots anew, after it changed: a thousand at once, and the cycle digest does the rest.
 create or replace function relevo.follow_default_zone(of_project text) returns void
   language plpgsql volatile
 as $$
-declare
-  moved uuid[] := array(select distinct i.installation_id
-                          from relevo.digest_followers f
-                          cross join lateral (select i.installation_id, i from relevo.device_installations i
-                                               where i.installation_id = f.installation_id and i.timezone is null offset 0) i
-                         where f.project = of_project and f.zone <> relevo.digest_zone(i.i));
 begin
-  if moved <> '{}' then
-    perform relevo.follow_digests(moved);
+  if exists (select from relevo.digest_followers f where f.project = of_project) then
+    insert into relevo.digest_moves as m (project) values (of_project) on conflict (project) do update set place = null;
+    perform relevo.move_followers(of_project, 1000);
   end if;
 end
 $$;

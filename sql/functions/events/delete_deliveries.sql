@@ -35,6 +35,7 @@ begin
     delete from relevo.event_progress_deltas p where p.event_id = id_of_event;
     delete from relevo.event_progress p where p.event_id = id_of_event;
     delete from relevo.event_reactions r where r.event_id = id_of_event;
+    delete from relevo.silent_pushes s where s.event_id = id_of_event;
   end if;
 end
 $$;

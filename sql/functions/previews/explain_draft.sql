@@ -36,6 +36,9 @@ begin
   end if;
   if d.id is null and e.fanout_finished_at is null or d.status in ('pending', 'retryable') then
     quiet := relevo.explain_quiet(e, i, greatest(now(), e.scheduled_at));
+  elsif d.id is not null then
+    select jsonb_build_object('verdict', 'silent', 'at', s.at, 'reason', 'It went without a sound, for this phone had quiet hours.') into quiet
+      from relevo.silent_pushes s where s.event_id = e.id and s.delivery_id = d.id;
   end if;
   if fitting is not null and d.id is null or d.last_error_code = 'in_digest' then
     digest := relevo.explain_digest(e, i);

@@ -1,4 +1,5 @@
--- Ends unsent what still waits for an owner's phones of events that the owner read, or opened, on one of them, where their types say so.
+-- Ends unsent what still waits for an owner's phones of events that the owner read, or opened, on one of them, where their types say so: pushes of their own, and
+-- what a batch is still to tell. The push of a batch stands for the events that it tells.
 create or replace function relevo.complete_reacted(of_events bigint[], of_owner text, by_what text) returns void
   language sql volatile
 as $$
@@ -6,13 +7,15 @@ as $$
   select e.id, of_owner, by_what
     from relevo.notification_events e
     join relevo.event_types t on t.event_type = e.event_type and t.complete_on = by_what
-   where e.id = any (of_events) and of_owner is not null and e.ended_at is null
-     and (e.state <> 'fanned' or exists (
-           select from (select p.status, p.deliveries from relevo.event_progress p where p.event_id = e.id
-                        union all
-                        select d.status, d.deliveries from relevo.event_progress_deltas d where d.event_id = e.id) p
-            where p.status in ('pending', 'retryable')
-            group by p.status having sum(p.deliveries) > 0))
+   where e.id = any (of_events || array(select unnest(b.events) from relevo.notification_events n join relevo.batches b on b.id = n.batch_id and b.event_id = n.id
+                                         where n.id = any (of_events)))
+     and of_owner is not null and e.ended_at is null
+     and (e.state <> 'fanned' or relevo.is_anything_open(e.id)
+          or exists (
+               select from relevo.batches b
+                where b.event_type = e.event_type and e.id = any (b.events) and relevo.is_to_be_told(b)
+                  and b.subject in (select 'o:' || of_owner union all
+                                    select 'i:' || i.installation_id from relevo.device_installations i where i.owner = of_owner)))
    order by e.id
      for key share of e
   on conflict do nothing

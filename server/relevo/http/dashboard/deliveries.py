@@ -55,6 +55,8 @@ def _moments(seen: Push) -> Iterator[Moment]:
         yield Moment(row["last_attempt_at"], "taken", row)
     elif row["completed_at"] is None and not seen.last_is_told:
         yield Moment(row["last_attempt_at"], "attempt_failed", row)
+    if row["silent_at"]:
+        yield Moment(row["silent_at"], "silent", row)
     if row["opened_at"]:
         yield Moment(row["opened_at"], "opened", row)
     if row["lapse_count"]:
