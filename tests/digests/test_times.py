@@ -8,6 +8,13 @@ from zoneinfo import ZoneInfo
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from phones import add_phones
+from relevo.client import quiet, verbs
+from relevo.client.values import Event
+from soak import cases
 
 CHAIN = """
 with recursive times as (
@@ -56,3 +63,79 @@ def test_hours_are_those_of_utc(conn: psycopg.Connection[Any]) -> None:
     asked = {"delivery": "hourly", "zone": "Asia/Kathmandu", "begin": datetime(2026, 4, 4, tzinfo=UTC), "end": datetime(2026, 4, 5, tzinfo=UTC)}  # fmt: skip
     rows = conn.execute(CHAIN, asked).fetchall()
     assert [row[0] for row in rows] == [datetime(2026, 4, 4, hour, tzinfo=UTC) for hour in range(1, 24)]
+
+
+CHANGES = {
+    "America/Santiago": ["2026-04-05 03:00", "2026-09-06 04:00"],  # both at midnight
+    "Australia/Lord_Howe": ["2024-04-06 15:00", "2024-10-05 15:30"],
+    "Pacific/Apia": ["2011-12-30 10:00"],
+    "Africa/Casablanca": ["2025-02-23 02:00", "2025-04-06 02:00"],
+    "Asia/Kathmandu": ["2026-06-30 18:15"],
+}
+Places = st.sampled_from(
+    [(zone, datetime.fromisoformat(at).replace(tzinfo=UTC)) for zone, ats in CHANGES.items() for at in ats]
+)
+Deliveries = st.builds(
+    lambda day, minute: f"{f'weekly {day}' if day else 'daily'} {minute // 60:02}:{minute % 60:02}",
+    st.sampled_from(("", *DAYS)),
+    st.integers(0, 1439),
+)
+HARDLY = [HealthCheck.function_scoped_fixture]
+
+
+def stepped(delivery: str, zone: str, after: datetime) -> datetime:
+    """Step from minute to minute: a time that comes twice counts when it comes last, one that is jumped over as if it were not."""
+    kind, *day, clock = delivery.split()
+    here, wanted = ZoneInfo(zone), time.fromisoformat(clock)
+    then = after.replace(second=0, microsecond=0) - timedelta(hours=27)
+    shown = then.astimezone(here).replace(tzinfo=None)
+    found: dict[date, datetime] = {}
+    while then < after + timedelta(days=9):
+        local = (then + timedelta(minutes=1)).astimezone(here).replace(tzinfo=None)
+        if local < shown:
+            shown = local - timedelta(minutes=1)  # what was shown before comes once more
+            found = {each: at for each, at in found.items() if datetime.combine(each, wanted) <= shown}
+        for number in range((local.date() - shown.date()).days + 1):
+            moment = datetime.combine(shown.date() + timedelta(days=number), wanted)
+            if shown < moment <= local and (kind == "daily" or DAYS[moment.weekday()] == day[0]):
+                found[moment.date()] = then + (moment - shown)
+        then, shown = then + timedelta(minutes=1), local
+    return min(at for at in found.values() if at > after)
+
+
+@settings(max_examples=cases(40, whole=1_500), deadline=None, suppress_health_check=HARDLY)
+@given(Deliveries, Places, st.integers(-3_000, 3_000))
+def test_the_next_closing_is_where_stepping_comes_to(
+    conn: psycopg.Connection[Any], delivery: str, place: tuple[str, datetime], minutes: int
+) -> None:
+    """Around changes of clocks, Apia's missing day and the week's end, a digest closes next when the wall clock comes to its time."""
+    zone, around = place
+    after = around + timedelta(minutes=minutes)
+    row = conn.execute("select relevo.next_digest(%s, %s, %s)", [delivery, zone, after]).fetchone()
+    assert row == (stepped(delivery, zone, after),)
+
+
+@settings(max_examples=cases(40, whole=1_500), deadline=None, suppress_health_check=HARDLY)
+@given(Places, st.integers(-9_000, 9_000))
+def test_caps_count_in_what_the_calendar_shows(
+    conn: psycopg.Connection[Any], place: tuple[str, datetime], minutes: int
+) -> None:
+    """An event counts in the hour, day and week that the wall clock of its phone shows when it is to be sent."""
+    zone, around = place
+    due = around + timedelta(minutes=minutes)
+    if conn.execute("select count(*) from relevo.caps").fetchone() == (0,):
+        for per in ("hour", "day", "week"):
+            quiet.set_cap(conn, 9, per=per)
+        verbs.enqueue(conn, Event("notice", "any", "Any", audience=add_phones(conn, 1)))
+    conn.execute("update relevo.device_installations set timezone = %s", [zone])
+    rows = conn.execute(
+        """select c.per, a.bucket from relevo.notification_events e, relevo.device_installations i,
+             lateral relevo.asked_caps(e, array[i.installation_id], array[%(due)s::timestamptz], %(due)s) a join relevo.caps c on c.id = a.cap""",
+        {"due": due},
+    ).fetchall()
+    local = due.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    hour = local.replace(minute=0)
+    monday = day = datetime.combine(local.date(), time())
+    while monday.weekday():
+        monday -= timedelta(days=1)
+    assert dict(rows) == {"hour": hour, "day": day, "week": monday}

@@ -30,7 +30,7 @@ from relevo.providers import apns, expo, fcm, webpush
 from relevo.providers.http2_connection import Http2Connection, events
 from relevo.providers.http_connection import HttpConnection
 
-STEPS = ("claims", "journal", "settle", "receipts", "dispatch", "projects")
+STEPS = ("claims", "journal", "settle", "receipts", "dispatch", "projects", "digest")
 NAMES = {body: f"{step}.{name}" for step in STEPS for name, body in queries.load(step).items()}
 
 
