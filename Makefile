@@ -34,8 +34,9 @@ help: ## say what each target does
 	@echo 'Settings come from the environment or .env. Words for the command: make tick ARGS="--runners reaper";'
 	@echo 'for pytest: make test PYTEST_ARGS="-k reaper". Another Python: make test PYTHON=python3.12'
 
+# exec: whoever ends make ends Relevo.
 run: installed ## run every cycle until Ctrl-C (without DATABASE_URL: on an embedded PostgreSQL)
-	@$(RELEVO) run $(ARGS)
+	@export RELEVO_DEMO=$${RELEVO_DEMO:-true}; exec .venv/bin/relevo run $(ARGS)
 
 tick: installed ## run the cycles of a tick once, in order, and exit
 	@$(RELEVO) tick $(ARGS)
@@ -115,7 +116,7 @@ clean: ## remove .venv, caches and build output; .relevo (your data) stays
 	@find server scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
 	@if [ -e .relevo ]; then echo 'Left alone: .relevo, the data of the embedded PostgreSQL (rm -rf .relevo removes it).'; fi
 
-installed:
+installed: ## install what Relevo needs into .venv, and nothing else
 	@PYTHON='$(PYTHON)' sh scripts/install.sh run
 
 installed-dev:

@@ -69,6 +69,20 @@ select i.installation_id, e.audience, e.fanout_started_at as went_out_at,
 -- Lists the installations of an owner, newest first.
 select i.installation_id from relevo.device_installations i where i.owner = %(owner)s order by i.seq desc limit %(limit)s;
 
+-- name: list_events_for
+-- Lists the latest events that are for everyone, for whoever matches, or for some phones or their owners, out of a thousand.
+select e.id, left(e.title, 200) as title, left(e.body, 200) as body, e.created_at
+  from (select e.id, e.event_type, e.title, e.body, e.created_at, e.audience from relevo.notification_events e order by e.id desc limit 1000) e
+ where e.event_type <> 'relevo.news'
+   and (e.audience <> 'installations'
+        or exists (select from relevo.event_audience a where a.event_id = e.id and a.installation_id = any (%(installations)s::uuid[]))
+        or exists (select from relevo.event_owners o where o.event_id = e.id
+                                                      and o.owner in (select i.owner from relevo.device_installations i where i.installation_id = any (%(installations)s::uuid[])))
+        or e.event_type = 'relevo.digest'
+           and exists (select from relevo.device_installations i join relevo.digest_contents c on c.event_id = e.id and c.seq = i.seq where i.installation_id = any (%(installations)s::uuid[])))
+ order by e.id desc
+ limit %(limit)s;
+
 -- name: list_owners
 -- Lists owners by their names from a given one on, that one left out if asked, along their index, with a bounded number of their phones counted.
 with recursive who as (

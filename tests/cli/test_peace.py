@@ -29,6 +29,8 @@ def test_quiet_hours_are_set_and_shown() -> None:
     assert "are set" in run("quiet", "set", "22:00-07:00", "--owner", "ana", "--zone", "Europe/Madrid")
     assert "Nothing changed" in run("quiet", "set", "22:00-07:00", "--owner", "ana", "--zone", "Europe/Madrid")
     assert run("quiet", "show", "--owner", "ana").strip() == "22:00-07:00 in Europe/Madrid"
+    run("quiet", "set", "22:00-07:00", "--owner", "ana")
+    assert "by the clock of each phone" in run("quiet", "show", "--owner", "ana")
     run("quiet", "set", "--remove", "--owner", "ana")
     assert "No quiet hours" in run("quiet", "show", "--owner", "ana")
     with pytest.raises(UsageError, match="Nobody is named"):

@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = {
+    "installed",
     "run",
     "test",
     "soak",

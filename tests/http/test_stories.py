@@ -433,6 +433,34 @@ def test_what_quiet_hours_and_batches_keep_back(served: Served, conn: Connection
     assert "Not by itself. It is told together with others of its kind:" in said
 
 
+def test_peace_in_the_readers_language(served: Served, conn: Connection, person: Person) -> None:
+    """Caps, digests, silence and who looks are told in Spanish; an owner's latest events are not those of others."""
+    one, _other = phone(conn, owner="ana"), phone(conn, owner="eva")
+    quiet.set_cap(conn, 1, per="day", category="ads")
+    first, above = (event(conn, f"ad-{n}", [one], category="ads") for n in range(2))
+    others = event(conn, "not for ana", values.Owners("eva"))
+    verbs.set_preference(conn, one, "default", values.Preference(delivery="hourly"))
+    fan_out(served.app)
+    (push,) = deliveries_of(conn, first).values()
+    conn.execute("insert into relevo.silent_pushes values (%s, %s, now())", [first, push])
+
+    def spanish(path: str) -> str:
+        page = person.get(path, headers={"accept-language": "es"}).text
+        return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", page)))
+
+    said = spanish(f"/dashboard/events/{above}")
+    assert "como máximo 1 al día de la categoría ads" in said
+    assert "at most" not in said
+    assert "Está destinado a 1 teléfono" in said
+    assert "Se envió sin sonido" in spanish(f"/dashboard/events/{first}")
+    assert "Se envió sin sonido" in spanish(f"/dashboard/deliveries/{push}")
+    said = spanish("/dashboard/owners/ana")
+    assert "en un resumen, cada hora" in said
+    assert "(lector)" in said
+    page = person.get("/dashboard/owners/ana").text
+    assert (f"/dashboard/events/{above}" in page, f"/dashboard/events/{others}" in page) == (True, False)
+
+
 def test_why_a_push_that_was_made_may_not_go(served: Served, conn: Connection, person: Person) -> None:
     """The page of a push names the reason for which its phone gets none any more, and the category it opted out of."""
     one = phone(conn)

@@ -354,7 +354,7 @@ LATER = NOW + timedelta(minutes=5)
         ({"state": "waiting", "scheduled_at": LATER}, [], {}, "scheduled for 2026-11-15 12:05:00Z"),
         ({"state": "waiting"}, [], {"fanout": "ill"}, "fanout is paused (ill)"),
         ({"state": "waiting"}, [], {}, "it waits for fan-out"),
-        ({"state": "fanned"}, [wait()], {"dispatch": "ill"}, "3 bulk of app: dispatch is paused (ill)"),
+        ({"state": "fanned"}, [wait()], {"dispatch": "ill"}, "3 pushes of app (bulk): dispatch is paused (ill)"),
         (
             {"state": "fanned"},
             [wait(breaker="open", breaker_reason="403", probe_at=LATER)],
@@ -373,7 +373,7 @@ LATER = NOW + timedelta(minutes=5)
             {"state": "fanned"},
             [wait(repeats_held=True)],
             {},
-            "3 bulk of app: held by the runaway brake; `relevo release",
+            "3 pushes of app (bulk): held by the runaway brake; `relevo release",
         ),
         ({"state": "fanned"}, [wait(next_attempt_at=LATER)], {}, "tried again from 2026-11-15 12:05:00Z on"),
         (

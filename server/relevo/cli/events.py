@@ -235,13 +235,17 @@ def _later(found: values.Preview) -> Iterator[str]:
     if found.digested:
         yield f"{several(found.digested, 'more installation')} would be told in a digest."
     if found.waiting:
-        yield f"{found.waiting:,} of them have quiet hours then, and would get it later."
+        yield f"{_of_them(found.waiting, 'has', 'have')} quiet hours then, and would get it later."
     if found.capped:
-        yield f"{found.capped:,} of them were sent as much as their caps allow, and would find it in the inbox."
+        yield f"{_of_them(found.capped)} sent as much as caps allow, and would find it in the inbox."
     if found.to_digest:
-        yield f"{found.to_digest:,} of them were sent as much as their caps allow: told in the next digest."
+        yield f"{_of_them(found.to_digest)} sent as much as caps allow: told in the next digest."
     if found.batched:
         yield f"{found.batched:,} of them would be told together with others of its kind, for its type gathers."
+
+
+def _of_them(count: int, one: str = "was", many: str = "were") -> str:
+    return f"{count:,} of them {one if count == 1 else many}"
 
 
 def _print_preview(found: values.Preview, strangers: Sequence[str], *, has_topics: bool) -> None:

@@ -70,7 +70,9 @@ def show_quiet(owner: Owner = None, phone: Phone = None, project: Project = None
         out.print("No quiet hours are set.")
         return
     hours = ", ".join(found.windows) or "never quiet"
-    zone = f" in {as_written(found.zone)}" if found.zone else ""
+    zone = (
+        f" in {as_written(found.zone)}" if found.zone else ", by the clock of each phone (else the project's, else UTC)"
+    )
     by = "nobody said another zone" if found.zone_of == "none" else f"the zone of the {found.zone_of}"
     out.print(f"{hours}{zone}" + (f" (the hours of the {found.hours_of}; {by})" if found.hours_of else ""))
     if found.quiet_until:

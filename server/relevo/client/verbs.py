@@ -435,7 +435,9 @@ def _audience(audience: object) -> dict[str, Any]:
 
 def _installation(value: object, said: str = "installation_id must be the UUID of an installation") -> str:
     if not isinstance(value, UUID):
-        raise InvalidInputError(f"{said}, got {quoted(value)}.", hint="register() returns it.")
+        as_text = isinstance(value, str)
+        hint = "register() returns it; of its text, uuid.UUID(…) makes it." if as_text else "register() returns it."
+        raise InvalidInputError(f"{said}, got {quoted(value)}.", hint=hint)
     return str(value)
 
 

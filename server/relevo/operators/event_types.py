@@ -53,7 +53,9 @@ class TypeSettings:
         "If its deadline lies in them: it goes silently at once (unless said), or expires."
     )
     quiet_spread_s: int | None = _setting("Over how long it is spread after their end; 300 unless said.", 0, 7_200)
-    batch_window_s: int | None = _setting("Gather its personal events for so long into one push; 0 ends that.", 0, 86_400)
+    batch_window_s: int | None = _setting(
+        "Gather its personal events for so long into one push; 0 ends that.", 0, 86_400
+    )
     batch_longest_s: int | None = _setting(
         "Each further one extends that by a window, to so long in all at most.", 0, 86_400
     )

@@ -10,7 +10,6 @@ from relevo.client import verbs
 from relevo.client.values import Explanation
 from relevo.core import queries
 from relevo.database.pool import Database
-from relevo.operators import events
 from relevo.operators.reading import MAX_LIMIT, Row, fetch, storable
 
 _SQL = queries.load("phones")
@@ -114,11 +113,11 @@ class Recent:
 
 
 def recent(database: Database, installations: Sequence[UUID]) -> list[Recent]:
-    """Return of the latest events why some phones, a few of them, got each, or not."""
+    """Return of the latest events that are not for others why some phones, a few of them, got each, or not."""
     asked = installations[:_EXPLAINED_PHONES]
     if not asked:
         return []
-    latest = events.page(database, limit=_EXPLAINED_EVENTS).rows
+    latest = fetch(database, _SQL["list_events_for"], installations=list(asked), limit=_EXPLAINED_EVENTS)
     return [Recent(row, explain(database, row["id"], asked)) for row in latest]
 
 

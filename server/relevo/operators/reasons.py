@@ -9,6 +9,7 @@ from relevo.core.i18n import gettext as _
 from relevo.core.model import NEWS
 from relevo.core.phrases import clipped
 from relevo.core.sending_project import LABELS, SPLIT, SendingProject
+from relevo.operators import peace
 
 MEANINGS = {
     "pending": N_("It is to be sent."),
@@ -212,6 +213,8 @@ NOT_ALLOWED = {
 }
 """Why pushes may not go to a phone; anything else is what the push service said."""
 
+_OURS = ("capped", "in_digest", "batched")
+
 
 def in_words(code: str | None) -> str:
     """Say what an error code means; one that is not ours stands for itself."""
@@ -225,8 +228,18 @@ def in_words(code: str | None) -> str:
 
 def as_said(code: str | None, message: str | None) -> str:
     """Say what an error means, and behind that what was said."""
+    if code in _OURS:
+        message = example(code, message)
+        return " ".join(filter(None, (in_words(code), f"({clipped(message, 500)})" if message else "")))
     said = ": ".join(filter(None, (code, message)))
     return " ".join(filter(None, (in_words(code), f"({clipped(said, 500)})" if said else "")))
+
+
+def example(code: str | None, message: str | None) -> str:
+    """Return what was said of an error; words of the database's own in the reader's language, or none."""
+    if code not in _OURS:
+        return message or ""
+    return peace.cap(message) if code != "batched" else ""
 
 
 def quoted(said: str) -> str:

@@ -11,6 +11,7 @@ from relevo.core.i18n import N_
 from relevo.core.i18n import gettext as _
 from relevo.core.phrases import clipped
 from relevo.http.dashboard.formats import instant
+from relevo.operators import peace
 from relevo.operators.audience import Nobody
 from relevo.operators.reasons import not_allowed
 
@@ -108,7 +109,6 @@ _BY_PREFERENCES = ("no_preference", "preference_differs", "preference")
 _UNWANTED = ("opted_out", "refused", "not_accepted")
 _BY_PHONE = ("not_allowed", *_UNWANTED)
 _TOGETHER = ("batched", "in_digest", "digested")
-_NO_ROOM = "There is no room for it: "  # as the database begins what it says of a cap
 _AGAINST = ("not_named", "not_allowed", *_UNWANTED, "no_preference", "preference_differs")
 """Rules by which no delivery is made: where there is one, they hold only since."""
 
@@ -139,13 +139,13 @@ def rule(told: Explanation) -> str:
         for each in told.raw["differing_preferences"]
     )
     state = values.get("state") or ""
-    return _(
+    said = _(
         RULES[key],
         why=why[:1].lower() + why[1:].removesuffix("."),
         category=values.get("category"),
         project=values.get("project"),
         differs=differs,
-        reason=": ".join(filter(None, (_(state), values.get("reason")))).removeprefix(_NO_ROOM).removesuffix("."),
+        reason=": ".join(filter(None, (_(state), peace.cap(values.get("reason"))))).removesuffix("."),
         preference=told.raw["preference"],
         until=values.get("local") or (instant(datetime.fromisoformat(values["until"])) if values.get("until") else ""),
         count=values.get("count"),
@@ -153,8 +153,18 @@ def rule(told: Explanation) -> str:
         zone=values.get("zone"),
         whose=_(ZONES.get(values.get("zone_of"), "")),
         at=instant(datetime.fromisoformat(values["at"])) if values.get("at") else "",
-        delivery=values.get("delivery"),
+        delivery=peace.delivery(values.get("delivery")),
     )
+    return " ".join(filter(None, (said, _silently(values.get("quiet") or {}))))
+
+
+def _silently(quiet: Mapping[str, Any]) -> str:
+    """Say that a push makes, or made, no sound because of quiet hours; nothing if it does."""
+    if quiet.get("verdict") != "silent":
+        return ""
+    if quiet.get("at"):
+        return _("It went without a sound, for the phone had quiet hours.")
+    return _("It goes without a sound as long as the phone has quiet hours.")
 
 
 def came_afterwards(told: Explanation, changes: Mapping[str, Any] | None) -> bool:

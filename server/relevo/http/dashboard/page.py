@@ -37,6 +37,8 @@ _MOST_FIELDS = 50
 _UNAUTHORISED = 401
 _FAILED = 500
 _NONCE = 43
+_BY_LINK = N_("login link")
+_ROLES = {"app": N_("app"), "viewer": N_("viewer"), "operator": N_("operator")}
 FORM_COOKIE = "relevo_form"
 ACTED_COOKIE = "relevo_acted"
 """Tells for a while that somebody has just done something: until it is sure to be on the replica, too."""
@@ -156,6 +158,7 @@ def render(
     page = ENVIRONMENT.get_template(template).render(
         request=request,
         viewer=caller if session else None,
+        who=_who(caller) if caller is not None and session else "",
         is_operator=is_operator(request),
         form_mark=sessions.form_mark(session) if session else "",
         menu=_menu(request) if session or _is_guide_at_home(request) else {},
@@ -168,6 +171,11 @@ def render(
     )
     sent = {"Content-Security-Policy": POLICY, **(headers or {})}
     return HTMLResponse(page.encode("utf-8", "replace"), status, sent)
+
+
+def _who(caller: Token) -> str:
+    """Name who looks, and as what."""
+    return f"{gettext(_BY_LINK) if caller.name == _BY_LINK else caller.name} ({gettext(_ROLES[caller.role])})"
 
 
 def is_operator(request: Request) -> bool:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from relevo.core.phrases import Phrase
 from relevo.core.sending_project import project_in_words
-from relevo.operators.amounts import timestamp
+from relevo.operators.amounts import in_numbers, timestamp
 from relevo.operators.health.problem import Row
 
 
@@ -18,16 +18,13 @@ def why_it_waits(event: Row, waits: Sequence[Row], paused: Mapping[str, str]) ->
     if event["state"] in ("waiting", "fanning"):
         return [_why_not_fanned_out(event, paused)]
     whys = [_runaway(event) if row["repeats_held"] else _why(row, paused, event["now"]) for row in waits]
-    return [
-        Phrase(
-            "{n} {lane} of {project}: {why}",
-            n=row["deliveries"],
-            lane=row["lane"],
-            project=project_in_words(row["project"]),
-            why=why,
-        )
-        for row, why in zip(waits, whys, strict=True)
-    ]
+    return [_of_project(row, why) for row, why in zip(waits, whys, strict=True)]
+
+
+def _of_project(row: Row, why: str) -> str:
+    pushes = in_numbers(row["deliveries"], "push", "pushes")
+    project = project_in_words(row["project"])
+    return Phrase("{pushes} of {project} ({lane}): {why}", pushes=pushes, project=project, lane=row["lane"], why=why)
 
 
 def _why_not_fanned_out(event: Row, paused: Mapping[str, str]) -> str:
