@@ -114,7 +114,7 @@ def _play(made: Stage, seed: str, given: argparse.Namespace) -> dict[str, Any]:
         writer.stop()
     for writer in app:
         writer.join()
-    faults.calm()
+    faults.calm(patient=not given.small)
     is_calm = _rest(made, peace, 90 if given.broken else CALM_S)
     reader.stop()
     reader.join()

@@ -13,7 +13,7 @@ import psycopg
 
 from chaos import archive, database_faults, process_faults, server_faults, service_faults
 from chaos.scene import Scene
-from chaos.stage import Stage
+from chaos.stage import PATIENT, Stage
 from chaos.told import Told
 
 OFTEN = ("killed at a request", "stopped at a request, beyond the lease")
@@ -91,8 +91,8 @@ class Faults:
                 after_each()
             time.sleep(0.2 + self.scene.chance.random())
 
-    def calm(self) -> None:
-        """Let everything be well again."""
+    def calm(self, *, patient: bool) -> None:
+        """Let everything be well again; patient replicas are started anew with the time-outs of every day."""
         self._stage.sandbox.clear_faults()
         self._stage.sandbox.set(latency_ms=0)
         self._stage.wire.calm()
@@ -100,5 +100,10 @@ class Faults:
         self._stage.wire.latency_s = 0
         for replica in self._stage.replicas:
             replica.send(signal.SIGCONT)
+            if patient:
+                replica.send(signal.SIGTERM)
+        for replica in self._stage.replicas:
+            if patient:
+                replica.end()
             if not replica.runs():
-                replica.start()
+                replica.start(None, **(PATIENT if patient else {}))
