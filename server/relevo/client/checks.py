@@ -429,3 +429,11 @@ def weight(event: Mapping[str, Any]) -> int:
     }
     added_key = 0 if event.get("collapse") is None else _MOST_COLLAPSE
     return len(json.dumps(rendered, ensure_ascii=False, default=str).encode()) + added_key
+
+
+def check_one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    """Refuse what is none of these."""
+    if value not in known:
+        raise InvalidInputError(
+            f"{name} must be {', '.join(known[:-1])} or {known[-1]}, got {quoted(value)}.", hint="Mend it."
+        )

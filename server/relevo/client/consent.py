@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from relevo.client.checks import check_storable, quoted
+from relevo.client.checks import check_one_of, check_storable, quoted
 from relevo.client.connections import verb
 from relevo.client.connections.steps import Call, as_json, from_json, one
 from relevo.core.errors import InvalidInputError
@@ -66,7 +66,7 @@ def set_category(
     by locale: {"en": {"name": "Offers", "sentence": "Discounts, at most once a week."}}.
     """
     if rule is not None:
-        _one_of("rule", rule, RULES)
+        check_one_of("rule", rule, RULES)
     given: dict[str, Any] = {"category": category, "rule": rule, "texts": texts}
     return Call("set_category", {"asked": as_json("category", _given(given))}, one(bool))
 
@@ -98,7 +98,7 @@ def choose(
     if not isinstance(wanted, bool):
         raise InvalidInputError(f"wanted must be True or False, got {quoted(wanted)}.", hint="Mend it.")
     if channel is not None:
-        _one_of("channel", channel, CHANNELS)
+        check_one_of("channel", channel, CHANNELS)
     given: dict[str, Any] = {"owner": owner, "project": project, "category": category, "channel": channel}
     asked = _given(given | {"wanted": wanted, "words": words, "locale": locale})
     return Call("choose_category", {"asked": as_json("choice", asked), "face": "app"}, one(bool))
@@ -123,7 +123,7 @@ def export_owner(
     kind: Kind, *, owner: str, project: str | None = None, after: str | None = None, limit: int = MOST_AT_ONCE
 ) -> Call[OwnerPage]:
     """Return a page of what is kept of an owner, of one kind; push tokens are shortened."""
-    _one_of("kind", kind, KINDS)
+    check_one_of("kind", kind, KINDS)
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_AT_ONCE:
         raise InvalidInputError(f"limit must be between 1 and {MOST_AT_ONCE}.", hint="Leave it out for the most.")
     asked = _given({"owner": owner, "project": project, "kind": kind, "after": after, "limit": limit})
@@ -136,13 +136,6 @@ def _given(asked: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in told.items():
         check_storable(name, value)
     return told
-
-
-def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise InvalidInputError(
-            f"{name} must be {', '.join(known[:-1])} or {known[-1]}, got {quoted(value)}.", hint="Mend it."
-        )
 
 
 def _categories(told: Any) -> list[Category]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from relevo.client.checks import check_storable, quoted
+from relevo.client.checks import check_one_of, check_storable, quoted
 from relevo.client.connections import verb
 from relevo.client.connections.steps import Call, as_json, from_json, one
 from relevo.core.errors import InvalidInputError
@@ -80,7 +80,7 @@ def inbox(
     What is told by the texts of its type is in `locale`, or else in that of the newest phone that said one.
     With `digest`, the event id of an item of type `relevo.digest`, it is what that one told, the best first.
     """
-    _one_of("status", status, STATUSES)
+    check_one_of("status", status, STATUSES)
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_AT_ONCE:
         raise InvalidInputError(f"limit must be between 1 and {MOST_AT_ONCE}.", hint="Leave it out for 50.")
     if digest is not None and (isinstance(digest, bool) or not isinstance(digest, int) or digest < 0):
@@ -117,7 +117,7 @@ def mark_inbox(
         raise InvalidInputError(
             f"event_id must be a whole number above 0, got {quoted(event_id)}.", hint="inbox() returns it."
         )
-    _one_of("mark", mark, MARKS)
+    check_one_of("mark", mark, MARKS)
     asked = as_json("inbox", _asked(owner, installation_id, project))
     return Call("mark_inbox", {"asked": asked, "event_id": event_id, "mark": mark}, one(bool))
 
@@ -136,7 +136,7 @@ def mark_inbox_before(
         raise InvalidInputError(
             f"before must be a datetime with its zone, got {quoted(before)}.", hint="Leave it out for now."
         )
-    _one_of("mark", mark, ("read", "seen"))
+    check_one_of("mark", mark, ("read", "seen"))
     asked = as_json("inbox", _asked(owner, installation_id, project))
     until = None if before is None else before.isoformat()
     return Call("mark_inbox_before", {"asked": asked, "before": until, "mark": mark}, one(bool))
@@ -163,13 +163,6 @@ def _asked(
             raise InvalidInputError(f"{name} must be text, got {quoted(value)}.", hint="Mend it and try again.")
         check_storable(name, value)
     return told
-
-
-def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise InvalidInputError(
-            f"{name} must be {', '.join(known[:-1])} or {known[-1]}, got {quoted(value)}.", hint="Mend it."
-        )
 
 
 def _page(told: Any) -> InboxPage:

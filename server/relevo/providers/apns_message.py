@@ -8,14 +8,17 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from relevo.core.messages import Draft, Message, WrittenMessage
+from relevo.core.messages import Draft, Message
 from relevo.core.model import Delivery
 from relevo.providers.message_parts import (
     OWN_NAMES,
     ROOM_FOR_NAMES,
     UNWRITABLE,
+    Headers,
+    PayloadMessage,
+    Written,
     data_of,
     dumps,
     image_of,
@@ -38,8 +41,6 @@ _FLAGS = {
     "_contentAvailable": "content-available",
     "mutableContent": "mutable-content",
 }
-
-Headers = tuple[tuple[str, str], ...]
 
 
 def aps(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,35 +91,12 @@ def apns_id(delivery_id: int | str, attempt: int) -> str:
     return str(uuid.uuid5(_SPACE, f"{delivery_id}:{attempt}"))
 
 
-class Written(NamedTuple):
-    """What the messages of one event have in common."""
-
-    headers: Headers
-    head: bytes
-    """The payload without its end: what names a delivery follows."""
-
-
-class ApnsMessage(WrittenMessage):
+class ApnsMessage(PayloadMessage):
     """The push of one delivery."""
 
-    __slots__ = ("written",)
+    __slots__ = ()
 
-    def __init__(self, written: Written, draft: Draft, delivery: Delivery) -> None:
-        self.written = written
-        self.draft = draft
-        self.delivery = delivery
-
-    def body(self) -> bytes:
-        """Return its payload."""
-        delivery = self.delivery
-        names = f',"notificationDeliveryId":{delivery.id},"installationId":"{delivery.installation_id}"}}'
-        return self.written.head + names.encode()
-
-    def json(self) -> str:
-        """Return its payload as text."""
-        return self.body().decode()
-
-    def headers(self) -> tuple[tuple[str, str], ...]:
+    def headers(self) -> Headers:
         """Return its own headers, then those of its event."""
         delivery, draft = self.delivery, self.draft
         deadline = delivery.deadline_at

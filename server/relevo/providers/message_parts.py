@@ -6,11 +6,12 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
-from relevo.core.messages import Message
+from relevo.core.messages import Draft, Message, WrittenMessage
+from relevo.core.model import Delivery
 
 OWN_NAMES = ("notificationDeliveryId", "installationId", "pushProvider")
 """The keys of `data` that are written for each delivery."""
@@ -19,6 +20,40 @@ ROOM_FOR_NAMES = 160
 _TOPIC_BYTES = 24
 UNWRITABLE = (ArithmeticError, TypeError, ValueError, RecursionError)
 """What writing a message raises that cannot be written."""
+
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class Written(NamedTuple):
+    """What the messages of one event have in common."""
+
+    headers: Headers
+    head: bytes
+    """The payload without its end: what names a delivery follows."""
+
+
+class PayloadMessage(WrittenMessage):
+    """The push of one delivery: a payload that ends with what names it, and headers beside it."""
+
+    __slots__ = ("written",)
+    closing = "}"
+    """What ends the payload."""
+
+    def __init__(self, written: Written, draft: Draft, delivery: Delivery) -> None:
+        self.written = written
+        self.draft = draft
+        self.delivery = delivery
+
+    def body(self) -> bytes:
+        """Return its payload."""
+        delivery = self.delivery
+        names = f',"notificationDeliveryId":{delivery.id},"installationId":"{delivery.installation_id}"{self.closing}'
+        return self.written.head + names.encode()
+
+    def json(self) -> str:
+        """Return its payload as text."""
+        return self.body().decode()
 
 
 def data_of(message: Message) -> Mapping[str, Any]:

@@ -30,7 +30,7 @@ from relevo.providers.http2 import Answered, Http2Client, NotSent, Outcome, Requ
 from relevo.providers.http2_clients import clean, unanswered, whole
 from relevo.providers.http2_provider import MALFORMED, STREAMS, Http2Provider
 from relevo.providers.lookups import Lookups
-from relevo.providers.message_parts import UNWRITABLE
+from relevo.providers.message_parts import UNWRITABLE, Headers
 from relevo.providers.push_projects import PushProject, PushProjects, WebPushEntry
 from relevo.providers.webpush_encryption import MAX_PLAIN_BYTES, encrypt
 from relevo.providers.webpush_message import Posted
@@ -63,7 +63,7 @@ class _Encrypted(NamedTuple):
     number: int
     """Of the call's messages."""
     path: str
-    headers: webpush_message.Headers
+    headers: Headers
     body: bytes
 
 

@@ -6,43 +6,30 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from relevo.core.messages import Draft, Message, WrittenMessage
+from relevo.core.messages import Draft, Message
 from relevo.core.model import Delivery
-from relevo.providers.message_parts import OWN_NAMES, ROOM_FOR_NAMES, UNWRITABLE, data_of, dumps, image_of, topic
+from relevo.providers.message_parts import (
+    OWN_NAMES,
+    ROOM_FOR_NAMES,
+    UNWRITABLE,
+    Headers,
+    PayloadMessage,
+    Written,
+    data_of,
+    dumps,
+    image_of,
+    topic,
+)
 
 _SHOWN = ("title", "body", "tag", "badge", "icon")
 _LONGEST_TTL_S = 2_419_200
 
-Headers = tuple[tuple[str, str], ...]
 
+class WebPushMessage(PayloadMessage):
+    """The push of one delivery; what names it is within `data`."""
 
-class Written(NamedTuple):
-    """What the messages of one event have in common."""
-
-    headers: Headers
-    head: bytes
-    """The payload without its end, which is within `data`: what names a delivery follows."""
-
-
-class WebPushMessage(WrittenMessage):
-    """The push of one delivery."""
-
-    __slots__ = ("written",)
-
-    def __init__(self, written: Written, draft: Draft, delivery: Delivery) -> None:
-        self.written = written
-        self.draft = draft
-        self.delivery = delivery
-
-    def body(self) -> bytes:
-        """Return what is encrypted."""
-        delivery = self.delivery
-        names = f',"notificationDeliveryId":{delivery.id},"installationId":"{delivery.installation_id}"}}}}'
-        return self.written.head + names.encode()
-
-    def json(self) -> str:
-        """Return what is encrypted as text."""
-        return self.body().decode()
+    __slots__ = ()
+    closing = "}}"
 
 
 class Posted(NamedTuple):
