@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -114,62 +115,52 @@ def still_there(conn: psycopg.Connection[Any]) -> bool:
     return conn.execute(f"select count(*) from {COLD}").fetchone() == (300,)
 
 
-@pytest.mark.parametrize("damage", [flip, truncate])
-def test_a_store_that_damages_what_it_stores(retired, conn, folder_settings, damage) -> None:
+def test_a_store_that_damages_what_it_stores(retired, conn, folder_settings) -> None:
     """Reading back finds it, alarms, uploads again; still wrong, it is left to the next run, and nothing is dropped."""
     store = Faulty(open_store(**folder_settings))
     original = FolderStore.put
+    for times, damage in enumerate((flip, truncate), 1):
 
-    def damaging(self: FolderStore, key: str, path: Path, *, replace: bool = False) -> bool:
-        done = original(self, key, path, replace=replace)
-        if done:
-            damage(key, self._root / key)
-        return done
+        def damaging(self: FolderStore, key: str, path: Path, *, replace: bool = False) -> bool:
+            done = original(self, key, path, replace=replace)
+            if done:
+                damage(key, self._root / key)
+            return done
 
-    store.inner.put = damaging.__get__(store.inner)  # type: ignore[attr-defined, method-assign]
-    taken = steps(retired, store)
-    problems = [problem for step in taken for problem in step.problems]
-    assert len([p for p in problems if "is not the file that was uploaded" in p]) == 2
-    state, mismatches, trouble = row(conn)
-    assert (state, mismatches) == ("retired", 2)
-    assert "Nothing is dropped; it is exported again." in trouble
-    assert still_there(conn)
+        store.inner.put = damaging.__get__(store.inner)  # type: ignore[attr-defined, method-assign]
+        problems = [problem for step in steps(retired, store) for problem in step.problems]
+        assert len([p for p in problems if "is not the file that was uploaded" in p]) == 2, damage
+        state, mismatches, trouble = row(conn)
+        assert (state, mismatches) == ("retired", 2 * times)
+        assert "Nothing is dropped; it is exported again." in trouble
+        assert still_there(conn)
     assert export(retired).outcome == "ok"  # with a store that works again
-    assert row(conn) == ("verified", 2, None)
+    assert row(conn) == ("verified", 4, None)
 
 
-def test_a_byte_that_changes_after_the_export_is_found_before_the_drop(
-    retired, conn, folder_settings, tmp_path
-) -> None:
-    """A part that vanished, or a manifest that changed, during the grace stops the drop, alarms, and is exported again."""
+def test_what_changes_after_the_export_is_found_before_the_drop(retired, conn, folder_settings, tmp_path) -> None:
+    """A part that vanished, a manifest or a byte that changed, or all parts gone during the grace stop the drop, alarm,
+    and are mended by one run; what was verified can be dropped."""
     assert export(retired).outcome == "ok"
-    [part] = (tmp_path / "cold").rglob("notification_deliveries/*/*/part-00002.parquet")
-    part.unlink()
-    assert "is not in the store as it was uploaded" in look_before_the_drop(retired)
-    assert still_there(conn)
-    assert row(conn)[:2] == ("retired", 1)
-    assert export(retired).outcome == "ok"
-    [listed] = (tmp_path / "cold").rglob("notification_deliveries/*/*/_manifest.json")
-    listed.write_text("{}")
-    assert "is not what was written" in look_before_the_drop(retired)
-    assert still_there(conn)
-    assert export(retired).outcome == "ok"
+    [*_, month] = sorted((tmp_path / "cold").rglob("notification_deliveries/*/*"))
+    part, listed = month / "part-00002.parquet", month / "_manifest.json"
+    changes: list[tuple[Callable[[], object], str]] = [
+        (part.unlink, "is not in the store as it was uploaded"),
+        (lambda: listed.write_text("{}"), "is not what was written"),
+        (lambda: flip(part.name, part), "part-00002.parquet is not the file that was uploaded"),  # of the same size
+        (lambda: [each.unlink() for each in month.glob("part-*")], "is not in the store as it was uploaded"),
+    ]
+    for times, (change, said) in enumerate(changes, 1):
+        change()
+        assert said in look_before_the_drop(retired)
+        assert still_there(conn)
+        assert row(conn)[:2] == ("retired", times)
+        assert export(retired).outcome == "ok"
+        assert row(conn) == ("verified", times, None)
     export_later(retired, 30)
     assert exports(conn)[NAME] == "dropped"
     store = open_store(**folder_settings)
     assert restore.read_manifest(store, "notification_deliveries", OLD).rows == 300
-
-
-def test_a_byte_that_changes_during_the_grace_stops_the_drop(retired, conn, tmp_path) -> None:
-    """The size is the same and the manifest too; the file is read once more, and only what was verified lets rows go."""
-    assert export(retired).outcome == "ok"
-    [part] = (tmp_path / "cold").rglob("notification_deliveries/*/*/part-00002.parquet")
-    flip(part.name, part)
-    assert "part-00002.parquet is not the file that was uploaded" in look_before_the_drop(retired)
-    assert still_there(conn)
-    assert export(retired).outcome == "ok"
-    export_later(retired, 30)
-    assert exports(conn)[NAME] == "dropped"
 
 
 def test_after_a_mismatch_nothing_is_taken_on_trust(retired, conn, tmp_path) -> None:
@@ -186,18 +177,9 @@ def test_after_a_mismatch_nothing_is_taken_on_trust(retired, conn, tmp_path) -> 
     assert row(conn)[0] == "verified"
 
 
-def test_a_store_that_was_emptied_is_filled_in_one_run(retired, conn, tmp_path) -> None:
-    """All parts are missed at once, not one in each run."""
-    assert export(retired).outcome == "ok"
-    for part in (tmp_path / "cold").rglob("notification_deliveries/*/*/part-*"):
-        part.unlink()
-    assert "is not in the store as it was uploaded" in look_before_the_drop(retired)
-    assert export(retired).outcome == "ok"
-    assert row(conn) == ("verified", 1, None)
-
-
 def test_another_databases_month_is_not_overwritten(retired, conn, build, folder_settings, tmp_path) -> None:
-    """Two databases, one bucket, one prefix: the second is refused with its next step, and the first one's files stay."""
+    """Two databases, one bucket, one prefix: the second is refused with its next step, and the first one's files stay.
+    An empty month is its manifest alone: no part of ours is put next to it."""
     assert export(retired).outcome == "ok"
     before = {path: path.read_bytes() for path in (tmp_path / "cold").rglob("*") if path.is_file()}
     forget_exports(conn)
@@ -210,6 +192,11 @@ def test_another_databases_month_is_not_overwritten(retired, conn, build, folder
     assert "ARCHIVE_PREFIX" in row(conn, OLD)[2]
     assert exports(conn)["notification_deliveries", f"{month_ago(6):%Y-%m}"] == "verified"
     assert {path: path.read_bytes() for path in before} == before
+    month = tmp_path / "cold" / "relevo" / "notification_deliveries" / f"year={OLD:%Y}" / f"month={OLD:%m}"
+    for part in month.glob("part-*"):
+        part.unlink()
+    assert "belongs to another database" in export(retired).error
+    assert [path.name for path in month.iterdir()] == ["_manifest.json"]
 
 
 def forget_exports(conn: psycopg.Connection[Any]) -> None:
@@ -218,11 +205,11 @@ def forget_exports(conn: psycopg.Connection[Any]) -> None:
     conn.execute(f"drop table {COLD}, {COLD.replace('notification_deliveries', 'push_requests')}")
 
 
-@pytest.mark.parametrize("damage", [None, truncate], ids=["whole", "damaged"])
 def test_another_databases_month_is_not_overwritten_after_a_mismatch(
-    retired, conn, build, folder_settings, tmp_path, damage
+    retired, conn, build, folder_settings, tmp_path
 ) -> None:
-    """A month that was verified elsewhere is pointed at another database's prefix: what lies there stays byte for byte."""
+    """A month that was verified elsewhere is pointed at another database's prefix: what lies there, whole or damaged,
+    stays byte for byte."""
     assert export(retired).outcome == "ok"
     forget_exports(conn)
     add_old_deliveries(conn, OLD, 50)
@@ -230,29 +217,14 @@ def test_another_databases_month_is_not_overwritten_after_a_mismatch(
     assert clean_up(elsewhere).outcome == "ok"
     assert export(elsewhere).outcome == "ok"
     [part] = (tmp_path / "cold" / "relevo").rglob("notification_deliveries/*/*/part-00001.parquet")
-    if damage:
-        damage(part.name, part)
-    before = {path: path.read_bytes() for path in (tmp_path / "cold" / "relevo").rglob("*") if path.is_file()}
     assert "is not what was written" in look_before_the_drop(retired)
     assert row(conn)[1] == 1
-    assert "belongs to another database" in export(retired).error
-    assert {path: path.read_bytes() for path in before} == before
-    assert row(conn)[0] == "retired"
-
-
-def test_nothing_is_laid_beside_another_databases_files(retired, conn, folder_settings, tmp_path) -> None:
-    """An empty month of another database is its manifest alone: no part of ours is put next to it."""
-    store = archive_store(retired.settings)
-    assert store is not None
-    assert export(retired).outcome == "ok"
-    month = tmp_path / "cold" / "relevo" / "notification_deliveries" / f"year={OLD:%Y}" / f"month={OLD:%m}"
-    for part in month.glob("part-*"):
-        part.unlink()
-    forget_exports(conn)
-    add_old_deliveries(conn, OLD, 50)
-    assert clean_up(retired).outcome == "ok"
-    assert "belongs to another database" in export(retired).error
-    assert [path.name for path in month.iterdir()] == ["_manifest.json"]
+    for damage in (lambda *_: None, truncate):
+        damage(part.name, part)
+        before = {path: path.read_bytes() for path in (tmp_path / "cold" / "relevo").rglob("*") if path.is_file()}
+        assert "belongs to another database" in export(retired).error
+        assert {path: path.read_bytes() for path in before} == before
+        assert row(conn)[0] == "retired"
 
 
 def test_what_cannot_be_read_is_replaced_only_beside_our_own(retired, conn, folder_settings, file_of) -> None:
@@ -476,26 +448,26 @@ def test_an_object_that_nobody_listed_keeps_a_month_from_being_verified(
     assert row(conn)[0] == "verified"
 
 
-@pytest.mark.parametrize(
-    ("changes", "environ", "said"),
-    [
-        ({"archive_bucket": "not-there"}, {}, "There is no bucket not-there"),
-        ({"archive_endpoint": "http://127.0.0.1:9", "archive_timeout_ms": 300}, {}, "did not answer"),
-        ({}, {"AWS_SECRET_ACCESS_KEY": "wrong-and-hidden"}, "refused our credentials"),
-    ],
-)
-def test_an_s3_service_in_trouble(build, conn, s3_settings, monkeypatch, changes, environ, said) -> None:
+TROUBLES: list[tuple[dict[str, Any], dict[str, str], str]] = [
+    ({"archive_bucket": "not-there"}, {}, "There is no bucket not-there"),
+    ({"archive_endpoint": "http://127.0.0.1:9", "archive_timeout_ms": 300}, {}, "did not answer"),
+    ({}, {"AWS_SECRET_ACCESS_KEY": "wrong-and-hidden"}, "refused our credentials"),
+]
+
+
+def test_an_s3_service_in_trouble(build, conn, s3_settings, monkeypatch) -> None:
     """A missing bucket, a service that is down and wrong credentials fail the run in words, without the secret."""
     add_old_deliveries(conn, OLD, 30)
     assert clean_up(build()).outcome == "ok"
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    report = export(build(**s3_settings | changes))
-    assert report.outcome == "failed"
-    assert said in report.error
-    assert "wrong-and-hidden" not in report.error
-    assert exports(conn)[NAME] == "retired"
-    monkeypatch.undo()
+    for changes, environ, said in TROUBLES:
+        with monkeypatch.context() as patched:
+            for name, value in environ.items():
+                patched.setenv(name, value)
+            report = export(build(**s3_settings | changes))
+        assert report.outcome == "failed", said
+        assert said in report.error
+        assert "wrong-and-hidden" not in report.error
+        assert exports(conn)[NAME] == "retired"
 
 
 def test_a_disk_that_is_not_mounted_is_no_empty_archive(retired, conn, folder_settings) -> None:
