@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,6 +80,8 @@ def dispatching(worker: Relay) -> Iterator[Counter[str]]:
             counts.update(report.counts)
             counts[report.outcome] += 1
             counts[report.error] += 1
+            if report.outcome == "idle":
+                time.sleep(0.1)  # as a scheduler does after a look in vain
 
     with beside(run):
         try:

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from relaying import Relay
 
 import mixed
+import soak
 from mixed import KINDS, PARTS
 from processes import eventually
 from relevo.client import verbs
@@ -75,9 +76,13 @@ def ends(worker: Relay, phones: Sequence[UUID], event: int) -> set[tuple[str, in
     return {(rows[each]["status"], rows[each]["received"], rows[each]["attempt_count"]) for each in phones}
 
 
-@pytest.mark.parametrize("once", [False, True], ids=["at least once", "at most once"])
-@pytest.mark.parametrize("fault", ["goaway*1", "refused*1"])
-@pytest.mark.parametrize("kind", NATIVE)
+TURNED_AWAY = [(kind, fault, once) for kind in NATIVE for fault in ("goaway*1", "refused*1") for once in (False, True)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault", "once"),
+    soak.cases(TURNED_AWAY[::4] + TURNED_AWAY[3::4], whole=TURNED_AWAY),  # each fault at least once, or at most once
+)
 def test_streams_that_were_not_taken_are_not_tried(worker, kind, fault, once) -> None:
     """A GOAWAY, or a refused stream, in the midst of a request: what it did not take has its attempts left, also at most
     once, and every phone is pushed to exactly once."""
@@ -92,20 +97,23 @@ def test_streams_that_were_not_taken_are_not_tried(worker, kind, fault, once) ->
     assert worker.rows("select from relevo.failed_attempts") == []
 
 
-NOBODY_KNOWS = {
-    "android": ("reset-delivered*1", "stream-error-delivered*1", "truncated*1", "garbage*1", "UNAVAILABLE-delivered*1"),
-    "iphone": (
-        "reset-delivered*1",
-        "stream-error-delivered*1",
-        "goaway-delivered*1",
-        "InternalServerError-delivered*1",
-    ),
-}
+NOBODY_KNOWS = [
+    ("android", "reset-delivered*1"),
+    ("android", "truncated*1"),
+    ("android", "UNAVAILABLE-delivered*1"),
+    ("iphone", "stream-error-delivered*1"),
+    ("iphone", "goaway-delivered*1"),
+]
+OTHERS = [
+    ("android", "stream-error-delivered*1"),
+    ("android", "garbage*1"),
+    ("iphone", "reset-delivered*1"),
+    ("iphone", "InternalServerError-delivered*1"),
+]
+"""What both services do alike, each by the other one."""
 
 
-@pytest.mark.parametrize(
-    ("kind", "fault"), [(kind, fault) for kind, all_of in NOBODY_KNOWS.items() for fault in all_of]
-)
+@pytest.mark.parametrize(("kind", "fault"), soak.cases(NOBODY_KNOWS, whole=[*NOBODY_KNOWS, *OTHERS]))
 def test_what_nobody_knows_comes_twice_only_at_least_once(worker, kind, fault) -> None:
     """A push that was taken and not answered is unknown at most once, and comes again at least once, with a failed
     attempt that says why; the others of both events come to their end."""

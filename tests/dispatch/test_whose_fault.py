@@ -34,7 +34,7 @@ class TestOnePhone:
         good = worker.add_phones(20, "good")
         worker.register(f"bad!{where}MismatchSenderId")
         late, opened = [], 0
-        events = soak.cases(24, whole=48)
+        events = soak.cases(12, whole=48)
         looks = soak.cases(1, whole=3)  # between two events: nothing is sent then but what was to be tried again
         for step in range(events * looks):
             worker.travel(minutes=24 * 60 // events // looks)
