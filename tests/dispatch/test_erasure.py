@@ -44,6 +44,7 @@ EXCUSED = {
     "categories.texts": "what the app says to all",
     "wordings.texts": "what a type says to all",
     "wordings.arguments": "samples of the app's developers",
+    "project_locales.locale": "of a project, not of a person",
     "claims.token": "a random number",
     "event_repeats.reason": "ours",
     "held_events.reason": "ours",
