@@ -63,10 +63,14 @@ TOP_LEVEL = {
 }
 
 
-def modules() -> Iterator[tuple[Path, ast.Module]]:
-    """Yield every file of the package below server/relevo, parsed."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield path.relative_to(PACKAGE), ast.parse(path.read_text(encoding="utf-8"))
+Modules = list[tuple[Path, ast.Module]]
+
+
+@pytest.fixture(scope="module")
+def modules() -> Modules:
+    """Every file of the package below server/relevo, parsed once for all tests here."""
+    found = sorted(PACKAGE.rglob("*.py"))
+    return [(path.relative_to(PACKAGE), ast.parse(path.read_text(encoding="utf-8"))) for path in found]
 
 
 def room_of(path: Path) -> str:
@@ -149,16 +153,16 @@ def strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, str(text)
 
 
-def test_every_module_stands_on_a_floor() -> None:
+def test_every_module_stands_on_a_floor(modules: Modules) -> None:
     """A new module is placed on a floor before anything else."""
-    homeless = sorted({room_of(path) for path, _ in modules()} - HEIGHT.keys())
+    homeless = sorted({room_of(path) for path, _ in modules} - HEIGHT.keys())
     assert not homeless, f"{', '.join(homeless)}: place it on a floor of HOUSE, as high as its imports need"
 
 
-def test_no_room_is_entered_in_a_circle() -> None:
+def test_no_room_is_entered_in_a_circle(modules: Modules) -> None:
     """Inside a room, too, no module needs itself by way of another."""
     needs: dict[str, set[str]] = {}
-    for path, tree in modules():
+    for path, tree in modules:
         here = ".".join(path.with_suffix("").parts)
         needs[here] = {name for _, name in imports(path, tree) if name != here}
     assert len(needs) > 50
@@ -179,21 +183,21 @@ def test_a_circle_is_found() -> None:
     assert list(circles({"a": {"b"}, "b": {"a"}, "c": {"a"}, "d": set()})) == ["a", "b", "c"]
 
 
-def test_imports_go_down() -> None:
+def test_imports_go_down(modules: Modules) -> None:
     """No module imports from a floor above it, and only assembly names adapters."""
-    complaints = [line for path, tree in modules() for line in complaints_about_imports(path, tree)]
+    complaints = [line for path, tree in modules for line in complaints_about_imports(path, tree)]
     assert not complaints, "\n".join(complaints)
 
 
-def test_only_config_reads_the_environment() -> None:
+def test_only_config_reads_the_environment(modules: Modules) -> None:
     """Settings are read in one place."""
-    complaints = [line for path, tree in modules() for line in complaints_about_environment(path, tree)]
+    complaints = [line for path, tree in modules for line in complaints_about_environment(path, tree)]
     assert not complaints, "\n".join(complaints)
 
 
-def test_no_sql_in_python() -> None:
+def test_no_sql_in_python(modules: Modules) -> None:
     """Statements live in sql/, where they have a name and a sentence."""
-    complaints = [line for path, tree in modules() for line in complaints_about_sql(path, tree)]
+    complaints = [line for path, tree in modules for line in complaints_about_sql(path, tree)]
     assert not complaints, "\n".join(complaints)
 
 
