@@ -17,7 +17,7 @@ from typing import Any
 from chaos import archive, broken, history
 from chaos.faults import MOMENTS, SMALL, Faults
 from chaos.peace import Peace
-from chaos.stage import OFFERS_A_WEEK, RATE_PER_S, Stage, stage, trace, until
+from chaos.stage import OFFERS_A_WEEK, RATE_PER_S, Stage, stage, stop_all, trace, until
 from chaos.told import Told
 from chaos.writers import Reader, Writer, register_phones
 
@@ -118,6 +118,7 @@ def _play(made: Stage, seed: str, given: argparse.Namespace) -> dict[str, Any]:
     is_calm = _rest(made, peace, 90 if given.broken else CALM_S)
     reader.stop()
     reader.join()
+    stop_all(made)  # what goes on meanwhile would be in one part of the history and not in another
     faults.scene.count_slow()
     if made.store is not None:
         archive.finish(made)

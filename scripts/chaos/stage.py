@@ -172,7 +172,7 @@ def stage(folder: Path, replicas: int, *, small: bool = False) -> Iterator[Stage
         made = Stage(folder, server, sandbox, "", wire, pooler, store)
         _prepare(made)
         made.replicas = [_replica(made, n) for n in range(1, replicas + 1)]
-        until_the_end.callback(_stop_all, made)
+        until_the_end.callback(stop_all, made)
         for replica in made.replicas:
             replica.start()
         until(lambda: all(replica.serves() for replica in made.replicas), patience_s=300)
@@ -223,7 +223,8 @@ def _replica(made: Stage, number: int) -> Replica:
     return Replica(f"replica-{number}", settings, made.folder, port)
 
 
-def _stop_all(made: Stage) -> None:
+def stop_all(made: Stage) -> None:
+    """Tell all replicas to stop, and wait for them."""
     for replica in made.replicas:
         replica.send(signal.SIGCONT)
         replica.send(signal.SIGTERM)
