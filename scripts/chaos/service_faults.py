@@ -28,8 +28,15 @@ def _befall(scene: Scene, *, fault: str, share: float = 1.0) -> None:
 
 
 def _befall_native(scene: Scene, *, fault: str, moment: str) -> None:
-    """Let a fault befall one of the services that take each message by itself, and count the messages that it met."""
-    service = scene.chance.choice(SERVICES)
+    """Let a fault befall one of the services that take each message by itself, and another if it met no message."""
+    for service in scene.chance.sample(SERVICES, len(SERVICES)):
+        if met := _befall_service(scene, service, fault):
+            scene.hit(moment, met)
+            return
+
+
+def _befall_service(scene: Scene, service: str, fault: str) -> int:
+    """Let a fault befall a service; return how many messages it met."""
     word = _REFUSALS[service] if fault == "refused credentials" else fault
     query = _IN_DOUBT if fault.endswith("-delivered") else _TURNED_AWAY
     [(before,)] = scene.stage.ask(query, service=f"{service}::%")
@@ -39,7 +46,7 @@ def _befall_native(scene: Scene, *, fault: str, moment: str) -> None:
     scene.stage.sandbox.add_fault(word, service=service, share=share, seconds=2.0)
     time.sleep(3.5)
     [(after,)] = scene.stage.ask(query, service=f"{service}::%")
-    scene.hit(moment, after - before)
+    return int(after - before)
 
 
 KINDS: dict[str, Callable[[Scene], None]] = {
