@@ -25,19 +25,20 @@ _console = Console(highlight=False)
 
 
 @contextmanager
-def fresh_database(**settings: object) -> Iterator[tuple[str, Settings]]:
-    """Start a durable server in a temporary folder, migrate it, and hand out its DSN and settings for it."""
+def fresh_database(server: Mapping[str, str] | None = None, **settings: object) -> Iterator[tuple[str, Settings]]:
+    """Start a durable server in a temporary folder, migrate it, and hand out its DSN and settings for it.
+
+    `server` has settings of PostgreSQL itself.
+    """
     with tempfile.TemporaryDirectory(prefix="relevo-bench-") as folder:
-        server = embedded.acquire(
-            Path(folder) / "postgres", settings={"shared_buffers": "512MB", "max_wal_size": "4GB"}
-        )
-        with server:
-            environ = {"DATABASE_URL": server.dsn} | {name.upper(): str(value) for name, value in settings.items()}
+        chosen = {"shared_buffers": "512MB", "max_wal_size": "4GB"} | dict(server or {})
+        with embedded.acquire(Path(folder) / "postgres", settings=chosen) as started:
+            environ = {"DATABASE_URL": started.dsn} | {name.upper(): str(value) for name, value in settings.items()}
             loaded = config.load(environ, None)
-            database = Database(server.dsn, server.dsn, loaded)
+            database = Database(started.dsn, started.dsn, loaded)
             migrate.migrate(database)
             database.close()
-            yield server.dsn, loaded
+            yield started.dsn, loaded
         _wait_until_gone(Path(folder) / "postgres")
 
 

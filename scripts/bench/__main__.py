@@ -31,6 +31,7 @@ from bench import (
     receipts,
     report,
     requests,
+    scale,
     sdk,
     snapshot,
     starting,
@@ -76,9 +77,10 @@ ALONE: dict[str, Callable[[Sizes], Iterable[Row]]] = {
     "inbox": inbox.rows,
     "pages": pages.rows,
     "digest": digest.rows,
+    "scale": scale.rows,
 }
 """These have a database each."""
-ON_DEMAND = {"memory", "requests", "sdk", "ingest", "idle", "inbox", "pages", "scaling", "digest", "morning"}
+ON_DEMAND = {"memory", "requests", "sdk", "ingest", "idle", "inbox", "pages", "scaling", "digest", "morning", "scale"}
 """Measured only if they are named."""
 
 

@@ -21,6 +21,11 @@ def spent_ms(pid: int, *, ended: bool = False) -> float:
     return sum(int(fields[n]) for n in ((11, 12, 13, 14) if ended else (11, 12))) * _TICK_MS if fields else math.nan
 
 
+def threads_ms(pid: int) -> float:
+    """Return the CPU time of a process's threads that live, to the nanosecond."""
+    return sum(_exact_ms(f"{pid}/task/{thread.name}") for thread in (_PROC / str(pid) / "task").iterdir())
+
+
 def server_ms(server: int) -> float:
     """Return what a PostgreSQL server has spent: its processes to the nanosecond, those that ended by the tick."""
     if not are_counted():
@@ -49,7 +54,7 @@ def backend_us(pid: int) -> float:
     return _exact_ms(pid) * 1_000
 
 
-def _exact_ms(pid: int) -> float:
+def _exact_ms(pid: int | str) -> float:
     try:
         return int((_PROC / str(pid) / "schedstat").read_text(encoding="ascii").split()[0]) / 1e6
     except OSError:  # it ended just now, or the kernel does not count

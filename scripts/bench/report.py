@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bench import scale
 from bench.growth import AT, GROWTH
 from bench.measuring import Row
 from bench.sizes import Sizes
@@ -24,6 +25,7 @@ UNITS = (
     "Worker and PostgreSQL: milliseconds of CPU per 1,000; WAL: bytes each. The sandbox that answers is not counted."
 )
 GROWN = "Microseconds of PostgreSQL's CPU while its tables hold so many rows, and the exponent fitted to them."
+BESIDE = "Milliseconds of the worker's CPU + PostgreSQL's (by the clock); of a page or a look each, else of 1,000."
 BEGIN, END = "<!-- bench: written by make bench ARGS=--write-readme -->", "<!-- /bench -->"
 _WIDTH = 180  # where nobody says how wide a line may be
 _PICTURE = """<picture>
@@ -38,13 +40,18 @@ Cells = tuple[str, ...]
 def tables(rows: Sequence[Row]) -> Iterator[tuple[Cells, list[Cells], str]]:
     """Return heads, lines and a last sentence of each table: what things cost, and how that grows."""
     grown = [row for row in rows if row.name.startswith(GROWTH)]
-    plain = [cells(row) for row in rows if row not in grown]
+    beside = [row for row in rows if row.name.startswith(scale.SCALE)]
+    plain = [cells(row) for row in rows if row not in grown and row not in beside]
     if plain:
         yield HEADS, plain, UNITS
     if grown:
         sizes = [name.removeprefix(AT) for name in grown[0].figures if name.startswith(AT)]
         heads = "as tables grow", *(f"{int(size):,}" for size in sizes), "exponent", "goal"
         yield heads, [_grown(row, sizes) for row in grown], GROWN
+    if beside:
+        hot = [name.removeprefix(scale.AT) for name in beside[0].figures if name.startswith(scale.AT)]
+        heads = "beside so many deliveries", *(f"{int(each):,}" for each in hot), "CPU"
+        yield heads, [_beside(row, hot) for row in beside], BESIDE
 
 
 def cells(row: Row) -> Cells:
@@ -58,6 +65,14 @@ def cells(row: Row) -> Cells:
 def _grown(row: Row, sizes: Sequence[str]) -> Cells:
     costs = (f"{row.figures[AT + size]:,.1f}" for size in sizes)
     return row.what, *costs, f"{row.figures['exponent']:+.3f}", _asked(row)
+
+
+def _beside(row: Row, hot: Sequence[str]) -> Cells:
+    spent = (
+        scale.Spent(*(row.figures[f"{kind}_ms_at_{each}"] for kind in ("worker", "postgres", "elapsed")))
+        for each in hot
+    )
+    return row.what, *map(str, spent), f"{row.figures['ratio']:.2f} x"
 
 
 def _asked(row: Row) -> str:

@@ -74,6 +74,13 @@ class Sizes:
     """Phones that hear of a day's tenders in a digest."""
     night: int = 500_000
     """Deliveries that wait for the end of quiet hours."""
+    scale_beside: int = 1_000_000
+    scale_hot: int = 10_000_000
+    """Deliveries in four hot months beside which the same is measured: few and many. A million take 0.8 GB."""
+    scale_phones: int = 200_000
+    scale_events: int = 10_000
+    scale_month: int = 500_000
+    """Phones, events for one phone each, and deliveries of the old month that leaves."""
 
 
 QUICK = Sizes(
@@ -117,6 +124,11 @@ QUICK = Sizes(
     inbox_waiters=20,
     digest_phones=50,
     night=600,
+    scale_beside=2_000,
+    scale_hot=8_000,
+    scale_phones=300,
+    scale_events=50,
+    scale_month=1_000,
 )
 """So little that a run shows only that everything works."""
 

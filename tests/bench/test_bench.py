@@ -25,7 +25,11 @@ NATIVE: tuple[str, ...] = soak.cases((), whole=("fcm", "apns", "webpush"))
 OF_INBOXES: set[str] = soak.cases(
     set(), whole={"inbox_page", "inbox_unread_page", "inbox_counts", "inbox_counts_read", "inbox_waiters"}
 )
-FEW = ("dispatch", "receipts", "enqueue", "reaper", "words", "growth", *NATIVE, *(["inbox"] if OF_INBOXES else []))
+SCALE: tuple[str, ...] = soak.cases((), whole=("scale",))
+FEW = (
+    *("dispatch", "receipts", "enqueue", "reaper", "words", "growth", *NATIVE, *SCALE),
+    *(["inbox"] if OF_INBOXES else []),
+)
 """What is measured here; the rows that `make soak` adds are measured alike, each with a PostgreSQL of its own."""
 DISPATCH = measuring.rate(
     "dispatch",
@@ -58,7 +62,7 @@ def test_a_quick_run_measures_every_row_asked_for(measured: tuple[str, Path]) ->
     """The JSON has the rows with rate, CPU by worker and by PostgreSQL, and WAL; each is more than nothing."""
     written = json.loads((measured[1] / "bench.json").read_text())
     every = {row["name"]: row["figures"] for row in written["rows"]}
-    rows = {name: figures for name, figures in every.items() if not name.startswith(("growth", "inbox"))}
+    rows = {name: figures for name, figures in every.items() if not name.startswith(("growth", "inbox", "scale"))}
     assert set(rows) == {
         "dispatch",
         "ceiling",
@@ -76,6 +80,9 @@ def test_a_quick_run_measures_every_row_asked_for(measured: tuple[str, Path]) ->
             assert figures[figure] > 0, (name, figure)
     assert len([name for name in every if name.startswith("growth")]) >= 12
     assert {name for name in every if name.startswith("inbox")} == OF_INBOXES
+    beside = [figures["ratio"] for name, figures in every.items() if name.startswith("scale")]
+    assert len(beside) >= 25 * len(SCALE)
+    assert all(beside)
     assert all(every[name]["postgres_ms"] > 0 for name in OF_INBOXES - {"inbox_waiters"})
     assert written["sizes"]["phones"] == sizes.QUICK.phones
     assert {goal["figure"] for goal in written["rows"][0]["goals"]} >= {"times_a_plain_loop", "of_the_ceiling"}
