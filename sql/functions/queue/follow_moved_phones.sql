@@ -25,15 +25,17 @@ begin
 
   select coalesce(array_agg(t.event_day), '{}'), coalesce(array_agg(t.id), '{}'), array_agg(t.due_at) into days, ids, due
     from relevo.take_from_queue(waiting.events, waiting.ids) t;
-  update relevo.notification_deliveries d set provider = k.provider, project = k.project, updated_at = at
-    from (select u.event_day, u.id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project
-            from unnest(days, ids) as u(event_day, id)
-            join relevo.notification_deliveries o on o.event_day = u.event_day and o.id = u.id
-            join relevo.device_installations i on i.installation_id = o.installation_id
-           order by u.event_day, u.id) k
-   where d.event_day = any (array[k.event_day]) and d.id = k.id;
-  if relevo.queue_deliveries(days, ids, due) > 0 then
-    perform relevo.wake('dispatch');
+  if ids <> '{}' then
+    update relevo.notification_deliveries d set provider = k.provider, project = k.project, updated_at = at
+      from (select u.event_day, u.id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project
+              from unnest(days, ids) as u(event_day, id)
+              join relevo.notification_deliveries o on o.event_day = u.event_day and o.id = u.id
+              join relevo.device_installations i on i.installation_id = o.installation_id
+             order by u.event_day, u.id) k
+     where d.event_day = any (array[k.event_day]) and d.id = k.id;
+    if relevo.queue_deliveries(days, ids, due) > 0 then
+      perform relevo.wake('dispatch');
+    end if;
   end if;
 
   insert into relevo.moved_phones (installation_id, moved_at)
