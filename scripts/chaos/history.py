@@ -142,7 +142,7 @@ def keep(run: Path, into: Path) -> None:
             shutil.copyfileobj(plain, zipped)
     for path in (run / "history").glob("*.json"):
         shutil.copy(path, into / "history")
-    (into / "README").write_text(_KEPT.format(folder=into), encoding="utf-8")
+    (into / "README").write_text(_KEPT.format(folder=f"build/chaos/{into.name}"), encoding="utf-8")
 
 
 def _names(stage: Stage) -> Iterator[dict[str, Any]]:
