@@ -637,6 +637,30 @@ $$;
 
 revoke all on function relevo.retold_batches from public;
 
+-- Returns the events of a type with one of some collapse keys that a phone was shown since a day, or will be, of the last thousand that it got. What is_superseded asks
+-- of one event, for all events of a batch at once.
+create or replace function relevo.shown_later(installation uuid, of_type text, collapses text[], since date)
+  returns table (event_id bigint, collapse text, scheduled_at timestamptz)
+  language plpgsql stable
+  set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+begin
+  return query
+    select l.id, l.collapse, l.scheduled_at
+      from (select d.notification_event_id, d.event_type, d.status, d.last_error_code from relevo.notification_deliveries d
+             where d.installation_id = installation and d.event_day >= since - 1
+             order by d.id desc limit 1000) d
+      cross join lateral (select l.id, l.collapse, l.scheduled_at, l.state, l.deadline_at from relevo.notification_events l
+                           where l.id = d.notification_event_id offset 0) l
+     where d.event_type = of_type and l.collapse = any (collapses) and l.state <> 'cancelled'
+       and (d.status not in ('expired', 'skipped', 'failed', 'invalid', 'cancelled') or d.last_error_code = 'superseded')
+       and (d.status not in ('pending', 'retryable') or l.deadline_at is null or l.deadline_at > now());
+end
+$$;
+
+revoke all on function relevo.shown_later from public;
+
 -- Counts one event of a known stream for some phones, as count_events does and in the same order, and returns the count of the phone with the
 -- most; the nil UUID stands for all phones. Where all were counted before, an update by key takes half as long as an insert that finds each of
 -- them there.
@@ -5681,19 +5705,21 @@ $$;
 
 revoke all on function relevo.save_wording from public;
 
--- Returns whether a later event with the same collapse key is in a batch of the same person that was opened after this one.
-create or replace function relevo.is_gathered_later(b relevo.batches, of_event bigint, of_collapse text, due_at timestamptz) returns boolean
+-- Returns the events with one of some collapse keys that are in batches of the same person which were opened after this one and reach all of its phones. One whose deadline
+-- passed before it was told takes nobody's place.
+create or replace function relevo.gathered_later(b relevo.batches, collapses text[], at timestamptz)
+  returns table (event_id bigint, collapse text, scheduled_at timestamptz)
   language sql stable
 as $$
-  select exists (
-    select from relevo.batches o
-      cross join lateral unnest(o.events) as u(id)
-      cross join lateral (select l.id, l.collapse, l.scheduled_at, l.ended_at from relevo.notification_events l where l.id = u.id offset 0) l
-     where o.subject = (b).subject and o.event_type = (b).event_type and o.id > (b).id
-       and l.collapse = of_collapse and l.ended_at is null and (l.scheduled_at, l.id) > (due_at, of_event))
+  select l.id, l.collapse, l.scheduled_at
+    from relevo.batches o
+    cross join lateral unnest(o.events) as u(id)
+    cross join lateral (select l.id, l.collapse, l.scheduled_at, l.ended_at, l.deadline_at from relevo.notification_events l where l.id = u.id offset 0) l
+   where o.subject = (b).subject and o.event_type = (b).event_type and o.id > (b).id and o.project in ('', (b).project)
+     and l.collapse = any (collapses) and l.ended_at is null and ((l.deadline_at > at) is not false or not relevo.is_to_be_told(o))
 $$;
 
-revoke all on function relevo.is_gathered_later from public;
+revoke all on function relevo.gathered_later from public;
 
 -- Returns whether a batch still gathers, or its push was not yet sent to every phone.
 create or replace function relevo.is_to_be_told(b relevo.batches) returns boolean
@@ -5706,27 +5732,58 @@ $$;
 revoke all on function relevo.is_to_be_told from public;
 
 -- Returns which events of a batch are still worth telling: not what ended or passed its deadline, not what its owner handled on a phone, and of those with one collapse key
--- the last, unless a later one is told otherwise. Asked when it closes, and again right before it is sent.
+-- the last, unless a later one is told otherwise. Asked when it closes, and again right before it is sent. What came later is looked up once for all of its events, phone by
+-- phone, until each event has one that is to be told of it.
 create or replace function relevo.left_of_batch(b relevo.batches, at timestamptz) returns bigint[]
-  language sql stable
+  language plpgsql stable
 as $$
-  select array_agg(l.id order by l.place) filter (where l.is_last)
-    from (select e.id, u.place, e.collapse is null or row_number() over (partition by e.collapse order by u.place desc) = 1 as is_last
-          from unnest((b).events) with ordinality as u(id, place)
-          cross join lateral (select e.id, e.event_day, e.collapse, e.scheduled_at from relevo.notification_events e
-                               where e.id = u.id and e.ended_at is null and (e.deadline_at > at) is not false offset 0) e
-         where (e.collapse is null or not relevo.is_gathered_later(b, e.id, e.collapse, e.scheduled_at))
-           and exists (select from (select i.installation_id, i.owner, i.handled_before from relevo.device_installations i
-                                     where (b).subject like 'o:%' and i.owner = substr((b).subject, 3)
-                                     union all
-                                    select i.installation_id, i.owner, i.handled_before from relevo.device_installations i
-                                     where i.installation_id = case when (b).subject like 'i:%' then substr((b).subject, 3)::uuid end) i
-                         cross join lateral (select d.created_at from relevo.notification_deliveries d
-                                              where d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = i.installation_id
-                                                and d.last_error_code = 'batched' offset 0) d
-                        where (i.handled_before >= d.created_at) is not true
-                          and not exists (select from relevo.event_completions c where c.event_id = e.id and c.owner = i.owner)
-                          and (e.collapse is null or not relevo.is_superseded(e.id, (b).event_type, e.collapse, e.scheduled_at, e.event_day, i.installation_id)))) l
+declare
+  undecided bigint[];
+  collapses text[];
+  since date;
+  told bigint[] := '{}';
+  phone record;
+begin
+  select array_agg(e.id), array_agg(distinct e.collapse) filter (where e.collapse is not null), min(least(e.event_day, (e.scheduled_at at time zone 'UTC')::date))
+    into undecided, collapses, since
+    from unnest(b.events) as u(id)
+    cross join lateral (select e.id, e.event_day, e.collapse, e.scheduled_at from relevo.notification_events e
+                         where e.id = u.id and e.ended_at is null and (e.deadline_at > at) is not false offset 0) e;
+  if collapses is not null then
+    undecided := array(
+      with later as materialized (select g.collapse, g.scheduled_at, g.event_id from relevo.gathered_later(b, collapses, at) g)
+      select e.id from relevo.notification_events e
+       where e.id = any (undecided)
+         and not exists (select from later l where l.collapse = e.collapse and (l.scheduled_at, l.event_id) > (e.scheduled_at, e.id)));
+  end if;
+  for phone in
+    select i.installation_id, i.owner, i.handled_before from relevo.device_installations i where b.subject like 'o:%' and i.owner = substr(b.subject, 3)
+    union all
+    select i.installation_id, i.owner, i.handled_before from relevo.device_installations i
+     where i.installation_id = case when b.subject like 'i:%' then substr(b.subject, 3)::uuid end
+  loop
+    exit when undecided = '{}';
+    told := told || array(
+      with later as materialized (
+        select s.collapse, s.scheduled_at, s.event_id from relevo.shown_later(phone.installation_id, b.event_type, collapses, since) s where collapses is not null
+      )
+      select e.id
+        from unnest(undecided) as u(id)
+        cross join lateral (select e.id, e.event_day, e.collapse, e.scheduled_at from relevo.notification_events e where e.id = u.id offset 0) e
+        cross join lateral (select d.created_at from relevo.notification_deliveries d
+                             where d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = phone.installation_id
+                               and d.last_error_code = 'batched' offset 0) d
+       where (phone.handled_before >= d.created_at) is not true
+         and not exists (select from relevo.event_completions c where c.event_id = e.id and c.owner = phone.owner)
+         and not exists (select from later l where l.collapse = e.collapse and (l.scheduled_at, l.event_id) > (e.scheduled_at, e.id)));
+    undecided := array(select u.id from unnest(undecided) as u(id) where u.id <> all (told));
+  end loop;
+  return (select array_agg(l.id order by l.place) filter (where l.is_last)
+            from (select e.id, u.place, e.collapse is null or row_number() over (partition by e.collapse order by u.place desc) = 1 as is_last
+                    from unnest(b.events) with ordinality as u(id, place)
+                    join relevo.notification_events e on e.id = u.id
+                   where u.id = any (told)) l);
+end
 $$;
 
 revoke all on function relevo.left_of_batch from public;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -75,6 +76,45 @@ def test_what_does_not_fit_is_told_otherwise(worker: Relay) -> None:
         comment(worker, key, data={"long": "x" * 2_900})
     got = close(worker)
     assert (got["title"], "long" in got["data"]) == ("1 more", False)
+
+
+def test_only_what_is_told_takes_the_place_of_an_earlier_one(worker: Relay) -> None:
+    """An event of another project, and one whose deadline passed while its batch waited, take nobody's place in an earlier batch."""
+    worker.register("b", owner="ana", project="other")
+    for key, project in (("here", "default"), ("there", "other")):
+        event = verbs.enqueue(worker.conn, Event("comment", key, key, audience=Owners("ana"), collapse="x")).event_id
+        worker.conn.execute("update relevo.notification_events set project = %s where id = %s", [project, event])
+    worker.fan_out()
+    assert close(worker)["title"] == "here"
+    worker.conn.execute("delete from relevo.device_installations where project = 'other'")
+    comment(worker, "first", collapse="y")
+    worker.clock.travel(minutes=11)
+    worker.fan_out()
+    comment(worker, "expires", collapse="y", deadline_at=worker.clock.now() + timedelta(minutes=15))
+    comment(worker, "another")
+    worker.clock.travel(minutes=11)
+    worker.fan_out()
+    worker.clock.travel(minutes=11)
+    worker.drain()
+    got = worker.sandbox.received(phone_key("ExponentPushToken[a]"))
+    assert [each["title"] for each in got] == ["here", "first commented", "another commented"]
+
+
+def test_a_look_at_a_batch_costs_the_same_for_each_event(worker: Relay) -> None:
+    """What came later is looked up once for a whole batch: of a hundred events each costs as much as one of ten."""
+    costs = []
+    for number in (10, 100):
+        verbs.enqueue_many(
+            worker.conn,
+            [Event("comment", f"{number}-{n}", "x", audience=Owners("ana"), collapse=str(n)) for n in range(number)],
+        )
+        worker.fan_out()
+        [found] = worker.rows(
+            "explain (analyze, buffers, format json) select relevo.left_of_batch(b, now()) from relevo.batches b where b.closed_at is null"
+        )
+        costs.append(found["QUERY PLAN"][0]["Plan"]["Shared Hit Blocks"] / number)
+        close(worker)
+    assert costs[1] <= costs[0]
 
 
 def test_what_is_gathered_is_no_flood(worker: Relay) -> None:
