@@ -261,3 +261,14 @@ def test_hours_that_nobody_has_are_deleted(worker: Relay) -> None:
     assert worker.rows(many, 9) == [{"gone": 0, "before": 4}]
     quiet.set_quiet(worker.conn, None, owner="ana")
     assert worker.rows(many, 9) == [{"gone": 1, "before": 4}]
+
+
+def test_where_nobody_has_quiet_hours_a_claim_does_not_ask_for_them(relay: Any) -> None:
+    """The lookup of a claim's phones calls no function of quiet hours until somebody has some, for each personal push is a chunk."""
+    worker = relay()
+    worker.tell("a")
+    asked = "select count(*)::int as calls from pg_stat_xact_user_functions where funcname like '%%quiet%%'"
+    with worker.conn.transaction():
+        worker.conn.execute("set local track_functions = 'all'")
+        worker.rows("select relevo.look_up_phones(array_agg(c), now(), 1) from relevo.due_chunks c")
+        assert worker.rows(asked) == [{"calls": 0}]

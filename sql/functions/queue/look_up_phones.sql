@@ -11,7 +11,9 @@ as $$
          lease
     from unnest(chunks) c
     left join relevo.notification_events e on e.id = c.event_id
-    cross join lateral (select relevo.category_rule(e.category) as rule, relevo.any_quiet(c.installations, array[c.event_id], at, '{wait,silent}') as any_quiet offset 0) r
+    cross join lateral (select case when e.category is not null then relevo.category_rule(e.category) end as rule,
+                               (select exists (select from relevo.quiet_profiles))
+                               and (cardinality(c.installations) = 1 or relevo.any_quiet(c.installations, array[c.event_id], at, '{wait,silent}')) as any_quiet offset 0) r
     cross join lateral (
       select array_agg(i.token) as tokens, array_agg(i.token_version) as versions, array_agg(i.platform) as platforms,
              array_agg(i.locale) as locales,
