@@ -107,13 +107,17 @@ def test_each_phone_is_told_in_its_language(worker, kind) -> None:
 
 
 def test_the_language_of_the_project(worker) -> None:
-    """Without a text in its own language a phone is told in the project's, on the phone and in the inbox, if there is one; else in the type's."""
+    """Without a text in its own language a phone is told in the project's, by every push service and in the inbox, if there is one; else in the type's."""
     save(worker)
     words.set_project_locale(worker.app.database, "default", "es-CL")
     worker.register("ana")
     worker.register("jean", locale="fr", owner="jean")
     worker.register("ania", locale="pl")
+    native = [mixed.installation(worker.sandbox, kind, kind, locale="fr") for kind in KINDS[1:]]
+    for phone in native:
+        verbs.register(worker.conn, phone)
     tell(worker, 1)
+    assert {shown(worker, phone.token or "")[0] for phone in native} == {"1 licitación"}
     titles = {name: worker.messages(name)[0]["title"] for name in worker.phones}
     assert titles == {"ana": "1 licitación", "jean": "1 licitación", "ania": "1 przetarg"}
     asked = "select relevo.inbox('{\"owner\": \"jean\"}') -> 'items' -> 0 ->> 'title' as title"

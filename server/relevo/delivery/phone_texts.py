@@ -11,6 +11,7 @@ from psycopg.rows import dict_row
 from relevo.core import queries
 from relevo.core.locales import best, zone_named
 from relevo.core.model import DIGEST, Content, Delivery
+from relevo.core.sending_project import SendingProject
 from relevo.core.wordings import RenderError, Text, Wording
 from relevo.database.arrays import uuid_array
 from relevo.database.pool import Connection, Database
@@ -120,8 +121,9 @@ def _in_words(wording: Wording, content: Content, spoken: Spoken) -> Content:
 
 
 def read_project_locale(connection: Connection, project: str) -> str | None:
-    """Return the locale that was set for a project's phones whose own language has no text."""
-    row = connection.execute(_SQL["read_project_locale"], {"project": project}).fetchone()
+    """Return the locale that was set for phones whose own language has no text, of a project as deliveries name it."""
+    asked = {"project": SendingProject.parse(project).name}
+    row = connection.execute(_SQL["read_project_locale"], asked).fetchone()
     return row[0] if row else None
 
 
