@@ -70,8 +70,13 @@ def test_an_exported_month_is_a_table(
     assert len(left) == 1 + len(table.current_snapshot().manifests(table.io))
 
 
-def test_a_catalog_that_fails_is_tried_again_and_holds_nothing_up(retired: Callable[..., App], tmp_path: Path) -> None:
-    """A month is verified and dropped whatever its catalog says; run, list and doctor tell of it; the next run catches up."""
+def test_a_catalog_that_fails_is_tried_again_and_holds_nothing_up(
+    retired: Callable[..., App], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A month is verified and dropped whatever its catalog says; run, list and doctor tell of it; the next run catches up.
+
+    The command that registers needs the store alone, and no database.
+    """
     place = tmp_path / "later"
     built = retired(archive_iceberg_uri=f"sqlite:///{place}/catalog.db", archive_grace_days=0)
     report = export(built)
@@ -91,6 +96,9 @@ def test_a_catalog_that_fails_is_tried_again_and_holds_nothing_up(retired: Calla
     assert (report.outcome, report.counts["months_registered"]) == ("ok", 2)
     assert opened(built.settings).load_table(f"relevo.{ENTITY}").scan().to_arrow().num_rows == 300
     assert not [each for each in doctor.look_around(built.database, built.settings) if "Iceberg" in each.what]
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli, ["archive", "register"], env=environ | {"DATABASE_URL": None})
+    assert (done.exit_code, f"{ENTITY}: 0 files added" in done.output) == (0, True), done.output
 
 
 def test_a_silent_catalog_is_caught_up_with(

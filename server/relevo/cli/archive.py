@@ -40,7 +40,7 @@ from relevo.cli.common import (
     several,
 )
 from relevo.config import Settings
-from relevo.core.errors import ArchiveError, MigrationError, UsageError
+from relevo.core.errors import ArchiveError, ConfigError, DatabaseUnavailableError, MigrationError, UsageError
 from relevo.core.ports import ArchiveStore
 from relevo.operators import actions, archive
 from relevo.operators.reading import of_this_version
@@ -282,8 +282,12 @@ def register(as_json: AsJson = False) -> None:
 
 
 def _record(settings: Settings, records: Sequence[Manifest]) -> None:
-    """Write down for export and doctor that the catalog names these months, where a database knows of them."""
-    with open_database(settings) as database, suppress(MigrationError), of_this_version():
+    """Write down for export and doctor that the catalog names these months, where a database knows of them.
+
+    Without a database nothing is lost: export registers them once more, which changes nothing.
+    """
+    absent = suppress(ConfigError, DatabaseUnavailableError, MigrationError)
+    with absent, open_database(settings) as database, of_this_version():
         registering.record(database, records)
 
 
