@@ -18,7 +18,7 @@ from relevo.cli.common import open_lists
 from relevo.config import Settings
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.database.pool import Database
-from relevo.database.replica import Answer, open_reader
+from relevo.database.replica import Answer, Reader, ask, open_reader
 from relevo.operators import doctor
 from serving import EVENT, Served, free_port
 from standbys import stream
@@ -131,7 +131,7 @@ def test_only_a_replica_of_the_same_database_is_read(pair: Pair, dsn: str) -> No
         for url, kind, why in (
             (pair.standby.dsn, None, ""),
             (primary, "replica_foreign", "it takes writes"),
-            (dsn, "replica_foreign", "and DATABASE_URL leads to server"),
+            (dsn, "replica_foreign", "of its server, and DATABASE_URL leads to"),
             (make_conninfo(pair.standby.dsn, dbname="template1"), "replica_unreachable", "it has no tables of Relevo"),
         ):
             settings = pair.settings(DATABASE_READ_URL=url, DATABASE_READ_MAX_LAG_MS="3600000")
@@ -142,8 +142,27 @@ def test_only_a_replica_of_the_same_database_is_read(pair: Pair, dsn: str) -> No
             reader.close()
             assert (is_read, list(found)) == (kind is None, [kind] if kind else [])
             assert kind is None or why in found[kind]
+        here = ask(database)  # the servers of tests are copies, and have one name
+        assert "it is server 7, and DATABASE_URL" in here._replace(system_identifier="7").differs_from(here)
     finally:
         database.close()
+
+
+def test_a_primary_that_is_another_server_now_is_noticed(pair: Pair, dsn: str) -> None:
+    """Where DATABASE_URL leads to another server after a restore, the standby of the former one is read for a minute at most."""
+    settings, now = pair.settings(DATABASE_READ_MAX_LAG_MS="3600000"), [0.0]
+    former, restored = (Database(each, each, settings) for each in (pair.primary.dsn, dsn))
+    standby = Database(pair.standby.dsn, pair.standby.dsn, settings)
+    reader = Reader(former, standby, clock=lambda: now[0])
+    try:
+        assert _write(former), "a replica is as old as the last write"
+        eventually(lambda: _has_replayed(pair.standby.dsn), "the replica knows how old it is")
+        assert reader.read(_fetch, "select 1").age_s is not None
+        reader.primary, now[0] = restored, 61.0
+        assert reader.read(_fetch, "select 1").age_s is None
+    finally:
+        for each in (former, restored, standby):
+            each.close()
 
 
 def test_a_command_shows_all_that_was_acknowledged_before_it(pair: Pair) -> None:

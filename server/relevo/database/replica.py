@@ -30,6 +30,7 @@ T = TypeVar("T")
 _SQL = queries.load("replica")
 _log = get_logger("relevo.database.replica")
 _KNOWN_FOR_S = 1.0
+_HOME_FOR_S = 60.0  # DATABASE_URL may lead to another server by then, as after a restore
 _AGAIN_S = 10.0  # a replica that did not answer is not asked again before that
 _CONNECT_MS = 2_000
 _STATEMENT_MS = 5_000
@@ -128,6 +129,7 @@ class Reader:
         self._is_used: bool | None = None
         self._again_at = -math.inf
         self._home: Server | None = None
+        self._home_until = -math.inf
 
     def read(self, function: Callable[Concatenate[Database, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Answer[T]:
         """Call a function that only reads; what the replica does not know yet, or cannot say, the primary is asked.
@@ -194,8 +196,8 @@ class Reader:
         assert self.replica is not None
         try:
             found = ask(self.replica)
-            if self._home is None or found.differs_from(self._home):
-                self._home = ask(self.primary)  # it may have been adopted since
+            if self._home is None or found.differs_from(self._home) or self._clock() > self._home_until:
+                self._home = self._ask_home()  # it may have been adopted since
         except (DatabaseUnavailableError, psycopg.Error) as error:
             self._leave(said(error))
             return None
@@ -203,6 +205,16 @@ class Reader:
             self._leave(why)
             return None
         return None if found.age_s is None else max(0.0, found.age_s)
+
+    def _ask_home(self) -> Server:
+        """Ask the primary what it is; while it is not there it is what it was."""
+        self._home_until = self._clock() + _HOME_FOR_S
+        try:
+            return ask(self.primary)
+        except DatabaseUnavailableError:
+            if self._home is None:
+                raise
+            return self._home
 
     def _leave(self, why: str, for_s: float = _AGAIN_S) -> None:
         """Read from the primary for a while, and say so once."""
