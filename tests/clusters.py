@@ -13,15 +13,15 @@ from pathlib import Path
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from processes import eventually
 from relevo import config, embedded
 from relevo.database import migrate
 from relevo.database.pool import Database
 
-SCHEMA = "relevo"
-"""The database that embedded.acquire() makes; here it is migrated, and the template of all others."""
+SCHEMA = "migrated"
+"""The template of all databases of the tests: nobody connects to it, for it could not be copied meanwhile."""
 QUICK = {"fsync": "off", "full_page_writes": "off"}
 """For data that dies with the tests."""
 
@@ -39,13 +39,23 @@ def prototype(folder: Path) -> Path:
         done = folder.with_suffix(".done")
         if not done.exists():
             with embedded.acquire(folder, programs(), settings=QUICK, linger_s=0) as server:
-                database = Database(server.dsn, server.dsn, config.load({}, None))
-                migrate.migrate(database)
-                database.close()
+                _migrate(server.dsn)
                 _hash_once(server.dsn)
             eventually(lambda: not (folder / "data" / "postmaster.pid").exists(), "its server ends")
             done.touch()
     return folder
+
+
+def _migrate(dsn: str) -> None:
+    """Migrate the database that embedded.acquire() makes, and copy it as the template."""
+    database = Database(dsn, dsn, config.load({}, None))
+    migrate.migrate(database)
+    database.close()
+    name = sql.Identifier(SCHEMA)
+    with psycopg.connect(make_conninfo(dsn, dbname="postgres"), autocommit=True) as connection:
+        own = sql.Identifier(str(conninfo_to_dict(dsn)["dbname"]))
+        connection.execute(sql.SQL("create database {} template {}").format(name, own))
+        connection.execute(sql.SQL("alter database {} allow_connections false").format(name))
 
 
 def copy(prototype: Path, home: Path) -> None:

@@ -44,6 +44,7 @@ EXAMPLES = {
     "words check": "relevo words check texts/*.toml",
     "words preview": "relevo words preview texts/order-shipped.toml --argument count=3 --timezone America/Santiago",
     "words show": "relevo words show order.shipped --version 2",
+    "words language": "relevo words language es --project default",
     "token list": "relevo token list --json",
     "token revoke": "relevo token revoke c4f4d51df489",
     "news subscribe": "relevo news subscribe billing --kind delivery.failed --webhook billing",
