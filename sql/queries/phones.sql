@@ -70,9 +70,9 @@ select i.installation_id, e.audience, e.fanout_started_at as went_out_at,
 select i.installation_id from relevo.device_installations i where i.owner = %(owner)s order by i.seq desc limit %(limit)s;
 
 -- name: list_events_for
--- Lists the latest events that are for everyone, for whoever matches, or for some phones or their owners, out of a thousand.
+-- Lists the latest events that are for everyone, for whoever matches, or for some phones or their owners, out of five hundred.
 select e.id, left(e.title, 200) as title, left(e.body, 200) as body, e.created_at
-  from (select e.id, e.event_type, e.title, e.body, e.created_at, e.audience from relevo.notification_events e order by e.id desc limit 1000) e
+  from (select e.id, e.event_type, e.title, e.body, e.created_at, e.audience from relevo.notification_events e order by e.id desc limit 500) e
  where e.event_type <> 'relevo.news'
    and (e.audience <> 'installations'
         or exists (select from relevo.event_audience a where a.event_id = e.id and a.installation_id = any (%(installations)s::uuid[]))
