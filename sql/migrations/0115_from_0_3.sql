@@ -5736,6 +5736,7 @@ revoke all on function relevo.is_to_be_told from public;
 -- phone, until each event has one that is to be told of it.
 create or replace function relevo.left_of_batch(b relevo.batches, at timestamptz) returns bigint[]
   language plpgsql stable
+  set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan -- to plan it for each batch anew takes longer than the look
 as $$
 declare
   undecided bigint[];
@@ -5781,7 +5782,7 @@ begin
   return (select array_agg(l.id order by l.place) filter (where l.is_last)
             from (select e.id, u.place, e.collapse is null or row_number() over (partition by e.collapse order by u.place desc) = 1 as is_last
                     from unnest(b.events) with ordinality as u(id, place)
-                    join relevo.notification_events e on e.id = u.id
+                    cross join lateral (select e.id, e.collapse from relevo.notification_events e where e.id = u.id offset 0) e
                    where u.id = any (told)) l);
 end
 $$;

@@ -17,6 +17,7 @@ from relevo.delivery.phone_texts import Wordings
 
 _SQL = queries.load("dispatch")
 _NAMED = "batch"  # the data of each push that tells a batch has it
+_TOGETHER = 100  # a batch may have a thousand events, and a statement has some seconds
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,9 @@ class Gathered:
         if not asked:
             return cls(contents)
         with database.connection() as connection:
-            rows = connection.execute(_SQL["retell_batches"], {"events": array(asked), "now": now}).fetchall()
+            parts = (asked[first : first + _TOGETHER] for first in range(0, len(asked), _TOGETHER))
+            looks = (connection.execute(_SQL["retell_batches"], {"events": array(part), "now": now}) for part in parts)
+            rows = [row for look in looks for row in look.fetchall()]
             told = {event: _retold(connection, known, contents[event], *said) for event, left, *said in rows if left}
         return cls(
             {**contents, **{event: content for event, content in told.items() if content is not None}},
