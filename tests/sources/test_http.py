@@ -180,6 +180,22 @@ def test_a_name_that_turns_private_meanwhile(serve: Serve, monkeypatch: pytest.M
     assert server.asked == []
 
 
+def test_a_name_with_many_silent_addresses_takes_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the time of a request is over no further address of a name is tried."""
+    client = Http(settings_for(http_allow_private="false"))
+    dialled = []
+
+    def dial(address: tuple[str, int], *_: Any, **__: Any) -> socket.socket:
+        dialled.append(address[0])
+        client._guard.cut = len(dialled) == 2  # so long did these two take
+        raise TimeoutError
+
+    monkeypatch.setattr("urllib3.util.connection.create_connection", dial)
+    monkeypatch.setattr(http, "_addresses", lambda *_: [f"8.8.8.{n}" for n in range(9)])
+    assert trouble_of(client, "http://many.test/").detail.startswith("no whole answer within")
+    assert dialled == ["8.8.8.0", "8.8.8.1"]
+
+
 @pytest.mark.parametrize(
     ("address", "private"),
     [

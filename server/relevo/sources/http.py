@@ -216,6 +216,8 @@ class _Guard:
                     dial()
                 except (NewConnectionError, ConnectTimeoutError) as error:
                     failure = error
+                    if self.cut:  # a name may have many addresses, each with a time of its own
+                        break
                 else:
                     return
         finally:
