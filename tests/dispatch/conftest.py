@@ -50,7 +50,7 @@ def push_service() -> Iterator[Sandbox]:
 @pytest.fixture
 def sandbox(push_service: Sandbox) -> Sandbox:
     """A push service that knows nothing yet, without a rate limit and with receipts at once."""
-    push_service.set(**asdict(SandboxSettings(rate_per_s=0, receipt_delay_s=0)))
+    push_service.set(**asdict(SandboxSettings(rate_per_s=0, receipt_delay_s=0, apns_token_interval_s=0)))
     push_service.clear_faults()
     push_service.reset()
     return push_service
