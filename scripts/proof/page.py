@@ -27,8 +27,9 @@ _HEAD = """\
 
 # Proof
 
-What was run, what was met, and what was found, so that you can run it yourself. Nothing here is chosen by hand: seeds
-are the day and the commit, figures come from `scripts/proof/results`, and a moment that no run met says **never**.
+What was run, what was met, and what was found, so that you can run it yourself. Seeds are the day and the commit,
+figures come from `scripts/proof/results`, and a moment that no run met says **never**. Runs that were repeated, and
+what was done by hand, stand [at the end](#what-is-not-proven).
 
 ```sh
 make proof ARGS="--run --minutes 15"   # models, broken builds, four seeds of chaos, and this page
