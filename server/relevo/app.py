@@ -29,7 +29,7 @@ from relevo.delivery.claims import Claims
 from relevo.delivery.projects import Projects
 from relevo.delivery.provider_rules import ProviderRules
 from relevo.delivery.sending import PushMiddleware
-from relevo.delivery.services import Services
+from relevo.delivery.worker_services import WorkerServices
 from relevo.operators.gauges import Gauges
 from relevo.runtime.heartbeat import Heartbeat
 from relevo.runtime.hung_calls import HungCalls
@@ -102,7 +102,7 @@ class App:
     heartbeat: Heartbeat
     claims: Claims
     runner: Runner
-    services: Services
+    services: WorkerServices
     registry: dict[str, Cycle]
     metrics: Metrics
     webpush_hosts: Callable[[str], Hosts] = lambda _project: Hosts()
@@ -149,7 +149,7 @@ def _renderer(source: Source, renderers: Mapping[str, Renderer]) -> Renderer:
     return found
 
 
-def _registry(services: Services, parts: Parts) -> dict[str, Cycle]:
+def _registry(services: WorkerServices, parts: Parts) -> dict[str, Cycle]:
     """Return the cycles by name, ours first, in the order in which they are shown."""
     settings = services.settings
     reading = [*_sources(settings), *parts.sources]
@@ -237,7 +237,7 @@ def build(
         serves = partial(_serves, serving)
         projects = Projects(opened, settings, worker_id, heartbeat, serves=serves, rules=rules)
         pushing = serving, parts.push_middlewares, parts.composers
-        services = Services(settings, opened, worker_id, claims, projects, *pushing, hung=hung, metrics=metrics)
+        services = WorkerServices(settings, opened, worker_id, claims, projects, *pushing, hung=hung, metrics=metrics)
         unusable = partial(push_services.unusable, credentials)
         worker = Worker(
             opened, settings, worker_id, hung, guard=guard, composers=sorted(parts.composers), unusable=unusable

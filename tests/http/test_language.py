@@ -17,7 +17,7 @@ from browsing import Person
 from relevo.core.i18n import LANGUAGES, translated, use_language
 from relevo.http.dashboard.labels import ACTIONS, COUNTERS, DELIVERY_STATUSES, KINDS, WORDS
 from relevo.http.dashboard.templating import ENVIRONMENT
-from relevo.operators.amounts import in_numbers, in_words
+from relevo.operators.formats import in_numbers, in_words
 from relevo.operators.health.problem import Problem, in_three
 from serving import Served
 

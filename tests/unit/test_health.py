@@ -9,7 +9,7 @@ import pytest
 
 from relevo import config
 from relevo.operators.health import find_problems
-from relevo.operators.health.seen import Seen
+from relevo.operators.health.observed import Observed
 from relevo.operators.health.waiting import stopped, tried_again, why_it_waits
 from relevo.operators.health.workers import why_off
 
@@ -72,7 +72,7 @@ def problems(**seen: Any) -> list[str]:
     reaper = [] if "no_reaper" in seen else [cycle("reaper")]
     seen.pop("no_reaper", None)
     cycles = [*reaper, *seen.pop("cycles", [])]
-    return find_problems(Seen(**{"now": NOW, "cycles": cycles} | nothing | seen), SETTINGS)
+    return find_problems(Observed(**{"now": NOW, "cycles": cycles} | nothing | seen), SETTINGS)
 
 
 WELL: list[dict[str, Any]] = [

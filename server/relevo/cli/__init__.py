@@ -35,7 +35,7 @@ PARTS = {
     "events": ("enqueue", "preview", "cancel", "events", "event"),
     "inboxes": ("inbox",),
     "delivery": ("delivery",),
-    "sending": ("redrive", "release", "rejects"),
+    "mending": ("redrive", "release", "rejects"),
     "news": ("news",),
     "access": ("audit", "grant", "token"),
     "archive": ("forget", "archive"),
@@ -44,7 +44,7 @@ PARTS = {
     "sandbox": ("sandbox",),
     "webpush": ("webpush",),
     "owners": ("owner", "category"),
-    "peace": ("quiet", "cap"),
+    "quiet": ("quiet", "cap"),
     "words": ("words",),
 }
 """The commands by the file they are in: a command loads its own file alone."""

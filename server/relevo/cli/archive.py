@@ -22,7 +22,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from relevo.archive import registering, restore
+from relevo.archive import iceberg_months, restore
 from relevo.archive.manifest import Manifest
 from relevo.cli.common import (
     AsJson,
@@ -288,7 +288,7 @@ def _record(settings: Settings, records: Sequence[Manifest]) -> None:
     """
     absent = suppress(ConfigError, DatabaseUnavailableError, MigrationError)
     with absent, open_database(settings) as database, of_this_version():
-        registering.record(database, records)
+        iceberg_months.record(database, records)
 
 
 @cli.command()

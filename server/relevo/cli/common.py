@@ -31,7 +31,7 @@ from relevo.database import migrate, opening
 from relevo.database.pool import Database
 from relevo.database.replica import Reader, opened_reader
 from relevo.operators import reading
-from relevo.operators.amounts import in_words
+from relevo.operators.formats import in_words
 
 if TYPE_CHECKING:  # what runs cycles, or reaches a store, is loaded by those commands alone
     from relevo.app import App

@@ -24,7 +24,7 @@ from relevo.client import news
 from relevo.config import Settings
 from relevo.core.errors import UsageError
 from relevo.operators import actions, fleet
-from relevo.operators.amounts import in_numbers
+from relevo.operators.formats import in_numbers
 
 cli = typer.Typer()
 _group = typer.Typer(

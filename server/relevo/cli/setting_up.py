@@ -30,7 +30,7 @@ from relevo.core.errors import UsageError
 from relevo.database import migrate, opening
 from relevo.database.conninfo import psql_call
 from relevo.operators import actions, consistency, fleet
-from relevo.operators.amounts import in_numbers
+from relevo.operators.formats import in_numbers
 
 cli = typer.Typer()
 

@@ -41,7 +41,7 @@ from relevo.core.errors import DatabaseUnavailableError, RelevoError, UsageError
 from relevo.core.sending_project import project_in_words
 from relevo.database.pool import Database
 from relevo.operators import fleet, runs, sources
-from relevo.operators.amounts import in_numbers, in_words
+from relevo.operators.formats import in_numbers, in_words
 from relevo.operators.health.workers import worker_state
 
 cli = typer.Typer()

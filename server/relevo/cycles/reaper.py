@@ -22,9 +22,9 @@ from relevo.core.logs import normalise_error
 from relevo.core.model import Step
 from relevo.database.outages import is_unavailable
 from relevo.database.pool import Connection
-from relevo.delivery import runaway, subscriptions
+from relevo.delivery import news, runaway
 from relevo.delivery.claims import end_claim
-from relevo.runtime import clock
+from relevo.runtime import clock_set_back
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 from relevo.runtime.troubles import Thing
@@ -75,9 +75,9 @@ def cycle(settings: Settings) -> Cycle:
 
 def step(run: Run) -> Step:
     """Take back some expired claims, each in its own transaction; then do what one replica does for all of them."""
-    rebased = clock.Rebased(is_complete=False)
+    rebased = clock_set_back.Rebased(is_complete=False)
     with run.contain(Thing("part", "reaper clock")):
-        rebased = clock.rebase(run)
+        rebased = clock_set_back.rebase(run)
     counts, more = _reap_some(run)
     if not rebased.is_complete or _is_our_turn(run):  # the turn is not taken before all is brought to now
         counts += _keep_up(run)
@@ -115,7 +115,7 @@ def _keep_up(run: Run) -> Counter[str]:
         "prune_refused_events": _forget_refused,
         "delete_leftovers": _delete_leftovers,
         "follow_moved_phones": _follow_moved_phones,
-        "news": subscriptions.distribute_news,
+        "news": news.distribute_news,
     }
     for name, part in parts.items():
         with run.contain(Thing("part", f"reaper {name}")):

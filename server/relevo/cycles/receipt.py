@@ -25,7 +25,7 @@ from relevo.delivery.projects import Allowance, DueReceipts
 from relevo.delivery.reply_checks import checked_receipts
 from relevo.delivery.report import Report
 from relevo.delivery.sending import PoolCall, RequestPool
-from relevo.delivery.services import Services
+from relevo.delivery.worker_services import WorkerServices
 from relevo.runtime import threads
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
@@ -51,7 +51,7 @@ _COUNTED = {
 }
 
 
-def cycle(services: Services) -> Cycle:
+def cycle(services: WorkerServices) -> Cycle:
     """Return receipt for the schedule: on every replica."""
     timing = Every(services.settings.receipt_interval_minutes * 60_000)
     return Cycle("receipt", timing, lambda run: _Receipts(services, run).go())
@@ -61,7 +61,7 @@ def cycle(services: Services) -> Cycle:
 class _Receipts:
     """One busy period: whose receipts are due, and which projects' requests are under way."""
 
-    services: Services
+    services: WorkerServices
     run: Run
     under_way: dict[Future[None], _Wave] = field(default_factory=dict)
     not_before: dict[str, float] = field(default_factory=dict)
@@ -161,7 +161,7 @@ class _Receipts:
 class _Wave:
     """The requests of one project that are asked at once."""
 
-    services: Services
+    services: WorkerServices
     pool: RequestPool
     run: Run
     project: str

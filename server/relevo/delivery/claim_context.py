@@ -13,7 +13,7 @@ from relevo.delivery.projects import Projects
 from relevo.delivery.rate_and_breaker import Rules
 from relevo.delivery.report import Report
 from relevo.delivery.sending import RequestPool
-from relevo.delivery.services import Services
+from relevo.delivery.worker_services import WorkerServices
 from relevo.runtime.runs import Run
 
 _PATIENCE_S = 1.0
@@ -23,7 +23,7 @@ _PATIENCE_S = 1.0
 class ClaimContext:
     """What the parts of one claim share."""
 
-    services: Services
+    services: WorkerServices
     run: Run
     claim: Claim
     lane: Lane

@@ -22,13 +22,13 @@ from relevo.core.ports import ChecksTokens, Composer, ProviderFacts, WritesMessa
 from relevo.database.arrays import array, uuid_array
 from relevo.database.outages import is_unavailable
 from relevo.delivery import columns, rendering, webhook_messages
+from relevo.delivery.batches import BatchContents
 from relevo.delivery.claim_context import ClaimContext
 from relevo.delivery.digests import Digests
-from relevo.delivery.gathered import Gathered
 from relevo.delivery.outcomes import LEAST_PAUSE_MS, MALFORMED, answer, not_attempted, obstructed, ticketed
 from relevo.delivery.phone_texts import PhoneTexts
 from relevo.delivery.reply_checks import checked_ticket
-from relevo.delivery.services import Services
+from relevo.delivery.worker_services import WorkerServices
 from relevo.runtime import threads
 from relevo.runtime.hung_calls import MOST_CALLS, HungCall
 
@@ -84,19 +84,19 @@ class MessageBuilder:
     _drafts: dict[tuple[int, tuple[str, str], bool, int | None, bool], tuple[Draft, bool]] = field(default_factory=dict)
     _texts: PhoneTexts | None = None
     _digests: Digests | None = None
-    _gathered: Gathered = field(default_factory=Gathered)
+    _gathered: BatchContents = field(default_factory=BatchContents)
     _unread: Mapping[UUID, int] = field(default_factory=dict)
     """How much is unread in the inboxes of phones, where an event asks for that."""
     _names: webhook_messages.Names = field(default_factory=webhook_messages.Names)
 
     @property
-    def _services(self) -> Services:
+    def _services(self) -> WorkerServices:
         return self.context.services
 
     def build(self, deliveries: Sequence[Delivery]) -> Built:
         """Write every delivery's message; what must not be sent is answered already."""
         contents = self._read_contents(deliveries)
-        self._gathered = Gathered.of(self._services.database, self._services.wordings, contents, self.context.now)
+        self._gathered = BatchContents.of(self._services.database, self._services.wordings, contents, self.context.now)
         contents = self._gathered.contents
         self._texts = PhoneTexts.of(self._services.database, self._services.wordings, deliveries, contents)
         self._digests = Digests.of(self._services.database, deliveries)

@@ -20,7 +20,7 @@ from relevo.database.outages import is_passing, is_unavailable
 from relevo.delivery.claim import Claim
 from relevo.delivery.claim_context import ClaimContext
 from relevo.delivery.outcomes import ticketed
-from relevo.delivery.services import is_news_project
+from relevo.delivery.worker_services import is_news_project
 from relevo.runtime.troubles import Thing, is_own
 
 T = TypeVar("T")

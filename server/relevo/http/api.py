@@ -14,6 +14,7 @@ from relevo.access.phones import OF_PHONES, Rules
 from relevo.app import App
 from relevo.core.model import NEWS
 from relevo.http import (
+    api_page,
     choices,
     dashboard,
     events,
@@ -24,7 +25,6 @@ from relevo.http import (
     news,
     ops,
     owners,
-    pages,
     problems,
     quiet,
     tenders,
@@ -57,7 +57,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     tenders.router,
     ops.router,
     metrics.router,
-    pages.router,
+    api_page.router,
     *dashboard.ROUTERS,
 )
 _DESCRIPTION = (

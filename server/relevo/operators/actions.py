@@ -23,7 +23,7 @@ from relevo.database.instance import Standing
 from relevo.database.outages import BUSY
 from relevo.database.pool import Database
 from relevo.operators import audit, consistency
-from relevo.operators.amounts import MOST_COUNTED
+from relevo.operators.formats import MOST_COUNTED
 
 _SQL = queries.load("actions", "consistency", "subscriptions")
 _WAKE = queries.load("wakeups")

@@ -10,7 +10,7 @@ from psycopg import errors as pg
 
 from relevo.core import queries
 from relevo.database.pool import Database
-from relevo.operators.amounts import MOST_COUNTED
+from relevo.operators.formats import MOST_COUNTED
 from relevo.operators.reading import Row, fetch
 
 _SQL = queries.load("phones")

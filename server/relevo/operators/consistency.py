@@ -10,7 +10,7 @@ from itertools import groupby
 from relevo.core import queries
 from relevo.database import migrate
 from relevo.database.pool import Database
-from relevo.operators.amounts import in_numbers
+from relevo.operators.formats import in_numbers
 from relevo.operators.reading import Row, fetch, of_this_version
 
 _SQL = queries.load("consistency")

@@ -23,8 +23,8 @@ from relevo.core.sending_project import project_in_words
 from relevo.database import migrate, replica
 from relevo.database.pool import Database
 from relevo.operators import fleet
-from relevo.operators.amounts import in_numbers, in_words
 from relevo.operators.consistency import Finding
+from relevo.operators.formats import in_numbers, in_words
 
 _SQL = queries.load("doctor")
 _OLDEST_VERSION = 15

@@ -14,8 +14,8 @@ from relevo.client.values import EventStatus
 from relevo.core import queries
 from relevo.database.pool import Database
 from relevo.operators import runs, timeline
-from relevo.operators.amounts import MOST_COUNTED
 from relevo.operators.audience import Nobody, nobody
+from relevo.operators.formats import MOST_COUNTED
 from relevo.operators.health.waiting import stopped, tried_again, why_it_waits
 from relevo.operators.reading import (
     MAX_LIMIT,

@@ -14,10 +14,10 @@ from relevo.database import instance
 from relevo.database.instance import Standing
 from relevo.database.pool import Database
 from relevo.operators import archive, sources
-from relevo.operators.amounts import MOST_COUNTED
+from relevo.operators.formats import MOST_COUNTED
 from relevo.operators.health import find_problems
+from relevo.operators.health.observed import Observed
 from relevo.operators.health.problem import Problem
-from relevo.operators.health.seen import Seen
 from relevo.operators.health.workers import next_round, why_off
 from relevo.operators.reading import MAX_LIMIT, Row, fetch, of_this_version
 
@@ -88,7 +88,9 @@ def status(database: Database, settings: Settings) -> Status:
     waiting["news"] = subscriptions(database)
     waiting["failing"] = failing_events(database)
     waiting["troubles"] = fetch(database, _SQL["list_troubles"], limit=_TROUBLES)
-    seen = Seen(waiting.pop("now"), workers, cycles, due, found, sending, archive.months(database), stopped, **waiting)
+    seen = Observed(
+        waiting.pop("now"), workers, cycles, due, found, sending, archive.months(database), stopped, **waiting
+    )
     problems = Health(tuple(find_problems(seen, settings)))
     claims = fetch(database, _SQL["sum_claims"])[0]
     dead = fetch(database, _SQL["count_dead_letters"], most=MOST_COUNTED)[0]

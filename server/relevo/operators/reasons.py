@@ -9,7 +9,7 @@ from relevo.core.i18n import gettext as _
 from relevo.core.model import NEWS
 from relevo.core.phrases import clipped
 from relevo.core.sending_project import LABELS, SPLIT, SendingProject
-from relevo.operators import peace
+from relevo.operators import caps_and_digests
 
 MEANINGS = {
     "pending": N_("It is to be sent."),
@@ -239,7 +239,7 @@ def example(code: str | None, message: str | None) -> str:
     """Return what was said of an error; words of the database's own in the reader's language, or none."""
     if code not in _OURS:
         return message or ""
-    return peace.cap(message) if code != "batched" else ""
+    return caps_and_digests.cap(message) if code != "batched" else ""
 
 
 def quoted(said: str) -> str:

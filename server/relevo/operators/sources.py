@@ -7,7 +7,7 @@ from datetime import datetime
 from relevo.config import REJECT_ATTEMPTS
 from relevo.core import queries
 from relevo.database.pool import Database
-from relevo.operators.amounts import MOST_COUNTED
+from relevo.operators.formats import MOST_COUNTED
 from relevo.operators.reading import LOOKED_AT, MAX_LIMIT, Page, Row, cut_page, fetch, read_place
 
 _SQL = queries.load("sources", "tenders")

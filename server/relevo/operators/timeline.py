@@ -12,7 +12,7 @@ from typing import Any
 
 from relevo.core.model import NEWS
 from relevo.core.sending_project import LABELS, SPLIT, SendingProject, project_in_words
-from relevo.operators.amounts import in_words, timestamp
+from relevo.operators.formats import in_words, timestamp
 from relevo.operators.health.waiting import times
 from relevo.operators.reading import Row
 

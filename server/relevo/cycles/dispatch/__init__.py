@@ -23,7 +23,7 @@ from relevo.cycles.dispatch.lanes import CALLED_S, READ_EVERY_S, Lanes
 from relevo.delivery.due_lanes import DueLane, Key
 from relevo.delivery.in_flight import MIDDLEWARE, SERVICE
 from relevo.delivery.report import Report
-from relevo.delivery.services import Services
+from relevo.delivery.worker_services import WorkerServices
 from relevo.runtime.hung_calls import MOST_CALLS
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
@@ -32,7 +32,7 @@ _MOMENT_S = 0.005
 _AFTER_HUNG_S = 5.0
 
 
-def cycle(services: Services) -> Cycle:
+def cycle(services: WorkerServices) -> Cycle:
     """Return dispatch for the schedule: on every replica, woken by fan-out."""
     timing = Every(services.settings.dispatch_interval_minutes * 60_000)
     return Cycle("dispatch", timing, lambda run: _Dispatch(services, run).go(), wakeable=True)
@@ -42,7 +42,7 @@ def cycle(services: Services) -> Cycle:
 class _Dispatch:
     """One run: its loop over choosing, claiming and collecting."""
 
-    services: Services
+    services: WorkerServices
     run: Run
     report: Report = field(default_factory=Report)
     lanes: Lanes = field(init=False)

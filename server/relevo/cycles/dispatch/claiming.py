@@ -18,7 +18,7 @@ from relevo.delivery.claim_sender import ClaimSender
 from relevo.delivery.due_lanes import DueLane, Key
 from relevo.delivery.projects import Allowance
 from relevo.delivery.report import Report
-from relevo.delivery.services import Services
+from relevo.delivery.worker_services import WorkerServices
 from relevo.runtime import threads
 from relevo.runtime.runs import Run
 
@@ -63,7 +63,7 @@ class PendingClaim:
 class Claiming:
     """The claims of one run that are being made, and the tokens to be given back."""
 
-    services: Services
+    services: WorkerServices
     run: Run
     report: Report
     pending: list[PendingClaim] = field(default_factory=list)

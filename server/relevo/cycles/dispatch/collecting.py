@@ -13,7 +13,7 @@ from relevo.cycles.dispatch.lanes import Lanes, thing_of
 from relevo.delivery.claim_sender import ClaimSender
 from relevo.delivery.due_lanes import DueLane
 from relevo.delivery.report import Report
-from relevo.delivery.services import Services
+from relevo.delivery.worker_services import WorkerServices
 from relevo.runtime.runs import Run
 from relevo.runtime.troubles import is_own
 
@@ -28,7 +28,7 @@ _AFTER_OUTAGE_S = 5.0
 class Senders:
     """The claims of one run that are under way; it takes over those that an earlier run left because they hang."""
 
-    services: Services
+    services: WorkerServices
     run: Run
     report: Report
     lanes: Lanes

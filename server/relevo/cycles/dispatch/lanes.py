@@ -13,7 +13,7 @@ from relevo.core.model import Lane
 from relevo.delivery.due_lanes import DueLane, Key
 from relevo.delivery.projects import Allowance
 from relevo.delivery.report import Report
-from relevo.delivery.services import Services
+from relevo.delivery.worker_services import WorkerServices
 from relevo.runtime.runs import Run
 from relevo.runtime.troubles import Thing
 
@@ -32,7 +32,7 @@ BOTH: tuple[Lane, ...] = ("urgent", "bulk")
 class Lanes:
     """The lanes that are due, as read last, and until when some of them wait."""
 
-    services: Services
+    services: WorkerServices
     run: Run
     report: Report
     due: list[DueLane] = field(default_factory=list)

@@ -14,8 +14,8 @@ from relevo.http.dashboard.guide import RUNBOOK
 from relevo.http.dashboard.page import Page, render
 from relevo.http.database_threads import threads_of
 from relevo.operators import fleet, reasons
-from relevo.operators.amounts import MOST_COUNTED
 from relevo.operators.fleet import MOST_EVENTS
+from relevo.operators.formats import MOST_COUNTED
 from relevo.operators.health import problem as problems
 from relevo.operators.health.problem import Problem
 

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from relevo.http.dashboard.page import SYSTEM, Page, render
 from relevo.http.database_threads import threads_of
 from relevo.operators import fleet
-from relevo.operators.amounts import MOST_COUNTED
+from relevo.operators.formats import MOST_COUNTED
 from relevo.operators.health.workers import worker_state
 
 router = APIRouter(route_class=Page, include_in_schema=False)

@@ -19,7 +19,7 @@ from relevo.core.addresses import is_loopback
 from relevo.core.phrases import clipped
 from relevo.core.sending_project import LABELS, project_in_words
 from relevo.http.dashboard import explanations, formats, labels
-from relevo.operators import peace, reasons
+from relevo.operators import caps_and_digests, reasons
 from relevo.operators.timeline import is_taken
 
 _TAG = re.compile(r"<[^<>]*>")
@@ -87,7 +87,7 @@ def _environment() -> Environment:
         "is_taken": is_taken,
         "languages": i18n.LANGUAGES,
         "owner_path": formats.owner_path,
-        "peace": peace,
+        "caps_and_digests": caps_and_digests,
         "percent": formats.percent,
         "progress_of": progress_of,
         "provider_labels": LABELS,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from relevo.config import Settings
+from relevo.operators.health.observed import Observed
 from relevo.operators.health.problem import Problem
-from relevo.operators.health.seen import Seen
 from relevo.operators.health.sending import (
     of_failures,
     of_fanout,
@@ -19,7 +19,7 @@ from relevo.operators.health.sources import of_month, of_source
 from relevo.operators.health.workers import of_credentials, of_cycles, of_instance, of_no_worker, of_pauses, of_workers
 
 
-def find_problems(seen: Seen, settings: Settings) -> list[Problem]:
+def find_problems(seen: Observed, settings: Settings) -> list[Problem]:
     """Return everything that is wrong, what stops most first."""
     return [
         *of_instance(seen),

@@ -9,9 +9,9 @@ from shlex import quote
 from relevo.config import Settings
 from relevo.core.phrases import Phrase
 from relevo.core.sending_project import LABELS, SPLIT, SendingProject, project_in_words
-from relevo.operators.amounts import in_numbers, in_words, timestamp
+from relevo.operators.formats import in_numbers, in_words, timestamp
+from relevo.operators.health.observed import SLACK_S, Observed
 from relevo.operators.health.problem import Problem, Row
-from relevo.operators.health.seen import SLACK_S, Seen
 from relevo.operators.health.waiting import remedy, times
 
 _DUE_FOR_LONG_S = 600.0
@@ -52,7 +52,7 @@ def _left_alone(kind: str, name: str) -> str:
             return Phrase("news for subscription {name}", name=name)
 
 
-def of_queue(seen: Seen, settings: Settings) -> Iterator[Problem]:
+def of_queue(seen: Observed, settings: Settings) -> Iterator[Problem]:
     """Name claims that wait for a reaper, and deliveries that have been due for long."""
     limit_s = 3 * settings.reaper_interval_ms / 1000 + SLACK_S
     left_alone = any(row["kind"] == "claim" for row in seen.troubles)  # then a reaper is at work, and that is told
@@ -179,7 +179,7 @@ def _probe(project: Row, now: datetime) -> str:
     return Phrase("the next at {at}", at=timestamp(project["probe_at"]))
 
 
-def of_fanout(seen: Seen) -> Iterator[Problem]:
+def of_fanout(seen: Observed) -> Iterator[Problem]:
     """Name events whose fan-out fails, and of the one that failed most often why."""
     if not seen.failing:
         return
@@ -197,7 +197,7 @@ def of_fanout(seen: Seen) -> Iterator[Problem]:
     )
 
 
-def of_words(seen: Seen) -> Iterator[Problem]:
+def of_words(seen: Observed) -> Iterator[Problem]:
     """Say that events wait for their texts, while others are fanned out."""
     if seen.unworded:
         yield Problem(

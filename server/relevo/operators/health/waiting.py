@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from relevo.core.phrases import Phrase
 from relevo.core.sending_project import project_in_words
-from relevo.operators.amounts import in_numbers, timestamp
+from relevo.operators.formats import in_numbers, timestamp
 from relevo.operators.health.problem import Row
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from relevo.config import Settings
 from relevo.core.phrases import Phrase
-from relevo.operators.amounts import in_numbers, in_words, timestamp
+from relevo.operators.formats import in_numbers, in_words, timestamp
+from relevo.operators.health.observed import SLACK_S, USUAL, Observed
 from relevo.operators.health.problem import Problem, Row
-from relevo.operators.health.seen import SLACK_S, USUAL, Seen
 from relevo.runtime.timing import Cron
 
 _RETIRED_S = 7 * 86_400.0  # what nobody ran for a week was taken out of service
@@ -28,7 +28,7 @@ def worker_state(worker: Mapping[str, Any]) -> str:
     return "rests" if worker.get("rests_because") else "late" if worker.get("is_late") else "alive"
 
 
-def of_instance(seen: Seen) -> Iterator[Problem]:
+def of_instance(seen: Observed) -> Iterator[Problem]:
     """Say that nothing may be sent from here: of a fleet at work only the name differs, or this is a copy."""
     if seen.misnamed:
         yield Problem(
@@ -43,7 +43,7 @@ def of_instance(seen: Seen) -> Iterator[Problem]:
         yield Problem("database_copied", "{problem}", problem=seen.copied)
 
 
-def _of_resting(worker: Row, seen: Seen) -> Problem:
+def _of_resting(worker: Row, seen: Observed) -> Problem:
     others = [each["worker_id"] for each in seen.workers if each["state"] == "alive" and not each.get("rests_because")]
     advice = Phrase("set RELEVO_INSTANCE where it runs as it was, or run `relevo adopt` there if it belongs there")
     if others:
@@ -58,7 +58,7 @@ def _of_resting(worker: Row, seen: Seen) -> Problem:
     )
 
 
-def of_workers(seen: Seen) -> Iterator[Problem]:
+def of_workers(seen: Observed) -> Iterator[Problem]:
     """Name workers that rest, are silent or lost, hang, or cannot serve HTTP."""
     for worker in seen.workers:
         if worker["state"] == "alive" and worker.get("rests_because"):
@@ -95,7 +95,7 @@ def of_workers(seen: Seen) -> Iterator[Problem]:
             yield Problem("http_not_served", "worker {worker}: {problem}", worker=worker["worker_id"], problem=problem)
 
 
-def of_credentials(seen: Seen) -> Iterator[Problem]:
+def of_credentials(seen: Observed) -> Iterator[Problem]:
     """Name credentials that a worker cannot use, each once."""
     alive = [worker for worker in seen.workers if worker["state"] == "alive"]
     for what in dict.fromkeys(each for worker in alive for each in worker.get("unusable") or ()):
@@ -106,13 +106,13 @@ def of_credentials(seen: Seen) -> Iterator[Problem]:
         )
 
 
-def of_no_worker(seen: Seen) -> Iterator[Problem]:
+def of_no_worker(seen: Observed) -> Iterator[Problem]:
     """Say that nothing runs cycles."""
     if _nobody_works(seen):
         yield Problem("no_worker", "no worker is running; {advice}", advice=_START)
 
 
-def _nobody_works(seen: Seen) -> bool:
+def _nobody_works(seen: Observed) -> bool:
     """Return whether every worker that ran cycles has ended, and no tick has come in its place, or came lately."""
     ran = [each for each in seen.workers if each["role"] == "run" and each["cycles"]]
     if not ran or any(each["state"] not in ("stopped", "lost") for each in ran):
@@ -121,7 +121,7 @@ def _nobody_works(seen: Seen) -> bool:
     return not any(each["role"] == "tick" and each["silent_s"] <= quiet_s for each in seen.workers)
 
 
-def _is_missing(worker: Row, seen: Seen) -> bool:
+def _is_missing(worker: Row, seen: Observed) -> bool:
     """Return whether a worker was lost lately and no other was started on its host since then."""
     if worker["state"] != "lost" or worker["role"] != "run" or worker["silent_s"] > _LOST_LATELY_S:
         return False
@@ -129,7 +129,7 @@ def _is_missing(worker: Row, seen: Seen) -> bool:
     return bool(max(started) <= worker["last_seen_at"])
 
 
-def of_cycles(seen: Seen, settings: Settings) -> Iterator[Problem]:
+def of_cycles(seen: Observed, settings: Settings) -> Iterator[Problem]:
     """Name cycles that failed, or made no round for longer than the way they are run explains."""
     running = {name: worker for worker in seen.workers if worker["state"] == "alive" for name in worker["cycles"]}
     if not any(row["cycle"] == "reaper" and row["quiet_s"] is not None for row in seen.cycles):
@@ -224,7 +224,7 @@ def why_off(row: Row, settings: Settings) -> str:
     return Phrase("no store is set") if row["cycle"] == "archive-export" and not set_up else ""
 
 
-def of_pauses(seen: Seen) -> Iterator[Problem]:
+def of_pauses(seen: Observed) -> Iterator[Problem]:
     """Name the pause switches for which something waits: one for a whole cycle once, not for each source again."""
     due, events = sum(row["due"] for row in seen.due), seen.events_waiting
     waiting = {

@@ -21,7 +21,7 @@ _TOGETHER = 100  # a batch may have a thousand events, and a statement has some 
 
 
 @dataclass(frozen=True)
-class Gathered:
+class BatchContents:
     """What the events of a claim say, after a last look at the batches that some of them tell."""
 
     contents: Mapping[int, Content] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Gathered:
     @classmethod
     def of(
         cls, database: Database, known: Wordings, contents: Mapping[int, Content], now: datetime | None = None
-    ) -> Gathered:
+    ) -> BatchContents:
         """Read what is left of the batches among some events; without one, as mostly, nothing is asked."""
         asked = [event for event, content in contents.items() if _NAMED in content.data]
         if not asked:

@@ -27,7 +27,7 @@ from relevo.cli.common import (
 from relevo.core.errors import UsageError
 from relevo.operators import actions, sources
 from relevo.operators.actions import DeadLetters
-from relevo.operators.amounts import MOST_COUNTED
+from relevo.operators.formats import MOST_COUNTED
 
 cli = typer.Typer()
 _MOST_IDS = 5

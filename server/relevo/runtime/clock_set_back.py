@@ -12,7 +12,7 @@ from relevo.core import queries
 from relevo.runtime.runs import Run
 from relevo.runtime.troubles import Thing
 
-_SQL = queries.load("clock")
+_SQL = queries.load("clock_set_back")
 _log = structlog.get_logger("relevo.clock")
 _BATCH = 1_000
 _LONGEST_PAUSE_MS = 3_600_000  # a push service may ask for that long

@@ -23,7 +23,7 @@ from relevo.runtime.hung_calls import HungCalls
 
 
 @dataclass(frozen=True)
-class Services:
+class WorkerServices:
     """What every claim of a worker needs."""
 
     settings: Settings

@@ -20,8 +20,8 @@ from relevo.core.ports import ArchiveStore
 from relevo.database.pool import Database
 from relevo.runtime.runs import Run
 
-_SQL = queries.load("registering")
-_log = structlog.get_logger("relevo.registering")
+_SQL = queries.load("iceberg_months")
+_log = structlog.get_logger("relevo.iceberg_months")
 _MOST_FAILED = 3  # months that a run tries in vain; the others would fare no better
 _CATALOG_TIMEOUTS = 10  # it looks at each file of a month; well before a run counts as hung
 

@@ -13,7 +13,7 @@ USUAL = 6.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observed:
     """What health is judged by."""
 
     now: datetime
