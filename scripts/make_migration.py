@@ -21,7 +21,7 @@ from relevo.database.migrate import Migration
 LINE = "-- Written by `make migration` from sql/functions; what stands above this line is yours."
 HEADER = "-- needs relevo {needs}\n-- Say here in a sentence what this migration is for.\n\n"
 FOLDER = queries.sql_root() / "migrations"
-OPEN = """-- Whoever could use the door may use what is new of it.
+OPEN = """-- Who could call the app's functions may call the new ones.
 select relevo.grant_door(r.rolname)
   from pg_proc p
   cross join aclexplode(p.proacl) a
@@ -55,7 +55,7 @@ def heading(differing: Sequence[Thing]) -> str:
 
 
 def functions(differing: Sequence[Thing], fresh: dict[Thing, str]) -> str:
-    """Return the changed functions, each after those it needs; drop those that went, and open the door."""
+    """Return the changed functions, each after those it needs; drop those that went, and grant the new ones."""
     changed = {_bare(thing) for thing in differing if thing.kind == "function" and thing in fresh}
     texts = [part for part in migrate.parts() if (named := _FUNCTION.search(part)) and named[1] in changed]
     gone = [f"drop function {thing.name};" for thing in differing if thing.kind == "function" and thing not in fresh]

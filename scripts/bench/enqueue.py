@@ -1,4 +1,4 @@
-"""The door: events enqueued one by one, each committed, and by the thousand."""
+"""Enqueue: events enqueued one by one, each committed, and by the thousand."""
 
 from __future__ import annotations
 

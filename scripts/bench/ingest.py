@@ -1,4 +1,4 @@
-"""A day of ingest from a fake ChileCompra: bound by the pace that its door asks for."""
+"""A day of ingest from a fake ChileCompra: bound by the pace that it asks for."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ _TURN_S = 5.0
 
 
 def wanted(settings: Settings) -> bool:
-    """Tell whether this process runs on nothing but defaults: the embedded server and the bundled sample."""
+    """Return whether this process runs on nothing but defaults: the embedded server and the bundled sample."""
     return settings.database_url is None and settings.sources == ("folder",) and settings.folder_source_dir is None
 
 
@@ -131,7 +131,7 @@ class Serves(Protocol):
     url: str
 
     def wait_until_serving(self, timeout_s: float) -> bool:
-        """Wait until a port was found; tell whether it was."""
+        """Wait until a port was found; return whether it was."""
 
 
 class Shop:

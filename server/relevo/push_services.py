@@ -242,7 +242,7 @@ def sandbox_address(settings: Settings) -> str | None:
 
 
 def _access_tokens(settings: Settings, projects: PushProjects) -> Callable[[], Mapping[str, str]]:
-    """Return what tells the access tokens of single projects now: those of PUSH_PROJECTS_FILE, then the others."""
+    """Return a function for the access tokens of single projects now: those of PUSH_PROJECTS_FILE, then the others."""
     own = _own_access_tokens(settings)
 
     def now() -> Mapping[str, str]:
@@ -253,7 +253,7 @@ def _access_tokens(settings: Settings, projects: PushProjects) -> Callable[[], M
 
 
 def _own_access_tokens(settings: Settings) -> Callable[[], Mapping[str, str]]:
-    """Return what tells the access tokens of single projects: the file, read again when it changed, or the setting."""
+    """Return a function for the access tokens of single projects: the file, read anew if it changed, or the setting."""
     file, given = settings.expo_access_tokens_file, settings.expo_access_tokens
     name = "EXPO_ACCESS_TOKENS_FILE" if file else "EXPO_ACCESS_TOKENS"
     try:
@@ -279,7 +279,7 @@ def _tokens_by_project(text: str) -> dict[str, str]:
 
 
 def _is_header(token: str) -> bool:
-    """Tell whether a token is one word of ASCII, as a header can hold it."""
+    """Return whether a token is one word of ASCII, as a header can hold it."""
     return token.isascii() and token.isprintable() and token != "" and " " not in token
 
 

@@ -58,7 +58,7 @@ class Signals:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGTERM])
 
     def came_early(self) -> bool:
-        """Tell whether we were told to stop before anything was begun."""
+        """Return whether we were told to stop before anything was begun."""
         if self.stop.is_set():
             _log.info("worker_not_started", why=self.name)
         return self.stop.is_set()
@@ -91,7 +91,7 @@ class Face(Protocol):
 def serve(
     app: App, names: Sequence[str] | None = None, signals: Signals | None = None, faces: Sequence[Face] = ()
 ) -> bool:
-    """Run the chosen cycles until a signal; tell whether everything in flight came to its end in time.
+    """Run the chosen cycles until a signal; return whether everything in flight came to its end in time.
 
     What cannot start is said in one line of the log, and ends the process with 1. `signals` are given where they are
     caught already; `faces` serve all the while.

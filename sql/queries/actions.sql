@@ -1,5 +1,5 @@
 -- name: pause_cycle
--- Switches a cycle, or one source of it, off in the whole fleet, with a reason; one that is off already keeps its time and reason, and tells them.
+-- Switches a cycle, or one source of it, off in the whole fleet, with a reason; one that is off already keeps its time and reason, and returns them.
 with before as materialized (
   select s.paused_at, s.paused_reason from relevo.cycle_state s
    where s.cycle = %(cycle)s and s.source = %(source)s and s.paused_at is not null for update
@@ -49,7 +49,7 @@ select coalesce(g.error_code, 'none') as error_code, g.deliveries, g.too_late,
  order by g.deliveries desc;
 
 -- name: try_redrive
--- Tells what a redrive would do: how many dead letters it finds, up to a bound, those past their deadline, in a month that is being archived, of an event that
+-- Returns what a redrive would do: how many dead letters it finds, up to a bound, those past their deadline, in a month that is being archived, of an event that
 -- has ended, and, out of so many of the others, those whose phone takes no pushes any more; each counts once.
 with meant as materialized (
   select l.event_day, l.delivery_id, l.event_id
@@ -83,7 +83,7 @@ select c.found, c.archived, c.too_late, c.ended, p.looked, p.silent
 
 -- name: redrive_dead
 -- Opens a batch of dead letters again, behind a given one, as if they had never been tried, and counts them over; those past their deadline
--- stay. Tells how many it looked at and the last of them, and what it opened by project, with the events it is of. `chosen` is the batch by
+-- stay. Returns how many it looked at and the last of them, and what it opened by project, with the events it is of. `chosen` is the batch by
 -- what was asked for; `dead` what of it may be opened, locked before the deliveries are, in months that nobody seals meanwhile.
 with recursive days as ( -- each day that has some, by the key: there may be very many of one day
   select (select min(n.event_day) from relevo.dead_letters n) as event_day
@@ -148,7 +148,7 @@ insert into relevo.project_incidents (project, at, what, detail, events, actor)
 values (%(project)s, %(began)s::timestamptz, 'redriven', %(detail)s, %(events)s::bigint[], %(actor)s);
 
 -- name: ask_time
--- Tells the database's time.
+-- Returns the database's time.
 select coalesce(%(now)s::timestamptz, clock_timestamp());
 
 -- name: wake_dispatch
@@ -156,7 +156,7 @@ select coalesce(%(now)s::timestamptz, clock_timestamp());
 select relevo.wake('dispatch');
 
 -- name: release_project
--- Lets a project send again: its breaker is probed at once, its brakes are off and judge anew, its rate is full; tells what held it.
+-- Lets a project send again: its breaker is probed at once, its brakes are off and judge anew, its rate is full; returns what held it.
 with before as materialized (
   select p.project, array_remove(array[case when p.breaker <> 'closed' then 'breaker' end, case when p.pruning_stopped_at is not null then 'brake' end,
                                        case when p.rate_share < 1 or p.rest_until > now() then 'rate' end], null) as held
@@ -188,14 +188,14 @@ with before as materialized (
     from before b where s.id = b.id
 )
 select b.origin,
-       (select case when x.stream_id = b.id then x.event_id end -- said so that it goes by the key of both, whatever one stream holds
+       (select case when x.stream_id = b.id then x.event_id end -- written so that it is one index lookup by both columns, however much a stream holds
           from (select h.stream_id, h.event_id from relevo.held_events h
                  where (h.stream_id, h.event_id) <= (b.id, 9223372036854775807) and h.released_at is null
                  order by h.stream_id desc, h.event_id desc limit 1) x) as last_event
   from before b order by b.origin;
 
 -- name: release_events
--- Lets a batch of a type's held events fan out, or ends them; tells how many it looked at, how many those were, and the first of them.
+-- Lets a batch of a type's held events fan out, or ends them; returns how many it looked at, how many those were, and the first of them.
 with waiting as materialized (
   select h.event_id
     from relevo.event_streams s
@@ -219,7 +219,7 @@ with waiting as materialized (
 select (select count(*) from waiting)::int, (select count(*) from opened)::int, array(select o.id from opened o order by o.id limit %(named)s);
 
 -- name: release_repeats
--- Lets the deliveries of a type's events be sent again that were repeated too often, or ends those events; tells how many events, and the first.
+-- Lets the deliveries of a type's events be sent again that were repeated too often, or ends those events; returns how many events, and the first.
 with held as materialized (
   select r.event_id
     from relevo.event_repeats r

@@ -33,5 +33,5 @@ select relevo.get_event(k.id)
 select pg_advisory_xact_lock(hashtextextended('relevo.news:' || %(name)s::text, 0));
 
 -- name: find_subscription
--- Tells which project a subscription to news is of.
+-- Returns which project a subscription to news is of.
 select s.project from relevo.news_subscriptions s where s.name = %(name)s;

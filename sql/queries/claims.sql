@@ -41,7 +41,7 @@ select c.token from relevo.claims c where c.token = %(token)s for no key update;
 select * from relevo.adopt_claim(%(token)s, %(now)s);
 
 -- name: renew_claims
--- Extends the claims of this process that nobody holds locked, but none held for three times its lease; tells of each that stands.
+-- Extends the claims of this process that nobody holds locked, but none held for three times its lease; returns each that stands.
 with standing as materialized (
   select c.token, relevo.now(%(now)s) < c.claimed_at + 3 * c.lease_ms * interval '1 millisecond' as may_go_on
     from relevo.claims c
@@ -64,7 +64,7 @@ select s.token, case when not s.may_go_on then 'held_too_long' when r.token is n
   left join renewed r on r.token = s.token;
 
 -- name: explain_loss
--- Tells why a claim is no longer ours: its deliveries are gone, finished, or in other hands.
+-- Returns why a claim is no longer ours: its deliveries are gone, finished, or in other hands.
 select case when count(*) = 0 then 'not_found'
             when bool_and(d.completed_at is not null) then 'already_completed'
             when exists (select from relevo.claims c where c.token = %(token)s) then 'error'

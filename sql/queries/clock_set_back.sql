@@ -2,7 +2,7 @@
 -- Each statement finds what no time of now could have brought about, changes a batch of it, and finds nothing once that is done.
 
 -- name: was_set_back
--- Tells whether the fleet's last turn lies in the future.
+-- Returns whether the fleet's last turn lies in the future.
 select exists (select from relevo.cycle_state s
                 where s.cycle = 'reaper' and s.source = '' and s.shared_at > relevo.now(%(now)s) + interval '5 seconds');
 

@@ -132,7 +132,7 @@ select array(select distinct w.event_id from relevo.wrong_counts(array(select p.
        (select max(p.id) from page p) as upto;
 
 -- name: mend_counts
--- Adds to the counts of some events what they lack of their deliveries, and tells of how many events.
+-- Adds to the counts of some events what they lack of their deliveries, and returns how many events.
 with mended as (
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
   select w.event_id, w.status, w.missing::int from relevo.wrong_counts(%(ids)s::bigint[]) w
@@ -141,7 +141,7 @@ with mended as (
 select count(distinct m.event_id)::int from mended m;
 
 -- name: look_at_totals
--- Tells whether the sums of all pushes per status differ from those of the events but for news.
+-- Returns whether the sums of all pushes per status differ from those of the events but for news.
 select exists (select from (select p.status, p.deliveries as n from relevo.event_progress p
                             union all
                             select p.status, -p.deliveries

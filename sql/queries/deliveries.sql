@@ -1,5 +1,5 @@
 -- name: list_deliveries
--- Lists deliveries of a state, newest first, from a place on, out of a bounded number that it looks at; tells how many and where the last stands.
+-- Lists deliveries of a state, newest first, from a place on, out of a bounded number that it looks at; returns how many and where the last stands.
 with looked as materialized (
   select x.*
     from ((select d.event_day, d.id, d.notification_event_id as event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane, d.status,
@@ -133,7 +133,7 @@ select x.event_day, x.id, x.notification_event_id as event_id, x.installation_id
  limit 1;
 
 -- name: read_delivery_wait
--- Tells of an open or sent delivery when it is due, whether quiet hours are why and in which zone, who holds it and until when, and when its receipt is asked for.
+-- Returns of an open or sent delivery when it is due, whether quiet hours are why and in which zone, who holds it and until when, and when its receipt is asked for.
 select q.due_at, coalesce(q.is_quiet, false) as is_quiet,
        case when q.is_quiet then (select relevo.zone_of(i.timezone, i.quiet, i.owner_quiet, i.project) from relevo.device_installations i
                                    where i.installation_id = q.phone) end as quiet_zone,

@@ -1,5 +1,5 @@
 -- name: make_past_month
--- Makes the partitions of the month half a year ago, for the demo, and tells which it is; nothing once that month is being archived.
+-- Makes the partitions of the month half a year ago, for the demo, and returns which it is; nothing once that month is being archived.
 select p.month, relevo.ensure_partitions(p.month, 1)
   from (select date_trunc('month', now() at time zone 'UTC' - interval '6 months')::date as month) p
  where not exists (select from relevo.archive_exports x where x.month = p.month)

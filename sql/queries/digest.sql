@@ -17,7 +17,7 @@ select s.project, s.delivery, s.zone
    for no key update skip locked;
 
 -- name: close_digest_slice
--- Tells the next phones of a slot that this transaction has locked, and moves its cursor.
+-- Writes the digests of the next phones of a slot that this transaction has locked, and moves its cursor.
 select c.is_last, c.phones, c.items
   from relevo.digest_slots s
   cross join lateral relevo.close_digest_slice(s, %(most)s::int, %(now)s::timestamptz) c

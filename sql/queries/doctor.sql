@@ -1,7 +1,7 @@
 -- What `relevo doctor` asks of the server around the tables.
 
 -- name: read_server
--- Tells the server's version and time, whether autovacuum runs and commits wait for the disk, and what this role may see and do.
+-- Returns the server's version and time, whether autovacuum runs and commits wait for the disk, and what this role may see and do.
 select current_setting('server_version_num')::int as version, clock_timestamp() as now, current_setting('autovacuum')::boolean as autovacuum,
        (select s.reset_val <> 'off' from pg_settings s where s.name = 'synchronous_commit') as flushes,
        pg_has_role(current_user, 'pg_read_all_stats', 'usage') as sees_activity,
@@ -18,7 +18,7 @@ select c.relname as name
  order by c.relname;
 
 -- name: count_unregistered
--- Counts the verified months that the Iceberg catalog lacks, and tells the oldest and what the catalog said last.
+-- Counts the verified months that the Iceberg catalog lacks, and returns the oldest and what the catalog said last.
 select count(*)::int as months, min(x.month) as oldest, (array_agg(x.register_error order by x.updated_at desc) filter (where x.register_error is not null))[1] as error
   from relevo.archive_exports x
  where x.verified_at is not null and x.registered_at is null;

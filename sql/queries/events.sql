@@ -92,7 +92,7 @@ select now() as now, e.id, e.event_type, e.event_key, e.state, e.title, e.body, 
  where e.id = %(event_id)s;
 
 -- name: sum_event_sample
--- Tells of a bounded number of an event's deliveries when the last was tried and ended, how often one was tried at most, of how many the
+-- Returns of a bounded number of an event's deliveries when the last was tried and ended, how often one was tried at most, of how many the
 -- receipt, which came after the last attempt, told of an error, and how many caps, batches and quiet hours kept from being pushed.
 select count(*)::int as looked_at, max(x.last_attempt_at) as last_attempt_at, max(x.completed_at) as last_completed_at,
        coalesce(max(x.attempt_count), 0)::int as most_attempts, count(*) filter (where x.receipt_failed)::int as receipts_failed,
@@ -162,7 +162,7 @@ select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_erro
  limit 10;
 
 -- name: list_event_waits
--- Tells why what is open of an event waits, and until when, per project and whether quiet hours are why, in which zone those of the first are, out of a bounded number of its chunks and claims.
+-- Returns why what is open of an event waits, and until when, per project and whether quiet hours are why, in which zone those of the first are, out of a bounded number of its chunks and claims.
 select x.project, x.lane, sum(x.deliveries)::int as deliveries, min(x.due_at) as next_attempt_at, bool_or(x.claimed) as claimed,
        p.breaker, p.breaker_reason, p.probe_at, p.rest_until, x.is_quiet,
        case when x.is_quiet then (select relevo.zone_of(i.timezone, i.quiet, i.owner_quiet, i.project) from relevo.device_installations i
@@ -251,7 +251,7 @@ select count(*)::int as claimed
   join relevo.notification_deliveries d on d.event_day = u.event_day and d.id = u.id and d.notification_event_id = %(event_id)s;
 
 -- name: find_event_spans
--- Tells between which instants an event waited for each cycle on its way, by a bounded number of its deliveries; what has no end lasts until now.
+-- Returns between which instants an event waited for each cycle on its way, by a bounded number of its deliveries; what has no end lasts until now.
 select s.cycle, s.source, s.since, coalesce(s.until, now()) as until
   from relevo.notification_events e
   left join relevo.licitaciones l on l.id = e.licitacion_id

@@ -19,7 +19,7 @@ select f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busi
  where e.id = %(event_id)s::bigint;
 
 -- name: look_beside
--- Tells whether held events are too late, whether ended ones have something left that this run has not looked at since a moment, or now,
+-- Returns whether held events are too late, whether ended ones have something left that this run has not looked at since a moment, or now,
 -- in how many seconds the next scheduled event falls due, a batch closes or a fan-out that failed is tried again, and that moment.
 select exists (select from relevo.notification_events e where e.state = 'held' and e.deadline_at <= relevo.now(%(now)s)),
        exists (select from relevo.notification_events e

@@ -109,7 +109,7 @@ select count(*)::int as claims, coalesce(sum(cardinality(c.ids)), 0)::int as del
   from relevo.claims c;
 
 -- name: read_health
--- Tells the database's time, how long deliveries have waited in expired claims, and what waits for fan-out, texts and receipts.
+-- Returns the database's time, how long deliveries have waited in expired claims, and what waits for fan-out, texts and receipts.
 select now() as now,
        (select extract(epoch from now() - min(c.leased_until))::float8
           from relevo.claims c where c.leased_until <= now()) as oldest_expired_s,
@@ -188,5 +188,5 @@ select k.event_type, k.events, k.last_at, sum(k.events) over ()::int as looked_a
  limit %(limit)s;
 
 -- name: find_used
--- Tells whether a source was ever asked, and whether anything was ever archived.
+-- Returns whether a source was ever asked, and whether anything was ever archived.
 select exists (select from relevo.source_state) as sources, exists (select from relevo.archive_exports) as archive;

@@ -78,7 +78,7 @@ on conflict (namespace, external_id) do update
 returning l.id, l.namespace, l.external_id;
 
 -- name: enqueue_events
--- Enqueues the events of new items through the app's own door.
+-- Enqueues the events of new items through the function that apps call.
 select e.event_id, e.created from relevo.enqueue_many(%(events)s) e;
 
 -- name: refresh_events
@@ -122,7 +122,7 @@ select e.id, f.id
 on conflict do nothing;
 
 -- name: known_fingerprints
--- Tells which items are stored already, and what was said of them.
+-- Returns which items are stored already, and what was said of them.
 select l.external_id, l.fingerprint from relevo.licitaciones l
  where l.namespace = %(namespace)s and l.external_id = any (%(external_ids)s::text[]);
 
@@ -174,7 +174,7 @@ update relevo.source_lanes
 select l.pace_ms from relevo.source_lanes l where l.lane = %(quota)s;
 
 -- name: read_quota
--- Tells how many of today's requests of a quota are spent, and for how many seconds nobody may ask.
+-- Returns how many of today's requests of a quota are spent, and for how many seconds nobody may ask.
 select case when l.day = (now() at time zone %(timezone)s)::date then l.requests else 0 end,
        greatest(0, extract(epoch from l.not_before - clock_timestamp()))::float8
   from relevo.source_lanes l where l.lane = %(quota)s;

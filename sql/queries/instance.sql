@@ -1,5 +1,5 @@
 -- name: read_instance
--- Tells where this database belongs, if that was recorded, where it is, and a worker that has been at work since it belongs there.
+-- Returns where this database belongs, if that was recorded, where it is, and a worker that has been at work since it belongs there.
 select i.one is not null as recorded, i.system_identifier, i.database_oid, i.name, i.recorded_at,
        relevo.system_identifier() as system_identifier_here, d.oid::bigint as database_oid_here,
        w.worker_id as at_work, extract(epoch from now() - w.last_seen_at)::float8 as seen_s

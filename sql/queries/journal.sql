@@ -7,12 +7,12 @@ select relevo.journal_wave(%(token)s, %(project)s, %(ids)s::bigint[], %(events)s
                              %(lasts)s::int[], %(timeout_ms)s, %(now)s);
 
 -- name: phones_unchanged
--- Tells of the phones of a wave whose journal is committed whether all of them are as they were claimed, and none is in quiet hours since.
+-- Returns whether all phones of a wave whose journal is committed are as they were claimed, and none is in quiet hours since.
 select relevo.phones_unchanged(%(installations)s::uuid[], %(versions)s::int[], %(events)s::bigint[], %(made)s)
    and not relevo.any_quiet(%(installations)s::uuid[], %(events)s::bigint[], %(now)s::timestamptz);
 
 -- name: journal_wave
--- The fence before the POST: records which deliveries go into which request, from a live claim with enough lease left, and tells what must
+-- The fence before the POST: records which deliveries go into which request, from a live claim with enough lease left, and returns what must
 -- not be sent any more: what got a late ticket, came too late, or whose event was ended. The phones are looked at after the commit.
 with live as materialized (
   select c.token, c.worker_id, c.ids, exists (select from relevo.late_tickets) as any_late
@@ -53,7 +53,7 @@ select null, (select count(*) from held h where h.verdict = 'send'), 'send', nul
 
 -- name: look_at_phones
 -- Looks at the phones of a wave whose journal is committed: a change that was committed by then is seen, and no lock of ours keeps an app
--- waiting for that. Tells what must not be sent as it was claimed, and of what slid into quiet hours until when it waits.
+-- waiting for that. Returns what must not be sent as it was claimed, and of what slid into quiet hours until when it waits.
 with kind as materialized (
   select array_agg(e.category order by k.kind) as categories, array_agg(relevo.category_rule(e.category) order by k.kind) as rules
     from unnest(%(kind_events)s::bigint[]) with ordinality as k(event_id, kind)

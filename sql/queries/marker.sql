@@ -1,5 +1,5 @@
 -- name: find_store
--- Tells by what the archive in a store is known, if months were exported to it before.
+-- Returns by what the archive in a store is known, if months were exported to it before.
 select s.archive_id from relevo.archive_stores s where s.name = %(name)s;
 
 -- name: record_store

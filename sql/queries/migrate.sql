@@ -3,7 +3,7 @@
 select pg_advisory_xact_lock(hashtextextended('relevo.migrate', 0));
 
 -- name: find_schema
--- Tells whether the schema is there, maybe made by an administrator for a role that may not make one.
+-- Returns whether the schema is there, maybe made by an administrator for a role that may not make one.
 select to_regnamespace('relevo') is not null;
 
 -- name: create_schema
@@ -22,7 +22,7 @@ create table relevo.schema_migrations (
 );
 
 -- name: find_ledger
--- Tells whether this database has ever been migrated.
+-- Returns whether this database has ever been migrated.
 select to_regclass('relevo.schema_migrations') is not null;
 
 -- name: list_applied

@@ -1,5 +1,5 @@
 -- name: is_anything_to_tell
--- Tells whether somebody subscribed to news, or some are left over.
+-- Returns whether somebody subscribed to news, or some are left over.
 select exists (select from relevo.news_subscriptions) or exists (select from relevo.news_inbox) or exists (select from relevo.news_events);
 
 -- name: take_changed_events
@@ -51,7 +51,7 @@ with asked as materialized (
 select (select count(*) from taken)::int, (select count(*) from share)::int;
 
 -- name: trim_news
--- Forgets a batch of each subscription's news that were acknowledged, are too old, or too many; tells how many went unread.
+-- Forgets a batch of each subscription's news that were acknowledged, are too old, or too many; returns how many went unread.
 with bound as materialized (
   select s.name, s.tail, c.position as acknowledged,
          least(s.tail + %(limit)s, greatest(c.position, s.head - %(backlog)s, s.tail, coalesce((
@@ -81,7 +81,7 @@ select s.name
  order by s.name;
 
 -- name: pick_webhook
--- Keeps others from a subscription's news while some are sent on their way, and tells its webhook.
+-- Keeps others from a subscription's news while some are sent on their way, and returns its webhook.
 select s.webhook
   from relevo.news_cursors c
   join relevo.news_subscriptions s on s.name = c.subscription
@@ -95,7 +95,7 @@ select 'news:' || gen_random_uuid(), 'relevo.news', %(webhook)s, true
  where not exists (select from relevo.device_installations i where i.project = %(webhook)s and i.provider = 'relevo.news' and i.for_news);
 
 -- name: find_webhook
--- Tells where a webhook is registered for news and among which deliveries its own wait; nothing if it may get none.
+-- Returns where a webhook is registered for news and among which deliveries its own wait; nothing if it may get none.
 select i.installation_id, relevo.sending_project(i.provider, i.project, i.part)
   from relevo.device_installations i
  where i.project = %(webhook)s and i.provider = 'relevo.news' and i.for_news and relevo.may_receive(i)

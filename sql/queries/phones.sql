@@ -53,7 +53,7 @@ select x.id, x.event_day, x.installation_id, x.event_id, x.event_type, x.status,
  limit %(limit)s;
 
 -- name: list_changes_since
--- Tells of some installations what was registered, disabled, changed or given to its owner after an event had begun to go out, and when.
+-- Returns of some installations what was registered, disabled, changed or given to its owner after an event had begun to go out, and when.
 select i.installation_id, e.audience, e.fanout_started_at as went_out_at,
        case when i.registered_at > e.fanout_started_at then i.registered_at end as registered_at,
        case when i.invalidated_at > e.fanout_started_at then i.invalidated_at end as disabled_at,
@@ -113,7 +113,7 @@ union
 select i.installation_id, i.owner, i.project from relevo.device_installations i where i.token = %(token)s;
 
 -- name: find_owner
--- Tells whether an owner has phones, or events of their own.
+-- Returns whether an owner has phones, or events of their own.
 select %(owner)s::text as owner
  where exists (select from relevo.device_installations i where i.owner = %(owner)s)
     or exists (select from relevo.event_owners o where o.owner = %(owner)s);
@@ -131,7 +131,7 @@ select o.owner
 select a.installation_id from relevo.event_audience a where a.event_id = %(event_id)s order by a.installation_id limit %(limit)s;
 
 -- name: find_digest_slot
--- Tells whether any phone wants digests: there is a slot for each time at which some are told.
+-- Returns whether any phone wants digests: there is a slot for each time at which some are told.
 select from relevo.digest_slots s limit 1;
 
 -- name: count_left_out

@@ -15,10 +15,10 @@ set statement_timeout = %(statement_ms)s;
 set lock_timeout = %(lock_ms)s;
 set default_transaction_isolation = 'read committed';
 
--- name: go_by_key
--- Makes the transaction go by keys and by the due index: after a burst statistics are stale, and a scan would touch every row. A plan that
--- goes by keys fits every batch, so it is made once for each connection. To go down an index costs next to nothing: the height that counts
--- for one is remembered from when it was small.
+-- name: force_index_lookups
+-- Makes the transaction's plans use index lookups, by key and in the due index: after a burst statistics are stale, and a scan would read every
+-- row. A plan of lookups fits every batch, so it is made once for each connection. Descending an index is priced at next to nothing, because
+-- the planner keeps the height that it read when the index was small.
 set local enable_seqscan = off; set local enable_bitmapscan = off; set local enable_sort = off; set local enable_hashjoin = off;
 set local enable_mergejoin = off; set local random_page_cost = 0; set local cpu_operator_cost = 0.0001; set local jit = off;
 set local plan_cache_mode = force_generic_plan;
@@ -37,9 +37,9 @@ select set_config('synchronous_commit', case current_setting('synchronous_commit
 select set_config('synchronous_commit', case current_setting('synchronous_commit') when 'off' then 'local' else current_setting('synchronous_commit') end, true);
 
 -- name: ask_backend
--- Tells the number of the server process that answers.
+-- Returns the number of the server process that answers.
 select pg_backend_pid();
 
 -- name: ask_version
--- Tells that the server answers, and its version number.
+-- Returns the version number of the server, and so that it answers.
 select current_setting('server_version_num')::int;

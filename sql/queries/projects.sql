@@ -41,7 +41,7 @@ values (%(project)s, relevo.now(%(now)s), %(chunk)s, %(chunk)s, %(share)s)
 on conflict (project) do nothing;
 
 -- name: lock_project
--- Locks a project's row, so that the fleet decides about it one after the other, and tells the time.
+-- Locks a project's row, so that the fleet decides about it one after the other, and returns the time.
 select p.project, p.urgent_tokens, p.bulk_tokens, p.filled_at, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.breaker_by,
        p.breaker_since, p.probe_at, p.trips, p.failures, p.pruning_stopped_at,
        array(select c.answered_by from relevo.credential_answers c where c.project = p.project) as watched,
@@ -51,7 +51,7 @@ select p.project, p.urgent_tokens, p.bulk_tokens, p.filled_at, p.rate_share, p.r
    for no key update;
 
 -- name: look_at_project
--- Tells of a project what its lock tells, and which version of its row that is, without waiting for anybody.
+-- Returns of a project what its lock returns, and which version of its row that is, without waiting for anybody.
 select l.* from relevo.read_project(%(project)s, %(now)s) l;
 
 -- name: take_tokens
@@ -92,7 +92,7 @@ on conflict (project, worker_id) do update set connections = excluded.connection
 returning c.connections;
 
 -- name: renew_connections
--- Extends this worker's leases of connections that have not run out; tells of each that stands whether it was, or somebody has it locked.
+-- Extends this worker's leases of connections that have not run out; returns of each that stands whether it was extended, or somebody has it locked.
 with free as materialized (
   select c.project from relevo.push_connections c
    where c.worker_id = %(worker_id)s and c.project = any (%(projects)s::text[]) and c.leased_until > now()
@@ -117,7 +117,7 @@ select l.* from relevo.lease_ahead(%(project)s, %(worker_id)s, %(most)s, %(lease
 delete from relevo.push_connections where worker_id = %(worker_id)s and (%(project)s::text is null or project = %(project)s);
 
 -- name: read_credential_answers
--- Tells which installations of a locked project met a credential fault lately, oldest first.
+-- Returns which installations of a locked project met a credential fault lately, oldest first.
 select c.since, c.installations, c.faulty from relevo.credential_answers c
  where c.project = %(project)s and c.answered_by = %(answered_by)s;
 
@@ -139,14 +139,14 @@ update relevo.credential_answers c
  where c.project = %(project)s;
 
 -- name: find_another_installation
--- Tells whether a project has an installation that may receive beside the given ones.
+-- Returns whether a project has an installation that may receive beside the given ones.
 select exists (select from relevo.device_installations i
                 where i.project in (%(project)s, split_part(%(project)s, '::', 2), substr(%(project)s, strpos(%(project)s, '::') + 2))
                   and relevo.sending_project(i.provider, i.project, i.part) = %(project)s
                   and i.installation_id <> all (%(installations)s::uuid[]) and relevo.may_receive(i));
 
 -- name: note_refusal
--- Notes that a message of an event was refused alone, and tells what was known of the event before: nothing, if it is the first.
+-- Notes that a message of an event was refused alone, and returns what was known of the event before: nothing, if it is the first.
 with before as materialized (
   select r.first_refused_at, r.taken_since, r.own_taken
     from relevo.refused_events r where r.project = %(project)s and r.event_id = %(event_id)s

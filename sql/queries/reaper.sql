@@ -10,7 +10,7 @@ select c.token, c.worker_id, c.cycle, cardinality(c.ids) as deliveries,
    for update skip locked;
 
 -- name: tell_reaped
--- Tells the former holder that its claim is gone, and wakes the cycle that can go on with it.
+-- Notifies the former holder that its claim is gone, and wakes the cycle that can go on with it.
 select pg_notify('relevo_lost', %(token)s::text), pg_notify('relevo_wake', %(cycle)s);
 
 -- name: take_turn
@@ -70,7 +70,7 @@ with oldest as materialized (
 select count(*)::int from taken;
 
 -- name: fold_reactions
--- Adds a batch of the changes of how often events were opened and read to the events, and tells how many of each kind.
+-- Adds a batch of the changes of how often events were opened and read to the events, and returns how many of each kind.
 select f.kind, f.count from relevo.fold_reactions(%(limit)s) f;
 
 -- name: fold_tallies
@@ -98,9 +98,9 @@ delete from relevo.refused_events r
                                     limit %(limit)s for update skip locked);
 
 -- name: delete_leftovers
--- Deletes so many of the deliveries that are left of an event that was deleted, and tells how many rows; 0 if nothing is left of any.
+-- Deletes so many of the deliveries that are left of an event that was deleted, and returns how many rows; 0 if nothing is left of any.
 select relevo.delete_leftovers(%(limit)s);
 
 -- name: follow_moved_phones
--- Brings what waits for so many of the phones that moved to where they are now, and tells how many phones it looked at.
+-- Brings what waits for so many of the phones that moved to where they are now, and returns how many phones it looked at.
 select relevo.follow_moved_phones(%(limit)s, %(now)s);

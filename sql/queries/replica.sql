@@ -1,5 +1,5 @@
 -- name: ask_server
--- Tells by what this server and its database are known, whether it is a standby, and how old its newest change is, in seconds; while a
+-- Returns by what this server and its database are known, whether it is a standby, and how old its newest change is, in seconds; while a
 -- standby has replayed nothing, how late the next beat of a worker is.
 select relevo.system_identifier() as system_identifier, d.oid::bigint as database_oid, i.recorded_at, pg_is_in_recovery() as is_standby,
        extract(epoch from clock_timestamp()
@@ -10,7 +10,7 @@ select relevo.system_identifier() as system_identifier, d.oid::bigint as databas
  where d.datname = current_database();
 
 -- name: ask_server_by_beats
--- Tells the same where replication does not say when a change was made, as on Aurora: it is as old as the next beat of a worker is late.
+-- Returns the same where replication does not say when a change was made, as on Aurora: it is as old as the next beat of a worker is late.
 select relevo.system_identifier() as system_identifier, d.oid::bigint as database_oid, i.recorded_at, pg_is_in_recovery() as is_standby,
        extract(epoch from clock_timestamp()
                           - (select max(w.last_seen_at + w.lease_ms / 4 * interval '1 millisecond') from relevo.workers w))::float8 as age_s
@@ -19,9 +19,9 @@ select relevo.system_identifier() as system_identifier, d.oid::bigint as databas
  where d.datname = current_database();
 
 -- name: ask_position
--- Tells up to where this server has written its log: all that was acknowledged lies before it.
+-- Returns up to where this server has written its log: all that was acknowledged lies before it.
 select pg_current_wal_insert_lsn()::text;
 
 -- name: ask_behind
--- Tells how many bytes of the log up to a position this standby has not replayed yet.
+-- Returns how many bytes of the log up to a position this standby has not replayed yet.
 select pg_wal_lsn_diff(%(position)s::pg_lsn, pg_last_wal_replay_lsn())::float8;

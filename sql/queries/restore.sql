@@ -1,9 +1,9 @@
 -- name: find_schema
--- Tells whether a schema is there.
+-- Returns whether a schema is there.
 select to_regnamespace(quote_ident(%(schema)s::text)) is not null;
 
 -- name: find_table
--- Tells whether a table is there.
+-- Returns whether a table is there.
 select to_regclass(format('%%I.%%I', %(schema)s::text, %(relation)s::text)) is not null;
 
 -- name: compose_schema

@@ -25,7 +25,7 @@ select p.oid::regclass::text, c.oid::regclass::text
  order by 2;
 
 -- name: find_archive_schema
--- Tells whether the schema for retired months is there.
+-- Returns whether the schema for retired months is there.
 select to_regnamespace('relevo_archive') is not null;
 
 -- name: wait_briefly
@@ -33,11 +33,11 @@ select to_regnamespace('relevo_archive') is not null;
 select set_config('lock_timeout', %(lock_ms)s::text, true);
 
 -- name: look_for_open
--- Tells whether something of a month is still to be written.
+-- Returns whether something of a month is still to be written.
 select relevo.is_open(%(entity)s, %(month)s);
 
 -- name: close_deliveries
--- Ends some of what is still open in an old month and not claimed, with a reason, and tells how many.
+-- Ends some of what is still open in an old month and not claimed, with a reason, and returns how many.
 select relevo.close_deliveries(%(month)s, %(limit)s, %(now)s);
 
 -- name: count_unfinished
@@ -57,12 +57,12 @@ select relevo.count_rows(%(entity)s, %(month)s, %(from_block)s, %(blocks)s);
 update relevo.archive_exports set rows = %(rows)s, updated_at = now() where entity = %(entity)s and month = %(month)s and state = 'sealed';
 
 -- name: keeps_inbox_items
--- Tells whether some type keeps events in inboxes for longer than a month's deliveries stay.
+-- Returns whether some type keeps events in inboxes for longer than a month's deliveries stay.
 select (%(month)s::date + interval '1 month') at time zone 'UTC'
        > relevo.now(%(now)s) - greatest(90, (select max(t.inbox_days) from relevo.event_types t where t.inbox_days is not null)) * interval '1 day';
 
 -- name: keep_inbox_items
--- Copies what stays in inboxes for longer from a range of a sealed month's blocks, and tells how many items.
+-- Copies what stays in inboxes for longer from a range of a sealed month's blocks, and returns how many items.
 select relevo.keep_inbox_items(%(month)s, %(from_block)s, %(blocks)s, %(now)s);
 
 -- name: record_kept_blocks

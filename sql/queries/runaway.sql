@@ -12,7 +12,7 @@ select s.id, e.event_type, o.origin, greatest(e.scheduled_at, e.created_at) as d
  where e.id = %(event_id)s;
 
 -- name: count_events
--- Counts events, each for some phones, of which the nil one stands for all, and tells what that comes to.
+-- Counts events, each for some phones, of which the nil one stands for all, and returns what that comes to.
 select c.counted, c.in_hour, c.busiest_day
   from relevo.count_events(%(events)s::bigint[], %(installations)s::uuid[], %(passed)s) c;
 
@@ -58,7 +58,7 @@ update relevo.notification_events e
  where e.id = l.id;
 
 -- name: fold_repeats
--- Folds how often pushes were tried again into their events' sums, which begin anew after an hour, and tells those of bulk events that are not held.
+-- Folds how often pushes were tried again into their events' sums, which begin anew after an hour, and returns those of bulk events that are not held.
 with oldest as materialized (
   select d.id from relevo.event_repeat_deltas d order by d.id limit %(limit)s for update skip locked
 ), taken as (

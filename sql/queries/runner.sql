@@ -37,7 +37,7 @@ update relevo.worker_runs r
          order by f.slot_at desc limit 1) > clock_timestamp() + %(slot_ms)s::bigint * interval '1 millisecond';
 
 -- name: read_slot_wait
--- Tells for how many seconds a slot's failures keep it closed, or nothing if a run filled it.
+-- Returns for how many seconds a slot's failures keep it closed, or nothing if a run filled it.
 select extract(epoch from max(r.finished_at) + relevo.retry_delay(count(*)::int, %(error_base_ms)s, %(error_max_ms)s, 0, 0, 0) - now())::float8
   from relevo.worker_runs r
  where r.cycle = %(cycle)s and r.source = %(source)s and r.slot_at = %(slot_at)s and r.outcome = 'failed'

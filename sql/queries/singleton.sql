@@ -24,13 +24,13 @@ select t.term from relevo.cycle_terms t
    for share;
 
 -- name: read_lease
--- Tells who holds a singleton and until when.
+-- Returns who holds a singleton and until when.
 select l.worker_id, l.leased_until, l.leased_until - now() as remaining
   from relevo.cycle_leases l
  where l.cycle = %(cycle)s and l.source = %(source)s and l.leased_until > now();
 
 -- name: renew_leases
--- Extends the singleton leases of this process that nobody holds locked, and tells of each that is still its own.
+-- Extends the singleton leases of this process that nobody holds locked, and returns each that is still its own.
 with free as materialized (
   select l.cycle, l.source from relevo.cycle_leases l where l.holder = any (%(holders)s::uuid[]) for no key update skip locked
 ), renewed as (

@@ -1,5 +1,5 @@
 -- name: list_tenders
--- Lists the tenders that fit, newest first, out of a bounded number that it looks at; tells where the next page begins.
+-- Lists the tenders that fit, newest first, out of a bounded number that it looks at; returns where the next page begins.
 with seen as materialized (
   select l.*
     from relevo.licitaciones l

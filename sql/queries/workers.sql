@@ -14,7 +14,7 @@ on conflict (worker_id) do update
 insert into relevo.providers (provider) select unnest(%(providers)s::text[]) on conflict do nothing;
 
 -- name: beat_worker
--- Says that a worker lives, what hangs in it, where it serves HTTP, why it rests, which credentials it cannot use, and tells whether somebody had given it up in between.
+-- Says that a worker lives, what hangs in it, where it serves HTTP, why it rests, which credentials it cannot use, and returns whether somebody had given it up in between.
 with before as (select lost_at from relevo.workers where worker_id = %(worker_id)s)
 update relevo.workers w
    set last_seen_at = relevo.now(%(now)s), lost_at = null, stopped_at = null, http = %(http)s, rests_because = %(rests_because)s,

@@ -96,7 +96,7 @@ def test_one_is_looked_up_without_reading_the_others(build, conn) -> None:
     mark_sent(conn, [alone])
     worker = build()
     claim = take(worker, project="p203")
-    by_key = queries.load("pool")["go_by_key"].decode()
+    by_key = queries.load("pool")["force_index_lookups"].decode()
     conn.execute(by_key.replace("set local", "set").encode())  # as it is where tables are large
     look = b"select * from relevo.deliveries where event_day = %(day)s and id = %(id)s"
     for delivery in (alone, waiting, claimed):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from relevo.client import checks
 
-PAGE = (Path(__file__).resolve().parents[2] / "server" / "docs" / "sql-door.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "server" / "docs" / "sql-functions.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```sql\n(.*?);\n-- → (.*?)\n```", PAGE, re.DOTALL)
 
 

@@ -102,7 +102,7 @@ select 'default', now() - n * interval '1 minute', 1, 1, 0, 1, 0 from generate_s
 analyze;
 """
 PAGE = 50
-ACTIONS, DEVICES, DOOR = queries.load("actions"), queries.load("phone_access"), queries.load("door")
+ACTIONS, DEVICES, DOOR = queries.load("actions"), queries.load("phone_access"), queries.load("client")
 TOKENS = queries.load("api_tokens")
 HASH = b"\x00" * 28 + (77).to_bytes(4, "big")
 DEAD: dict[str, Any] = {"ids": None, "error_code": None, "event_id": None, "project": None, "event_type": None}

@@ -226,7 +226,7 @@ def uncalled(parts: Sequence[str], texts: Iterable[str]) -> list[str]:
 def test_every_function_is_called(today) -> None:
     """By a statement of this version or of a release that may run beside it, a page for those who write SQL, or the schema."""
     served = [*supported(releases(RELEASED), migrate.available()), today]
-    page = (ROOT / "server" / "docs" / "sql-door.md").read_text(encoding="utf-8")
+    page = (ROOT / "server" / "docs" / "sql-functions.md").read_text(encoding="utf-8")
     statements = [text for release in served for text in release.statements.values()]
     # A function of a release may be at work while a migration ends, and calls the next by its name.
     statements += [release.schema for release in served if release is not today]

@@ -216,7 +216,7 @@ def test_cost(conn: psycopg.Connection[Any], build: Callable[..., App]) -> None:
     reap(app)
     conn.execute("analyze relevo.news")
     asked = {"subscription": "app", "after": 4000, "limit": 10}
-    read_page = rows_read_by_table(conn, queries.load("door")["read_news"], asked)
+    read_page = rows_read_by_table(conn, queries.load("client")["read_news"], asked)
     assert 10 <= read_page["news"] <= 12
     listed = rows_read_by_table(conn, queries.load("subscriptions")["list_subscriptions"], {"most": 10})
     assert listed["news"] <= 2

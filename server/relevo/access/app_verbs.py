@@ -1,4 +1,4 @@
-"""The app's verbs for callers outside the database: events as the SQL door's JSON, and whose they are."""
+"""The app's verbs for callers outside the database: events as the SQL functions' JSON, and whose they are."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _others_phones(connection: Connection, named: Sequence[UUID], project: str) 
 
 
 def _named(event: Mapping[str, Any]) -> set[UUID]:
-    """Return the installations that an event names; the door has checked that they are ids."""
+    """Return the installations that an event names; the SQL functions have checked that they are ids."""
     return {UUID(str(each)) for each in event.get("installations") or ()}
 
 

@@ -133,7 +133,7 @@ class Rules:
     def check_endpoint(self, token: str, project: str) -> None:
         """Refuse a Web Push subscription whose address, which a phone chose, is none of a push service."""
         given = tokens.subscription(token)
-        if given is None or not given.host:  # what is no subscription is refused by the door
+        if given is None or not given.host:  # what is no subscription is refused by the SQL functions
             return
         place = push_hosts.place_of(given.host, given.port)
         if not self.push_hosts(project).allows(place):
@@ -276,7 +276,7 @@ def _use_up(connection: Connection, signed: Signed) -> None:
 
 
 def _expect(connection: Connection, *, new: bool, free: bool) -> None:
-    """Have the door refuse, as busy, what somebody made otherwise since it was judged: next time it is judged anew."""
+    """Have SQL refuse, as busy, what somebody made otherwise since it was judged: next time it is judged anew."""
     expects = ["new installation"] * new + ["free token"] * free
     connection.execute(_SQL["expect_state"], {"expects": ", ".join(expects)})
 

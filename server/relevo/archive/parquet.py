@@ -168,7 +168,7 @@ def _repeating(table: pa.Table) -> list[str]:
 
 
 def same_rows(path: Path, rows: Rows) -> bool:
-    """Tell whether a file holds exactly these rows under this schema, value by value."""
+    """Return whether a file holds exactly these rows under this schema, value by value."""
     stored = _stored(path, rows.schema, rows.group_rows)
     for table in rows:
         found = next(stored, None)
@@ -195,7 +195,7 @@ def read_file(path: Path, columns: Sequence[Column], group_rows: int) -> Rows:
 
 
 def follow(before: pa.Table | None, table: pa.Table, keys: Sequence[str]) -> bool:
-    """Tell whether rows come in the order of their keys, none twice, after the row before them."""
+    """Return whether rows come in the order of their keys, none twice, after the row before them."""
     rows = (table if before is None else pa.concat_tables([before, table])).select(keys)
     lower, upper = rows.slice(0, rows.num_rows - 1), rows.slice(1)
     less, same = pa.scalar(False), pa.scalar(True)

@@ -133,7 +133,7 @@ def grant(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let a role use the app's door (enqueue and its kin) and nothing else of Relevo; with --worker, run it."""
+    """Let a role call what an app may (enqueue and its kin) and nothing else of Relevo; with --worker, run it."""
     with prepared_database() as database:
         actions.grant(database, role, worker=worker)
     what = "run Relevo on this database" if worker else "call relevo.enqueue and its kin"

@@ -80,7 +80,7 @@ def _option(meaning: str, least: int | None, most: int | None, flag: str) -> Any
 
 
 def complain(error: RelevoError, code: int) -> NoReturn:
-    """Tell an error in a sentence and a next step, and leave."""
+    """Print an error in a sentence and a next step, and leave."""
     err.print(f"[bold red]relevo:[/] {escape(error.message)}")
     if error.hint:
         err.print(f"[dim]{escape(error.hint)}[/]")
@@ -88,7 +88,7 @@ def complain(error: RelevoError, code: int) -> NoReturn:
 
 
 def complain_and_go_on(error: RelevoError) -> None:
-    """Tell an error in a sentence, where it does not end the command."""
+    """Print an error in a sentence, where it does not end the command."""
     out.print(f"[bold red]relevo:[/] {escape(error.message)}")
 
 

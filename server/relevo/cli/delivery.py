@@ -1,4 +1,4 @@
-"""The command that tells of one delivery: each try, what was said of it, and how it ended."""
+"""The command that shows one delivery: each try, what was said of it, and how it ended."""
 
 from __future__ import annotations
 

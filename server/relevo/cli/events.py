@@ -142,7 +142,7 @@ def _enqueue_checked(
 ) -> values.Enqueued:
     """Enqueue an event whose phones are all known; a refusal says what to do on the command line."""
     with open_database(settings) as database:
-        with suppress(pg.InsufficientPrivilege):  # a role of the door may enqueue, and look at nothing
+        with suppress(pg.InsufficientPrivilege):  # an app's role may enqueue, and look at nothing
             migrate.prepare(database)
         if unknown := actions.unknown_installations(database, to):
             raise UsageError(f"There is no installation {unknown[0]}.", hint="`relevo installations` lists them.")
@@ -154,7 +154,7 @@ def _enqueue_checked(
 
 
 def _enqueue(database: Database, event: values.Event, on_conflict: values.OnConflict) -> values.Enqueued:
-    """Enqueue an event and have that recorded; a role of the door, which may not write there, only enqueues."""
+    """Enqueue an event and have that recorded; an app's role, which may not write there, only enqueues."""
     named = {"event_type": event.type, "key": event.key, **_named(event)}
     try:
         with audit.recorded(database, "enqueue_event", **named) as result, database.connection() as connection:

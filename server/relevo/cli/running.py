@@ -1,4 +1,4 @@
-"""Commands that run cycles, and tell what ran."""
+"""Commands that run cycles, and set what they do."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Greets(Protocol):
     url: str
 
     def wait_until_serving(self, timeout_s: float) -> bool:
-        """Wait until a port was found; tell whether it was."""
+        """Wait until a port was found; return whether it was."""
 
     def login_link(self) -> str:
         """Return a link that logs in once."""

@@ -45,7 +45,7 @@ def serve_sandbox(  # noqa: PLR0917 typer options
     fault: Annotated[
         list[str] | None,
         typer.Option(
-            help="A fault and the share it befalls, as in 500:0.01 or, of another service, apns:goaway:0.01; "
+            help="A fault and the share it hits, as in 500:0.01 or, of another service, apns:goaway:0.01; "
             "may be given again."
         ),
     ] = None,
@@ -111,7 +111,7 @@ def _tell(line: str) -> None:
 
 
 def _rule(text: str) -> dict[str, Any]:
-    """Read `500:0.01`, or `apns:goaway:0.01`; without a share the fault befalls everything."""
+    """Read `500:0.01`, or `apns:goaway:0.01`; without a share the fault hits everything."""
     service, _, rest = text.partition(":")
     named = {"service": service} if service in ("fcm", "apns", "webpush") else {}
     word, colon, share = (rest if named else text).rpartition(":")

@@ -1,4 +1,4 @@
-"""What is wrong with an event, found before a statement is sent; the SQL door says the same in the same words."""
+"""What is wrong with an event, found before a statement is sent; the SQL functions say the same in the same words."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def is_blank(said: str) -> bool:
 def check_storable(name: str, value: object, depth: int = 0) -> None:
     """Refuse, by its name, what PostgreSQL has no place for; no statement is sent, and the transaction survives."""
     if type(value) in _ALWAYS_STORABLE or (type(value) is str and not _UNSTORABLE.search(value)):
-        return  # most are, and `match` asks for a lot more
+        return  # most are, and `match` costs a lot more
     if (
         type(value) in _CONTAINERS and not value
     ):  # only of these: whether it is empty, an array of others refuses to say
@@ -147,12 +147,12 @@ def _check_mapping(name: str, value: Mapping[Any, object], depth: int) -> None:
 
 
 def check_event(event: Mapping[str, Any]) -> None:
-    """Refuse an event, as the SQL door takes it, with the first thing that is wrong with it."""
+    """Refuse an event, as the SQL functions take it, with the first thing that is wrong with it."""
     refuse(next(_complaints(event), None))
 
 
 def is_plain_event(event: Mapping[str, Any]) -> bool:
-    """Tell of the usual event, as the SQL door takes it, that nothing is wrong with it but for what its data may hold.
+    """Return whether nothing is wrong with a usual event, as the SQL functions take it, but maybe with its data.
 
     Of any other it says nothing: `check_storable` and `check_event` find the words.
     """
@@ -167,7 +167,7 @@ def is_plain_event(event: Mapping[str, Any]) -> bool:
 
 
 def _are_plain(kind: object, key: object, title: object, body: object) -> bool:
-    """Tell of an event's texts that PostgreSQL has a place for them, and that each is of a fitting length."""
+    """Return whether PostgreSQL can store an event's texts, and each is of a fitting length."""
     if not (type(kind) is str and type(key) is str and type(title) is str and type(body) is str):
         return False
     said = f"{kind}{key}{title}{body}"
@@ -184,12 +184,12 @@ def _are_plain(kind: object, key: object, title: object, body: object) -> bool:
 
 
 def check_installation(installation: Mapping[str, Any]) -> None:
-    """Refuse an installation, as the SQL door takes it; what only the database knows is left to it."""
+    """Refuse an installation, as the SQL functions take it; what only the database knows is left to it."""
     refuse(next(_installation_complaints(installation), None))
 
 
 def check_preference(preference: Mapping[str, Any]) -> None:
-    """Refuse a preference, as the SQL door takes it, with the first thing that is wrong with it."""
+    """Refuse a preference, as the SQL functions take it, with the first thing that is wrong with it."""
     refuse(next(_preference_complaints(preference), None))
 
 
@@ -396,7 +396,7 @@ def wanted(rule: Mapping[str, Any]) -> str:
 
 
 def _is_light(event: Mapping[str, Any]) -> bool:
-    """Tell of an event without fields for the push whether it is so short that it need not be weighed."""
+    """Return whether an event without fields for the push is so short that its size need not be counted."""
     if event.get("push"):
         return False
     chars = len(event.get("title", "")) + len(event.get("body", ""))
@@ -408,7 +408,7 @@ def _is_light(event: Mapping[str, Any]) -> bool:
 
 
 def weight(event: Mapping[str, Any]) -> int:
-    """Return the bytes of an event's push with everything that a delivery adds, as the SQL door weighs it."""
+    """Return the bytes of an event's push with everything that a delivery adds, as the SQL functions count it."""
     added = {
         "notificationEventId": 2**63 - 1,
         "notificationDeliveryId": 2**63 - 1,

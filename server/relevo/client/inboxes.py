@@ -145,7 +145,7 @@ def mark_inbox_before(
 def _asked(
     owner: str | None, installation_id: UUID | None, project: str | None, more: Mapping[str, str | None] | None = None
 ) -> dict[str, Any]:
-    """Say whose inbox it is, and what of it, as the SQL door reads it."""
+    """Say whose inbox it is, and what of it, as the SQL functions read it."""
     if (installation_id is None) == (owner is None):
         raise InvalidInputError(
             "An inbox is an owner's, or that of an installation without owner.", hint="inbox(conn, owner='user-7')"

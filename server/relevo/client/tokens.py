@@ -1,4 +1,4 @@
-"""What is wrong with a push token, by its provider; the SQL door says the same in the same words."""
+"""What is wrong with a push token, by its provider; the SQL functions say the same in the same words."""
 
 from __future__ import annotations
 

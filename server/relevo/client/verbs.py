@@ -63,7 +63,7 @@ def enqueue(event: Event, *, on_conflict: OnConflict = "refuse") -> Call[Enqueue
     """Enqueue an event; it counts once the caller commits, and never if the caller rolls back.
 
     Where its type and key are known and it says something else, EventConflictError names what differs; with
-    on_conflict="keep" what is there stays, and `same_content` tells.
+    on_conflict="keep" what is there stays, and `same_content` says whether it is the same.
     """
     given = as_json("event", _event(event) | _wish(on_conflict))
     return Call("enqueue_event", {"event": given}, one(_enqueued))
@@ -82,7 +82,7 @@ def enqueue_many(events: Sequence[Event], *, on_conflict: OnConflict = "refuse")
 
 @verb
 def enqueue_json(events: Sequence[Mapping[str, Any]]) -> Call[list[Enqueued]]:
-    """Enqueue events that are given as the JSON objects the SQL door takes, as `enqueue_many` does."""
+    """Enqueue events that are given as the JSON objects the SQL functions take, as `enqueue_many` does."""
     for number, event in enumerate(events):
         for name, value in event.items():
             check_storable(name if len(events) == 1 else f"events.{number}.{name}", value)
@@ -166,7 +166,7 @@ def change(event: Event) -> Call[bool]:
 
 @verb
 def preview(event: Event, *, sample: int = 10) -> Call[Preview]:
-    """Tell how many installations an event would reach, and some of them; nothing is enqueued."""
+    """Return how many installations an event would reach, and some of them; nothing is enqueued."""
     if isinstance(sample, bool) or not isinstance(sample, int) or not 0 <= sample <= _MOST_SAMPLED:
         raise InvalidInputError(f"sample must be between 0 and {_MOST_SAMPLED}.", hint="Leave it out for 10.")
     return _preview(_event(event), sample)
@@ -174,7 +174,7 @@ def preview(event: Event, *, sample: int = 10) -> Call[Preview]:
 
 @verb
 def preview_json(event: Mapping[str, Any], *, sample: int = 10) -> Call[Preview]:
-    """Preview an event that is given as the JSON object the SQL door takes."""
+    """Preview an event that is given as the JSON object the SQL functions take."""
     for name, value in event.items():
         check_storable(name, value)
     return _preview(dict(event), sample)
@@ -187,7 +187,7 @@ def _preview(event: Mapping[str, Any], sample: int) -> Call[Preview]:
 
 @verb
 def explain(event: Event | EventRef, installation_id: UUID) -> Call[Explanation]:
-    """Tell why an installation gets an event, or not; of an Event that was not enqueued, whether it would."""
+    """Return why an installation gets an event, or not; of an Event that was not enqueued, whether it would."""
     phone = {"installation_id": _installation(installation_id)}
     if isinstance(event, Event):
         return Call("explain_new_event", {**phone, "event": as_json("event", _event(event))}, one(_explanation))
@@ -278,7 +278,7 @@ def _installations(told: Any) -> list[InstallationStatus]:
 
 
 def as_preview(told: Any, event: Mapping[str, Any]) -> Preview:
-    """Read a preview of an event as the SQL door tells it."""
+    """Read a preview of an event as the SQL functions return it."""
     raw = from_json(told)
     sample = tuple(UUID(one["installation_id"]) for one in raw["sample"])
     unknown = tuple(UUID(one) for one in raw["unknown_installations"])
@@ -311,7 +311,7 @@ def _explanation(told: Any) -> Explanation:
 
 
 def registration(installation: Installation) -> dict[str, Any]:
-    """Return an installation as the SQL door takes it; refuse one with which anything is wrong."""
+    """Return an installation as the SQL functions take it; refuse one with which anything is wrong."""
     if not isinstance(installation, Installation):
         raise InvalidInputError(
             f"an installation must be a relevo.Installation, got {type(installation).__name__}.",
@@ -360,7 +360,7 @@ def _event(event: Event) -> dict[str, Any]:
 
 
 def _wish(on_conflict: object) -> dict[str, Any]:
-    """Say what is to be done with other content as the SQL door reads it; nothing, if it is what is done anyway."""
+    """Say what is to be done with other content as the SQL functions read it; nothing, if it is what is done anyway."""
     if on_conflict not in ("refuse", "keep"):
         raise InvalidInputError(
             f"on_conflict must be refuse or keep, got {quoted(on_conflict)}.", hint="refuse unless said."
@@ -395,7 +395,7 @@ def _time(name: str, value: datetime) -> str:
             f"{name} must be a datetime with its zone, got {quoted(value)}.",
             hint="Write datetime.now(UTC) + timedelta(hours=1), or give your datetime a tzinfo.",
         )
-    if not _FIRST_YEAR - 1 <= value.year <= _LAST_YEAR:  # whose hours decide, the SQL door knows
+    if not _FIRST_YEAR - 1 <= value.year <= _LAST_YEAR:  # whose hours decide, the SQL functions know
         raise InvalidInputError(
             f"{name} must lie between the years {_FIRST_YEAR} and {_LAST_YEAR}, got {value}.", hint="Mend it."
         )
@@ -410,8 +410,8 @@ def _argument(name: object, value: object) -> object:
 
 
 def _audience(audience: object) -> dict[str, Any]:
-    """Say whom an event is for as the SQL door reads it."""
-    if type(audience) is list:  # as most are given: `match` would ask for a lot more
+    """Say whom an event is for as the SQL functions read it."""
+    if type(audience) is list:  # as most are given: `match` costs a lot more
         return {"audience": "installations", "installations": [_installation(each, _AUDIENCE) for each in audience]}
     match audience:
         case "everyone":
@@ -449,7 +449,7 @@ def _reason(value: str) -> str:
 
 
 def _numbered(name: str, plan: Callable[[T], dict[str, Any]], given: Iterable[T]) -> list[dict[str, Any]]:
-    """Read some as the SQL door takes them; of one that is refused, say which it is, counted from 0."""
+    """Read some as the SQL functions take them; of one that is refused, say which it is, counted from 0."""
     read: list[dict[str, Any]] = []
     try:
         read.extend(map(plan, given))

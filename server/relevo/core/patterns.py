@@ -94,7 +94,7 @@ class _Reader:
         return self.pattern[start : self.at - 1].strip()
 
     def _closed_by(self, letter: str) -> bool:
-        """Tell whether what was just read ended with a letter."""
+        """Return whether what was just read ended with a letter."""
         return self.pattern[self.at - 1 : self.at] == letter
 
     def _branches(self, depth: int, *, plural: bool) -> Iterator[Named]:

@@ -156,7 +156,7 @@ class PushProvider(Protocol):
 
 @runtime_checkable
 class ChecksTokens(Protocol):
-    """A push service that tells of many tokens at once, without waiting for anything, whether all are well-formed."""
+    """A push service that checks many tokens at once, without waiting for anything: whether all are well-formed."""
 
     def refuses_any(self, tokens: Sequence[object]) -> bool:
         """Return whether `refuse_token` refuses one of these."""

@@ -15,7 +15,7 @@ _BLOCK = re.compile(r"^-- name: (?P<name>[a-z_]+)\n(?P<body>.*?)(?=^-- name: |\Z
 
 def sql_root() -> Path:
     """Return the folder of SQL files: inside an installed wheel, or the checkout's own."""
-    from pathlib import Path  # noqa: PLC0415 whoever imports the door and sends nothing does not wait for it
+    from pathlib import Path  # noqa: PLC0415 whoever imports the verbs and sends nothing does not wait for it
 
     packaged = Path(__file__).parents[1] / "sql"
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "sql"

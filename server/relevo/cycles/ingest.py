@@ -188,7 +188,7 @@ class Ingest:
         return self._enqueue(connection, events) if events else 0
 
     def _enqueue(self, connection: Connection, events: list[dict[str, Any]]) -> int:
-        """Enqueue in one statement; if the door refuses an event, let that one alone go unsaid, and keep why."""
+        """Enqueue in one statement; if an event is refused, let that one alone go unsaid, and keep why."""
         try:
             with connection.transaction():
                 rows = connection.execute(_SQL["enqueue_events"], {"events": Jsonb(events)}).fetchall()

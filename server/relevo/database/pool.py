@@ -46,8 +46,8 @@ _MANNERS: dict[Bounds, tuple[str, ...]] = {
     "bound_transaction": ("bound_waits",),
     "bound_session": ("bound_session",),
     "bound_unflushed": ("bound_waits", "leave_unflushed"),
-    "bound_by_key": ("bound_waits", "go_by_key"),
-    "bound_relaxed": ("bound_waits", "go_by_key", "leave_unflushed"),
+    "bound_by_key": ("bound_waits", "force_index_lookups"),
+    "bound_relaxed": ("bound_waits", "force_index_lookups", "leave_unflushed"),
 }
 _log = get_logger("relevo.database.pool")
 
@@ -91,7 +91,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     patience_s: float = math.inf
     """How long the server may be silent while somebody waits for it."""
     is_stopped: Callable[[], bool] = staticmethod(lambda: False)
-    """Tells whether waiting is to end because this process is."""
+    """Returns whether waiting is to end because this process is."""
     is_bounded: bool = False
     """Whether the server itself gives up a single statement after a while."""
     is_flushed: bool = False

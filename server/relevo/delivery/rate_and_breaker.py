@@ -245,7 +245,7 @@ def hear(before: Heard | None, rules: Rules, now: datetime, answers: Mapping[UUI
 def is_projects_fault(heard: Heard, rules: Rules, nobody_else: Callable[[Sequence[UUID]], bool]) -> bool:
     """Return whether a credential fault is the project's: most of those heard of met it, and several, or all there are.
 
-    `nobody_else` tells whether the project has no other installation than the given ones.
+    `nobody_else` returns whether the project has no other installation than the given ones.
     """
     faulty = [key for key, met in heard.faulty.items() if met]
     fine = sum(met is False for met in heard.faulty.values())

@@ -1,4 +1,4 @@
-"""What the SQL door asks of an event besides the kinds of its fields, as the API's document tells it."""
+"""What the SQL functions require of an event besides the kinds of its fields, as the API's document says it."""
 
 from __future__ import annotations
 

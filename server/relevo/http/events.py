@@ -51,7 +51,7 @@ Until = Annotated[
 
 
 class EventIn(BaseModel):
-    """An event, as the SQL door takes it: it has the last word on every field."""
+    """An event, as the SQL functions take it: it has the last word on every field."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra=event_schema.EVENT)
 
@@ -161,7 +161,7 @@ class EventOut(BaseModel):
         "awaited) or finished."
     )
     counts: dict[str, int] = Field(description="How many deliveries there are of each status.")
-    event: dict[str, Any] = Field(description="As the SQL door tells it.")
+    event: dict[str, Any] = Field(description="As the SQL functions return it.")
     retry_after_ms: int | None = Field(None, description="With PENDING: when to ask again.")
     error: str | None = Field(None, description="With FAILED: EVENT_NOT_SENT.")
     enqueued: EnqueuedOut | None = Field(None, description="With POST: whether it was new.")
@@ -187,7 +187,7 @@ class ChangedOut(BaseModel):
 
     changed: Literal[True]
     event_id: int
-    event: dict[str, Any] = Field(description="As the SQL door tells it.")
+    event: dict[str, Any] = Field(description="As the SQL functions return it.")
 
 
 class CompleteIn(Body):
@@ -299,7 +299,7 @@ async def preview_event(
     event: EventIn,
     sample: Annotated[int, Query(ge=0, le=100, description="How many installations to name.")] = 10,
 ) -> Response:
-    """Tell how many installations an event would reach, and some of them; nothing is enqueued.
+    """Return how many installations an event would reach, and some of them; nothing is enqueued.
 
     For a token of one project, its phones alone count.
     """
@@ -316,7 +316,7 @@ async def preview_event(
 async def get_event(
     request: Request, event_id: EventId, wait_ms: WaitMs = None, until: Until = "sent", former: FormerWaitMs = None
 ) -> Response:
-    """Tell how far an event is, once nothing of it is left to send, or when the wait is over.
+    """Return how far an event is, once nothing of it is left to send, or when the wait is over.
 
     It waits for 15 s unless `wait_ms` says otherwise.
     """
@@ -333,7 +333,7 @@ async def find_event(
     wait_ms: WaitMs = None,
     until: Until = "sent",
 ) -> Response:
-    """Tell how far the event of a type and key is; with `wait_ms`, wait for it as by its number."""
+    """Return how far the event of a type and key is; with `wait_ms`, wait for it as by its number."""
     first = await threads_of(request).run_statement(app_verbs.find_by_key, event_type, key, caller_of(request).project)
     return await _waited(request, first, until, wait_ms or 0)
 
@@ -393,7 +393,7 @@ async def list_event_deliveries(
     limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
     cursor: Annotated[UUID | None, Query(description="`next` of the page before.")] = None,
 ) -> Response:
-    """Tell what became of each delivery of an event, by installation."""
+    """Return what became of each delivery of an event, by installation."""
     threads = threads_of(request)
     await threads.run_statement(app_verbs.find, event_id, caller_of(request).project)
     rows = await threads.run(of_event, event_id, after=cursor, limit=limit)
@@ -408,7 +408,7 @@ async def _do(request: Request, action: str, event: object, verb: Callable[[Conn
 
 
 def _given(request: Request, event: EventIn, idempotency_key: str | None, place: str = "") -> dict[str, Any]:
-    """Return an event as the SQL door takes it, with its key from wherever it came."""
+    """Return an event as the SQL functions take it, with its key from wherever it came."""
     given = event.model_dump(exclude_unset=True)  # as it was parsed: written as JSON, NaN would become null unseen
     if idempotency_key is not None and given.get("key") not in (None, idempotency_key):
         raise invalid("Idempotency-Key", "differs from the key in the body")

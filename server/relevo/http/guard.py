@@ -49,7 +49,7 @@ _TELLS = {
 
 
 class Callers:
-    """Tells callers by their tokens, and keeps each of them within the rate."""
+    """Knows callers by their tokens, and keeps each of them within the rate."""
 
     def __init__(
         self, threads: DatabaseThreads, limiter: RateLimiter, clock: Callable[[], float] = time.monotonic

@@ -30,13 +30,13 @@ class Ready(BaseModel):
 
 @router.get("/health/live", responses={200: {"model": Live}})
 async def check_live(request: Request) -> Response:
-    """Tell that this process is alive; nothing is asked of the database."""
+    """Return 200 while this process is alive; the database is not asked."""
     return Json({"status": "alive", "version": request.app.version})
 
 
 @router.get("/health/ready", responses={200: {"model": Ready}, 503: {"model": Ready, "description": "Not ready."}})
 async def check_ready(request: Request) -> Response:
-    """Tell whether database, migrations, scheduler and listener are as they should be; 503 says what is not.
+    """Return whether database, migrations, scheduler and listener are as they should be; 503 says what is not.
 
     Looked at once a second at most, however often it is asked for, by a connection of its own: while requests have all
     the others in use it is ready.

@@ -1,4 +1,4 @@
-"""Waiting for something new in inboxes: however many callers wait, one look a second asks for all of them together."""
+"""Waiting for something new in inboxes: however many callers wait, one query a second serves all of them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Waiting:
 
 
 class Progress:
-    """Tells whether something may have come since the last look, from the numbers of deliveries alone.
+    """Returns whether something may have come since the last look, from the numbers of deliveries alone.
 
     A number is taken before its delivery can be seen. So after the numbers went on inboxes are asked for until every
     transaction has ended that was under way a look later.

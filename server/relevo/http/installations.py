@@ -252,7 +252,7 @@ async def report_opened(request: Request, installation_id: UUID, opened: OpenedI
 
 @router.get("/v1/installations/{installation_id}/preferences", responses={200: {"model": Preferences}, **MISSING})
 async def list_preferences(request: Request, installation_id: UUID) -> Response:
-    """Tell what a phone asks for: any one of its preferences that matches is enough."""
+    """Return what a phone asks for: any one of its preferences that matches is enough."""
     found = await ask(request, phones.preferences, installation_id, proof_of(request))
     return Json({"items": found, "next": None})
 
@@ -261,7 +261,7 @@ async def list_preferences(request: Request, installation_id: UUID) -> Response:
     "/v1/installations/{installation_id}/preferences/{name}", responses={200: {"model": NamedPreference}, **MISSING}
 )
 async def get_preference(request: Request, installation_id: UUID, name: Name) -> Response:
-    """Tell one preference of a phone."""
+    """Return one preference of a phone."""
     [found] = await ask(request, phones.preferences, installation_id, proof_of(request), name)
     return Json(found)
 
@@ -288,7 +288,7 @@ async def delete_preference(request: Request, installation_id: UUID, name: Name)
 async def list_installation_deliveries(
     request: Request, installation_id: UUID, limit: Limit = 50, cursor: Opaque = None
 ) -> Response:
-    """Tell what a phone got, newest first, and why; the phone itself sees what came since it has its owner."""
+    """Return what a phone got, newest first, and why; the phone itself sees what came since it has its owner."""
     before = min(int(cursor), phones.MOST_IDS) if cursor else phones.MOST_IDS
     proof = proof_of(request)
     rows = await ask(request, phones.history, installation_id, proof, before=before, limit=limit)
@@ -364,6 +364,6 @@ async def ask(request: Request, verb: Callable[Concatenate[Connection, P], T], *
 
 
 def _is_proven_by_secret(request: Request, answer: object) -> bool:
-    """Tell of a request that was let in whether nothing but a secret can have done that."""
+    """Return whether nothing but a secret can have let a request in."""
     is_new = isinstance(answer, phones.Registered) and answer.created  # and has been told its secret just now
     return request.state.caller is None and "x-relevo-signature" not in request.headers and not is_new

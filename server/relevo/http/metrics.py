@@ -30,7 +30,7 @@ async def _answer(app: FastAPI) -> Response:
 
 @router.get("/metrics", response_class=PlainTextResponse, responses={200: {"description": "Prometheus' text format."}})
 async def get_metrics(request: Request) -> Response:
-    """Tell everything that can be measured, in Prometheus' text format."""
+    """Return everything that can be measured, in Prometheus' text format."""
     return await _answer(request.app)
 
 

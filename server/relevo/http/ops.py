@@ -245,7 +245,7 @@ class ReleaseOut(BaseModel):
 
 @router.get("/v1/ops/stats", responses={200: {"model": Stats}})
 async def get_stats(request: Request) -> Response:
-    """Tell the queue and the runtime of the whole fleet in numbers, without counting deliveries.
+    """Return the queue and the runtime of the whole fleet in numbers, without counting deliveries.
 
     Found once a second at most, however often it is asked for: `generated_at` tells when.
     """
@@ -264,14 +264,14 @@ async def list_audit(
     cursor: Annotated[int | None, Query(ge=1, lt=2**63, description="`next` of the page before.")] = None,
     action: Annotated[Text | None, Query(max_length=100, description="Only this action.")] = None,
 ) -> Response:
-    """Tell what operators did, by any face, newest first: who, when, what, with what result."""
+    """Return what operators did, by any face, newest first: who, when, what, with what result."""
     rows = await threads_of(request).run(latest_audit, before=cursor, action=action, limit=limit)
     return Json({"items": rows, "next": str(rows[-1]["id"]) if len(rows) == limit else None})
 
 
 @router.post("/v1/ops/cycles/{name}/run", responses={200: {"model": RunAnswer}, 404: _NOT_FOUND})
 async def run_cycle(request: Request, name: Name) -> Response:
-    """Run a cycle once, by the lock that its schedule goes by, within a tick's budget; tell how it ended."""
+    """Run a cycle once, by the lock that its schedule goes by, within a tick's budget; return how it ended."""
     began = time.monotonic()
     reports = await _long(request, partial(service.run_beside, _app(request), name))
     return Json({"summary": _summary(name, reports, round((time.monotonic() - began) * 1000))})
@@ -295,7 +295,7 @@ async def resume_cycle(request: Request, name: Name) -> Response:
 
 @router.post("/v1/ops/redrive", responses={200: {"model": RedriveOut}})
 async def redrive_deliveries(request: Request, which: RedriveIn) -> Response:
-    """Send dead letters again, or with `dry_run` only tell which; what is past its deadline stays."""
+    """Send dead letters again, or with `dry_run` only return which; what is past its deadline stays."""
     meant = DeadLetters(tuple(which.ids), which.error_code, which.event_id, which.project, which.event_type)
     threads = threads_of(request)
     found = await threads.run(actions.dead_letters, meant, everything=which.dry_run)

@@ -89,7 +89,7 @@ async def list_installations(
     owner: Annotated[Text, Query(min_length=1, max_length=200, description="Whose phones.")],
     limit: Annotated[int, Query(ge=1, le=1_000, description="How many at most.")] = 100,
 ) -> Response:
-    """Tell which phones an owner has, newest first; for a token of one project, those that are there."""
+    """Return which phones an owner has, newest first; for a token of one project, those that are there."""
     found = await threads_of(request).run_in_transaction(app_verbs.list_owned, owner, caller_of(request).project, limit)
     return Json({"items": found, "next": None})
 

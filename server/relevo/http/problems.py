@@ -158,7 +158,7 @@ def of_error(error: Exception) -> Problem:  # noqa: PLR0911 a table
 
 
 def _fields(complaint: str) -> list[str]:
-    """Return the fields that a complaint of the door names, in a batch with the event's place before each."""
+    """Return the fields that a complaint of the SQL functions names, in a batch with the event's place before each."""
     at = _PLACE.match(complaint)
     said = complaint[at.end() :][:_MAX_COMPLAINT] if at else complaint[:_MAX_COMPLAINT]
     found = _FIELD.search(said)

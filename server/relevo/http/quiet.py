@@ -126,7 +126,7 @@ async def set_owner_quiet(request: Request, body: OwnerHoursIn) -> Response:
 async def get_project_quiet(
     request: Request, project: Annotated[Text | None, Query(min_length=1, max_length=200)] = None
 ) -> Response:
-    """Tell the quiet hours of a project's phones that have no others."""
+    """Return the quiet hours of a project's phones that have no others."""
     asked = {"project": caller_of(request).project or project or "default"}
     return Json(await threads_of(request).run_in_transaction(quiet.get_quiet, asked))
 
@@ -162,7 +162,7 @@ async def put_cap(request: Request, body: CapIn) -> Response:
 
 @phone_router.get("/v1/installations/{installation_id}/quiet", responses={200: {"model": Hours}, **MISSING})
 async def get_quiet(request: Request, installation_id: UUID) -> Response:
-    """Tell the quiet hours that hold for a phone, whose they are, and until when it is quiet if it is now."""
+    """Return the quiet hours that hold for a phone, whose they are, and until when it is quiet if it is now."""
     return Json(await ask(request, quiet.get_of_phone, installation_id, proof_of(request)))
 
 

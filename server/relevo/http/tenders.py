@@ -104,7 +104,7 @@ async def list_tenders(request: Request, asked: Annotated[Filters, Query()]) -> 
 
 @router.get("/v1/licitaciones/{licitacion_id}", responses={200: {"model": Tender}, **MISSING})
 async def get_tender(request: Request, licitacion_id: Annotated[int, Path(ge=1, lt=2**63)]) -> Response:
-    """Tell one tender."""
+    """Return one tender."""
     await _admit(request)
     found = await request.app.state.threads.run(sources.tender, licitacion_id)
     if found is None:

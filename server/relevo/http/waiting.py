@@ -1,4 +1,4 @@
-"""Waiting for events: however many callers wait, one look after the other asks for all of them together."""
+"""Waiting for events: however many callers wait, one query after the other serves all of them."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def pause(database: Database, cycle: str, reason: str, *, source: str = "") -> d
 
 @audit.audited
 def resume(database: Database, cycle: str, *, source: str = "") -> bool:
-    """Switch a cycle, or one source of it, on again; tell whether it was paused."""
+    """Switch a cycle, or one source of it, on again; return whether it was paused."""
     with database.connection() as connection:
         return connection.execute(_SQL["resume_cycle"], {"cycle": cycle, "source": source}).fetchone() is not None
 
@@ -288,7 +288,7 @@ def retry_rejects(database: Database, *, source: str | None = None, reject_id: i
 
 @audit.audited
 def forget(database: Database, installation_id: UUID) -> bool:
-    """Forget a person: the installation and what was said to it alone; tell whether there was anything."""
+    """Forget a person: the installation and what was said to it alone; return whether there was anything."""
     with database.transaction() as connection:
         row = connection.execute(_SQL["forget_installation"], {"installation_id": installation_id}).fetchone()
     return row == (True,)
@@ -310,7 +310,7 @@ def forget_owner(database: Database, owner: str) -> int:
 
 @audit.audited
 def grant(database: Database, role: str, *, worker: bool = False) -> None:
-    """Let a role of the database use the app's door and nothing else, or run Relevo."""
+    """Let a role of the database call what an app may and nothing else, or run Relevo."""
     try:
         with database.connection() as connection:
             connection.execute(_SQL["grant_worker" if worker else "grant_door"], {"role": role})
@@ -321,7 +321,7 @@ def grant(database: Database, role: str, *, worker: bool = False) -> None:
 def subscribe_news(
     database: Database, name: str, *, kinds: Sequence[news.Kind], project: str | None, webhook: str | None
 ) -> bool:
-    """Subscribe to news from now on, or change what a subscription asks for; tell whether it is new."""
+    """Subscribe to news from now on, or change what a subscription asks for; return whether it is new."""
     with (
         audit.recorded(database, "subscribe_news", subscription=name, **({"project": project} if project else {})),
         database.transaction() as connection,

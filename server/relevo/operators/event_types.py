@@ -91,7 +91,7 @@ def set_event_type(database: Database, settings: Settings, event_type: str, give
 
 @audit.audited
 def reset_event_type(database: Database, event_type: str) -> bool:
-    """Let an event type follow the settings again; tell whether it differed."""
+    """Let an event type follow the settings again; return whether it differed."""
     with database.transaction() as connection:
         differed = connection.execute(_SQL["reset_event_type"], {"event_type": event_type}).fetchone() is not None
         _follow(connection, event_type)

@@ -27,7 +27,7 @@ class Found:
     """Whether the text is a push token, which must not be shown or put into an address."""
 
     def __bool__(self) -> bool:
-        """Tell whether anything fits."""
+        """Return whether anything fits."""
         return bool(self.events or self.phones or self.owners or self.tenders)
 
 

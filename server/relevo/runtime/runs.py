@@ -132,10 +132,10 @@ class Run:
     woken: threading.Event = field(default_factory=threading.Event)
     """Set when somebody calls the cycle while it runs; the run may look, and clears it then."""
     wake: Callable[[str], None] = lambda _cycle: None
-    """Tells a cycle of this process that there is work for it."""
+    """Signals a cycle of this process that there is work for it."""
     metrics: Metrics = field(default_factory=Metrics)
     trouble: Callable[[], str] = lambda: ""
-    """Tells why it must stop though it is not over: the database turned out to belong elsewhere."""
+    """Returns why it must stop though it is not over: the database turned out to belong elsewhere."""
     looks_since: datetime | None = field(init=False)
     """Since when it looks for everything once, by the database's clock; None: since its next look."""
     troubles: Troubles = field(default_factory=Troubles)

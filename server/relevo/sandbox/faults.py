@@ -143,7 +143,7 @@ def spoil(fault: Fault, good: Answer) -> Answer:
 
 @dataclass(slots=True)
 class Rule:
-    """A fault that befalls a share of the requests or messages, some times, for a while; the time is real time."""
+    """A fault that hits a share of the requests or messages, some times, for a while; the time is real time."""
 
     fault: Fault
     share: float = 1.0
@@ -181,7 +181,7 @@ def make_rule(given: Any) -> Rule:
 
 
 def limited_rule(fault: Fault, on: Place, given: dict[str, Any]) -> Rule:
-    """Return a rule for a fault that befalls what else the admin call says."""
+    """Return a rule for a fault, limited to what else the admin call says."""
     unknown = sorted(given.keys() - {"fault", "share", "times", "project", "seconds", "on"})
     if unknown:
         raise InvalidInputError(f"A fault has no {', '.join(unknown)}.")
@@ -233,7 +233,7 @@ class Rules:
         return [rule.as_json(now) for rule in self._rules]
 
     def pick(self, kinds: tuple[Kind, ...], project: str | None, on: Place = "send") -> Fault | None:
-        """Return the first fault of these kinds that befalls a request or a message now, and count it."""
+        """Return the first fault of these kinds that hits a request or a message now, and count it."""
         self._expire(time.monotonic())
         for rule in self._fitting(kinds, project, on):
             if rule.share >= 1 or random.random() < rule.share:  # noqa: S311 chance, not a secret

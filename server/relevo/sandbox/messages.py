@@ -124,7 +124,7 @@ def _check_to(index: int, to: Any) -> None:
 
 
 def all_fit(body: bytes, count: int) -> bool:
-    """Tell at a glance that none of a request's messages can be too big; False means: look at each of them."""
+    """Return quickly whether none of a request's messages can be too big; False means: look at each of them."""
     if len(body) <= MAX_PAYLOAD:
         return True
     # Each message has one "to", so it lies between the one before and the one behind its own.

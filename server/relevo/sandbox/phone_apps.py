@@ -58,7 +58,7 @@ class PhoneApp:
         return "read"
 
     def speak(self, locale: str) -> bool:
-        """Say that the phone's language was changed; tell whether Relevo heard it."""
+        """Say that the phone's language was changed; return whether Relevo heard it."""
         try:
             self._call("PUT", f"/v1/installations/{self.installation_id}", {"locale": locale})
         except OSError:

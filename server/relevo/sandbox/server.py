@@ -234,7 +234,7 @@ class Sandbox:
 
 
 def has_native() -> bool:
-    """Tell whether the packages for FCM, APNs and Web Push are installed."""
+    """Return whether the packages for FCM, APNs and Web Push are installed."""
     return find_spec("h2") is not None and find_spec("cryptography") is not None
 
 

@@ -21,7 +21,7 @@ export interface Enqueued {
   unknown_installations: string[];
 }
 
-/** How far an event is; the SQL door's page has all fields. */
+/** How far an event is; the page of the SQL functions has all fields. */
 export interface EventStatus {
   id: number;
   type: string;

@@ -31,7 +31,7 @@ _TAKEN_AWAITED = "a psycopg AsyncConnection, an asyncpg Connection, or a SQLAlch
 
 
 def verb(plan: Callable[P, Steps[T]]) -> Callable[Concatenate[Connection, P], T]:
-    """Make a function of the door: the app's connection first, then what the plan of its steps takes."""
+    """Make a verb: the app's connection first, then what the plan of its steps takes."""
 
     @wraps(plan)
     def call(connection: object, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -115,7 +115,7 @@ async def _take_awaited(executor: AsyncExecutor, step: Step) -> Any:
 
 @cache
 def _sql(statement: str) -> str:
-    return queries.load("door")[statement].decode()
+    return queries.load("client")[statement].decode()
 
 
 def _still_inside() -> InvalidInputError:
@@ -158,7 +158,7 @@ def _strange(name: str, connection: object) -> InvalidInputError:
     return InvalidInputError(
         f"relevo.{name} cannot use {_kind_of(connection)} as a connection.",
         hint=f"Functions of relevo take {_TAKEN}; those of relevo.aio take {_TAKEN_AWAITED}. "
-        "Any other driver can call the SQL door, as in: select relevo.enqueue(…).",
+        "Any other driver can call the SQL functions, as in: select relevo.enqueue(…).",
     )
 
 

@@ -1,4 +1,4 @@
-"""The door on asyncpg's connections, of one's own or lent by a pool."""
+"""The verbs on asyncpg's connections, of one's own or lent by a pool."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def synchronous(_connection: object) -> Executor | None:
 
 
 def asynchronous(connection: object) -> AsyncExecutor | None:
-    """Return what runs the door on this asynchronous connection, if it is of this kind."""
+    """Return what runs the verbs on this asynchronous connection, if it is of this kind."""
     return _Asynchronous(connection) if isinstance(connection, Connection | PoolConnectionProxy) else None
 
 

@@ -1,4 +1,4 @@
-"""The door on Django's connection: `django.db.connection`, or one of `django.db.connections`."""
+"""The verbs on Django's connection: `django.db.connection`, or one of `django.db.connections`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relevo.core.errors import InvalidInputError
 
 
 def synchronous(connection: object) -> Executor | None:
-    """Return what runs the door on this connection, if it is of this kind."""
+    """Return what runs the verbs on this connection, if it is of this kind."""
     return _Synchronous(connection) if isinstance(connection, BaseDatabaseWrapper | ConnectionProxy) else None
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a kind of connection; nothing here commits."""
+"""What each kind of connection has to do; nothing here commits."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Kind(Protocol):
     """A file of this folder that knows one library's connections."""
 
     def synchronous(self, connection: object, /) -> Executor | None:
-        """Return what runs the door on this connection, if it is one of the library's."""
+        """Return what runs the verbs on this connection, if it is one of the library's."""
         ...
 
     def asynchronous(self, connection: object, /) -> AsyncExecutor | None:
-        """Return what runs the door on this asynchronous connection, if it is one of the library's."""
+        """Return what runs the verbs on this asynchronous connection, if it is one of the library's."""
         ...

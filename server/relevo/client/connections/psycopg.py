@@ -1,4 +1,4 @@
-"""The door on psycopg's connections, synchronous and asynchronous."""
+"""The verbs on psycopg's connections, synchronous and asynchronous."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from relevo.client.connections.steps import Parameter, Rows
 
 
 def synchronous(connection: object) -> Executor | None:
-    """Return what runs the door on this connection, if it is of this kind."""
+    """Return what runs the verbs on this connection, if it is of this kind."""
     return _Synchronous(connection) if isinstance(connection, Connection) else None
 
 
 def asynchronous(connection: object) -> AsyncExecutor | None:
-    """Return what runs the door on this asynchronous connection, if it is of this kind."""
+    """Return what runs the verbs on this asynchronous connection, if it is of this kind."""
     return _Asynchronous(connection) if isinstance(connection, AsyncConnection) else None
 
 

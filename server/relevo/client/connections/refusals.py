@@ -1,4 +1,4 @@
-"""Turns what the door's functions refuse into Relevo's errors, whichever driver told of it."""
+"""Turns what the SQL functions refuse into Relevo's errors, whichever driver told of it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class refusals:  # noqa: N801 reads as a word where it is used
                 "This database has no relevo schema of this version.", hint="Run `relevo migrate`."
             ) from error
         if state == _NOT_ALLOWED:
-            error.add_note("`relevo grant ROLE` lets the role that your app connects as use this door.")
+            error.add_note("`relevo grant ROLE` lets the role that your app connects as call these functions.")
         if state[:2] in (_BAD_DATA, _BROKEN_CONSTRAINT):
             raise InvalidInputError(f"{said}.", hint="Nothing was written; mend it and try again.") from error
 

@@ -1,4 +1,4 @@
-"""The door on SQLAlchemy's connections and sessions, synchronous and asynchronous, over any driver for PostgreSQL."""
+"""The verbs on SQLAlchemy's connections and sessions, synchronous and asynchronous, over any driver for PostgreSQL."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from relevo.core.errors import InvalidInputError
 
 
 def synchronous(connection: object) -> Executor | None:
-    """Return what runs the door on this connection or session, if it is of this kind."""
+    """Return what runs the verbs on this connection or session, if it is of this kind."""
     if isinstance(connection, scoped_session):
         return _Synchronous(connection())
     return _Synchronous(connection) if isinstance(connection, Connection | Session) else None
 
 
 def asynchronous(connection: object) -> AsyncExecutor | None:
-    """Return what runs the door on this asynchronous connection or session, if it is of this kind."""
+    """Return what runs the verbs on this asynchronous connection or session, if it is of this kind."""
     library = sys.modules.get("sqlalchemy.ext.asyncio")  # needs more than SQLAlchemy itself: the app's business
     if library is None:
         return None

@@ -1,6 +1,6 @@
-"""What a verb of the door does, told as values: the statement it sends, how the answer is read, when it rests.
+"""What a verb does, as values: the statement it sends, how the answer is read, when it rests.
 
-Plain classes, for whoever imports the door waits for them to be made.
+Plain classes, for whoever imports the verbs waits for them to be made.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Parameter = str | int | Sequence[str] | Sequence[int] | None
 
 
 class Call(Generic[T]):
-    """One statement of sql/queries/door.sql, by name, with its parameters, and how its rows are read."""
+    """One statement of sql/queries/client.sql, by name, with its parameters, and how its rows are read."""
 
     __match_args__ = ("statement", "parameters")
 

@@ -121,7 +121,7 @@ def nobody(told: Nobody, owners: Iterable[str]) -> str:
 
 
 def with_others(told: Explanation) -> bool:
-    """Tell whether a phone has no push of its own of an event because a batch or a digest tells it."""
+    """Return whether a phone has no push of its own of an event because a batch or a digest tells it."""
     return told.gets_it and told.rule in _TOGETHER and (told.raw.get("delivery") or {}).get("status") == "skipped"
 
 
@@ -168,7 +168,7 @@ def _silently(quiet: Mapping[str, Any]) -> str:
 
 
 def came_afterwards(told: Explanation, changes: Mapping[str, Any] | None) -> bool:
-    """Tell whether a phone missed an event because it was registered only when that had gone out."""
+    """Return whether a phone missed an event because it was registered only when that had gone out."""
     later = changes is not None and changes["registered_at"] is not None
     return later and not told.raw.get("delivery") and told.rule not in _STANDS
 

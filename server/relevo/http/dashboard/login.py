@@ -89,7 +89,7 @@ async def show_login(request: Request, code: Annotated[str | None, Query(max_len
 
 
 async def _is_logged_in(request: Request) -> bool:
-    """Tell whether this browser has a session that is good, as after a link that is opened a second time."""
+    """Return whether this browser has a session that is good, as after a link that is opened a second time."""
     session = request.cookies.get(COOKIE, "")
     return bool(session) and await threads_of(request).run(sessions.verify, session) is not None
 
@@ -173,10 +173,10 @@ def _address(request: Request) -> str:
 
 
 def _is_local(request: Request) -> bool:
-    """Tell whether the caller, and the name it calls us by, are of this machine."""
+    """Return whether the caller, and the name it calls us by, are of this machine."""
     return is_local_name(_address(request)) and is_local_name(request.url.hostname or "")
 
 
 def is_local_name(name: str) -> bool:
-    """Tell whether a name or address is this machine's own."""
+    """Return whether a name or address is this machine's own."""
     return name == "localhost" or is_loopback(name)

@@ -29,7 +29,7 @@ _WHY = {
 
 
 class Refusals:
-    """Tells which refusals are written down: of one kind and caller one in ten minutes, and so many an hour in all."""
+    """Decides which refusals are recorded: of one kind and caller one in ten minutes, and so many an hour in all."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

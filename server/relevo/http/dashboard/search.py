@@ -56,7 +56,7 @@ async def lost(place: Annotated[str, Path()]) -> Response:
 
 
 def _may_be_secret(asked: str) -> bool:
-    """Tell whether a text may be a push token or a webhook's address, known here or not."""
+    """Return whether a text may be a push token or a webhook's address, known here or not."""
     return "[" in asked or "://" in asked or len(asked) > _LONG
 
 

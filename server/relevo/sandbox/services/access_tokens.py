@@ -32,7 +32,7 @@ class AccessTokens:
         self._until: dict[str, float] = {}
 
     def is_valid(self, token: str) -> bool:
-        """Tell whether a token was given out and has not expired."""
+        """Return whether a token was given out and has not expired."""
         return self._until.get(token, 0.0) > time.time()
 
     def expire(self) -> None:

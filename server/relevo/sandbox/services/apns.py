@@ -164,7 +164,7 @@ def _shown(request: Request) -> dict[str, Any]:
 
 
 def _kept(request: Request, topic: str) -> Kept:
-    """Tell how long Apple keeps it: until it expires; 0 is not at all, and nothing said 30 days."""
+    """Return how long Apple keeps it: until it expires; 0 is not at all, and nothing said 30 days."""
     expiration = request.header("apns-expiration")
     if expiration is None:
         return Kept(topic, _STORED_S)

@@ -77,7 +77,7 @@ def _unknown(service: str, word: str) -> InvalidInputError:
 
 
 def delivers(fault: Fault | None) -> bool:
-    """Tell whether the phone gets its message although this befalls the request."""
+    """Return whether the phone gets its message although the request meets this fault."""
     return (
         fault is None
         or fault.value.endswith("-delivered")

@@ -1,4 +1,4 @@
-"""The three services while they run: their sockets, their files, and what a test or a demo asks of them."""
+"""The three services while they run: their sockets, their files, and what tests and the demo call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the three services share: which fault befalls a request, what a phone gets, how much was counted."""
+"""What the three services share: which fault a request meets, what a phone gets, how much was counted."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class State:
         return told
 
     def fault(self, service: str, token: str, named: tuple[Fault, ...], project: str | None) -> Fault | None:
-        """Return what befalls a request to a device: what its token names, else what a rule says."""
+        """Return the fault that a request to a device meets: what its token names, else what a rule says."""
         found = self.world.met.pick(token, named, ("request",)) if named else None
         return found or self.rule(service, project)
 
     def rule(self, service: str, project: str | None, on: Place = "send") -> Fault | None:
-        """Return what a rule lets befall a request."""
+        """Return the fault of a rule that a request meets."""
         rules = self.world.rules_of[service]
         return rules.pick(("request",), project, on) if rules else None
 

@@ -86,19 +86,19 @@ select relevo.forget_owner(%(owner)s::text);
 select relevo.change(%(event)s::jsonb);
 
 -- name: preview_event
--- Tells whom an event would reach.
+-- Returns whom an event would reach.
 select relevo.preview(%(event)s::jsonb, %(sample)s::int);
 
 -- name: preview_in_project
--- Tells whom an event of one project would reach, without sending it.
+-- Returns whom an event of one project would reach, without sending it.
 select relevo.preview_in_project(%(event)s::jsonb, %(sample)s::int, %(project)s::text);
 
 -- name: explain_event
--- Tells why an installation gets an event, or not.
+-- Returns why an installation gets an event, or not.
 select relevo.explain_event(coalesce(%(event_id)s::bigint, relevo.event_id(%(event_type)s::text, %(event_key)s::text)), %(installation_id)s::uuid);
 
 -- name: explain_new_event
--- Tells why an installation would get an event that was not enqueued, or not.
+-- Returns why an installation would get an event that was not enqueued, or not.
 select relevo.explain(%(event)s::jsonb, %(installation_id)s::uuid);
 
 -- name: register_many
