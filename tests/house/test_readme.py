@@ -85,6 +85,24 @@ def test_every_folder_of_functions_is_told() -> None:
     assert sorted(told) == sorted(path.name for path in (ROOT / "sql" / "functions").iterdir())
 
 
+def test_every_file_of_tables_is_told() -> None:
+    """The SQL's README says of each file of `tables/` what is in it, and of none that is not there."""
+    text = (ROOT / "sql" / "README.md").read_text(encoding="utf-8")
+    table = text[text.index("| `tables/` | has |") : text.index("The folders of `functions/`")]
+    rows = re.findall(r"^\| (`\w+`.*?) \|", table, re.MULTILINE)
+    told = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(told) == sorted(path.stem for path in (ROOT / "sql" / "tables").iterdir())
+
+
+@pytest.mark.parametrize("page", ["README.md", "server/README.md", "sql/README.md"])
+def test_every_path_in_code_marks_is_there(page: str) -> None:
+    """A file that is named without a link is one of the checkout."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = re.findall(r"`((?:\w+/)+\w+\.(?:py|sql|md|mjs|html))`", text)
+    near = ((ROOT / page).parent, ROOT, SERVER / "relevo")
+    assert [path for path in named if not any((place / path).exists() for place in near)] == []
+
+
 def test_the_benchmarks_have_their_place() -> None:
     """`make bench ARGS=--write-readme` finds its two markers, each once and in order."""
     begin, end = "<!-- bench: written by make bench ARGS=--write-readme -->", "<!-- /bench -->"
