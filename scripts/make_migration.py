@@ -22,7 +22,7 @@ LINE = "-- Written by `make migration` from sql/functions; what stands above thi
 HEADER = "-- needs relevo {needs}\n-- Say here in a sentence what this migration is for.\n\n"
 FOLDER = queries.sql_root() / "migrations"
 OPEN = """-- Who could call the app's functions may call the new ones.
-select relevo.grant_door(r.rolname)
+select relevo.grant_app(r.rolname)
   from pg_proc p
   cross join aclexplode(p.proacl) a
   join pg_roles r on r.oid = a.grantee

@@ -37,7 +37,7 @@ BUILDS = {
         "requests are sent without being written down first",
         (
             (
-                "sending/journal_wave.sql",
+                "sending/journal_plain_wave.sql",
                 "from unnest(request_ids, firsts, lasts) as q(id, first, last);",
                 "from unnest(request_ids, firsts, lasts) as q(id, first, last) where false;",
             ),

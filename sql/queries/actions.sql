@@ -25,9 +25,9 @@ update relevo.ingest_rejects set retry_at = now(), updated_at = now()
 -- Gives a role what running Relevo takes: to read and write rows and to call functions, those of later migrations included.
 select relevo.grant_worker(%(role)s);
 
--- name: grant_door
+-- name: grant_app
 -- Lets a role of the database enqueue, cancel, complete, delete, read events and register installations, and nothing else.
-select relevo.grant_door(%(role)s);
+select relevo.grant_app(%(role)s);
 
 -- name: count_dead
 -- Counts the dead letters a redrive would take, up to a bound, by error code, and those among them whose deadline has passed.

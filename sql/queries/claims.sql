@@ -11,7 +11,7 @@ select c.*, e.id, e.title, e.body, e.data, e.push, e.wording, e.texts, e.argumen
   from relevo.claim_due(%(token)s, %(worker_id)s, %(cycle)s, %(project)s, %(lane)s, %(limit)s, %(now)s, %(shard_index)s, %(shard_count)s,
                           %(only_types)s, %(not_types)s, %(not_worded)s, %(suspect_lapses)s, %(lease_ms)s, %(since)s) c
   left join lateral (select e.id, e.title, e.body, e.data::text, (case when e.collapse is null and e.opens is null and e.unread_badge is null then e.push
-                                  else relevo.push_asked(e.push, e.event_type, e.collapse, e.opens, e.unread_badge) end)::text as push,
+                                  else relevo.push_with_options(e.push, e.event_type, e.collapse, e.opens, e.unread_badge) end)::text as push,
                             e.wording, e.texts::text, e.arguments::text
                        from relevo.notification_events e where e.id = c.event_id) e on true;
 

@@ -1,7 +1,7 @@
 -- name: read_contents
 -- Reads what some events say; their JSON as text, so that one that cannot be read is no other's trouble.
 select e.id, e.title, e.body, e.data::text, (case when e.collapse is null and e.opens is null and e.unread_badge is null then e.push
-             else relevo.push_asked(e.push, e.event_type, e.collapse, e.opens, e.unread_badge) end)::text,
+             else relevo.push_with_options(e.push, e.event_type, e.collapse, e.opens, e.unread_badge) end)::text,
        e.wording, e.texts::text, e.arguments::text
   from relevo.notification_events e where e.id = any (%(events)s::bigint[]);
 

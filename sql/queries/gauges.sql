@@ -3,7 +3,7 @@
 
 -- name: read_queue_gauges
 -- Reads the gauges of what waits. Lanes and projects with something due or awaited are found by skipping along an index.
--- How it goes: find these lanes and projects, count the heads of their queues and what claims hold, then add a row for each further gauge
+-- Steps: find these lanes and projects, count the heads of their queues and what claims hold, then add a row for each further gauge
 -- of events and receipts.
 with recursive lane as (
   (select q.project, q.lane from relevo.due_chunks q order by q.project, q.lane limit 1)

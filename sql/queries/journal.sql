@@ -3,7 +3,7 @@
 
 -- name: journal_plain_wave
 -- The fence before the POST for a wave of which all may be sent: records its requests, or writes nothing and says no.
-select relevo.journal_wave(%(token)s, %(project)s, %(ids)s::bigint[], %(events)s::bigint[], %(request_ids)s::uuid[], %(firsts)s::int[],
+select relevo.journal_plain_wave(%(token)s, %(project)s, %(ids)s::bigint[], %(events)s::bigint[], %(request_ids)s::uuid[], %(firsts)s::int[],
                              %(lasts)s::int[], %(timeout_ms)s, %(now)s);
 
 -- name: phones_unchanged

@@ -33,7 +33,7 @@ HASTY: dict[str, Any] = {
 HOUR_MS = 3_600_000
 CLAIM, JOURNAL, SETTLE = (
     b"relevo.claim_due",
-    b"relevo.journal_wave",
+    b"relevo.journal_plain_wave",
     b"relevo.settle_sent",
 )
 

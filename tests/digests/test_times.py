@@ -130,7 +130,7 @@ def test_caps_count_in_what_the_calendar_shows(
     conn.execute("update relevo.device_installations set timezone = %s", [zone])
     rows = conn.execute(
         """select c.per, a.bucket from relevo.notification_events e, relevo.device_installations i,
-             lateral relevo.asked_caps(e, array[i.installation_id], array[%(due)s::timestamptz], %(due)s) a join relevo.caps c on c.id = a.cap""",
+             lateral relevo.applicable_caps(e, array[i.installation_id], array[%(due)s::timestamptz], %(due)s) a join relevo.caps c on c.id = a.cap""",
         {"due": due},
     ).fetchall()
     local = due.astimezone(ZoneInfo(zone)).replace(tzinfo=None)

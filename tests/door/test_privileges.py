@@ -111,7 +111,7 @@ def test_the_grant_opens_exactly_the_door(database: Database, role: str, guest: 
         "insert into relevo.device_installations (token) values ('x')",
         "delete from relevo.notification_preferences",
         "select relevo.end_event(1, 'completed', '')",
-        "select relevo.grant_door('public')",
+        "select relevo.grant_app('public')",
         "select relevo.wake('fanout')",
         "select nextval('relevo.delivery_ids')",
         "create table relevo.mine ()",
@@ -219,7 +219,7 @@ def test_a_role_of_the_door_keeps_it_through_an_upgrade(empty_database: str, rol
         owner.execute("select relevo.grant_door(%s)", [role])
         assert released.bring_up_to_date(empty_database)
         closed = owner.execute(
-            "select f from unnest(relevo.door_functions()) as f where not has_function_privilege(%s, 'relevo.' || f, 'execute')",
+            "select f from unnest(relevo.app_functions()) as f where not has_function_privilege(%s, 'relevo.' || f, 'execute')",
             [role],
         ).fetchall()
         owner.execute(sql.SQL("drop owned by {}").format(sql.Identifier(role)))

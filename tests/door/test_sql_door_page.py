@@ -31,7 +31,7 @@ def test_the_examples_run(conn) -> None:
 
 def test_every_function_of_the_door_is_on_it(conn) -> None:
     """What a grant opens is on the page."""
-    ((doors,),) = conn.execute("select relevo.door_functions()").fetchall()
+    ((doors,),) = conn.execute("select relevo.app_functions()").fetchall()
     missing = [door for door in doors if f"`{door.partition('(')[0]}(" not in PAGE]
     assert not missing
 

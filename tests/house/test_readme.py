@@ -69,8 +69,8 @@ def test_the_map_is_not_empty() -> None:
 
 
 def test_every_room_is_on_the_map() -> None:
-    """Each folder and module of the package is named in the table of rooms."""
-    table = MAP[MAP.index("| room in") : MAP.index("| where is … |")]
+    """Each folder and module of the package is named in the table of folders."""
+    table = MAP[MAP.index("| folder or module of") : MAP.index("| where is … |")]
     package = SERVER / "relevo"
     rooms = {path.stem for path in package.glob("*.py")} | {path.parent.name for path in package.glob("*/__init__.py")}
     named = set(re.findall(r"\w+", table))

@@ -165,7 +165,7 @@ def test_nothing_foreign_is_read_or_frozen(conn: psycopg.Connection[Any], guest:
 def test_a_helper_has_no_rights_but_its_caller_s(conn: psycopg.Connection[Any]) -> None:
     """The owner's rights are for what somebody calls from outside: the door, statements of ours, triggers."""
     called = set(re.findall(r"\brelevo\.(\w+)\(", "\n".join(file.read_text() for file in QUERIES.glob("*.sql"))))
-    door = {row[0] for row in conn.execute("select split_part(f, '(', 1) from unnest(relevo.door_functions()) f")}
+    door = {row[0] for row in conn.execute("select split_part(f, '(', 1) from unnest(relevo.app_functions()) f")}
     helpers = [each.name for each in definers(conn) if not each.is_trigger and each.name not in called | door]
     assert helpers == [], "let these be security invoker: who calls them has the owner's rights already"
 

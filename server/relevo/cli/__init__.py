@@ -6,7 +6,7 @@ Exit codes: 0 success, 1 failed, 2 wrong usage or settings, 3 skipped because lo
 from __future__ import annotations
 
 import relevo.core.needs_server  # isort: skip # ahead of all it needs
-import relevo.cli.loading  # isort: skip # noqa: F401 ahead of what is long to load
+import relevo.cli.pause_gc  # isort: skip # noqa: F401 ahead of what is long to load
 
 import gc
 import os

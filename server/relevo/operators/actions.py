@@ -313,7 +313,7 @@ def grant(database: Database, role: str, *, worker: bool = False) -> None:
     """Let a role of the database call what an app may and nothing else, or run Relevo."""
     try:
         with database.connection() as connection:
-            connection.execute(_SQL["grant_worker" if worker else "grant_door"], {"role": role})
+            connection.execute(_SQL["grant_worker" if worker else "grant_app"], {"role": role})
     except pg.UndefinedObject as error:
         raise UsageError(f"There is no role {role} in this database.", hint="Create it first: CREATE ROLE …") from error
 

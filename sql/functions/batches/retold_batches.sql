@@ -27,7 +27,7 @@ begin
       title := e.title;
       body := e.body;
       data := e.data;
-      push := relevo.push_asked(e.push, e.event_type, null, e.opens, e.unread_badge);
+      push := relevo.push_with_options(e.push, e.event_type, null, e.opens, e.unread_badge);
       words_of := nullif(e.event_type, told.event_type);
       wording := case when e.event_type = told.event_type and total > 1 then case when e.arguments is not null then told.wording end else e.wording end;
       texts := e.texts;

@@ -4,7 +4,7 @@ create or replace function relevo.explain_cap(e relevo.notification_events, i re
 as $$
   select jsonb_build_object('most', c.most, 'per', c.per, 'category', nullif(c.category, ''), 'used', u.used,
                             'reason', format('There is no room for it: %s, and %s are used.', relevo.cap_in_words(c), u.used))
-    from relevo.asked_caps(e, array[i.installation_id], null, at) w
+    from relevo.applicable_caps(e, array[i.installation_id], null, at) w
     join relevo.caps c on c.id = w.cap
     cross join lateral (select count(*)::int as used, bool_or(n.event_id = (e).id) as is_in
                           from relevo.cap_uses r cross join lateral unnest(r.events) as n(event_id)

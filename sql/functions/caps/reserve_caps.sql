@@ -10,7 +10,7 @@ declare
   above int[];
 begin
   with wanted as materialized (
-    select * from relevo.asked_caps(e, phones, dues, at)
+    select * from relevo.applicable_caps(e, phones, dues, at)
   ), counted as (
     insert into relevo.cap_uses as u (cap, subject, bucket, events)
     select w.cap, w.subject, w.bucket, array[e.id] from wanted w order by w.cap, w.subject, w.bucket
@@ -41,7 +41,7 @@ begin
     return null;
   end if;
   with wanted as materialized (
-    select * from relevo.asked_caps(e, phones, dues, at) w where w.subject = any (capped)
+    select * from relevo.applicable_caps(e, phones, dues, at) w where w.subject = any (capped)
   ), freed as (
     update relevo.cap_uses u set events = array_remove(u.events, e.id)
       from wanted w where u.cap = w.cap and u.subject = w.subject and u.bucket = w.bucket and e.id = any (u.events)

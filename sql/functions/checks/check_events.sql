@@ -1,4 +1,4 @@
--- Refuses the first of some events with which anything is wrong, by its place.
+-- Refuses the first of some events with which anything is wrong, by its position in the list.
 create or replace function relevo.check_events(events jsonb) returns void
   language plpgsql stable
 as $$

@@ -1,4 +1,4 @@
--- Returns installations with their tokens in the form that is kept; refuses the first with which anything is wrong, by its place.
+-- Returns installations with their tokens in the form that is kept; refuses the first with which anything is wrong, by its position in the list.
 create or replace function relevo.checked_installations(installations jsonb) returns jsonb
   language plpgsql stable
 as $$

@@ -13,7 +13,7 @@ begin
     perform relevo.refuse('owner, installation or project must be given');
   end if;
   if asked ->> 'installation' is not null then
-    phone := relevo.phone_of(asked -> 'installation');
+    phone := relevo.known_phone(asked -> 'installation');
     select jsonb_build_object('windows', relevo.shown_windows(q.windows), 'zone', q.zone, 'hours_of', q.hours_of, 'zone_of', q.zone_of,
                               'quiet_until', relevo.end_of_quiet(q.windows, q.zone, now()))
       into told

@@ -21,11 +21,11 @@ begin
   end if;
   profile := relevo.share_profile(asked -> 'windows', asked ->> 'zone');
   if asked ->> 'installation' is not null then
-    phone := relevo.phone_of(asked -> 'installation');
+    phone := relevo.known_phone(asked -> 'installation');
     update relevo.device_installations i set quiet = profile, updated_at = now()
      where i.installation_id = phone and i.quiet is distinct from profile;
     changed := found;
-    perform relevo.look_again(array[phone], null);
+    perform relevo.recheck_quiet(array[phone], null);
   elsif of_owner is not null then
     perform relevo.lock_owner(of_owner);
     if profile is not distinct from (select r.quiet from relevo.owner_rules r where r.owner = of_owner and r.project = coalesce(asked ->> 'project', '')) then
@@ -36,7 +36,7 @@ begin
     changed := true;
     delete from relevo.owner_rules r where r.owner = of_owner and r.blocked_at is null and r.choices = '{}' and r.quiet is null;
     perform relevo.apply_to_phones(of_owner, coalesce(asked ->> 'project', ''));
-    perform relevo.look_again(array(select i.installation_id from relevo.device_installations i where i.owner = of_owner), of_owner);
+    perform relevo.recheck_quiet(array(select i.installation_id from relevo.device_installations i where i.owner = of_owner), of_owner);
   elsif profile is null then
     delete from relevo.quiet_defaults d where d.project = asked ->> 'project';
     changed := found;

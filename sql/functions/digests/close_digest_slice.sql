@@ -1,4 +1,4 @@
--- Tells the next phones of a slot that closes, which this transaction has locked, and moves its cursor; after the last it waits for its next time.
+-- Writes the digests of the next phones of a slot that closes, which this transaction has locked, and moves its cursor; after the last it waits for its next time.
 create or replace function relevo.close_digest_slice(s relevo.digest_slots, most int, given_at timestamptz)
   returns table (is_last boolean, phones int, items bigint)
   language plpgsql volatile

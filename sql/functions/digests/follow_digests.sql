@@ -1,5 +1,5 @@
 -- Puts phones into the slots of their digests anew, after something changed about them. Slots that they had or have are noted with how far
--- they were told, for a phone that goes from one to another misses nothing of what lies between. Rows are written in one order, so that nobody waits crosswise.
+-- they were told, for a phone that goes from one to another misses nothing of what lies between. Rows are written in one order, so that there is no deadlock.
 create or replace function relevo.follow_digests(phones uuid[]) returns void
   language plpgsql volatile
   set search_path = pg_catalog, pg_temp

@@ -17,7 +17,7 @@ as $$
      and not exists (select from (select 'o:' || o.owner as subject from relevo.event_owners o where o.event_id = id_of_event
                                   union all
                                   select 'i:' || a.installation_id from relevo.event_audience a where a.event_id = id_of_event) s
-                       join relevo.batches b on b.subject = s.subject and id_of_event = any (b.events) and relevo.is_to_be_told(b))
+                       join relevo.batches b on b.subject = s.subject and id_of_event = any (b.events) and relevo.is_batch_unsent(b))
 $$;
 
 revoke all on function relevo.is_finished from public;

@@ -1,6 +1,6 @@
 -- Writes events, and returns for each whether it is new, and if not, whether it says the same; one that another transaction made meanwhile has
 -- no id here.
--- How it goes: read what is given, look each up by its key among events and archived keys, number the new ones, insert them with their phones
+-- Steps: read what is given, look each up by its key among events and archived keys, number the new ones, insert them with their phones
 -- and owners.
 create or replace function relevo.write_events(events jsonb) returns table(event_id bigint, created boolean, same_content boolean, unknown_installations uuid[])
   language plpgsql
@@ -40,7 +40,7 @@ begin
            m.event ->> 'collapse', nullif(t.opens or t.complete_on = 'opened', false), nullif(m.event -> 'push' ->> 'badge' = 'unread', false), nullif(m.event -> 'batch', 'null') -- the badge apart from the rest: 0.3.0 would send the word
       from numbered m
       left join lateral (select t.* from relevo.event_types t where t.event_type = m.event_type offset 0) t on true
-     where m.new_id is not null order by m.event_type collate "C", m.keys[1] collate "C" -- in the order of all who write the same: nobody waits crosswise
+     where m.new_id is not null order by m.event_type collate "C", m.keys[1] collate "C" -- in the same order as all who write these: no deadlock
     on conflict (event_type, event_key) do nothing
     returning n.id
   ), named as (

@@ -1,6 +1,6 @@
 -- Fans out small personal events, which the caller has picked and locked, in one go; only to phones of their project if they have one. Returns
 -- the events and phones of the deliveries if they are watched, and no row if today's month is sealed.
--- How it goes: find the phones, insert deliveries, queue them in chunks, mark the events as fanned, count.
+-- Steps: find the phones, insert deliveries, queue them in chunks, mark the events as fanned, count.
 create or replace function relevo.fan_out_events(of_events bigint[], watched boolean, given_at timestamptz)
   returns table (created int, events bigint[], installations uuid[])
   language plpgsql volatile

@@ -16,7 +16,7 @@ begin
       left join lateral (select true as known from relevo.device_installations d where d.installation_id = (g.i ->> 'installation_id')::uuid offset 0) d on true
      where d.known is null
      order by relevo.token_hash(g.i ->> 'provider', g.i ->> 'part', g.i ->> 'token'), (g.i ->> 'installation_id')::uuid
-     -- in the order of all who write the same: nobody waits crosswise
+     -- in the same order as all who write these: no deadlock
     returning installation_id
   )
   insert into relevo.notification_preferences (installation_id, name) select m.installation_id, 'default' from made m on conflict do nothing;

@@ -1,5 +1,5 @@
 -- Writes checked installations of which none shares its id or token with another, and returns their ids.
--- How it goes: lock tokens and rows in one order, take tokens away from their former installations, update those that are known, insert the
+-- Steps: lock tokens and rows in one order, take tokens away from their former installations, update those that are known, insert the
 -- others with a default preference.
 create or replace function relevo.write_installations(given jsonb) returns uuid[]
   language plpgsql

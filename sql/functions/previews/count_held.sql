@@ -13,7 +13,7 @@ begin
   end if;
   if exists (select from relevo.caps) and relevo.is_under_caps(e) then
     select coalesce(array_agg(x.place), '{}'), coalesce(array_agg(x.place) filter (where x.over = 'digest'), '{}') into capped, to_digest
-      from (select distinct on (n.place) n.place, c.over from relevo.asked_caps(e, phones, dues, at) w
+      from (select distinct on (n.place) n.place, c.over from relevo.applicable_caps(e, phones, dues, at) w
               join relevo.cap_uses u on u.cap = w.cap and u.subject = w.subject and u.bucket = w.bucket
               join relevo.caps c on c.id = w.cap
               cross join unnest(w.places) as n(place)

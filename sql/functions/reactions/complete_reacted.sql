@@ -13,7 +13,7 @@ as $$
      and (e.state <> 'fanned' or relevo.is_anything_open(e.id)
           or exists (
                select from relevo.batches b
-                where b.event_type = e.event_type and e.id = any (b.events) and relevo.is_to_be_told(b)
+                where b.event_type = e.event_type and e.id = any (b.events) and relevo.is_batch_unsent(b)
                   and b.subject in (select 'o:' || of_owner union all
                                     select 'i:' || i.installation_id from relevo.device_installations i where i.owner = of_owner)))
    order by e.id

@@ -1,5 +1,5 @@
 -- Lets personal events that wait for the end of quiet hours of these phones fall due now: whoever claims them looks at the hours as they are then.
-create or replace function relevo.look_again(phones uuid[], of_owner text) returns void
+create or replace function relevo.recheck_quiet(phones uuid[], of_owner text) returns void
   language plpgsql volatile
 as $$
 declare
@@ -28,4 +28,4 @@ begin
 end
 $$;
 
-revoke all on function relevo.look_again from public;
+revoke all on function relevo.recheck_quiet from public;

@@ -1,6 +1,6 @@
 -- Returns the caps that hold for an event and some phones: for whom each counts, in which hour, day or week of theirs it would be sent, and which
 -- of the phones those are. Owners are counted once, however many phones they have: a later slice finds where an earlier one counted the event.
-create or replace function relevo.asked_caps(e relevo.notification_events, phones uuid[], dues timestamptz[], at timestamptz)
+create or replace function relevo.applicable_caps(e relevo.notification_events, phones uuid[], dues timestamptz[], at timestamptz)
   returns table (cap int, most int, subject text, bucket timestamp, places bigint[])
   language sql stable
 as $$
@@ -17,4 +17,4 @@ as $$
            group by c.id, c.most, p.subject) a
 $$;
 
-revoke all on function relevo.asked_caps from public;
+revoke all on function relevo.applicable_caps from public;

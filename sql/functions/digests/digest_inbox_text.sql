@@ -1,6 +1,6 @@
 -- Returns what a digest says in an inbox: how many there were, in English or Spanish; null if that is not known any more. What a phone was told
 -- while it was another's does not count.
-create or replace function relevo.digest_said(s relevo.inbox_subject, digest bigint, in_locale text, project_locale text) returns jsonb
+create or replace function relevo.digest_inbox_text(s relevo.inbox_subject, digest bigint, in_locale text, project_locale text) returns jsonb
   language sql stable
 as $$
   select jsonb_build_object('title', case when case when in_locale ~ '^(en|es)' then in_locale else project_locale end like 'es%' then case max(c.total) when 1 then '1 novedad para ti' else max(c.total) || ' novedades para ti' end
@@ -12,4 +12,4 @@ as $$
   having count(*) > 0
 $$;
 
-revoke all on function relevo.digest_said from public;
+revoke all on function relevo.digest_inbox_text from public;

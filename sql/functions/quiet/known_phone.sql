@@ -1,5 +1,5 @@
 -- Returns the id of an installation that is there; refuses any other, by name.
-create or replace function relevo.phone_of(given jsonb) returns uuid
+create or replace function relevo.known_phone(given jsonb) returns uuid
   language plpgsql stable
 as $$
 declare
@@ -16,4 +16,4 @@ begin
 end
 $$;
 
-revoke all on function relevo.phone_of from public;
+revoke all on function relevo.known_phone from public;

@@ -1,5 +1,5 @@
--- Returns the functions that an app may call, those that grant_door opens.
-create or replace function relevo.door_functions() returns text[] language sql immutable
+-- Returns the functions that an app may call, those that grant_app grants.
+create or replace function relevo.app_functions() returns text[] language sql immutable
 return array['enqueue(jsonb)', 'enqueue_many(jsonb)', 'event_id(text, text)', 'get_event(bigint)', 'cancel(bigint, text)',
   'complete(bigint, text)', 'complete_installation(uuid, text)', 'complete_owner(text, bigint, text)', 'delete_events(bigint[])',
   'change(jsonb)', 'preview(jsonb, int)', 'explain(jsonb, uuid)', 'explain_event(bigint, uuid)',
@@ -9,4 +9,4 @@ return array['enqueue(jsonb)', 'enqueue_many(jsonb)', 'event_id(text, text)', 'g
   'mark_inbox_before(jsonb, timestamptz, text)', 'set_category(jsonb)', 'list_categories(jsonb)', 'choose(jsonb, text)', 'block_owner(jsonb, boolean)',
   'export_owner(jsonb)', 'set_quiet(jsonb)', 'get_quiet(jsonb)', 'set_cap(jsonb)', 'list_caps(text)', 'report_opened(uuid, bigint, timestamptz, text)'];
 
-revoke all on function relevo.door_functions from public;
+revoke all on function relevo.app_functions from public;

@@ -1,6 +1,6 @@
 -- Returns the fields of an event's push with what it asks for beside them: to take the place of what was shown, to have taps reported, and how
 -- much is unread as its badge.
-create or replace function relevo.push_asked(push jsonb, event_type text, collapse text, opens boolean, unread_badge boolean) returns jsonb
+create or replace function relevo.push_with_options(push jsonb, event_type text, collapse text, opens boolean, unread_badge boolean) returns jsonb
   language plpgsql stable
 as $$
 begin
@@ -9,4 +9,4 @@ begin
 end
 $$;
 
-revoke all on function relevo.push_asked from public;
+revoke all on function relevo.push_with_options from public;
