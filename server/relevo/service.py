@@ -1,4 +1,4 @@
-"""A process's life: wait for the database, migrate, register, run until told to stop, drain, say goodbye."""
+"""A process's life: wait for the database, migrate, register, run until told to stop, drain, unregister."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands about people's peace: quiet hours, and caps on how much they are sent."""
+"""Commands for quiet hours, and for caps on how much people are sent."""
 
 from __future__ import annotations
 

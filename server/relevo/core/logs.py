@@ -1,4 +1,4 @@
-"""One log line per thing that happened, in JSON or for the eye, with nothing secret in it."""
+"""One log line per thing that happened, in JSON or for people, with nothing secret in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way of what one claim holds: compose, journal, send, decide, settle. It reads in that order."""
+"""What one claim goes through: compose, journal, send, decide, settle. It reads in that order."""
 
 from __future__ import annotations
 

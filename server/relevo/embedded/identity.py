@@ -1,4 +1,4 @@
-"""Who runs the server's programs: ourselves, or, because PostgreSQL refuses root, root in disguise."""
+"""As which user the server's programs run: our own, or, because PostgreSQL refuses root, an unprivileged one."""
 
 from __future__ import annotations
 

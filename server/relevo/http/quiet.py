@@ -19,7 +19,7 @@ from relevo.http.installations import MISSING, PhoneRoute, ask, proof_of
 from relevo.http.json_response import Json
 from relevo.http.owners import Owner, do
 
-router = APIRouter(route_class=Guarded, tags=["peace"])
+router = APIRouter(route_class=Guarded, tags=["quiet hours"])
 phone_router = APIRouter(route_class=PhoneRoute, tags=["devices"])
 
 _DAY = "(mon|tue|wed|thu|fri|sat|sun)"

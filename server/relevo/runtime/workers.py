@@ -1,4 +1,4 @@
-"""A worker's life in table state: registered, seen, stopping, stopped; silence is noticed by whoever reaps."""
+"""A worker's life in table state: registered, seen, stopping, stopped; any reaper notices its silence."""
 
 from __future__ import annotations
 

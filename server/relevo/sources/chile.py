@@ -1,4 +1,4 @@
-"""What every teller of Chile's register agrees on: its name, codes, states and pages."""
+"""What all sources of Chile's register share: its name, codes, states and pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joining what several sources, or several tellings of one, say of the same item: values in, values out."""
+"""Merging what several sources, or several answers of one, say of the same item: pure functions."""
 
 from __future__ import annotations
 

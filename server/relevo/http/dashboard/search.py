@@ -1,4 +1,4 @@
-"""The one box: whatever is put into it, it leads to the page that tells of it."""
+"""The search box: it leads from any text to the page about it."""
 
 from __future__ import annotations
 
