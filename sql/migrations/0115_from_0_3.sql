@@ -624,7 +624,7 @@ begin
       title := e.title;
       body := e.body;
       data := e.data;
-      push := relevo.push_asked(e.push, e.event_type, null, e.opens, e.unread_badge);
+      push := relevo.push_with_options(e.push, e.event_type, null, e.opens, e.unread_badge);
       words_of := nullif(e.event_type, told.event_type);
       wording := case when e.event_type = told.event_type and total > 1 then case when e.arguments is not null then told.wording end else e.wording end;
       texts := e.texts;
@@ -1041,7 +1041,7 @@ $$;
 
 revoke all on function relevo.check_timezone from public;
 
--- Returns installations with their tokens in the form that is kept; refuses the first with which anything is wrong, by its place.
+-- Returns installations with their tokens in the form that is kept; refuses the first with which anything is wrong, by its position in the list.
 create or replace function relevo.checked_installations(installations jsonb) returns jsonb
   language plpgsql stable
 as $$
@@ -1248,6 +1248,19 @@ $$;
 
 revoke all on function relevo.token_complaint from public;
 
+-- Returns the functions that an app may call, those that grant_app grants.
+create or replace function relevo.app_functions() returns text[] language sql immutable
+return array['enqueue(jsonb)', 'enqueue_many(jsonb)', 'event_id(text, text)', 'get_event(bigint)', 'cancel(bigint, text)',
+  'complete(bigint, text)', 'complete_installation(uuid, text)', 'complete_owner(text, bigint, text)', 'delete_events(bigint[])',
+  'change(jsonb)', 'preview(jsonb, int)', 'explain(jsonb, uuid)', 'explain_event(bigint, uuid)',
+  'register_installation(jsonb)', 'register_many(jsonb)', 'list_installations(text, int)', 'unregister_installation(uuid)',
+  'unregister_owner(text)', 'forget_installation(uuid)', 'forget_owner(text)', 'set_preference(uuid, text, jsonb)', 'subscribe_news(jsonb)',
+  'read_news(text, bigint, int)', 'acknowledge_news(text, bigint)', 'inbox(jsonb)', 'inbox_counts(jsonb)', 'mark_inbox(jsonb, bigint, text)',
+  'mark_inbox_before(jsonb, timestamptz, text)', 'set_category(jsonb)', 'list_categories(jsonb)', 'choose(jsonb, text)', 'block_owner(jsonb, boolean)',
+  'export_owner(jsonb)', 'set_quiet(jsonb)', 'get_quiet(jsonb)', 'set_cap(jsonb)', 'list_caps(text)', 'report_opened(uuid, bigint, timestamptz, text)'];
+
+revoke all on function relevo.app_functions from public;
+
 -- Sends an owner nothing from now on, or with false lets pushes go again; what is kept of them stays. Without a project, in all of them. Returns
 -- how many phones the owner has there; phones that are registered later are blocked, too.
 create or replace function relevo.block_owner(asked jsonb, is_blocked boolean default true) returns int
@@ -1400,19 +1413,6 @@ end
 $$;
 
 revoke all on function relevo.delete_events from public;
-
--- Returns the functions that an app may call, those that grant_door opens.
-create or replace function relevo.door_functions() returns text[] language sql immutable
-return array['enqueue(jsonb)', 'enqueue_many(jsonb)', 'event_id(text, text)', 'get_event(bigint)', 'cancel(bigint, text)',
-  'complete(bigint, text)', 'complete_installation(uuid, text)', 'complete_owner(text, bigint, text)', 'delete_events(bigint[])',
-  'change(jsonb)', 'preview(jsonb, int)', 'explain(jsonb, uuid)', 'explain_event(bigint, uuid)',
-  'register_installation(jsonb)', 'register_many(jsonb)', 'list_installations(text, int)', 'unregister_installation(uuid)',
-  'unregister_owner(text)', 'forget_installation(uuid)', 'forget_owner(text)', 'set_preference(uuid, text, jsonb)', 'subscribe_news(jsonb)',
-  'read_news(text, bigint, int)', 'acknowledge_news(text, bigint)', 'inbox(jsonb)', 'inbox_counts(jsonb)', 'mark_inbox(jsonb, bigint, text)',
-  'mark_inbox_before(jsonb, timestamptz, text)', 'set_category(jsonb)', 'list_categories(jsonb)', 'choose(jsonb, text)', 'block_owner(jsonb, boolean)',
-  'export_owner(jsonb)', 'set_quiet(jsonb)', 'get_quiet(jsonb)', 'set_cap(jsonb)', 'list_caps(text)', 'report_opened(uuid, bigint, timestamptz, text)'];
-
-revoke all on function relevo.door_functions from public;
 
 -- Enqueues events of any type, those of Relevo itself included.
 create or replace function relevo.enqueue_any_type(events jsonb) returns table(event_id bigint, created boolean, same_content boolean, unknown_installations uuid[])
@@ -1695,7 +1695,7 @@ begin
     perform relevo.refuse('owner, installation or project must be given');
   end if;
   if asked ->> 'installation' is not null then
-    phone := relevo.phone_of(asked -> 'installation');
+    phone := relevo.known_phone(asked -> 'installation');
     select jsonb_build_object('windows', relevo.shown_windows(q.windows), 'zone', q.zone, 'hours_of', q.hours_of, 'zone_of', q.zone_of,
                               'quiet_until', relevo.end_of_quiet(q.windows, q.zone, now()))
       into told
@@ -1714,6 +1714,25 @@ end
 $$;
 
 revoke all on function relevo.get_quiet from public;
+
+-- Grants a role the functions that an app calls, and no table.
+create or replace function relevo.grant_app(role_name text) returns void language plpgsql volatile
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  called text;
+begin
+  if not exists (select from pg_roles r where r.rolname = role_name) then
+    raise exception using errcode = 'undefined_object', message = format('role %s does not exist', role_name);
+  end if;
+  execute format('grant usage on schema relevo to %I', role_name);
+  foreach called in array relevo.app_functions() loop
+    execute format('grant execute on function relevo.%s to %I', called, role_name);
+  end loop;
+end
+$$;
+
+revoke all on function relevo.grant_app from public;
 
 -- Returns a page of an inbox, newest first: what an owner, or an installation without owner, was sent or would have been sent. It is asked for as
 -- {"owner": "user-7", "project": …, "status": "unread", "category": …, "type": …, "before": "123", "limit": 50, "locale": "es"}; `next` goes on from there.
@@ -1758,7 +1777,7 @@ begin
                    'seen_at', w.seen_at, 'read_at', w.read_at, 'archived_at', w.archived_at, 'cursor', w.place::text) end as item
             from relevo.walk_inbox(s, wanted, asked ->> 'category', asked ->> 'type', (asked ->> 'before')::bigint, most, 10000) w
             left join lateral (
-              select o.event_type, o.category, o.title, o.body, o.data, case when o.event_type = 'relevo.digest' then relevo.digest_said(s, w.event_id, spoken, otherwise)
+              select o.event_type, o.category, o.title, o.body, o.data, case when o.event_type = 'relevo.digest' then relevo.digest_inbox_text(s, w.event_id, spoken, otherwise)
                                                                            when o.texts is not null then relevo.text_in(o.texts, spoken, otherwise) end as said
                 from (select e.event_type, e.category, e.title, e.body, e.data, e.texts from relevo.notification_events e where e.id = w.event_id
                       union all
@@ -2218,11 +2237,11 @@ begin
   end if;
   profile := relevo.share_profile(asked -> 'windows', asked ->> 'zone');
   if asked ->> 'installation' is not null then
-    phone := relevo.phone_of(asked -> 'installation');
+    phone := relevo.known_phone(asked -> 'installation');
     update relevo.device_installations i set quiet = profile, updated_at = now()
      where i.installation_id = phone and i.quiet is distinct from profile;
     changed := found;
-    perform relevo.look_again(array[phone], null);
+    perform relevo.recheck_quiet(array[phone], null);
   elsif of_owner is not null then
     perform relevo.lock_owner(of_owner);
     if profile is not distinct from (select r.quiet from relevo.owner_rules r where r.owner = of_owner and r.project = coalesce(asked ->> 'project', '')) then
@@ -2233,7 +2252,7 @@ begin
     changed := true;
     delete from relevo.owner_rules r where r.owner = of_owner and r.blocked_at is null and r.choices = '{}' and r.quiet is null;
     perform relevo.apply_to_phones(of_owner, coalesce(asked ->> 'project', ''));
-    perform relevo.look_again(array(select i.installation_id from relevo.device_installations i where i.owner = of_owner), of_owner);
+    perform relevo.recheck_quiet(array(select i.installation_id from relevo.device_installations i where i.owner = of_owner), of_owner);
   elsif profile is null then
     delete from relevo.quiet_defaults d where d.project = asked ->> 'project';
     changed := found;
@@ -2440,7 +2459,7 @@ $$;
 revoke all on function relevo.follow_default_zone from public;
 
 -- Puts phones into the slots of their digests anew, after something changed about them. Slots that they had or have are noted with how far
--- they were told, for a phone that goes from one to another misses nothing of what lies between. Rows are written in one order, so that nobody waits crosswise.
+-- they were told, for a phone that goes from one to another misses nothing of what lies between. Rows are written in one order, so that there is no deadlock.
 create or replace function relevo.follow_digests(phones uuid[]) returns void
   language plpgsql volatile
   set search_path = pg_catalog, pg_temp
@@ -2815,7 +2834,7 @@ as $$
      and not exists (select from (select 'o:' || o.owner as subject from relevo.event_owners o where o.event_id = id_of_event
                                   union all
                                   select 'i:' || a.installation_id from relevo.event_audience a where a.event_id = id_of_event) s
-                       join relevo.batches b on b.subject = s.subject and id_of_event = any (b.events) and relevo.is_to_be_told(b))
+                       join relevo.batches b on b.subject = s.subject and id_of_event = any (b.events) and relevo.is_batch_unsent(b))
 $$;
 
 revoke all on function relevo.is_finished from public;
@@ -2862,7 +2881,7 @@ revoke all on function relevo.name_differences from public;
 
 -- Writes events, and returns for each whether it is new, and if not, whether it says the same; one that another transaction made meanwhile has
 -- no id here.
--- How it goes: read what is given, look each up by its key among events and archived keys, number the new ones, insert them with their phones
+-- Steps: read what is given, look each up by its key among events and archived keys, number the new ones, insert them with their phones
 -- and owners.
 create or replace function relevo.write_events(events jsonb) returns table(event_id bigint, created boolean, same_content boolean, unknown_installations uuid[])
   language plpgsql
@@ -2902,7 +2921,7 @@ begin
            m.event ->> 'collapse', nullif(t.opens or t.complete_on = 'opened', false), nullif(m.event -> 'push' ->> 'badge' = 'unread', false), nullif(m.event -> 'batch', 'null') -- the badge apart from the rest: 0.3.0 would send the word
       from numbered m
       left join lateral (select t.* from relevo.event_types t where t.event_type = m.event_type offset 0) t on true
-     where m.new_id is not null order by m.event_type collate "C", m.keys[1] collate "C" -- in the order of all who write the same: nobody waits crosswise
+     where m.new_id is not null order by m.event_type collate "C", m.keys[1] collate "C" -- in the same order as all who write these: no deadlock
     on conflict (event_type, event_key) do nothing
     returning n.id
   ), named as (
@@ -2948,7 +2967,7 @@ revoke all on function relevo.expire_events from public;
 
 -- Fans out small personal events, which the caller has picked and locked, in one go; only to phones of their project if they have one. Returns
 -- the events and phones of the deliveries if they are watched, and no row if today's month is sealed.
--- How it goes: find the phones, insert deliveries, queue them in chunks, mark the events as fanned, count.
+-- Steps: find the phones, insert deliveries, queue them in chunks, mark the events as fanned, count.
 create or replace function relevo.fan_out_events(of_events bigint[], watched boolean, given_at timestamptz)
   returns table (created int, events bigint[], installations uuid[])
   language plpgsql volatile
@@ -3340,7 +3359,7 @@ begin
       left join lateral (select true as known from relevo.device_installations d where d.installation_id = (g.i ->> 'installation_id')::uuid offset 0) d on true
      where d.known is null
      order by relevo.token_hash(g.i ->> 'provider', g.i ->> 'part', g.i ->> 'token'), (g.i ->> 'installation_id')::uuid
-     -- in the order of all who write the same: nobody waits crosswise
+     -- in the same order as all who write these: no deadlock
     returning installation_id
   )
   insert into relevo.notification_preferences (installation_id, name) select m.installation_id, 'default' from made m on conflict do nothing;
@@ -3539,7 +3558,7 @@ $$;
 revoke all on function relevo.was_sent_to_token from public;
 
 -- Writes checked installations of which none shares its id or token with another, and returns their ids.
--- How it goes: lock tokens and rows in one order, take tokens away from their former installations, update those that are known, insert the
+-- Steps: lock tokens and rows in one order, take tokens away from their former installations, update those that are known, insert the
 -- others with a default preference.
 create or replace function relevo.write_installations(given jsonb) returns uuid[]
   language plpgsql
@@ -4064,46 +4083,8 @@ $$;
 
 revoke all on function relevo.shown_windows from public;
 
--- Lets personal events that wait for the end of quiet hours of these phones fall due now: whoever claims them looks at the hours as they are then.
-create or replace function relevo.look_again(phones uuid[], of_owner text) returns void
-  language plpgsql volatile
-as $$
-declare
-  moved int;
-begin
-  with waiting as materialized (
-    select q.* from (select a.event_id from relevo.event_audience a where a.installation_id = any (phones)
-                     union
-                     select o.event_id from relevo.event_owners o
-                      where o.owner = coalesce(of_owner, (select i.owner from relevo.device_installations i where i.installation_id = phones[1]))) e
-      cross join lateral (select * from relevo.due_chunks q where q.event_id = e.event_id and q.due_at > now() and q.attempt_count = 0 and q.installations && phones
-                            for update skip locked) q
-     where not q.had_error or exists (select from relevo.notification_deliveries d
-                                       where d.event_day = q.event_day and d.id = q.ids[1] and d.last_error_code = 'quiet_hours')
-  ), taken as (
-    delete from relevo.due_chunks q using waiting w where q.id = w.id
-  )
-  insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                 ids, installations)
-  select w.project, w.lane, now(), w.event_day, w.event_id, w.event_type, w.created_at, w.attempt_count, w.lapse_count, w.had_error, w.ids, w.installations
-    from waiting w;
-  get diagnostics moved = row_count;
-  if moved > 0 then
-    perform relevo.wake('dispatch');
-  end if;
-end
-$$;
-
-revoke all on function relevo.look_again from public;
-
--- Returns which minute of the week a wall clock shows: 0 is Monday, 00:00. It is inlined.
-create or replace function relevo.minute_of_week(local timestamp) returns int language sql immutable parallel safe
-  return ((floor(extract(epoch from local) / 60)::bigint + 4320) % 10080)::int; -- the first of 1970 was a Thursday
-
-revoke all on function relevo.minute_of_week from public;
-
 -- Returns the id of an installation that is there; refuses any other, by name.
-create or replace function relevo.phone_of(given jsonb) returns uuid
+create or replace function relevo.known_phone(given jsonb) returns uuid
   language plpgsql stable
 as $$
 declare
@@ -4120,7 +4101,13 @@ begin
 end
 $$;
 
-revoke all on function relevo.phone_of from public;
+revoke all on function relevo.known_phone from public;
+
+-- Returns which minute of the week a wall clock shows: 0 is Monday, 00:00. It is inlined.
+create or replace function relevo.minute_of_week(local timestamp) returns int language sql immutable parallel safe
+  return ((floor(extract(epoch from local) / 60)::bigint + 4320) % 10080)::int; -- the first of 1970 was a Thursday
+
+revoke all on function relevo.minute_of_week from public;
 
 -- Deletes quiet hours that nobody has any more, up to so many, and returns how many. Only those are locked: whoever takes one of them at this moment
 -- holds it, and then it is looked at again.
@@ -4221,6 +4208,38 @@ end
 $$;
 
 revoke all on function relevo.quiet_windows from public;
+
+-- Lets personal events that wait for the end of quiet hours of these phones fall due now: whoever claims them looks at the hours as they are then.
+create or replace function relevo.recheck_quiet(phones uuid[], of_owner text) returns void
+  language plpgsql volatile
+as $$
+declare
+  moved int;
+begin
+  with waiting as materialized (
+    select q.* from (select a.event_id from relevo.event_audience a where a.installation_id = any (phones)
+                     union
+                     select o.event_id from relevo.event_owners o
+                      where o.owner = coalesce(of_owner, (select i.owner from relevo.device_installations i where i.installation_id = phones[1]))) e
+      cross join lateral (select * from relevo.due_chunks q where q.event_id = e.event_id and q.due_at > now() and q.attempt_count = 0 and q.installations && phones
+                            for update skip locked) q
+     where not q.had_error or exists (select from relevo.notification_deliveries d
+                                       where d.event_day = q.event_day and d.id = q.ids[1] and d.last_error_code = 'quiet_hours')
+  ), taken as (
+    delete from relevo.due_chunks q using waiting w where q.id = w.id
+  )
+  insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
+                                 ids, installations)
+  select w.project, w.lane, now(), w.event_day, w.event_id, w.event_type, w.created_at, w.attempt_count, w.lapse_count, w.had_error, w.ids, w.installations
+    from waiting w;
+  get diagnostics moved = row_count;
+  if moved > 0 then
+    perform relevo.wake('dispatch');
+  end if;
+end
+$$;
+
+revoke all on function relevo.recheck_quiet from public;
 
 -- Returns the profile of these quiet hours: the one that is there, or a new one. None for null.
 create or replace function relevo.share_profile(of_windows jsonb, of_zone text) returns int
@@ -4375,7 +4394,7 @@ as $$
      and (e.state <> 'fanned' or relevo.is_anything_open(e.id)
           or exists (
                select from relevo.batches b
-                where b.event_type = e.event_type and e.id = any (b.events) and relevo.is_to_be_told(b)
+                where b.event_type = e.event_type and e.id = any (b.events) and relevo.is_batch_unsent(b)
                   and b.subject in (select 'o:' || of_owner union all
                                     select 'i:' || i.installation_id from relevo.device_installations i where i.owner = of_owner)))
    order by e.id
@@ -4772,7 +4791,7 @@ revoke all on function relevo.wake_now from public;
 
 -- Journals the requests of a wave, which is what the claim holds next, if nothing keeps it from being sent; else it writes nothing and says so.
 -- Each request is given by the places of its first and last delivery in the wave.
-create or replace function relevo.journal_wave(claim uuid, of_project text, wave_ids bigint[], events bigint[], request_ids uuid[], firsts int[], lasts int[],
+create or replace function relevo.journal_plain_wave(claim uuid, of_project text, wave_ids bigint[], events bigint[], request_ids uuid[], firsts int[], lasts int[],
                                       timeout_ms int, given_at timestamptz) returns boolean language plpgsql volatile
 as $$
 declare
@@ -4804,7 +4823,7 @@ begin
 end
 $$;
 
-revoke all on function relevo.journal_wave from public;
+revoke all on function relevo.journal_plain_wave from public;
 
 -- Returns whether none of the phones of a wave changed since it was claimed: each has the token it had, and may receive what all of these
 -- events say. `made` is when the first of the wave's deliveries was made: false if a phone was handled later, or an owner handled one of the
@@ -4832,7 +4851,7 @@ revoke all on function relevo.phones_unchanged from public;
 
 -- Returns the fields of an event's push with what it asks for beside them: to take the place of what was shown, to have taps reported, and how
 -- much is unread as its badge.
-create or replace function relevo.push_asked(push jsonb, event_type text, collapse text, opens boolean, unread_badge boolean) returns jsonb
+create or replace function relevo.push_with_options(push jsonb, event_type text, collapse text, opens boolean, unread_badge boolean) returns jsonb
   language plpgsql stable
 as $$
 begin
@@ -4841,7 +4860,7 @@ begin
 end
 $$;
 
-revoke all on function relevo.push_asked from public;
+revoke all on function relevo.push_with_options from public;
 
 -- Ends a claim, or, of the deliveries that it holds, some: what was never journalled is due again, what was journalled and not answered is
 -- ambiguous. Returns how many became what, and how many of them are `ambiguous`. A claim of receipts only lets go of them.
@@ -5213,8 +5232,8 @@ revoke all on function relevo.settle_deliveries from public;
 
 -- Settles requests of which every delivery was sent, and which are what the claim holds next, as the general statement would; returns null,
 -- with nothing written, if the claim does not hold them. Without receipt_ms there are no receipts: what was taken is ok.
--- How it goes: lock the claim, update deliveries, await receipts, count, note first pushes, close the requests, shorten or end the claim.
--- Sorting is allowed: before PostgreSQL 18 a forbidden sort that happens nevertheless looks so dear that no other cost counts.
+-- Steps: lock the claim, update deliveries, await receipts, count, note first pushes, close the requests, shorten or end the claim.
+-- Sorting is allowed: before PostgreSQL 18 a forbidden sort that happens nevertheless is priced so high that no other cost counts.
 create or replace function relevo.settle_sent(claim uuid, of_project text, sent_ids bigint[], unsent int[], tickets text[], of_installations uuid[],
                                      versions int[], of_attempts smallint[], request_ids uuid[], firsts int[], lasts int[], events bigint[],
                                      formers text[], counts int[], receipt_ms int, finish boolean, given_at timestamptz) returns int
@@ -5465,11 +5484,18 @@ as $$ select * from relevo.fan_out_small($1, $2, $3, $4, $5, $6, $7, $8, $9) $$;
 
 revoke all on function relevo.fan_out_small_2 from public;
 
+-- grant_app as 0.3.0 calls it.
+create or replace function relevo.grant_door(role_name text) returns void
+  language sql volatile
+as $$ select relevo.grant_app($1) $$;
+
+revoke all on function relevo.grant_door from public;
+
 -- journal_wave as 0.3.0 calls it.
 create or replace function relevo.journal_wave_1(claim uuid, of_project text, wave_ids bigint[], events bigint[], request_ids uuid[], firsts
     int[], lasts int[], timeout_ms int, given_at timestamptz) returns boolean
   language sql volatile
-as $$ select relevo.journal_wave($1, $2, $3, $4, $5, $6, $7, $8, $9) $$;
+as $$ select relevo.journal_plain_wave($1, $2, $3, $4, $5, $6, $7, $8, $9) $$;
 
 revoke all on function relevo.journal_wave_1 from public;
 
@@ -5654,7 +5680,7 @@ $$;
 
 revoke all on function relevo.check_arguments from public;
 
--- Tells whether an event is told by the texts of its type.
+-- Returns whether the text of an event is made from the texts of its type.
 create or replace function relevo.is_worded(event bigint) returns boolean
   language sql stable
 as $$ select exists (select from relevo.notification_events e where e.id = event and e.wording is not null) $$;
@@ -5716,20 +5742,20 @@ as $$
     cross join lateral unnest(o.events) as u(id)
     cross join lateral (select l.id, l.collapse, l.scheduled_at, l.ended_at, l.deadline_at from relevo.notification_events l where l.id = u.id offset 0) l
    where o.subject = (b).subject and o.event_type = (b).event_type and o.id > (b).id and o.project in ('', (b).project)
-     and l.collapse = any (collapses) and l.ended_at is null and ((l.deadline_at > at) is not false or not relevo.is_to_be_told(o))
+     and l.collapse = any (collapses) and l.ended_at is null and ((l.deadline_at > at) is not false or not relevo.is_batch_unsent(o))
 $$;
 
 revoke all on function relevo.gathered_later from public;
 
 -- Returns whether a batch still gathers, or its push was not yet sent to every phone.
-create or replace function relevo.is_to_be_told(b relevo.batches) returns boolean
+create or replace function relevo.is_batch_unsent(b relevo.batches) returns boolean
   language sql stable
 as $$
   select (b).closed_at is null
       or exists (select from relevo.notification_events e where e.id = (b).event_id and e.ended_at is null and (e.state <> 'fanned' or relevo.is_anything_open(e.id)))
 $$;
 
-revoke all on function relevo.is_to_be_told from public;
+revoke all on function relevo.is_batch_unsent from public;
 
 -- Returns which events of a batch are still worth telling: not what ended or passed its deadline, not what its owner handled on a phone, and of those with one collapse key
 -- the last, unless a later one is told otherwise. Asked when it closes, and again right before it is sent. What came later is looked up once for all of its events, phone by
@@ -6018,7 +6044,7 @@ create or replace function relevo.longer_lease(c relevo.claims, at timestamptz) 
 
 revoke all on function relevo.longer_lease from public;
 
--- Tells the next phones of a slot that closes, which this transaction has locked, and moves its cursor; after the last it waits for its next time.
+-- Writes the digests of the next phones of a slot that closes, which this transaction has locked, and moves its cursor; after the last it waits for its next time.
 create or replace function relevo.close_digest_slice(s relevo.digest_slots, most int, given_at timestamptz)
   returns table (is_last boolean, phones int, items bigint)
   language plpgsql volatile
@@ -6171,6 +6197,22 @@ $$;
 
 revoke all on function relevo.digest_phones from public;
 
+-- Returns what a digest says in an inbox: how many there were, in English or Spanish; null if that is not known any more. What a phone was told
+-- while it was another's does not count.
+create or replace function relevo.digest_inbox_text(s relevo.inbox_subject, digest bigint, in_locale text, project_locale text) returns jsonb
+  language sql stable
+as $$
+  select jsonb_build_object('title', case when case when in_locale ~ '^(en|es)' then in_locale else project_locale end like 'es%' then case max(c.total) when 1 then '1 novedad para ti' else max(c.total) || ' novedades para ti' end
+                                          else max(c.total) || ' new for you' end)
+    from unnest(s.phones, s.since) as p(id, since)
+    join relevo.digests g on g.event_id = digest and g.made_at > p.since
+    join relevo.device_installations i on i.installation_id = p.id
+    join relevo.digest_contents c on c.event_id = digest and c.seq = i.seq
+  having count(*) > 0
+$$;
+
+revoke all on function relevo.digest_inbox_text from public;
+
 -- Returns what a digest told the phones of an inbox, as a page of items, the best first; `before` goes on from the cursor of an item. What ended since is left out, what its type keeps out of inboxes,
 -- and what a phone was told while it was another's.
 create or replace function relevo.digest_page(s relevo.inbox_subject, digest bigint, in_locale text, project_locale text, after_place int, most int) returns jsonb
@@ -6196,22 +6238,6 @@ as $$
 $$;
 
 revoke all on function relevo.digest_page from public;
-
--- Returns what a digest says in an inbox: how many there were, in English or Spanish; null if that is not known any more. What a phone was told
--- while it was another's does not count.
-create or replace function relevo.digest_said(s relevo.inbox_subject, digest bigint, in_locale text, project_locale text) returns jsonb
-  language sql stable
-as $$
-  select jsonb_build_object('title', case when case when in_locale ~ '^(en|es)' then in_locale else project_locale end like 'es%' then case max(c.total) when 1 then '1 novedad para ti' else max(c.total) || ' novedades para ti' end
-                                          else max(c.total) || ' new for you' end)
-    from unnest(s.phones, s.since) as p(id, since)
-    join relevo.digests g on g.event_id = digest and g.made_at > p.since
-    join relevo.device_installations i on i.installation_id = p.id
-    join relevo.digest_contents c on c.event_id = digest and c.seq = i.seq
-  having count(*) > 0
-$$;
-
-revoke all on function relevo.digest_said from public;
 
 -- Returns those of what was gathered that are items and wanted, newest first, with their marks. An event that came to several phones stands where
 -- it came first, for which deliveries are looked up only of phones by which none of it was gathered. What was cancelled or deleted is no item, nor what shows nothing or tells a batch, nor news for the app, nor what its type keeps out or no longer.
@@ -6836,7 +6862,7 @@ revoke all on function relevo.count_slice from public;
 
 -- Returns the caps that hold for an event and some phones: for whom each counts, in which hour, day or week of theirs it would be sent, and which
 -- of the phones those are. Owners are counted once, however many phones they have: a later slice finds where an earlier one counted the event.
-create or replace function relevo.asked_caps(e relevo.notification_events, phones uuid[], dues timestamptz[], at timestamptz)
+create or replace function relevo.applicable_caps(e relevo.notification_events, phones uuid[], dues timestamptz[], at timestamptz)
   returns table (cap int, most int, subject text, bucket timestamp, places bigint[])
   language sql stable
 as $$
@@ -6853,7 +6879,7 @@ as $$
            group by c.id, c.most, p.subject) a
 $$;
 
-revoke all on function relevo.asked_caps from public;
+revoke all on function relevo.applicable_caps from public;
 
 -- Returns the first cap that an event would be above on a phone at a time, with how much of it is used, and in which words; null if none.
 create or replace function relevo.explain_cap(e relevo.notification_events, i relevo.device_installations, at timestamptz) returns jsonb
@@ -6861,7 +6887,7 @@ create or replace function relevo.explain_cap(e relevo.notification_events, i re
 as $$
   select jsonb_build_object('most', c.most, 'per', c.per, 'category', nullif(c.category, ''), 'used', u.used,
                             'reason', format('There is no room for it: %s, and %s are used.', relevo.cap_in_words(c), u.used))
-    from relevo.asked_caps(e, array[i.installation_id], null, at) w
+    from relevo.applicable_caps(e, array[i.installation_id], null, at) w
     join relevo.caps c on c.id = w.cap
     cross join lateral (select count(*)::int as used, bool_or(n.event_id = (e).id) as is_in
                           from relevo.cap_uses r cross join lateral unnest(r.events) as n(event_id)
@@ -6895,7 +6921,7 @@ declare
   above int[];
 begin
   with wanted as materialized (
-    select * from relevo.asked_caps(e, phones, dues, at)
+    select * from relevo.applicable_caps(e, phones, dues, at)
   ), counted as (
     insert into relevo.cap_uses as u (cap, subject, bucket, events)
     select w.cap, w.subject, w.bucket, array[e.id] from wanted w order by w.cap, w.subject, w.bucket
@@ -6926,7 +6952,7 @@ begin
     return null;
   end if;
   with wanted as materialized (
-    select * from relevo.asked_caps(e, phones, dues, at) w where w.subject = any (capped)
+    select * from relevo.applicable_caps(e, phones, dues, at) w where w.subject = any (capped)
   ), freed as (
     update relevo.cap_uses u set events = array_remove(u.events, e.id)
       from wanted w where u.cap = w.cap and u.subject = w.subject and u.bucket = w.bucket and e.id = any (u.events)
@@ -7217,7 +7243,7 @@ $$;
 revoke all on function relevo.everyone_targets from public;
 
 -- Makes and queues the deliveries of the next slice of an event that this transaction has locked; returns no row if its month is sealed.
--- How it goes: find the stream that the brake watches, begin the event if this is its first slice, find the phones, leave out whoever got the
+-- Steps: find the stream that the brake watches, begin the event if this is its first slice, find the phones, leave out whoever got the
 -- event before it, hold to caps, insert deliveries, queue them in chunks of a hundred, move the cursor, wake dispatch, count for the brake up to a hundred
 -- phones. Of a stream that was stopped as a whole within the last hour nothing is made unless the caller judged it (`looked`): then the row is
 -- all null.
@@ -7721,7 +7747,7 @@ begin
   end if;
   if exists (select from relevo.caps) and relevo.is_under_caps(e) then
     select coalesce(array_agg(x.place), '{}'), coalesce(array_agg(x.place) filter (where x.over = 'digest'), '{}') into capped, to_digest
-      from (select distinct on (n.place) n.place, c.over from relevo.asked_caps(e, phones, dues, at) w
+      from (select distinct on (n.place) n.place, c.over from relevo.applicable_caps(e, phones, dues, at) w
               join relevo.cap_uses u on u.cap = w.cap and u.subject = w.subject and u.bucket = w.bucket
               join relevo.caps c on c.id = w.cap
               cross join unnest(w.places) as n(place)
@@ -8121,6 +8147,8 @@ revoke all on function relevo.why_not_allowed from public;
 
 drop function relevo.claim_due_2(uuid,text,text,text,text,integer,timestamp with time zone,integer,integer,text[],text[],integer,integer);
 
+drop function relevo.door_functions();
+
 drop function relevo.fan_out_slice_1(bigint,integer,boolean,boolean,timestamp with time zone);
 
 drop function relevo.fan_out_small_1(text,timestamp with time zone,integer,integer,integer,bigint[],boolean,timestamp with time zone);
@@ -8131,8 +8159,8 @@ drop function relevo.slice_end_1(bigint,text,text[],bigint,bigint,integer);
 
 drop function relevo.slice_targets(bigint,text,text[],bigint,bigint);
 
--- Whoever could use the door may use what is new of it.
-select relevo.grant_door(r.rolname)
+-- Who could call the app's functions may call the new ones.
+select relevo.grant_app(r.rolname)
   from pg_proc p
   cross join aclexplode(p.proacl) a
   join pg_roles r on r.oid = a.grantee

@@ -359,7 +359,7 @@ export type ChangedOut = {
     /**
      * Event
      *
-     * As the SQL door tells it.
+     * As the SQL functions return it.
      */
     event: {
         [key: string]: unknown;
@@ -611,7 +611,7 @@ export type EnqueuedOut = {
 /**
  * EventIn
  *
- * An event, as the SQL door takes it: it has the last word on every field.
+ * An event, as the SQL functions take it: it has the last word on every field.
  */
 export type EventIn = ({
     title: string;
@@ -819,7 +819,7 @@ export type EventOut = {
     /**
      * Event
      *
-     * As the SQL door tells it.
+     * As the SQL functions return it.
      */
     event: {
         [key: string]: unknown;
