@@ -98,7 +98,7 @@ def stepped(delivery: str, zone: str, after: datetime) -> datetime:
         for number in range((local.date() - shown.date()).days + 1):
             moment = datetime.combine(shown.date() + timedelta(days=number), wanted)
             if shown < moment <= local and (kind == "daily" or DAYS[moment.weekday()] == day[0]):
-                found[moment.date()] = then + (moment - shown)
+                found[moment.date()] = then + (timedelta(minutes=1) if moment == local else moment - shown)
         then, shown = then + timedelta(minutes=1), local
     return min(at for at in found.values() if at > after)
 
