@@ -288,7 +288,7 @@ class TestShortages:
         with monkeypatch.context() as patched:
             patched.setattr(Claims, "claim", locked)
             worker.dispatch(at_most_s=0.5)
-        assert worker.project()["bulk_tokens"] == 100
+        assert worker.project()["bulk_tokens"] == 105  # full
 
     def test_receipts_of_a_wave_that_could_claim_only_some(self, relay, monkeypatch) -> None:
         """A database that goes away between two claims costs the first no lease: it is asked for, and settled."""

@@ -13,7 +13,6 @@ from relevo.delivery.rate_and_breaker import Rules
 
 Overrides = Callable[[SendingProject], Mapping[str, int]]
 """Returns what a project has other than its provider: `rate_per_second`, `connections`, `chunk_size`."""
-_BURST_S = 0.05  # how much of a second a lane may save up where a minute is limited, not a second
 
 
 def rules_of(settings: Settings) -> Rules:
@@ -57,13 +56,11 @@ class ProviderRules:
         rules = self._usual
         if provider is not None and isinstance(facts, ProviderFacts):
             rules = _with_facts(rules, facts, provider.max_messages)
-        rate = given.get("rate_per_second", rules.rate_per_s)
         return replace(
             rules,
-            rate_per_s=rate,
+            rate_per_s=given.get("rate_per_second", rules.rate_per_s),
             connections=given.get("connections", rules.connections),
             chunk=given.get("chunk_size", rules.chunk),
-            burst=int(rate * _BURST_S) if rules.ramp_s else 0,
         )
 
 

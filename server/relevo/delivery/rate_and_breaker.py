@@ -13,6 +13,7 @@ from relevo.core.model import Lane
 AnswerSource = Literal["request", "receipt"]
 Why = Literal["granted", "rate", "rest", "breaker", "connections"]
 _LEAST_SHARE = 0.01
+_LATE_S = 0.05  # how late a worker may wake up for a full request and lose nothing of the rate
 _CLOCK_SLACK = timedelta(minutes=1)  # a clock that was set back further must not dry the bucket up until it catches up
 _RAMP_SHARE = 0.25  # after an outage everybody comes back at once, and the service is barely on its feet
 _START_SHARE = 0.05  # of the rate, where it has to ramp up after a rest
@@ -52,8 +53,6 @@ class Rules:
     """What was tried is never tried again sooner."""
     ramp_s: float = 0
     """How long the rate takes to its fullness after nothing was sent for as long; 0: it needs no ramp."""
-    burst: int = 0
-    """How many pushes a lane may save up, if that is more than a request's."""
 
 
 @dataclass(frozen=True)
@@ -138,10 +137,10 @@ def reserve(state: Project, rules: Rules, now: datetime, lane: Lane, wanted: int
     if rules.rate_per_s == 0:
         return state, Grant(wanted)
     level = state.urgent_tokens if lane == "urgent" else state.bulk_tokens
-    worth = min(wanted, rules.chunk, int(_capacity(rules)))
+    worth = max(1, min(wanted, _request(rules)))
     if level < worth:
         return state, Grant(0, "rate", (worth - level) / _rate_of(state, rules))
-    count = min(wanted, int(level))
+    count = min(wanted, int(level) // worth * worth)  # full requests: a small one costs as much
     return _draw(state, lane, count), Grant(count)
 
 
@@ -304,9 +303,17 @@ def _draw(state: Project, lane: Lane, count: float) -> Project:
     return replace(state, bulk_tokens=max(0.0, state.bulk_tokens - count))
 
 
+def _request(rules: Rules) -> int:
+    """Return the size of a full request; a rate below that has smaller ones."""
+    return max(1, min(rules.chunk, rules.rate_per_s))
+
+
 def _capacity(rules: Rules) -> float:
-    """Each lane may save up one request: more would let a second hold more than the push service bears."""
-    return float(max(1, min(rules.chunk, rules.rate_per_s), rules.burst))
+    """Each lane may save up one request, and what comes in until a worker has woken up to send it.
+
+    More would let a second hold more than the push service bears.
+    """
+    return _request(rules) + rules.rate_per_s * _LATE_S
 
 
 def first_share(rules: Rules) -> float:
