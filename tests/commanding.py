@@ -13,6 +13,9 @@ import pytest
 from relevo import cli
 from relevo.cli import common
 
+MARKUP = "[bold red]x[/] [/] [link=https://a.b]y[/link] \\[z]"
+"""What others may write, and a terminal must not take for markup."""
+
 
 @dataclass(frozen=True)
 class Said:

@@ -74,7 +74,7 @@ LONG = (
     "dispatch/test_hung",
     "dispatch/test_busy_rows",
     "dispatch/test_doctor",
-    "http/test_stories",
+    "http/test_event_page",
     "http/test_operating_browser",
     "sandbox/test_a_week_off",
     "cli/test_demo",

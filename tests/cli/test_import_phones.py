@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import relevo
-from commanding import Command, make_command
+from commanding import Command
 from processes import RELEVO, eventually
 from relevo import Installation
 from relevo.operators import phone_files
@@ -22,12 +22,6 @@ from tokens import subscription
 
 HEX = "00aa" * 16
 PHONES = "select provider, part, token, project, platform, owner, locale from relevo.device_installations order by owner, token"
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], dsn: str) -> Command:
-    """`relevo` on the test's database."""
-    return make_command(monkeypatch, capsys, dsn)
 
 
 @pytest.fixture

@@ -6,18 +6,11 @@ import json
 from typing import Any
 
 import psycopg
-import pytest
 
 import relevo
-from commanding import Command, make_command
+from commanding import Command
 from inboxes import sent
 from phones import add_phones
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], dsn: str) -> Command:
-    """`relevo` on the test's database."""
-    return make_command(monkeypatch, capsys, dsn)
 
 
 def test_an_owner_s_inbox(command: Command, conn: psycopg.Connection[Any]) -> None:

@@ -10,16 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from commanding import Command, make_command
+from commanding import Command
 from relevo.core import wordings
 
 PAGE = Path(__file__).resolve().parents[2] / "server" / "docs" / "words.md"
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], dsn: str) -> Command:
-    """`relevo` on the test's database."""
-    return make_command(monkeypatch, capsys, dsn)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from browsing import Person
 from devices import KEYS, Phones
 from relevo.app import App
 from relevo.sandbox import Sandbox
@@ -37,6 +38,14 @@ def serve(build: Callable[..., App]) -> Iterator[Callable[..., Served]]:
 def served(serve: Callable[..., Served]) -> Served:
     """A server with default settings."""
     return serve()
+
+
+@pytest.fixture
+def person(served: Served) -> Person:
+    """Somebody who may look at everything."""
+    someone = Person(served, "viewer")
+    someone.log_in()
+    return someone
 
 
 @pytest.fixture

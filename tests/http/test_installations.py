@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import hmac
-import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import psycopg
-import pytest
-import requests
 
 import relevo
 from deliveries import TODAY
-from devices import KEYS, TOKEN, Phones, sign
-from phones import add_phones
+from devices import TOKEN, Phones, sign
 from plans import rows_read_by_table
-from processes import eventually
 from relevo.client import verbs
 from relevo.core import queries
-from relevo.core.errors import ConfigError
-from relevo.operators import doctor
-from serving import Served
 
 
 def test_a_phone_s_life(phones: Phones, conn: psycopg.Connection[Any]) -> None:
@@ -112,87 +99,6 @@ def test_who_may_claim_what(phones: Phones) -> None:
     assert phones.put(uuid4(), scoped, owner="eva").status_code == 201
     assert phones.call("GET", f"/v1/installations/{phone}/preferences", scoped).status_code == 404
     assert phones.call("DELETE", f"/v1/installations/{phone}", scoped).status_code == 404
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"owner": "eva"},
-        {"project": "other"},
-        {"installation_id": UUID(int=7)},
-        {"now": 1_000_000_000.0},
-        {"now": 4_000_000_000.0},
-        {"key": "old-1", "secret": KEYS["new-2"]},
-        {"key": "unknown", "secret": KEYS["new-2"]},
-        {"token": TOKEN.format("b")},
-        {"token": None},
-        {"provider": "expo"},
-    ],
-)
-def test_signatures_hold_for_one_thing_only(phones: Phones, change: dict[str, Any]) -> None:
-    """What was signed for another phone, owner, project, token or provider, at another time or by another key, is refused."""
-    phone, sent = uuid4(), {"owner": "ana", "token": TOKEN.format("a")}
-    told: dict[str, Any] = {"installation_id": phone} | sent | change
-    key, secret = told.pop("key", "new-2"), told.pop("secret", KEYS["new-2"])
-    assert phones.put(phone, signed=relevo.sign_installation(key, secret, **told), **sent).status_code == 401
-    held = sign(phone, key="old-1", **sent)
-    assert phones.put(phone, signed=held, **sent).status_code == 201
-
-
-def test_a_signature_is_good_once(
-    phones: Phones, serve: Callable[..., Served], keys_file: Path, conn: psycopg.Connection[Any]
-) -> None:
-    """Whoever saw the header gets nothing by it: not at another replica, not after the phone was forgotten."""
-    phone, sent = uuid4(), {"owner": "ana", "token": TOKEN.format("a")}
-    signed = sign(phone, **sent)
-    first = phones.put(phone, signed=signed, **sent)
-    assert first.status_code == 201
-    again = phones.put(phone, signed=signed, **sent)
-    assert (again.status_code, "was used before" in again.json()["detail"]) == (401, True)
-    other = Phones(serve(http_signing_keys_file=keys_file, http_rate_per_second=0))
-    assert other.put(phone, signed=signed, **sent).status_code == 401
-    assert phones.call("DELETE", f"/v1/installations/{phone}", first.json()["secret"]).status_code == 204
-    assert phones.put(phone, signed=signed, **sent).status_code == 401
-    assert conn.execute("select count(*) from relevo.device_installations").fetchone() == (0,)
-    assert phones.put(phone, signed=sign(phone, **sent), **sent).status_code == 201, "signed anew, in the same second"
-
-
-def test_a_signature_is_good_once_however_many_bring_it(phones: Phones) -> None:
-    """Of many who send one signature at the same time one is let in."""
-    phone = uuid4()
-    url, headers = f"{phones.served.server.url}/v1/installations/{phone}", {"X-Relevo-Signature": sign(phone)}
-
-    def put(_: int) -> int:
-        return requests.put(url, json={}, headers=headers, timeout=60).status_code
-
-    with ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(put, range(8)))
-    assert sorted(answers) == [201] + [401] * 7
-
-
-def test_a_refused_call_uses_nothing_up(phones: Phones) -> None:
-    """What was refused for another reason leaves its signature as it was."""
-    phone, sent = uuid4(), {"token": TOKEN.format("a")}
-    signed = sign(phone, **sent)
-    assert phones.put(phone, signed=signed, **sent, locale="\0").status_code == 400
-    assert phones.put(phone, signed=signed, **sent).status_code == 201
-
-
-def test_the_first_form_of_signatures_is_refused_by_name(phones: Phones) -> None:
-    """Whoever still signs as before 0.3 is told the form that is taken now."""
-    phone = uuid4()
-    refused = phones.put(phone, signed=f"v1.new-2.1793000000.1793000600.{'0' * 64}")
-    assert (refused.status_code, "v2.KEY.ISSUED.EXPIRES.NONCE.HEX" in refused.text) == (401, True)
-
-
-def test_what_is_signed_is_what_the_docs_say(phones: Phones) -> None:
-    """In any language: nine lines joined by newlines, HMAC-SHA256 in hex."""
-    phone, token, now = uuid4(), TOKEN.format("a"), int(time.time())
-    hashed = hashlib.sha256(token.encode()).hexdigest()
-    lines = ["v2", "default", str(phone), "user-7", "", hashed, str(now), str(now + 600), "abcdefghijklmnop"]
-    digest = hmac.new(base64.b64decode(KEYS["new-2"]), "\n".join(lines).encode(), hashlib.sha256).hexdigest()
-    signed = f"v2.new-2.{now}.{now + 600}.abcdefghijklmnop.{digest}"
-    assert phones.put(phone, signed=signed, owner="user-7", token=token).status_code == 201
 
 
 def test_webhooks_are_the_app_s_alone(phones: Phones, conn: psycopg.Connection[Any]) -> None:
@@ -344,83 +250,6 @@ def test_a_phone_reports_what_was_opened(phones: Phones, conn: psycopg.Connectio
     assert row == (True, "reply")
 
 
-def test_open_registration(serve: Callable[..., Served], conn: psycopg.Connection[Any]) -> None:
-    """Where it is set, strangers register once, without an owner, in that project alone, and take nothing from others."""
-    served = serve(http_open_registration="public", http_rate_per_second=0)
-    phones = Phones(served)
-    warned = {each.kind for each in doctor.look_around(served.app.database, served.app.settings)}
-    assert "registration_open" in warned
-    token = TOKEN.format("a")
-    taken, _ = phones.new(token=token, project="public")
-    phone = uuid4()
-    assert phones.put(phone, owner="ana").status_code == 403
-    assert phones.put(phone, project="default").status_code == 403
-    assert phones.put(phone, provider="webhook").status_code == 403
-    assert phones.put(phone, token=token).status_code == 403
-    [hook] = add_phones(conn, 1, project="public", for_news=True)
-    assert phones.put(hook).status_code == 404
-    assert phones.call("GET", f"/v1/installations/{hook}/deliveries", phones.app).status_code == 404
-    made = phones.put(phone, token=TOKEN.format("b"))
-    assert made.status_code == 201
-    assert phones.put(phone).status_code == 401
-    assert phones.put(taken).status_code == 401
-    assert phones.put(phone, made.json()["secret"], owner="ana").status_code == 403
-    assert phones.put(phone, made.json()["secret"], token=token).status_code == 403
-
-
-def test_a_bad_file_of_keys_is_told_at_the_start(serve: Callable[..., Served], tmp_path: Path) -> None:
-    """Keys that cannot be used are refused by the setting's name, and nothing of them is repeated."""
-    file = tmp_path / "keys.json"
-    file.touch(mode=0o600)
-    for text in ("hunter2", "[]", '{"a": {"secret": "hunter2"}}', '{"a.b": {"secret": "hunter2"}}', '{"a": "hunter2"}'):
-        file.write_text(text)
-        with pytest.raises(ConfigError, match="HTTP_SIGNING_KEYS_FILE cannot be used") as refused:
-            serve(http_signing_keys_file=file)
-        assert "hunter2" not in str(refused.value)
-
-
-def test_strangers_at_once(serve: Callable[..., Served]) -> None:
-    """Of many who register one new installation at the same time one is told its secret."""
-    phones = Phones(serve(http_open_registration="default", http_rate_per_second=0))
-    phone = uuid4()
-    url = f"{phones.served.server.url}/v1/installations/{phone}"
-
-    def put(_: int) -> int:
-        return requests.put(url, json={}, timeout=60).status_code
-
-    with ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(put, range(8)))
-    assert sorted(answers) == [201] + [401] * 7
-
-
-@pytest.mark.parametrize("taken", ["token", "installation"])
-def test_a_stranger_at_once_with_a_long_list_of_the_app(
-    serve: Callable[..., Served], conn: psycopg.Connection[Any], dsn: str, taken: str
-) -> None:
-    """What the app registers in a transaction that is still open is not a stranger's when it commits: neither token nor id."""
-    served = serve(http_open_registration="default", http_rate_per_second=0)
-    phone, token = uuid4(), "ExponentPushToken[wanted]"
-    listed = [relevo.Installation(token=f"ExponentPushToken[{n}]", owner="ana") for n in range(30)]
-    wanted = phone if taken == "installation" else uuid4()
-    listed.append(relevo.Installation(token=token, owner="eva", installation_id=wanted))
-    body = {"token": token} if taken == "token" else {}
-
-    def put() -> requests.Response:
-        return requests.put(f"{served.server.url}/v1/installations/{phone}", json=body, timeout=60)
-
-    with psycopg.connect(dsn) as app, ThreadPoolExecutor(1) as threads:
-        made = relevo.register_many(app, listed)[-1]
-        answer = threads.submit(put)
-        waits = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-        eventually(lambda: conn.execute(waits).fetchall(), "the stranger waits for the app")
-        app.commit()
-        assert (answer.result().status_code, answer.result().headers["Retry-After"]) == (503, "1")
-    kept = "select token, owner from relevo.device_installations where installation_id = %s"
-    assert conn.execute(kept, [made]).fetchone() == (token, "eva")
-    assert put().status_code == (403 if taken == "token" else 401)
-    assert conn.execute(kept, [made]).fetchone() == (token, "eva")
-
-
 def test_bounds(phones: Phones, conn: psycopg.Connection[Any]) -> None:
     """What is too long, too many or unknown is named, with its field."""
     phone, secret = phones.new()
@@ -479,32 +308,3 @@ def test_a_text_that_is_too_long_has_characters(phones: Phones) -> None:
         [{"field": "name", "reason": "String should have at most 100 characters"}],
         [{"field": "name", "reason": "must not hold a NUL character"}],
     ]
-
-
-def test_strangers_do_not_use_up_a_phones_rate(serve: Callable[..., Served], keys_file: Path) -> None:
-    """Behind one proxy all have one address: a phone that has proven itself is counted by itself."""
-    phones = Phones(serve(http_signing_keys_file=keys_file, http_rate_per_second=1))
-    phone = uuid4()
-    secret = phones.put(phone, phones.app, token=TOKEN.format("rate")).json()["secret"]
-    path = f"/v1/installations/{phone}/preferences"
-    assert phones.call("GET", path, secret).status_code == 200
-
-    def strangers_are_refused() -> bool:
-        return phones.call("GET", path).status_code == 429
-
-    eventually(strangers_are_refused, "strangers have used up the address's rate")
-    assert phones.call("GET", path, secret).status_code == 200
-
-
-@pytest.mark.parametrize("written", ["Basic eDp5", "Bearer ", "Bearer device_made-up"])
-def test_what_proved_nothing_is_counted_by_its_address(
-    serve: Callable[..., Served], keys_file: Path, written: str
-) -> None:
-    """What a phone writes that a signature or open registration lets in is no secret: it opens no rate of its own."""
-    served = serve(http_signing_keys_file=keys_file, http_open_registration="default", http_rate_per_second=1_000)
-    phones, callers = Phones(served), served.server.api.state.callers
-    for signed in (None, sign(phone := uuid4())):
-        path, headers = f"/v1/installations/{phone if signed else uuid4()}", {"Authorization": written}
-        headers |= {"X-Relevo-Signature": signed} if signed else {}
-        assert phones.client.call("PUT", path, json={}, headers=headers).status_code == 201
-    assert not callers._phones

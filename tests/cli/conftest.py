@@ -1,0 +1,13 @@
+"""The command `relevo` on the test's database."""
+
+from __future__ import annotations
+
+import pytest
+
+from commanding import Command, make_command
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], dsn: str) -> Command:
+    """`relevo` on the test's database: `command("events", "--json")`."""
+    return make_command(monkeypatch, capsys, dsn)
