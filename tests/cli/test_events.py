@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from uuid import uuid4
-
-import pytest
 
 import relevo
 from commanding import MARKUP, Command, Said
@@ -32,22 +31,19 @@ class TestCancel:
         assert "all is no event's number" in command("cancel", "all").err
         assert conn.execute("select end_reason from relevo.notification_events").fetchall() == [("a mistake",)]
 
-    @pytest.mark.parametrize(
-        ("status", "said", "state"),
-        [
+    def test_what_was_finished(self, command: Command, conn) -> None:
+        """Where an end can change nothing, nothing is changed, and that is said; a redrive of what failed is ended by it."""
+        for status, said, state in [
             ("skipped", "was finished already: nothing of it was withdrawn", "fanned"),
             ("failed", "is cancelled; nothing of it was left to send", "cancelled"),
             ("retryable", "is cancelled", "cancelled"),
-        ],
-    )
-    def test_what_was_finished(self, command: Command, conn, status: str, said: str, state: str) -> None:
-        """Where an end can change nothing, nothing is changed, and that is said; a redrive of what failed is ended by it."""
-        event = add_event(conn)
-        progress = "insert into relevo.event_progress_deltas (event_id, status, deliveries) values (%s, %s, 2)"
-        conn.execute(progress, [event, status])
-        assert command("cancel", event).out == f"Event {event} {said}.\n"
-        assert relevo.get(conn, event).state == state
-        assert relevo.cancel(conn, event) is False
+        ]:
+            event = add_event(conn)
+            progress = "insert into relevo.event_progress_deltas (event_id, status, deliveries) values (%s, %s, 2)"
+            conn.execute(progress, [event, status])
+            assert command("cancel", event).out == f"Event {event} {said}.\n", status
+            assert relevo.get(conn, event).state == state, status
+            assert relevo.cancel(conn, event) is False, status
 
     def test_by_type_and_key(self, command: Command, conn) -> None:
         """An event may be named as the app names it."""
@@ -117,20 +113,16 @@ class TestEvents:
             assert [row["id"] for row in command("events", "--state", word, "--json").lines] == [event]
         assert f"Event {made[2]} is cancelled" in command("cancel", made[2]).out, "its dead letter is never redriven"
 
-    @pytest.mark.parametrize("width", [56, 70, 80, 100, 200])
-    def test_nothing_is_cut_off_in_a_narrow_window(
-        self, command: Command, conn, build, monkeypatch, width: int
-    ) -> None:
+    def test_nothing_is_cut_off_in_a_narrow_window(self, command: Command, conn, build, monkeypatch) -> None:
         """In each width every line fits, and what is not folded stands in one piece: field by field, if need be."""
         (phone,) = add_phones(conn, 1)
         relevo.enqueue(conn, Event("order.shipped", "1", "On its way", "and more " * 8, audience=[phone]))
         fan_out(build())
-        monkeypatch.setattr(common.out, "width", width)
-        for words in (["events"], ["deliveries"], ["installations"], ["status"]):
-            said = command(*words).out
-            assert max(map(len, said.splitlines())) <= width, (words, said)
-            assert str(phone) in said or words[0] in ("events", "status")
-        assert "order.shipped" in command("events").out
+        for width, word in product((56, 70, 80, 100, 200), ("events", "deliveries", "installations", "status")):
+            monkeypatch.setattr(common.out, "width", width)
+            said = command(word).out
+            assert max(map(len, said.splitlines())) <= width, (word, said)
+            assert word == "status" or ("order.shipped" if word == "events" else str(phone)) in said, (word, width)
 
     def test_wrong_choices_leave_with_2(self, command: Command) -> None:
         """A state that is none, or a limit out of bounds, is wrong usage."""

@@ -18,7 +18,6 @@ from relevo import config
 from relevo.cli import cli
 from relevo.http.rules import RULES
 
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 NOT_OURS = {
     "POSTGRES_PASSWORD",
     "STORE_SECRET",
@@ -50,29 +49,29 @@ class TestLinks:
         """Whoever starts at the index finds all there is."""
         assert sorted(set(links(DOCS / "index.md"))) == sorted(page.name for page in PAGES if page.name != "index.md")
 
-    @each_page
-    def test_every_link_leads_somewhere(self, page: Path) -> None:
+    def test_every_link_leads_somewhere(self) -> None:
         """A relative link names a page of this folder, for it is shipped alone, and its anchor is a heading there."""
-        for link in links(page):
-            if link.startswith("https://"):
-                continue
-            name, _, place = link.partition("#")
-            target = DOCS / name if name else page
-            assert target in PAGES, f"{page.name}: {link}"
-            assert not place or place in map(anchor, headings(target)), f"{page.name}: {link}"
+        for page in PAGES:
+            for link in links(page):
+                if link.startswith("https://"):
+                    continue
+                name, _, place = link.partition("#")
+                target = DOCS / name if name else page
+                assert target in PAGES, f"{page.name}: {link}"
+                assert not place or place in map(anchor, headings(target)), f"{page.name}: {link}"
 
-    @each_page
-    def test_pictures_are_there(self, page: Path) -> None:
+    def test_pictures_are_there(self) -> None:
         """What a page shows lies in the folder of pictures, which is shipped and served with the pages."""
-        assert [each for each in pictures(page) if not re.fullmatch(r"pictures/[\w-]+\.png", each)] == []
-        assert [each for each in pictures(page) if not (DOCS / each).is_file()] == []
+        for page in PAGES:
+            assert [each for each in pictures(page) if not re.fullmatch(r"pictures/[\w-]+\.png", each)] == [], page.name
+            assert [each for each in pictures(page) if not (DOCS / each).is_file()] == [], page.name
 
-    @each_page
-    def test_a_page_has_one_title_and_distinct_headings(self, page: Path) -> None:
+    def test_a_page_has_one_title_and_distinct_headings(self) -> None:
         """One title; no anchor stands for two headings."""
-        assert len(re.findall(r"^# ", prose(page), re.MULTILINE)) == 1
-        found = [anchor(heading) for heading in headings(page)]
-        assert sorted(found) == sorted(set(found))
+        for page in PAGES:
+            assert len(re.findall(r"^# ", prose(page), re.MULTILINE)) == 1, page.name
+            found = [anchor(heading) for heading in headings(page)]
+            assert sorted(found) == sorted(set(found)), page.name
 
     def test_the_readme_leads_here(self) -> None:
         """The README names the index."""
@@ -147,10 +146,10 @@ def check_call(call: str) -> str:
 class TestNames:
     """Commands, targets and settings that a page names exist."""
 
-    @each_page
-    def test_commands_exist(self, page: Path) -> None:
+    def test_commands_exist(self) -> None:
         """Each call of `relevo` names a command that is there, with options that it has."""
-        assert [wrong for call in named_commands(page) if (wrong := check_call(call))] == []
+        for page in PAGES:
+            assert [wrong for call in named_commands(page) if (wrong := check_call(call))] == [], page.name
 
     def test_a_wrong_command_is_found(self) -> None:
         """The check can fail: by a wrong command, a wrong word below one, and a wrong option."""
@@ -164,35 +163,39 @@ class TestNames:
             root().main([*name.split()[1:], "--help"], prog_name="relevo", standalone_mode=False)
             assert f"Usage: {name} " in capsys.readouterr().out
 
-    @each_page
-    def test_make_targets_exist(self, page: Path) -> None:
+    def test_make_targets_exist(self) -> None:
         """Each `make` target a page names is in the Makefile."""
-        said = spans(page) + [line for block in blocks(page) for line in block.text.splitlines()]
-        named = {found[1] for each in said if (found := re.match(r"(?:\$ )?make ([a-z-]+)", each))}
         targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-        assert sorted(named - targets) == []
+        for page in PAGES:
+            said = spans(page) + [line for block in blocks(page) for line in block.text.splitlines()]
+            named = {found[1] for each in said if (found := re.match(r"(?:\$ )?make ([a-z-]+)", each))}
+            assert sorted(named - targets) == [], page.name
 
-    @each_page
-    def test_routes_exist(self, page: Path) -> None:
+    def test_routes_exist(self) -> None:
         """Each route a page names in `code` is one that is served, whatever its parameters are called, or the sandbox's."""
-        named = [
-            found for span in spans(page) if (found := re.match(r"(GET|PUT|POST|DELETE) (/(?!sandbox/)[^\s?]*)", span))
-        ]
         served = {(method, re.sub(r"\{\w+\}", "{}", path)) for method, path in RULES}
-        assert [found[0] for found in named if (found[1], re.sub(r"\{\w+\}", "{}", found[2])) not in served] == []
+        for page in PAGES:
+            named = [
+                found
+                for span in spans(page)
+                if (found := re.match(r"(GET|PUT|POST|DELETE) (/(?!sandbox/)[^\s?]*)", span))
+            ]
+            assert [
+                found[0] for found in named if (found[1], re.sub(r"\{\w+\}", "{}", found[2])) not in served
+            ] == [], page.name
 
-    @each_page
-    def test_metrics_exist(self, page: Path) -> None:
+    def test_metrics_exist(self) -> None:
         """Each metric a page names in `code` is in the generated list, or told to be each process's own."""
         known = {*re.findall(r"`(relevo_\w+)`", (DOCS / "metrics.md").read_text(encoding="utf-8")), *NO_METRICS}
-        named = {name for span in spans(page) for name in re.findall(r"\brelevo_\w+", span)}
-        assert sorted(name for name in named if name not in known) == []
+        for page in PAGES:
+            named = {name for span in spans(page) for name in re.findall(r"\brelevo_\w+", span)}
+            assert sorted(name for name in named if name not in known) == [], page.name
 
-    @each_page
-    def test_settings_exist(self, page: Path) -> None:
+    def test_settings_exist(self) -> None:
         """Each name in capitals with an underscore is a setting, or known to be somebody else's."""
         ours = {row.name for row in config.describe(config.load({}, None))}
-        text = page.read_text(encoding="utf-8")
-        named = set(re.findall(r"(?<![\w$/-])[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?![\w…])", text))
-        named = {name for name in named if not OTHERS_CODES.fullmatch(name)}
-        assert sorted(named - ours - NOT_OURS) == []
+        for page in PAGES:
+            text = page.read_text(encoding="utf-8")
+            named = set(re.findall(r"(?<![\w$/-])[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?![\w…])", text))
+            named = {name for name in named if not OTHERS_CODES.fullmatch(name)}
+            assert sorted(named - ours - NOT_OURS) == [], page.name

@@ -82,14 +82,16 @@ class TestAudience:
         ):
             conn.execute("select relevo.enqueue(%s)", [Jsonb({"type": "chat", "key": "1", "title": "Hello"})])
 
-    @pytest.mark.parametrize("names", [(7,), ("",), ("x" * 201,), (["ana"],), (None,)])
-    def test_a_bad_owner_is_refused_before_a_statement_is_sent(self, dsn: str, names: Any) -> None:
+    def test_a_bad_owner_is_refused_before_a_statement_is_sent(self, dsn: str) -> None:
         """The caller's transaction survives it."""
-        with psycopg.connect(dsn) as app:
-            relevo.enqueue(app, told("chat", "1", "ana"))
-            with pytest.raises(InvalidInputError, match="owners must be a list of at most 100000 texts of 1 to 200"):
-                relevo.enqueue(app, told("chat", "2", *names))
-            assert app.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
+        for names in [(7,), ("",), ("x" * 201,), (["ana"],), (None,)]:
+            with psycopg.connect(dsn) as app:
+                relevo.enqueue(app, told("chat", "1", "ana"))
+                with pytest.raises(
+                    InvalidInputError, match="owners must be a list of at most 100000 texts of 1 to 200"
+                ):
+                    relevo.enqueue(app, told("chat", "2", *names))
+                assert app.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS, names
 
     def test_unknown_installations_are_reported_back(self, conn) -> None:
         """Those that nobody registered are named, in the order given; the others are not."""

@@ -44,58 +44,59 @@ def test_python_says_the_same_before_a_statement_is_sent(conn: psycopg.Connectio
         assert conn.execute("select 1").fetchone() == (1,)
 
 
-@pytest.mark.parametrize(
-    ("given", "kept"),
-    [
-        (Installation(FCM, provider="fcm", platform="android"), ("fcm", "android", "android", FCM)),
-        (Installation(FCM, provider="fcm"), ("fcm", "unknown", "unknown", FCM)),
-        (Installation("f" * 4096, provider="fcm", platform="web"), ("fcm", "web", "web", "f" * 4096)),
-        (Installation(HEX.upper(), provider="apns"), ("apns", "production", "ios", HEX)),
-        (Installation(HEX, provider="apns", environment="sandbox"), ("apns", "sandbox", "ios", HEX)),
-        (Installation("ExpoPushToken[a]", platform="ios"), ("expo", "", "ios", "ExpoPushToken[a]")),
-    ],
-)
-def test_a_token_is_kept_with_its_service(
-    conn: psycopg.Connection[Any], given: Installation, kept: tuple[str, ...]
-) -> None:
+KEPT = [
+    (Installation(FCM, provider="fcm", platform="android"), ("fcm", "android", "android", FCM)),
+    (Installation(FCM, provider="fcm"), ("fcm", "unknown", "unknown", FCM)),
+    (Installation("f" * 4096, provider="fcm", platform="web"), ("fcm", "web", "web", "f" * 4096)),
+    (Installation(HEX.upper(), provider="apns"), ("apns", "production", "ios", HEX)),
+    (Installation(HEX, provider="apns", environment="sandbox"), ("apns", "sandbox", "ios", HEX)),
+    (Installation("ExpoPushToken[a]", platform="ios"), ("expo", "", "ios", "ExpoPushToken[a]")),
+]
+
+
+def test_a_token_is_kept_with_its_service(conn: psycopg.Connection[Any]) -> None:
     """Of FCM the platform, of APNs the environment says which service it is; APNs tokens are kept in small letters."""
-    found = row(conn, relevo.register(conn, given))
-    assert (found["provider"], found["part"], found["platform"], found["token"]) == kept
+    for given, kept in KEPT:
+        conn.execute("delete from relevo.device_installations")
+        found = row(conn, relevo.register(conn, given))
+        assert (found["provider"], found["part"], found["platform"], found["token"]) == kept, given
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "part"),
-    [
-        ("https://fcm.googleapis.com/fcm/send/a:b", "fcm.googleapis.com"),
-        ("https://updates.push.services.mozilla.com/wpush/v2/a", "updates.push.services.mozilla.com"),
-        ("https://web.push.apple.com/a", "push.apple.com"),
-        ("https://db5p.NOTIFY.windows.com/w/?token=a%2b", "notify.windows.com"),
-        ("https://notify.windows.com/w", "notify.windows.com"),
-        ("https://ntfy.example.com:8443/up?a", "ntfy.example.com"),
-        ("https://localhost:1/a", "localhost"),
-        ("http://127.0.0.1:8090/a", "127.0.0.1"),
-        ("https://[::1]:8090/a", "[::1]"),
-        ("https://example.com", "example.com"),
-    ],
-)
-def test_subscriptions_are_kept_in_one_form(conn: psycopg.Connection[Any], endpoint: str, part: str) -> None:
+ENDPOINTS = [
+    ("https://fcm.googleapis.com/fcm/send/a:b", "fcm.googleapis.com"),
+    ("https://updates.push.services.mozilla.com/wpush/v2/a", "updates.push.services.mozilla.com"),
+    ("https://web.push.apple.com/a", "push.apple.com"),
+    ("https://db5p.NOTIFY.windows.com/w/?token=a%2b", "notify.windows.com"),
+    ("https://notify.windows.com/w", "notify.windows.com"),
+    ("https://ntfy.example.com:8443/up?a", "ntfy.example.com"),
+    ("https://localhost:1/a", "localhost"),
+    ("http://127.0.0.1:8090/a", "127.0.0.1"),
+    ("https://[::1]:8090/a", "[::1]"),
+    ("https://example.com", "example.com"),
+]
+
+
+def test_subscriptions_are_kept_in_one_form(conn: psycopg.Connection[Any]) -> None:
     """However its JSON is written, a subscription is one text, and its host, folded to its maker's domain, is the part."""
-    texts = [
-        subscription(endpoint),
-        json.dumps({"keys": {"auth": f"{SECRET}==", "p256dh": f"{POINT}="}, "endpoint": endpoint}, indent=1),
-        json.dumps(
-            {"endpoint": endpoint, "keys": {"p256dh": POINT.replace("_", "/"), "auth": SECRET.replace("_", "/")}}
-        ),
-    ]
-    phones = {relevo.register(conn, Installation(text, provider="webpush", owner="ana")) for text in texts}
-    assert len(phones) == 1
-    found = row(conn, phones.pop())
-    assert found["token"] == f'{{"endpoint":"{endpoint}","keys":{{"p256dh":"{POINT}","auth":"{SECRET}"}}}}'
-    assert (found["part"], found["platform"], found["token_version"]) == (part, "web", 1)
-    read = read_subscription(found["token"])
-    assert read is not None
-    assert read == (endpoint, POINT, SECRET)
-    assert endpoint.lower().partition("//")[2].startswith(read.host)
+    for endpoint, part in ENDPOINTS:
+        texts = [
+            subscription(endpoint),
+            json.dumps({"keys": {"auth": f"{SECRET}==", "p256dh": f"{POINT}="}, "endpoint": endpoint}, indent=1),
+            json.dumps(
+                {"endpoint": endpoint, "keys": {"p256dh": POINT.replace("_", "/"), "auth": SECRET.replace("_", "/")}}
+            ),
+        ]
+        phones = {relevo.register(conn, Installation(text, provider="webpush", owner="ana")) for text in texts}
+        assert len(phones) == 1, endpoint
+        found = row(conn, phones.pop())
+        assert found["token"] == f'{{"endpoint":"{endpoint}","keys":{{"p256dh":"{POINT}","auth":"{SECRET}"}}}}', (
+            endpoint
+        )
+        assert (found["part"], found["platform"], found["token_version"]) == (part, "web", 1), endpoint
+        read = read_subscription(found["token"])
+        assert read is not None, endpoint
+        assert read == (endpoint, POINT, SECRET), endpoint
+        assert endpoint.lower().partition("//")[2].startswith(read.host), endpoint
 
 
 def test_a_token_is_one_phone_s_within_its_provider(conn: psycopg.Connection[Any]) -> None:
@@ -173,22 +174,19 @@ def test_a_phone_moves_to_another_provider(conn: psycopg.Connection[Any]) -> Non
     assert owner == [("ana", "es")]
 
 
-@pytest.mark.parametrize(
-    ("given", "complaint"),
-    [
+def test_half_a_move_is_refused(conn: psycopg.Connection[Any]) -> None:
+    """A provider without its token, or a token without its provider, changes nothing."""
+    phone = relevo.register(conn, Installation(FCM, provider="fcm"))
+    before = row(conn, phone)
+    for given, complaint in [
         ({"provider": "apns"}, "token must be given, too, with another provider or environment"),
         ({"provider": "expo"}, "token must be given, too, with another provider or environment"),
         ({"token": "ExpoPushToken[b]"}, "provider must be given, too: the token is Expo's"),
         ({"environment": "sandbox"}, "environment goes with provider apns alone"),
-    ],
-)
-def test_half_a_move_is_refused(conn: psycopg.Connection[Any], given: dict[str, Any], complaint: str) -> None:
-    """A provider without its token, or a token without its provider, changes nothing."""
-    phone = relevo.register(conn, Installation(FCM, provider="fcm"))
-    before = row(conn, phone)
-    with pytest.raises(InvalidInputError, match=complaint):
-        relevo.register(conn, Installation(**{"token": None, "installation_id": phone, **given}))
-    assert row(conn, phone) == before
+    ]:
+        with pytest.raises(InvalidInputError, match=complaint):
+            relevo.register(conn, Installation(**{"token": None, "installation_id": phone, **given}))
+        assert row(conn, phone) == before, given
 
 
 def test_when_a_token_was_last_confirmed_is_known(conn: psycopg.Connection[Any]) -> None:

@@ -91,19 +91,16 @@ def test_the_app_chooses_blocks_and_exports(served: Served, conn: psycopg.Connec
     assert "ana" not in target
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "field"),
-    [
+def test_what_is_wrong_is_named(served: Served) -> None:
+    """A wrong field is refused by name; a category that is not there is told in a sentence."""
+    for path, body, field in [
         ("/v1/owners/choices", {"owner": "ana", "category": "offers"}, "wanted"),
         ("/v1/owners/choices", {"owner": "ana", "category": "offers", "wanted": 1}, "wanted"),
         ("/v1/owners/choices", {"owner": "ana", "category": "offers", "wanted": True, "channel": "mail"}, "channel"),
         ("/v1/owners/export", {"owner": "ana", "kind": "all"}, "kind"),
         ("/v1/owners/block", {"reason": "no owner"}, "owner"),
-    ],
-)
-def test_what_is_wrong_is_named(served: Served, path: str, body: dict[str, Any], field: str) -> None:
-    """A wrong field is refused by name; a category that is not there is told in a sentence."""
-    told = served.client("app").post(path, body)
-    assert (told.status_code, told.json()["errors"][0]["field"]) == (400, field)
-    unknown = served.client("app").post("/v1/owners/choices", {"owner": "ana", "category": "none", "wanted": True})
-    assert (unknown.status_code, "there is no category none" in unknown.text) == (400, True)
+    ]:
+        told = served.client("app").post(path, body)
+        assert (told.status_code, told.json()["errors"][0]["field"]) == (400, field), path
+        unknown = served.client("app").post("/v1/owners/choices", {"owner": "ana", "category": "none", "wanted": True})
+        assert (unknown.status_code, "there is no category none" in unknown.text) == (400, True), path

@@ -33,30 +33,30 @@ def test_an_event_is_enqueued_once(served: Served, conn: psycopg.Connection[Any]
     assert count == (1,)
 
 
-@pytest.mark.parametrize(
-    ("change", "headers", "field"),
-    [
-        ({"key": None}, {}, "key"),
-        ({}, {"Idempotency-Key": "another"}, "Idempotency-Key"),
-        ({"title": "x\0y"}, {}, "title"),
-        ({"title": "\ud800"}, {}, "title"),
-        ({"title": "x" * 501}, {}, "title"),
-        ({"lane": "fast"}, {}, "lane"),
-        ({"title": "\u3000", "body": "\n"}, {}, "title"),
-        ({"audience": "everyone", "matching": {"region": "Maule"}}, {}, "matching"),
-        ({"colour": "red"}, {}, "colour"),
-        ({"audience": "installations", "installations": ["x"]}, {}, "installations"),
-    ],
-)
-def test_what_is_wrong_is_named(served: Served, change: dict[str, Any], headers: dict[str, str], field: str) -> None:
+REFUSED = [
+    ({"key": None}, {}, "key"),
+    ({}, {"Idempotency-Key": "another"}, "Idempotency-Key"),
+    ({"title": "x\0y"}, {}, "title"),
+    ({"title": "\ud800"}, {}, "title"),
+    ({"title": "x" * 501}, {}, "title"),
+    ({"lane": "fast"}, {}, "lane"),
+    ({"title": "\u3000", "body": "\n"}, {}, "title"),
+    ({"audience": "everyone", "matching": {"region": "Maule"}}, {}, "matching"),
+    ({"colour": "red"}, {}, "colour"),
+    ({"audience": "installations", "installations": ["x"]}, {}, "installations"),
+]
+
+
+def test_what_is_wrong_is_named(served: Served) -> None:
     """A bad event is a 400 problem that names field and reason, whoever found it: the route or the SQL door."""
-    given = {name: value for name, value in {**EVENT, **change}.items() if value is not None}
-    answer = served.client("app").post("/v1/events", given, headers=headers)
-    assert answer.status_code == 400, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.json()["errors"][0]["field"] == field
-    assert answer.json()["errors"][0]["reason"]
-    assert answer.json()["request_id"] == answer.headers["x-request-id"]
+    for change, headers, field in REFUSED:
+        given = {name: value for name, value in {**EVENT, **change}.items() if value is not None}
+        answer = served.client("app").post("/v1/events", given, headers=headers)
+        assert answer.status_code == 400, answer.text
+        assert answer.headers["content-type"] == "application/problem+json", field
+        assert answer.json()["errors"][0]["field"] == field, field
+        assert answer.json()["errors"][0]["reason"], field
+        assert answer.json()["request_id"] == answer.headers["x-request-id"], field
 
 
 @pytest.mark.parametrize("project", [None, "mine"])

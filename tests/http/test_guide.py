@@ -61,11 +61,11 @@ def test_it_asks_nobody_else(served: Served) -> None:
     assert not re.search(r'(?:src|href)="(?!/|#)', answer.text)
 
 
-@pytest.mark.parametrize("name", ["nothing", "..%2fREADME", "../../README", "index.md", "x" * 101])
-def test_what_is_no_page_is_not_served(served: Served, name: str) -> None:
+def test_what_is_no_page_is_not_served(served: Served) -> None:
     """An address never becomes a path; what is not there is a page that says so."""
-    assert served.client().get(f"/guide/{name}").status_code in (400, 404)
-    assert served.client().get(f"/guide/pictures/{name}").status_code in (400, 404)
+    for name in ["nothing", "..%2fREADME", "../../README", "index.md", "x" * 101]:
+        assert served.client().get(f"/guide/{name}").status_code in (400, 404), name
+        assert served.client().get(f"/guide/pictures/{name}").status_code in (400, 404), name
 
 
 def test_markup_in_a_page_is_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -101,15 +101,13 @@ def test_strangers_do_not_use_up_a_phones_rate(serve: Callable[..., Served], key
     assert phones.call("GET", path, secret).status_code == 200
 
 
-@pytest.mark.parametrize("written", ["Basic eDp5", "Bearer ", "Bearer device_made-up"])
-def test_what_proved_nothing_is_counted_by_its_address(
-    serve: Callable[..., Served], keys_file: Path, written: str
-) -> None:
+def test_what_proved_nothing_is_counted_by_its_address(serve: Callable[..., Served], keys_file: Path) -> None:
     """What a phone writes that a signature or open registration lets in is no secret: it opens no rate of its own."""
     served = serve(http_signing_keys_file=keys_file, http_open_registration="default", http_rate_per_second=1_000)
     phones, callers = Phones(served), served.server.api.state.callers
-    for signed in (None, sign(phone := uuid4())):
-        path, headers = f"/v1/installations/{phone if signed else uuid4()}", {"Authorization": written}
-        headers |= {"X-Relevo-Signature": signed} if signed else {}
-        assert phones.client.call("PUT", path, json={}, headers=headers).status_code == 201
-    assert not callers._phones
+    for written in ["Basic eDp5", "Bearer ", "Bearer device_made-up"]:
+        for signed in (None, sign(phone := uuid4())):
+            path, headers = f"/v1/installations/{phone if signed else uuid4()}", {"Authorization": written}
+            headers |= {"X-Relevo-Signature": signed} if signed else {}
+            assert phones.client.call("PUT", path, json={}, headers=headers).status_code == 201, written
+        assert not callers._phones, written

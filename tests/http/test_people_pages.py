@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import re
 from html import unescape
-from typing import Any
 from urllib.parse import quote
 from uuid import UUID, uuid4
-
-import pytest
 
 from browsing import Person
 from phones import add_phones, fan_out
@@ -48,23 +45,19 @@ WHY = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("phone_is", "event_is", "answer"), WHY, ids=["denied", "opted-out", "others", "differs", "gets-it"]
-)
-def test_why_not(
-    served: Served, conn: Connection, person: Person, phone_is: dict[str, Any], event_is: dict[str, Any], answer: str
-) -> None:
+def test_why_not(served: Served, conn: Connection, person: Person) -> None:
     """The rule that decided is told for one phone and for its owner, by the event's id or its key."""
-    one = phone(conn, owner="ana/b c", **phone_is)
-    verbs.set_preference(conn, one, "default", None)
-    verbs.set_preference(conn, one, "mine", values.Preference(region="Valparaíso"))
-    audience = {"others": add_phones(conn, 1), "matching": values.Matching(region="Maule")}.get(
-        event_is.get("audience", ""), "everyone"
-    )
-    number = event(conn, "k-1", audience, category=event_is.get("category"))
-    fan_out(served.app)
-    assert answer in told(person, f"/dashboard/installations/{one}?event={number}")
-    assert answer in told(person, f"/dashboard/owners/{quote('ana/b c', safe='')}?event=k-1")
+    for owner, (phone_is, event_is, answer) in zip(("a/b c", "d/e", "f g", "h", "ñ"), WHY, strict=True):
+        one = phone(conn, owner=owner, **phone_is)
+        verbs.set_preference(conn, one, "default", None)
+        verbs.set_preference(conn, one, "mine", values.Preference(region="Valparaíso"))
+        audience = {"others": add_phones(conn, 1), "matching": values.Matching(region="Maule")}.get(
+            event_is.get("audience", ""), "everyone"
+        )
+        number = event(conn, f"of {owner}", audience, category=event_is.get("category"))
+        fan_out(served.app)
+        assert answer in told(person, f"/dashboard/installations/{one}?event={number}"), phone_is
+        assert answer in told(person, f"/dashboard/owners/{quote(owner, safe='')}?event={quote(f'of {owner}')}")
 
 
 def why(person: Person, one: UUID, number: int) -> str:

@@ -43,43 +43,46 @@ def test_bad_tokens_are_refused_in_the_words_of_the_door(serve: Callable[..., Se
                 assert answer.json()["detail"].startswith(text), (provider, token, answer.text)
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "settings", "is_taken"),
-    [
-        (FIREFOX, {}, True),
-        ("https://fcm.googleapis.com/fcm/send/a", {}, True),
-        ("https://web.push.apple.com/a", {}, True),
-        ("https://db5p.notify.windows.com/w/?token=a", {}, True),
-        ("https://FCM.GoogleAPIs.com/fcm/send/a", {}, True),
-        ("https://fcm.googleapis.com.example.org/a", {}, False),
-        ("https://evilnotify.windows.com/a", {}, False),
-        ("https://ntfy.example.org/up", {}, False),
-        ("https://x1.fcm.googleapis.com/a", {}, False),
-        ("https://fcm.googleapis.com:443/a", {}, True),
-        ("https://fcm.googleapis.com:8443/a", {}, False),
-        ("https://ntfy.example.org/up", {"webpush_hosts": ".example.org"}, True),
-        ("https://ntfy.example.org/up", {"webpush_hosts": "example.org"}, False),
-        ("https://ntfy.example.org:8443/up", {"webpush_hosts": "ntfy.example.org:8443"}, True),
-        ("https://169.254.169.254/latest", {}, False),
-        ("https://localhost/a", {}, False),
-        ("https://localhost:1/a", {"http_allow_private": True}, False),
-        ("https://localhost:1/a", {"webpush_hosts": "localhost:1"}, True),
-        ("https://10.0.0.1/a", {"http_allow_private": True}, False),
-    ],
-)
-def test_pushes_go_to_push_services_alone(
-    serve: Callable[..., Served], endpoint: str, settings: dict[str, Any], is_taken: bool
-) -> None:
+ENDPOINTS: list[tuple[str, dict[str, Any], bool]] = [
+    (FIREFOX, {}, True),
+    ("https://fcm.googleapis.com/fcm/send/a", {}, True),
+    ("https://web.push.apple.com/a", {}, True),
+    ("https://db5p.notify.windows.com/w/?token=a", {}, True),
+    ("https://FCM.GoogleAPIs.com/fcm/send/a", {}, True),
+    ("https://fcm.googleapis.com.example.org/a", {}, False),
+    ("https://evilnotify.windows.com/a", {}, False),
+    ("https://ntfy.example.org/up", {}, False),
+    ("https://x1.fcm.googleapis.com/a", {}, False),
+    ("https://fcm.googleapis.com:443/a", {}, True),
+    ("https://fcm.googleapis.com:8443/a", {}, False),
+    ("https://ntfy.example.org/up", {"webpush_hosts": ".example.org"}, True),
+    ("https://ntfy.example.org/up", {"webpush_hosts": "example.org"}, False),
+    ("https://ntfy.example.org:8443/up", {"webpush_hosts": "ntfy.example.org:8443"}, True),
+    ("https://169.254.169.254/latest", {}, False),
+    ("https://localhost/a", {}, False),
+    ("https://localhost:1/a", {"http_allow_private": True}, False),
+    ("https://localhost:1/a", {"webpush_hosts": "localhost:1"}, True),
+    ("https://10.0.0.1/a", {"http_allow_private": True}, False),
+]
+
+
+def test_pushes_go_to_push_services_alone(serve: Callable[..., Served]) -> None:
     """A browser chooses the address of its subscription: over HTTP only that of a known push service is taken, from whomever."""
-    served = serve(http_open_registration="default", http_rate_per_second=0, **settings)
-    given = {"provider": "webpush", "token": subscription(endpoint)}
-    for by in (served.client(), served.client("app")):
-        answer = by.call("PUT", f"/v1/installations/{uuid4()}", json=given)
-        assert answer.status_code == (201 if is_taken else 400), answer.text
-        if not is_taken:
-            assert answer.json()["detail"].startswith("token.endpoint must be at a known push service, not at ")
-            assert endpoint.partition("/")[2] not in answer.text
-        given = {"provider": "webpush", "token": subscription(endpoint, auth=f"{'a' * 21}A")}
+    started: dict[str, Served] = {}
+    for endpoint, settings, is_taken in ENDPOINTS:
+        if str(settings) not in started:
+            started[str(settings)] = serve(http_open_registration="default", http_rate_per_second=0, **settings)
+        served = started[str(settings)]
+        given = {"provider": "webpush", "token": subscription(endpoint)}
+        for by in (served.client(), served.client("app")):
+            answer = by.call("PUT", f"/v1/installations/{uuid4()}", json=given)
+            assert answer.status_code == (201 if is_taken else 400), answer.text
+            if not is_taken:
+                assert answer.json()["detail"].startswith("token.endpoint must be at a known push service, not at "), (
+                    endpoint
+                )
+                assert endpoint.partition("/")[2] not in answer.text, endpoint
+            given = {"provider": "webpush", "token": subscription(endpoint, auth=f"{'a' * 21}A")}
 
 
 def test_a_projects_own_push_services_are_known(serve: Callable[..., Served]) -> None:

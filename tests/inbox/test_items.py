@@ -46,12 +46,12 @@ def test_an_item(conn: psycopg.Connection[Any]) -> None:
     assert abs(datetime.now(UTC) - item.at) < timedelta(hours=1)
 
 
-@pytest.mark.parametrize("status", ["skipped", "expired", "cancelled", "failed", "invalid", "pending"])
-def test_what_was_not_sent_is_in_it(conn: psycopg.Connection[Any], status: str) -> None:
+def test_what_was_not_sent_is_in_it(conn: psycopg.Connection[Any]) -> None:
     """Whatever became of the push, the inbox has what it was to say."""
     [phone] = add_phones(conn, 1, owner="ana")
-    sent(conn, [phone], status, status=status)
-    assert titles(conn, owner="ana") == [status]
+    for status in ["skipped", "expired", "cancelled", "failed", "invalid", "pending"]:
+        sent(conn, [phone], status, status=status)
+        assert titles(conn, owner="ana")[0] == status
 
 
 def test_what_is_left_out(conn: psycopg.Connection[Any]) -> None:
@@ -173,30 +173,30 @@ def test_one_inbox_for_each_project(conn: psycopg.Connection[Any]) -> None:
     assert counts(conn, owner="ana", project="two") == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("asked", "complaint"),
-    [
-        ({}, "owner or installation_id must be given"),
-        ({"owner": "a", "installation_id": str(uuid4())}, "owner or installation_id must be given"),
-        ({"owner": ""}, "owner must be text of 1 to 200 characters"),
-        ({"owner": "a", "staus": "read"}, "an inbox has no field staus"),
-        ({"owner": "a", "status": "new"}, "status must be current, unread"),
-        ({"owner": "a", "limit": 201}, "limit must be a whole number between 1 and 200"),
-        ({"owner": "a", "limit": "5"}, "limit must be a whole number"),
-        ({"owner": "a", "before": "x"}, "before must be the `next` of another page"),
-        ({"owner": "a", "before": "9999999999999999999"}, "before must be the `next` of another page"),
-        ({"owner": "a", "before": 7}, "before must be text"),
-        ({"owner": "a", "category": "x" * 101}, "category must be text of 1 to 100 characters"),
-        ({"installation_id": "x"}, "installation_id must be a UUID"),
-        ({"installation_id": str(uuid4())}, "there is no installation"),
-        ([], "must be a JSON object"),
-        (None, "must be a JSON object"),
-    ],
-)
-def test_what_is_wrong_is_named(conn: psycopg.Connection[Any], asked: Any, complaint: str) -> None:
+REFUSED = [
+    ({}, "owner or installation_id must be given"),
+    ({"owner": "a", "installation_id": str(uuid4())}, "owner or installation_id must be given"),
+    ({"owner": ""}, "owner must be text of 1 to 200 characters"),
+    ({"owner": "a", "staus": "read"}, "an inbox has no field staus"),
+    ({"owner": "a", "status": "new"}, "status must be current, unread"),
+    ({"owner": "a", "limit": 201}, "limit must be a whole number between 1 and 200"),
+    ({"owner": "a", "limit": "5"}, "limit must be a whole number"),
+    ({"owner": "a", "before": "x"}, "before must be the `next` of another page"),
+    ({"owner": "a", "before": "9999999999999999999"}, "before must be the `next` of another page"),
+    ({"owner": "a", "before": 7}, "before must be text"),
+    ({"owner": "a", "category": "x" * 101}, "category must be text of 1 to 100 characters"),
+    ({"installation_id": "x"}, "installation_id must be a UUID"),
+    ({"installation_id": str(uuid4())}, "there is no installation"),
+    ([], "must be a JSON object"),
+    (None, "must be a JSON object"),
+]
+
+
+def test_what_is_wrong_is_named(conn: psycopg.Connection[Any]) -> None:
     """A question that cannot be answered is refused by the name of the field."""
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match=complaint):
-        conn.execute("select relevo.inbox(%s)", [psycopg.types.json.Jsonb(asked)])
+    for asked, complaint in REFUSED:
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match=complaint):
+            conn.execute("select relevo.inbox(%s)", [psycopg.types.json.Jsonb(asked)])
 
 
 FILL = """

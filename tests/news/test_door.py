@@ -74,9 +74,9 @@ def test_awaited(dsn: str, conn: psycopg.Connection[Any], build: Callable[..., A
     assert (told.position, told.data) == (1, {})
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_refused_before_the_statement(dsn: str) -> None:
+    """Bad input is refused in a sentence, and the caller's transaction survives."""
+    for call in [
         lambda conn: relevo.subscribe_news(conn, "a b"),
         lambda conn: relevo.subscribe_news(conn, "a", kinds=["all"]),
         lambda conn: relevo.subscribe_news(conn, "a", webhook="\0"),
@@ -84,14 +84,11 @@ def test_awaited(dsn: str, conn: psycopg.Connection[Any], build: Callable[..., A
         lambda conn: relevo.read_news(conn, "\0"),
         lambda conn: relevo.read_news(conn, "a", after=-1),
         lambda conn: relevo.acknowledge_news(conn, "a", 2**63),
-    ],
-)
-def test_refused_before_the_statement(dsn: str, call: Callable[[Any], Any]) -> None:
-    """Bad input is refused in a sentence, and the caller's transaction survives."""
-    with psycopg.connect(dsn) as caller:
-        with pytest.raises(InvalidInputError):
-            call(caller)
-        assert caller.execute("select 1").fetchone() == (1,)
+    ]:
+        with psycopg.connect(dsn) as caller:
+            with pytest.raises(InvalidInputError):
+                call(caller)
+            assert caller.execute("select 1").fetchone() == (1,), call
 
 
 def test_commands(command: Command, conn: psycopg.Connection[Any], build: Callable[..., App]) -> None:

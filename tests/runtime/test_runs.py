@@ -121,9 +121,10 @@ def test_problems_make_a_run_partial(build, runs, said) -> None:
     assert "hunter2" not in said("run_finished")[0]["error"]
 
 
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
+def test_a_failure_is_a_row_with_a_clean_bounded_error(build, runs, said) -> None:
+    """Whatever is raised becomes a failed row and an error line: one line, no secrets, at most 500 characters."""
+    worker = build()
+    for error, message in [
         (ValueError("bad\n\tthing\x00here"), "ValueError: bad thing here"),
         (
             ConnectionError("postgresql://app:hunter2@db/x refused"),
@@ -133,15 +134,12 @@ def test_problems_make_a_run_partial(build, runs, said) -> None:
         (KeyError(), "KeyError"),
         (RelevoError(""), "no reason was given"),
         (ValueError("é" * 1_000), "ValueError: " + "é" * 487 + "…"),
-    ],
-)
-def test_a_failure_is_a_row_with_a_clean_bounded_error(build, runs, said, error: Exception, message: str) -> None:
-    """Whatever is raised becomes a failed row and an error line: one line, no secrets, at most 500 characters."""
-    report = build().runner.run(cycle(failing(error)), "schedule")
-    [row] = runs("probe")
-    assert (report.outcome, row["outcome"], row["error_message"]) == ("failed", "failed", message)
-    [line] = said("run_finished")
-    assert (line["level"], line["outcome"]) == ("error", "failed")
+    ]:
+        report = worker.runner.run(cycle(failing(error)), "schedule")
+        *_, row = runs("probe")
+        assert (report.outcome, row["outcome"], row["error_message"]) == ("failed", "failed", message), message
+        *_, line = said("run_finished")
+        assert (line["level"], line["outcome"]) == ("error", "failed"), message
 
 
 def test_what_was_done_before_the_failure_is_counted(build, runs) -> None:
