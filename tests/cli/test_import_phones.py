@@ -163,41 +163,40 @@ def test_a_phone_that_the_database_refuses_is_refused_alone(conn, command: Comma
     assert len(conn.execute(PHONES).fetchall()) == 21
 
 
-@pytest.mark.parametrize(
-    ("kind", "row", "kept"),
-    [
-        ("gorush", {"token": HEX, "platform": 1}, ("apns", "production", HEX, "ios", None)),
-        ("gorush", {"token": HEX, "platform": 1, "development": "true"}, ("apns", "sandbox", HEX, "ios", None)),
-        ("gorush", {"token": "abc", "platform": "2"}, ("fcm", "android", "abc", "android", None)),
-        ("gorush", {"token": "abc", "platform": 3}, "platform must be one of 1, ios, 2, android."),
-        ("rpush", {"type": "Rpush::Client::ActiveRecord::Apnsp8::Notification", "device_token": HEX}, ("apns", "production", HEX, "ios", None)),
-        ("rpush", {"device_token": HEX, "environment": "sandbox"}, ("apns", "sandbox", HEX, "ios", None)),
-        ("rpush", {"type": "Rpush::Client::ActiveRecord::Fcm::Notification", "device_token": "abc"}, ("fcm", "android", "abc", "android", None)),
-        ("rpush", {"type": "Rpush::Client::ActiveRecord::Gcm::Notification", "registration_ids": '["abc"]'}, ("fcm", "android", "abc", "android", None)),
-        ("rpush", {"type": "Rpush::Client::ActiveRecord::Gcm::Notification", "registration_ids": '["a", "b"]'}, "registration_ids must hold one token."),
-        ("rpush", {"type": "Rpush::Client::ActiveRecord::Gcm::Notification", "registration_ids": "[" * 50_000}, "registration_ids must hold one token."),
-        ("rpush", {"type": "Rpush::Client::ActiveRecord::Adm::Notification"}, "type must be a class of Rpush for APNs, FCM or GCM."),
-        ("onesignal", {"identifier": HEX, "device_type": 0, "external_user_id": "7", "language": "es", "invalid_identifier": "f"}, ("apns", "production", HEX, "ios", "7")),
-        ("onesignal", {"identifier": HEX, "device_type": 0, "test_type": 1}, ("apns", "sandbox", HEX, "ios", None)),
-        ("onesignal", {"identifier": "abc", "device_type": 1, "notification_types": "1"}, ("fcm", "android", "abc", "android", None)),
-        ("onesignal", {"identifier": "abc", "device_type": 1, "invalid_identifier": "t"}, "invalid_identifier says that OneSignal has its token for gone."),
-        ("onesignal", {"identifier": "abc", "device_type": 1, "notification_types": "-2"}, "notification_types says that it is unsubscribed."),
-        ("onesignal", {"identifier": "https://a.b/c", "device_type": 5}, "device_type is a browser's, whose subscription is bound to OneSignal's key."),
-        ("onesignal", {"identifier": "a@b.c", "device_type": 11}, "device_type must be one of 0, 1."),
-    ],
-)  # fmt: skip
-def test_files_of_others(
-    conn, command: Command, write: Callable[..., Path], kind: str, row: dict[str, Any], kept: tuple[str, ...] | str
-) -> None:
+OTHERS: list[tuple[str, dict[str, Any], tuple[str | None, ...] | str]] = [
+    ("gorush", {"token": HEX, "platform": 1}, ("apns", "production", HEX, "ios", None)),
+    ("gorush", {"token": HEX, "platform": 1, "development": "true"}, ("apns", "sandbox", HEX, "ios", None)),
+    ("gorush", {"token": "abc", "platform": "2"}, ("fcm", "android", "abc", "android", None)),
+    ("gorush", {"token": "abc", "platform": 3}, "platform must be one of 1, ios, 2, android."),
+    ("rpush", {"type": "Rpush::Client::ActiveRecord::Apnsp8::Notification", "device_token": HEX}, ("apns", "production", HEX, "ios", None)),
+    ("rpush", {"device_token": HEX, "environment": "sandbox"}, ("apns", "sandbox", HEX, "ios", None)),
+    ("rpush", {"type": "Rpush::Client::ActiveRecord::Fcm::Notification", "device_token": "abc"}, ("fcm", "android", "abc", "android", None)),
+    ("rpush", {"type": "Rpush::Client::ActiveRecord::Gcm::Notification", "registration_ids": '["abc"]'}, ("fcm", "android", "abc", "android", None)),
+    ("rpush", {"type": "Rpush::Client::ActiveRecord::Gcm::Notification", "registration_ids": '["a", "b"]'}, "registration_ids must hold one token."),
+    ("rpush", {"type": "Rpush::Client::ActiveRecord::Gcm::Notification", "registration_ids": "[" * 50_000}, "registration_ids must hold one token."),
+    ("rpush", {"type": "Rpush::Client::ActiveRecord::Adm::Notification"}, "type must be a class of Rpush for APNs, FCM or GCM."),
+    ("onesignal", {"identifier": HEX, "device_type": 0, "external_user_id": "7", "language": "es", "invalid_identifier": "f"}, ("apns", "production", HEX, "ios", "7")),
+    ("onesignal", {"identifier": HEX, "device_type": 0, "test_type": 1}, ("apns", "sandbox", HEX, "ios", None)),
+    ("onesignal", {"identifier": "abc", "device_type": 1, "notification_types": "1"}, ("fcm", "android", "abc", "android", None)),
+    ("onesignal", {"identifier": "abc", "device_type": 1, "invalid_identifier": "t"}, "invalid_identifier says that OneSignal has its token for gone."),
+    ("onesignal", {"identifier": "abc", "device_type": 1, "notification_types": "-2"}, "notification_types says that it is unsubscribed."),
+    ("onesignal", {"identifier": "https://a.b/c", "device_type": 5}, "device_type is a browser's, whose subscription is bound to OneSignal's key."),
+    ("onesignal", {"identifier": "a@b.c", "device_type": 11}, "device_type must be one of 0, 1."),
+]  # fmt: skip
+"""By whose export it is: a line of it, and the phone it becomes, or why it becomes none."""
+
+
+def test_files_of_others(conn, command: Command, write: Callable[..., Path]) -> None:
     """A phone of Gorush, Rpush or OneSignal becomes one of FCM or APNs; what cannot be one is refused, and says why."""
-    file = write("phones.csv", row)
-    said = command("import-phones", file, "--from", kind)
-    if isinstance(kept, str):
-        assert (said.code, refused(file)[1:]) == (1, [["2", kept]])
-    else:
-        assert said.code == 0, (said, refused(file) if said.code else None)
-        provider, part, token, _, platform, owner, _ = conn.execute(PHONES).fetchone()
-        assert (provider, part, token, platform, owner) == kept
+    for kind in ("gorush", "rpush", "onesignal"):
+        conn.execute("delete from relevo.device_installations")
+        lines = [(row, kept) for of, row, kept in OTHERS if of == kind]
+        file = write("phones.csv", *(row for row, _ in lines))
+        assert command("import-phones", file, "--from", kind).code == 1
+        wrong = [[str(number), kept] for number, (_, kept) in enumerate(lines, 2) if isinstance(kept, str)]
+        assert refused(file)[1:] == wrong
+        found = {(row[0], row[1], row[2], row[4], row[5]) for row in conn.execute(PHONES)}
+        assert found == {kept for _, kept in lines if not isinstance(kept, str)}
 
 
 def test_columns_of_any_name(conn, command: Command, write: Callable[..., Path]) -> None:
