@@ -72,7 +72,8 @@ def check_wheel(wheel: Path, version: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=False)
         python = Path(folder) / "bin" / "python"
-        run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel)
+        words = ("install", "--quiet", "--no-deps", "--no-index", "--no-compile", wheel)
+        run(sys.executable, "-m", "pip", "--python", python, *words)
         told = run(python, "-c", "import relevo; print(relevo.__version__)", cwd=Path(folder)).strip()
     if told != version:
         raise SystemExit(f"{wheel.name} says that it is {told}, not {version}")

@@ -54,33 +54,26 @@ def test_an_unreachable_server_is_waited_for(processes: Processes) -> None:
     assert process.stops() == 0
 
 
-@pytest.mark.parametrize("words", [("tick",), ("status",), ("run",), ("run-cycle", "reaper"), ("migrate",)], ids=str)
-def test_without_an_address_nothing_is_made(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_without_an_address_nothing_is_made(tmp_path: Path) -> None:
     """Without DATABASE_URL a command fails, says what to set, and leaves the folder as it was."""
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    ran = subprocess.run(
-        [str(RELEVO), *words],
-        cwd=tmp_path,
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
-    assert ran.returncode == 2
-    assert "DATABASE_URL is not set." in ran.stderr
-    assert "relevo run --demo" in ran.stderr
-    assert "RELEVO_DATA_DIR" in ran.stderr
-    assert list(tmp_path.iterdir()) == []
+    started = Processes("", tmp_path)
+    try:
+        for words in (("tick",), ("status",), ("run",), ("run-cycle", "reaper"), ("migrate",)):
+            ran = started.relevo(*words, expo_base_url="")
+            assert ran.ends() == 2, words
+            assert "DATABASE_URL is not set." in ran.stderr, words
+            assert "relevo run --demo" in ran.stderr, words
+            assert "RELEVO_DATA_DIR" in ran.stderr, words
+    finally:
+        started.close()
+    left = {path.suffix for path in tmp_path.iterdir()}
+    assert left == {".log", ".out", ".code"}, "nothing but what it said"
 
 
-def test_wrong_cycles_are_a_wrong_setting(tmp_path: Path) -> None:
+def test_wrong_cycles_are_a_wrong_setting(processes: Processes) -> None:
     """A cycle that does not exist is named together with every other wrong setting, and the known ones beside it."""
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "WORKER_CYCLES": "reaper,foo", "LOG_LEVEL": "loud"}
-    ran = subprocess.run(
-        [str(RELEVO), "run"], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE_S
-    )
-    assert ran.returncode == 2
+    ran = processes.relevo("run", worker_cycles="reaper,foo", log_level="loud")
+    assert ran.ends() == 2
     assert "2 settings are wrong" in ran.stderr
     assert "WORKER_CYCLES must name cycles out of reaper, ingest" in ran.stderr
     assert "got 'foo'" in ran.stderr
