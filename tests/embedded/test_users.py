@@ -15,14 +15,18 @@ from typing import Any
 import psycopg
 import pytest
 
+import soak
 from processes import PATIENCE_S
 from relevo.core.errors import EmbeddedError
-from relevo.embedded import binaries, identity
+from relevo.embedded import binaries, cluster, identity
+from relevo.embedded.layout import Layout
 
 SUPPORTED = [folder for folder in binaries.candidates() if 15 <= binaries.version(folder) <= 18]
+MADE = soak.cases(SUPPORTED[:1], whole=SUPPORTED)
+"""The first is what a user gets; test_data_really_made_by_another_version has a server of another version made."""
 
 
-@pytest.mark.parametrize("bin", SUPPORTED, ids=lambda folder: f"PostgreSQL {binaries.version(folder)}")
+@pytest.mark.parametrize("bin", MADE, ids=lambda folder: f"PostgreSQL {binaries.version(folder)}")
 def test_a_server_is_made_from_nothing(scene: Any, tmp_path: Path, bin: Path, answers: Any) -> None:  # noqa: A002
     """Every PostgreSQL on this machine gives a server with the database, and says which one it is."""
     server = scene.acquire(tmp_path / "not" / "there yet", binaries=bin)
@@ -162,8 +166,11 @@ def test_a_child_does_not_hold_the_server(scene: Any, folder: Path, eventually: 
         child.kill()
 
 
-def test_the_password_is_needed_and_kept(scene: Any, folder: Path) -> None:
-    """A wrong password is refused, the right one is in a private file and not in a repr or a log."""
+@pytest.mark.needs("linux")
+def test_nobody_else_gets_in(scene: Any, folder: Path) -> None:
+    """A wrong password is refused, the right one is in a private file and not in a repr or a log; a folder that was open
+    to others is closed; the kernel knows one listener on the port, on 127.0.0.1, and there is no socket file."""
+    folder.chmod(0o755)
     server = scene.acquire(folder)
     password = (folder / "password").read_text()
     assert len(password) >= 32
@@ -176,19 +183,6 @@ def test_the_password_is_needed_and_kept(scene: Any, folder: Path) -> None:
     said = repr(server) + str(server) + (folder / "guardian.log").read_text() + (folder / "postgres.log").read_text()
     assert password not in said
     assert password not in (folder / "state.json").read_text()
-
-
-def test_a_folder_open_to_others_is_closed(scene: Any, folder: Path) -> None:
-    """Whoever made the folder, it is private once a server lives in it."""
-    folder.chmod(0o755)
-    scene.acquire(folder)
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-
-
-@pytest.mark.needs("linux")
-def test_it_listens_on_loopback_only(scene: Any, folder: Path) -> None:
-    """The kernel knows one listener on the port, on 127.0.0.1, and there is no socket file."""
-    server = scene.acquire(folder)
     port, listening = f":{server.port:04X}", "0A"
     lines = [line.split() for table in ("tcp", "tcp6") for line in Path("/proc/net", table).read_text().splitlines()]
     local = [line[1] for line in lines if line[1].endswith(port) and line[3] == listening]
@@ -196,12 +190,17 @@ def test_it_listens_on_loopback_only(scene: Any, folder: Path) -> None:
     assert not list(Path("/tmp").glob(f".s.PGSQL.{server.port}*"))
 
 
-def test_a_dropped_database_is_made_again(scene: Any, folder: Path) -> None:
-    """The address we hand out always leads to a database."""
+@pytest.mark.needs("ps")
+def test_a_server_is_known_and_has_its_database(scene: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no /proc, ps tells our server from a stranger with its process id; and the address we hand out
+    always leads to a database, also after somebody dropped it."""
     server = scene.acquire(folder)
     with psycopg.connect(server.dsn.replace("/relevo", "/postgres"), autocommit=True) as connection:
         connection.execute("drop database relevo")
     psycopg.connect(scene.acquire(folder).dsn).close()
+    monkeypatch.setattr(cluster, "PROC", folder / "nowhere")
+    assert cluster.running(Layout(folder)) == scene.state(folder).pid
+    assert not cluster._serves(os.getpid(), folder / "data")
 
 
 def reach(command: list[str]) -> bool:
