@@ -211,8 +211,8 @@ class Processes:
         return self._start([sys.executable, "-m", "relevo", *arguments], settings)
 
     def relay(self, *arguments: str, probes: list[dict[str, Any]], **settings: object) -> Process:
-        """Start `relevo` with probe cycles beside reaper and cleanup; see programs/relay.py."""
-        cycles = ",".join(dict.fromkeys(["reaper", "cleanup", *(probe["name"] for probe in probes)]))
+        """Start `relevo` with probe cycles beside the reaper; see programs/relay.py."""
+        cycles = ",".join(dict.fromkeys(["reaper", *(probe["name"] for probe in probes)]))
         chosen = {"probes": json.dumps(probes), "worker_cycles": cycles, **settings}
         return self._start([str(RELAY), *arguments], chosen, warm=True)
 

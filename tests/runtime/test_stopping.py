@@ -55,27 +55,18 @@ def test_a_long_run_ends_with_its_step(processes, probed, runs) -> None:
 
 
 def test_what_does_not_end_in_time_is_left_behind(processes, probed, rows, runs) -> None:
-    """Beyond WORKER_SHUTDOWN_TIMEOUT_MS the process says so and leaves with 1; a reaper closes the run it left."""
+    """Beyond WORKER_SHUTDOWN_TIMEOUT_MS the process says so and leaves with 1; the row of a run that was left behind
+    does not stay open: the next reaper ends it as abandoned."""
+    nightly = {"name": "nightly", "cron": "17 3 * * *", "hold_ms": 300_000}
     worker = processes.relay(
-        "run", probes=[LONG | {"hold_ms": 300_000}], worker_id="w-1", worker_shutdown_timeout_ms=300
+        "run", probes=[LONG | {"hold_ms": 300_000}, nightly], worker_id="w-1", worker_shutdown_timeout_ms=300
     )
-    worker.hears("probe_holds")
+    for name in ("long", "nightly"):
+        worker.hears("probe_holds", probe=name)
     assert worker.stops() == 1
     assert worker.hears("stop_timed_out")["level"] == "error"
     assert rows("select stopped_at is not null as stopped from relevo.workers") == [{"stopped": True}]
     assert [row["outcome"] for row in runs("long")] == []  # its first step never ended, so there was nothing to tell
-
-
-def test_a_run_left_behind_is_closed_by_a_reaper(processes, probed, runs) -> None:
-    """The row of a run that was left behind does not stay open: the next reaper ends it as abandoned."""
-    worker = processes.relay(
-        "run",
-        probes=[{"name": "nightly", "cron": "17 3 * * *", "hold_ms": 300_000}],
-        worker_id="w-1",
-        worker_shutdown_timeout_ms=100,
-    )
-    worker.hears("probe_holds")
-    assert worker.stops() == 1
     assert [row["outcome"] for row in runs("nightly")] == ["running"]
     reaper = processes.relevo("run-cycle", "reaper")
     assert reaper.ends() == 0
