@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import kits
 
 
 @pytest.fixture(scope="session")
-def clients() -> Path:
-    """The folder of the kits, built: that they, their examples and their tests type-check is part of that."""
-    return kits.build()
+def clients(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the kits, built once a run: that they, their examples and their tests type-check is part of that."""
+    base = tmp_path_factory.getbasetemp()
+    return kits.build((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kits.built")
 
 
 @pytest.fixture

@@ -207,7 +207,7 @@ insert into relevo.notification_deliveries (event_day, notification_event_id, in
 select e.event_day, e.id, p, 't', e.event_day::timestamptz
   from relevo.notification_events e, unnest(%(phones)s::uuid[]) p order by e.id;
 insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type)
-select e.event_day, e.id, gen_random_uuid(), 't' from relevo.notification_events e, generate_series(1, 8);
+select e.event_day, e.id, gen_random_uuid(), 't' from relevo.notification_events e, generate_series(1, 2);
 analyze;
 """
 
