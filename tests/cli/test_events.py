@@ -33,12 +33,12 @@ class TestCancel:
 
     def test_what_was_finished(self, command: Command, conn) -> None:
         """Where an end can change nothing, nothing is changed, and that is said; a redrive of what failed is ended by it."""
-        for status, said, state in [
-            ("skipped", "was finished already: nothing of it was withdrawn", "fanned"),
-            ("failed", "is cancelled; nothing of it was left to send", "cancelled"),
-            ("retryable", "is cancelled", "cancelled"),
-        ]:
-            event = add_event(conn)
+        for number, status, said, state in (
+            (1, "skipped", "was finished already: nothing of it was withdrawn", "fanned"),
+            (2, "failed", "is cancelled; nothing of it was left to send", "cancelled"),
+            (3, "retryable", "is cancelled", "cancelled"),
+        ):
+            event = add_event(conn, event=number)
             progress = "insert into relevo.event_progress_deltas (event_id, status, deliveries) values (%s, %s, 2)"
             conn.execute(progress, [event, status])
             assert command("cancel", event).out == f"Event {event} {said}.\n", status

@@ -56,7 +56,7 @@ ENDPOINTS: list[tuple[str, dict[str, Any], bool]] = [
     ("https://fcm.googleapis.com:443/a", {}, True),
     ("https://fcm.googleapis.com:8443/a", {}, False),
     ("https://ntfy.example.org/up", {"webpush_hosts": ".example.org"}, True),
-    ("https://ntfy.example.org/up", {"webpush_hosts": "example.org"}, False),
+    ("https://ntfy.example.org/other", {"webpush_hosts": "example.org"}, False),
     ("https://ntfy.example.org:8443/up", {"webpush_hosts": "ntfy.example.org:8443"}, True),
     ("https://169.254.169.254/latest", {}, False),
     ("https://localhost/a", {}, False),

@@ -141,7 +141,7 @@ def test_a_replica_waits_for_a_run_by_hand(processes, probed, runs) -> None:
         "cleanup",
         probes=[{"name": "cleanup", "around_ms": 600_000}],
         worker_id="manual",
-        **FLEET | {"outbox_lease_duration_ms": 20_000},
+        **FLEET | {"outbox_lease_duration_ms": 8_000},
     )
     manual.hears("middleware_holds")
     replica = processes.relevo("run", worker_id="replica", log_level="debug", **FLEET)
