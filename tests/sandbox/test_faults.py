@@ -125,7 +125,7 @@ def test_reset(sandbox: Sandbox, client: Any, word: str, delivered: int) -> None
 @pytest.mark.parametrize(("word", "delivered"), [("hang", 0), ("hang-delivered", 1)])
 def test_hang(sandbox: Sandbox, client: Any, word: str, delivered: int) -> None:
     """No answer comes; once the client gave up, its request is no longer in flight."""
-    project = sandbox._world.projects._find("@relevo/app")
+    project = sandbox._state.projects._find("@relevo/app")
     for turn in (1, 2):
         with asking(sandbox, json.dumps({"to": named(word)}).encode()) as waiting:
             eventually(lambda: project.in_flight == 1, "the request arrives")

@@ -10,7 +10,7 @@ from relevo.core.errors import InvalidInputError
 from relevo.sandbox import answers, messages
 from relevo.sandbox.answers import Answer, Refused
 from relevo.sandbox.phone_apps import PhoneApp
-from relevo.sandbox.world import World
+from relevo.sandbox.state import SandboxState
 
 if TYPE_CHECKING:
     from relevo.sandbox.services.running import Services
@@ -20,15 +20,15 @@ _PHONES = "/sandbox/phones"
 PHONE = f"{_PHONES}/"
 
 
-def answer(world: World, method: str, path: str, query: bytes, body: bytes) -> Answer:
+def answer(state: SandboxState, method: str, path: str, query: bytes, body: bytes) -> Answer:
     """Answer an admin call; raises Refused."""
     if path.startswith(PHONE):
         methods = {
-            "GET": lambda: _phone(world, path.removeprefix(PHONE)),
-            "POST": lambda: _change_phone(world, path.removeprefix(PHONE), messages.parse(body)),
+            "GET": lambda: _phone(state, path.removeprefix(PHONE)),
+            "POST": lambda: _change_phone(state, path.removeprefix(PHONE), messages.parse(body)),
         }
     else:
-        methods = _calls(world, query, body).get(path, {})
+        methods = _calls(state, query, body).get(path, {})
     if not methods:
         raise Refused(404, "NOT_FOUND", f"There is nothing at {path[:200]}.")
     if method not in methods:
@@ -40,33 +40,33 @@ def answer(world: World, method: str, path: str, query: bytes, body: bytes) -> A
         raise Refused(400, "BAD_REQUEST", str(error)) from None
 
 
-def _calls(world: World, query: bytes, body: bytes) -> dict[str, dict[str, Callable[[], Any]]]:
+def _calls(state: SandboxState, query: bytes, body: bytes) -> dict[str, dict[str, Callable[[], Any]]]:
     return {
-        _PHONES: {"GET": lambda: _page(world, query), "DELETE": lambda: _reset(world)},
-        "/sandbox/totals": {"GET": world.totals},
-        "/sandbox/services": {"GET": lambda: _services(world).settings()},
-        "/sandbox/tokens": {"POST": lambda: {"token": _services(world).make_token(messages.parse(body))}},
-        "/sandbox/access-tokens": {"DELETE": lambda: _expire(world)},
+        _PHONES: {"GET": lambda: _page(state, query), "DELETE": lambda: _reset(state)},
+        "/sandbox/totals": {"GET": state.totals},
+        "/sandbox/services": {"GET": lambda: _services(state).settings()},
+        "/sandbox/tokens": {"POST": lambda: {"token": _services(state).make_token(messages.parse(body))}},
+        "/sandbox/access-tokens": {"DELETE": lambda: _expire(state)},
         "/sandbox/faults": {
-            "GET": lambda: {"faults": world.faults()},
-            "POST": lambda: _add_faults(world, messages.parse(body)),
-            "DELETE": lambda: _clear_faults(world),
+            "GET": lambda: {"faults": state.faults()},
+            "POST": lambda: _add_faults(state, messages.parse(body)),
+            "DELETE": lambda: _clear_faults(state),
         },
         "/sandbox/settings": {
-            "GET": lambda: _settings(world),
-            "POST": lambda: _change(world, messages.parse(body)),
+            "GET": lambda: _settings(state),
+            "POST": lambda: _change(state, messages.parse(body)),
         },
     }
 
 
-def _settings(world: World) -> dict[str, Any]:
-    return {"settings": world.settings.as_json()}
+def _settings(state: SandboxState) -> dict[str, Any]:
+    return {"settings": state.settings.as_json()}
 
 
-def _page(world: World, query: bytes) -> dict[str, Any]:
+def _page(state: SandboxState, query: bytes) -> dict[str, Any]:
     asked = parse_qs(query.decode("latin-1"), keep_blank_values=True)
     limit = _number(asked, "limit", 100, 1, MAX_LIMIT)
-    phones, more = world.phones.page(limit, _number(asked, "after", 0, 0, 2**53))
+    phones, more = state.phones.page(limit, _number(asked, "after", 0, 0, 2**53))
     return {"phones": [phone.as_json() for phone in phones], "next": more}
 
 
@@ -77,47 +77,47 @@ def _number(asked: dict[str, list[str]], name: str, default: int, least: int, mo
     return int(text)
 
 
-def _phone(world: World, token: str) -> dict[str, Any]:
-    phone = world.phones.find(token)
+def _phone(state: SandboxState, token: str) -> dict[str, Any]:
+    phone = state.phones.find(token)
     if phone is None:
         raise Refused(404, "NOT_FOUND", f"No message has reached the phone {token[:200]}.")
     return phone.as_json() | {"messages": phone.messages(), "touched": phone.touched or {}}
 
 
-def _change_phone(world: World, token: str, given: Any) -> dict[str, Any]:
+def _change_phone(state: SandboxState, token: str, given: Any) -> dict[str, Any]:
     if isinstance(given, dict) and given.keys() == {"app"}:
-        return world.install(token, PhoneApp.of(given["app"])).as_json()
+        return state.install(token, PhoneApp.of(given["app"])).as_json()
     if not isinstance(given, dict) or given.keys() != {"on"} or not isinstance(given["on"], bool):
         raise InvalidInputError('A phone is switched with {"on": false} or {"on": true}, and its app is told as `app`.')
-    return world.switch(token, on=given["on"]).as_json()
+    return state.switch(token, on=given["on"]).as_json()
 
 
-def _expire(world: World) -> dict[str, Any]:
-    _services(world).fcm.tokens.expire()
+def _expire(state: SandboxState) -> dict[str, Any]:
+    _services(state).fcm.tokens.expire()
     return {}
 
 
-def _services(world: World) -> Services:
-    if world.services is None:
+def _services(state: SandboxState) -> Services:
+    if state.services is None:
         raise Refused(404, "NOT_FOUND", "This sandbox speaks Expo alone.")
-    return world.services
+    return state.services
 
 
-def _reset(world: World) -> dict[str, Any]:
-    world.reset()
-    return world.totals()
+def _reset(state: SandboxState) -> dict[str, Any]:
+    state.reset()
+    return state.totals()
 
 
-def _add_faults(world: World, given: Any) -> dict[str, Any]:
-    world.add_faults(given if isinstance(given, list) else [given])
-    return {"faults": world.faults()}
+def _add_faults(state: SandboxState, given: Any) -> dict[str, Any]:
+    state.add_faults(given if isinstance(given, list) else [given])
+    return {"faults": state.faults()}
 
 
-def _clear_faults(world: World) -> dict[str, Any]:
-    world.clear_faults()
+def _clear_faults(state: SandboxState) -> dict[str, Any]:
+    state.clear_faults()
     return {"faults": []}
 
 
-def _change(world: World, changes: Any) -> dict[str, Any]:
-    world.change(changes)
-    return _settings(world)
+def _change(state: SandboxState, changes: Any) -> dict[str, Any]:
+    state.change(changes)
+    return _settings(state)

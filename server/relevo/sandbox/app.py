@@ -12,7 +12,7 @@ from relevo.core import i18n
 from relevo.core.addresses import is_address
 from relevo.sandbox import admin, answers, messages, page, page_buttons
 from relevo.sandbox.answers import Answer, Refused
-from relevo.sandbox.world import Exchange, World
+from relevo.sandbox.state import Exchange, SandboxState
 
 SEND = "/--/api/v2/push/send"
 RECEIPTS = "/--/api/v2/push/getReceipts"
@@ -34,8 +34,8 @@ class _Gone(Exception):  # noqa: N818 a state of affairs
 class SandboxApp:
     """A sandbox's face; the protocol puts the connection's transport into the scope's state."""
 
-    def __init__(self, world: World, tell: Tell | None = None) -> None:
-        self.world = world
+    def __init__(self, state: SandboxState, tell: Tell | None = None) -> None:
+        self.state = state
         self._tell = tell
         self._pauses: set[asyncio.Timeout] = set()
         self._stopped = False
@@ -59,10 +59,10 @@ class SandboxApp:
             exchange = Exchange(refused.answer)
         try:
             if scope["path"] in PUSH_API:
-                await self._pause(self.world.settings.latency_ms / 1000, receive)
+                await self._pause(self.state.settings.latency_ms / 1000, receive)
             await self._play(exchange, scope, receive, send)
         finally:
-            self.world.left(exchange)
+            self.state.left(exchange)
         if self._tell is not None:
             self._tell(_line(scope, exchange, time.perf_counter() - began))
 
@@ -73,18 +73,18 @@ class SandboxApp:
                 raise Refused(405, "METHOD_NOT_ALLOWED", "Use POST here.", headers={"allow": "POST"})
             encoding, authorisation = _headers(scope)
             body = messages.unpack(await _read(receive), encoding)
-            return (self.world.send if path == SEND else self.world.receipts)(body, authorisation)
+            return (self.state.send if path == SEND else self.state.receipts)(body, authorisation)
         site = _said(scope, b"sec-fetch-site") if method not in ("GET", "HEAD") else ""  # a link may lead to a page
         _refuse_other_sites(_said(scope, b"host"), _said(scope, b"origin"), site)
         if method in ("GET", "HEAD") and not path.startswith("/sandbox/"):
             _use_language(_said(scope, b"cookie"), _said(scope, b"accept-language"))
-            if (found := page.find(self.world, path, _address(scope))) is not None:
+            if (found := page.find(self.state, path, _address(scope))) is not None:
                 return Exchange(found)
         encoding, _ = _headers(scope)
         body = messages.unpack(await _read(receive), encoding)
         if method == "POST" and path in page_buttons.PATHS:
-            return Exchange(await page_buttons.press(self.world, path, body))
-        return Exchange(admin.answer(self.world, method, path, scope["query_string"], body))
+            return Exchange(await page_buttons.press(self.state, path, body))
+        return Exchange(admin.answer(self.state, method, path, scope["query_string"], body))
 
     async def _play(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
         fault = exchange.fault

@@ -24,7 +24,7 @@ from relevo.core.sending_project import LABELS
 from relevo.sandbox.answers import HTML, Answer
 from relevo.sandbox.phone_apps import LOCALES
 from relevo.sandbox.services import device_tokens
-from relevo.sandbox.world import World
+from relevo.sandbox.state import SandboxState
 
 SHOWN = 60
 _HERE = Path(__file__).parent
@@ -54,17 +54,17 @@ _HEADERS = {
 }
 
 
-def find(world: World, path: str, address: str) -> Answer | None:
+def find(state: SandboxState, path: str, address: str) -> Answer | None:
     """Return the page at a path, as it stands now, or None if there is none."""
     if path == "/":
-        return _overview(world, address)
+        return _overview(state, address)
     if path in _FILES:
         return _file(path)
     room, name = path.strip("/").partition("/")[::2]
     if room in _NAMES and name:
-        return _of_name(world, room, name)
+        return _of_name(state, room, name)
     if room == "phones" and name:
-        phone = world.phones.find(name)
+        phone = state.phones.find(name)
         return _answer("phone.html", 404 if phone is None else 200, title=_("Phone"), token=name, phone=phone)
     return None
 
@@ -80,17 +80,17 @@ def _answer(template: str, status: int = 200, **seen: object) -> Answer:
     return Answer(status, text.encode("utf-8", "replace"), HTML, _HEADERS)
 
 
-def _overview(world: World, address: str) -> Answer:
-    totals = world.totals()
+def _overview(state: SandboxState, address: str) -> Answer:
+    totals = state.totals()
     return _answer(
         "overview.html",
         title="Relevo sandbox",
-        settings=world.settings,
+        settings=state.settings,
         figures=_figures(totals),
-        faults=[{"service": None, **rule} for rule in world.faults()],
-        phones=world.phones.latest(SHOWN),
-        all_phones=len(world.phones),
-        services=world.services,
+        faults=[{"service": None, **rule} for rule in state.faults()],
+        phones=state.phones.latest(SHOWN),
+        all_phones=len(state.phones),
+        services=state.services,
         answered=totals.get("services", {}),
         address=address,
     )
@@ -112,9 +112,9 @@ def _figures(totals: Mapping[str, Any]) -> list[tuple[str, int, bool]]:
     ]
 
 
-def _of_name(world: World, room: str, name: str) -> Answer:
+def _of_name(state: SandboxState, room: str, name: str) -> Answer:
     """Show every message of one event or delivery: what each phone got, and how often."""
-    found = world.phones.messages_of(_NAMES[room], name, SHOWN)
+    found = state.phones.messages_of(_NAMES[room], name, SHOWN)
     title = _("Event %(id)s", id=name[:50]) if room == "events" else _("Delivery %(id)s", id=name[:50])
     times = ngettext("it arrived once", "it arrived %(n)s times", len(found))
     if len(found) >= SHOWN:

@@ -9,27 +9,27 @@ from urllib.parse import parse_qs, quote
 from relevo.sandbox.answers import HTML, Answer
 from relevo.sandbox.phone_apps import LOCALES
 from relevo.sandbox.phones import Phone
-from relevo.sandbox.world import World
+from relevo.sandbox.state import SandboxState
 
 PATHS = ("/switch", "/tap", "/dismiss", "/language")
 
 
-async def press(world: World, path: str, body: bytes) -> Answer:
+async def press(state: SandboxState, path: str, body: bytes) -> Answer:
     """Do what a button says, and lead back to where it was pressed."""
     form = {name: values[-1] for name, values in parse_qs(body.decode("latin-1")).items()}
-    phone = world.phones.find(form.get("phone", ""))
+    phone = state.phones.find(form.get("phone", ""))
     if phone is not None:
-        await _do(world, path, phone, form)
+        await _do(state, path, phone, form)
     back = f"/phones/{quote(phone.token, safe='')}" if phone and form.get("back") == "phone" else "/"
     return Answer(303, b"", HTML, {"location": back, "cache-control": "no-store"})
 
 
-async def _do(world: World, path: str, phone: Phone, form: Mapping[str, str]) -> None:
+async def _do(state: SandboxState, path: str, phone: Phone, form: Mapping[str, str]) -> None:
     delivery, app = form.get("delivery", ""), phone.app
     data = phone.data_of(delivery)
     match path:
         case "/switch":
-            world.switch(phone.token, on=form.get("on") == "1")
+            state.switch(phone.token, on=form.get("on") == "1")
         case "/tap" if data is not None:
             phone.touch(delivery, await asyncio.to_thread(app.tap, data) if app else "tapped")
         case "/dismiss" if data is not None:

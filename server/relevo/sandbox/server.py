@@ -21,7 +21,7 @@ from relevo.sandbox.app import SandboxApp, Tell
 from relevo.sandbox.messages import Message
 from relevo.sandbox.services import device_tokens
 from relevo.sandbox.settings import Settings
-from relevo.sandbox.world import World
+from relevo.sandbox.state import SandboxState
 
 if TYPE_CHECKING:
     from relevo.sandbox.services.running import Services
@@ -70,8 +70,8 @@ class Sandbox:
         folder: Path | None = None,
         **settings: Any,
     ) -> None:
-        self._world = World(Settings().changed(settings))
-        self._world.tell = tell
+        self._state = SandboxState(Settings().changed(settings))
+        self._state.tell = tell
         self._address = (host, port)
         self._native = (native, native_port, folder)
         self._services: Services | None = None
@@ -119,7 +119,7 @@ class Sandbox:
 
     def totals(self) -> dict[str, Any]:
         """Return what was counted so far."""
-        return self._ask(self._world.totals)
+        return self._ask(self._state.totals)
 
     def phones(self) -> dict[str, dict[str, Any]]:
         """Return every phone's counters by its token: `{"received": 2, "distinct": 1}`."""
@@ -131,16 +131,16 @@ class Sandbox:
 
     def set(self, **changes: Any) -> None:
         """Change settings from now on."""
-        self._ask(lambda: self._world.change(changes))
+        self._ask(lambda: self._state.change(changes))
 
     def add_fault(self, fault: str, **how: Any) -> None:
         """Put a fault into force: `add_fault("500", share=0.1, times=3, project=None, seconds=60, on="send")`."""
         given = {"fault": fault, **how}
-        self._ask(lambda: self._world.add_faults([given]))
+        self._ask(lambda: self._state.add_faults([given]))
 
     def clear_faults(self) -> None:
         """Forget the faults put into force; those in tokens' names stay."""
-        self._ask(self._world.clear_faults)
+        self._ask(self._state.clear_faults)
 
     def fcm_token(self, name: str, *words: str) -> str:
         """Return a registration token of FCM; words are faults, as in `fcm_token("ana", "UNREGISTERED")`."""
@@ -169,7 +169,7 @@ class Sandbox:
 
     def switch(self, token: str, *, on: bool) -> None:
         """Switch a phone off, or on again: then it receives what its push service kept for it."""
-        self._ask(lambda: self._world.switch(token, on=on))
+        self._ask(lambda: self._state.switch(token, on=on))
 
     def _running(self) -> Services:
         if self._services is None:
@@ -181,7 +181,7 @@ class Sandbox:
         _, port, folder = self._native
         host = self._address[0]
         try:
-            self._services = _load_services()(self._world, host, port, folder)
+            self._services = _load_services()(self._state, host, port, folder)
         except (OSError, OverflowError, RelevoError) as error:
             listening.close()
             raise error if isinstance(error, RelevoError) else _unavailable(host, port, error) from None
@@ -193,10 +193,10 @@ class Sandbox:
 
     def reset(self) -> None:
         """Forget the phones and count anew."""
-        self._ask(self._world.reset)
+        self._ask(self._state.reset)
 
     async def _serve(self, listening: socket.socket, ready: threading.Event) -> None:
-        self._app = SandboxApp(self._world, self._world.tell)
+        self._app = SandboxApp(self._state, self._state.tell)
         self._loop = asyncio.get_running_loop()
         self._server = uvicorn.Server(uvicorn_config(self._app, _Protocol))
         if self._services is not None:
@@ -215,7 +215,7 @@ class Sandbox:
             self._server.should_exit = True
 
     def _ask(self, question: Callable[[], T]) -> T:
-        """Run a function where the world may be touched: in the sandbox's thread while there is one."""
+        """Run a function where the state may be touched: in the sandbox's thread while there is one."""
         if self._loop is None or self._thread is None:
             return question()
 
@@ -225,11 +225,11 @@ class Sandbox:
         return asyncio.run_coroutine_threadsafe(answer(), self._loop).result()
 
     def _all_phones(self) -> dict[str, dict[str, Any]]:
-        phones, _ = self._world.phones.page(len(self._world.phones), 0)
+        phones, _ = self._state.phones.page(len(self._state.phones), 0)
         return {phone.token: {"received": phone.received, "distinct": phone.distinct} for phone in phones}
 
     def _messages_of(self, token: str) -> list[Message]:
-        phone = self._world.phones.find(device_tokens.phone_key(token))
+        phone = self._state.phones.find(device_tokens.phone_key(token))
         return [kept["message"] for kept in phone.messages()] if phone else []
 
 

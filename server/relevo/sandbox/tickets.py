@@ -1,4 +1,4 @@
-"""Tickets and the receipts that appear for them later, on a clock that can run faster than the world's.
+"""Tickets and the receipts that appear for them later, on a clock that can run faster than real time.
 
 A ticket is a number inside a UUID; only its hour of birth is kept, eight bytes, and what is special about its receipt.
 At most 2,000,000 tickets are remembered; the oldest are forgotten first, and their receipts with them.

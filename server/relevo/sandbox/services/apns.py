@@ -52,7 +52,7 @@ class Apns:
 
     def streams(self, peer: Peer) -> int:
         """Return how many streams a connection may have open now."""
-        return self._state.world.settings.apns_streams if "kid" in peer.facts else 1
+        return self._state.sandbox.settings.apns_streams if "kid" in peer.facts else 1
 
     def goodbye(self) -> bytes:
         """Return the reason a GOAWAY gives."""

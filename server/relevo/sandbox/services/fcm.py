@@ -81,7 +81,7 @@ class Fcm:
 
     def _over_quota(self) -> Answer | None:
         """Count a message into the project's minute; it is not aligned to the clock's."""
-        limit = self._state.world.settings.fcm_per_minute
+        limit = self._state.sandbox.settings.fcm_per_minute
         now = time.monotonic()
         if now - self._minute >= _MINUTE_S:
             self._minute, self._spent = now, 0

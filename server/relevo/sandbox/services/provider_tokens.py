@@ -69,7 +69,7 @@ class ProviderTokens:
         """Take note of a new token; one that comes too soon after the last is refused."""
         now, kid = time.monotonic(), known["kid"]
         before = self._updated.get(kid)
-        if before is not None and now - before < self._state.world.settings.apns_token_interval_s:
+        if before is not None and now - before < self._state.sandbox.settings.apns_token_interval_s:
             raise Refusal("TooManyProviderTokenUpdates")
         self._updated[kid] = now
         while len(self._known) >= _MAX_KNOWN:

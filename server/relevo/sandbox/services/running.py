@@ -25,7 +25,7 @@ from relevo.sandbox.services.listening import Connection
 from relevo.sandbox.services.provider_tokens import ProviderTokens
 from relevo.sandbox.services.state import State
 from relevo.sandbox.services.webpush import WebPush
-from relevo.sandbox.world import World
+from relevo.sandbox.state import SandboxState
 
 _MAX_WORDS = 10
 _MAX_NAME = 200
@@ -44,7 +44,7 @@ class Addresses(NamedTuple):
 class Services:
     """FCM, APNs and Web Push on four ports of one host, with a folder for what they make."""
 
-    def __init__(self, world: World, host: str, port: int, folder: Path | None) -> None:
+    def __init__(self, sandbox: SandboxState, host: str, port: int, folder: Path | None) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="relevo-sandbox-") if folder is None else None
         place = folder if self._temporary is None else Path(self._temporary.name)
         assert place is not None
@@ -54,7 +54,7 @@ class Services:
         self.credentials = credentials.make(place, f"{self.addresses.fcm}/token")
         self.projects_file = credentials.write_projects(self.credentials, urlsplit(self.addresses.webpush).netloc)
         self.ca_file, self._pair = certificates.make_certificate(place, host)
-        self.state = State(world, self.credentials)
+        self.state = State(sandbox, self.credentials)
         self.fcm = Fcm(self.state, self.addresses.fcm)
         tokens = ProviderTokens(self.state)
         self._services: tuple[Service, ...] = (
@@ -63,7 +63,7 @@ class Services:
             Apns(self.state, "sandbox", tokens),
             WebPush(self.state, self.addresses.webpush),
         )
-        world.services = self
+        sandbox.services = self
         self._open: set[asyncio.Transport] = set()
         self._servers: list[asyncio.Server] = []
 
@@ -131,8 +131,8 @@ class Services:
     def _record(self, service: Service, request: Request, outcome: Outcome) -> None:
         if request.path != "/token":
             self.state.counted[service.name, outcome.answer.status] += 1
-        if self.state.world.tell is not None:
-            self.state.world.tell(_line(service, request, outcome))
+        if self.state.sandbox.tell is not None:
+            self.state.sandbox.tell(_line(service, request, outcome))
 
 
 def _listen(host: str, port: int, note: Path) -> list[socket.socket]:

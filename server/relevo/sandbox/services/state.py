@@ -12,15 +12,15 @@ from relevo.sandbox.services import faults
 from relevo.sandbox.services.credentials import Credentials
 from relevo.sandbox.services.device_tokens import Device
 from relevo.sandbox.services.exchange import Outcome
+from relevo.sandbox.state import SandboxState
 from relevo.sandbox.waiting import Kept
-from relevo.sandbox.world import World
 
 
 class State:
-    """The sandbox's world, and the credentials that its services verify."""
+    """The sandbox's state, and the credentials that its services verify."""
 
-    def __init__(self, world: World, credentials: Credentials) -> None:
-        self.world = world
+    def __init__(self, sandbox: SandboxState, credentials: Credentials) -> None:
+        self.sandbox = sandbox
         self.credentials = credentials
         self.counted: Counter[tuple[str, int]] = Counter()
 
@@ -33,18 +33,18 @@ class State:
 
     def fault(self, service: str, token: str, named: tuple[Fault, ...], project: str | None) -> Fault | None:
         """Return the fault that a request to a device meets: what its token names, else what a rule says."""
-        found = self.world.met.pick(token, named, ("request",)) if named else None
+        found = self.sandbox.met.pick(token, named, ("request",)) if named else None
         return found or self.rule(service, project)
 
     def rule(self, service: str, project: str | None, on: Place = "send") -> Fault | None:
         """Return the fault of a rule that a request meets."""
-        rules = self.world.rules_of[service]
+        rules = self.sandbox.rules_of[service]
         return rules.pick(("request",), project, on) if rules else None
 
     def deliver(self, service: str, key: str, message: dict[str, Any], kept: Kept) -> None:
         """Hand a message to a phone."""
-        keep = self.world.settings.keep_messages
-        self.world.phones.deliver(key, message, time.time(), keep, kind=service, kept=kept)
+        keep = self.sandbox.settings.keep_messages
+        self.sandbox.phones.deliver(key, message, time.time(), keep, kind=service, kept=kept)
 
 
 def spoiled(service: str, fault: Fault | None, good: Answer, device: Device | None = None) -> Outcome:

@@ -51,7 +51,7 @@ class Counters:
     rate_limited: int = 0
 
 
-class World:
+class SandboxState:
     """Phones, tickets, projects and faults, changed from one thread only; each of them is bounded."""
 
     def __init__(self, settings: Settings) -> None:
