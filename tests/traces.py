@@ -44,7 +44,7 @@ def replay(steps: Steps, folder: Path) -> subprocess.CompletedProcess[str]:
     """Step the specification along what was written down."""
     file = folder / "trace.jsonl"
     file.write_text("".join(json.dumps(step) + "\n" for step in steps))
-    return run_program("replay.mjs", str(file), "--whole")
+    return run_program("replay.mjs", str(file))
 
 
 def run_program(name: str, *words: str) -> subprocess.CompletedProcess[str]:

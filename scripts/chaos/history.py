@@ -85,7 +85,7 @@ with Node.js alone:
 
 To step the specification along it, after `npm ci` in scripts/model:
 
-    node scripts/model/replay.mjs {folder}/history/steps.jsonl.gz --whole
+    node scripts/model/replay.mjs {folder}/history/steps.jsonl.gz
 """
 
 

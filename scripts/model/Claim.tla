@@ -93,13 +93,15 @@ Journal ==
                       \union (IF d \in ended THEN {"journalled after its end"} ELSE {})
     /\ UNCHANGED <<made, queue, standing, holds, live, status, attempts, given_up_by, late, ended, redriven, taken>>
 
-(* What the journal found not to be sent any more ends: as sent by a late ticket, else because its event or its phone is gone. *)
+(* What the journal found not to be sent any more ends: as sent by a late ticket, else because its event or its phone is gone.
+   A ticket that comes while the holder writes this is not seen: no lock orders the two. *)
 SetAside ==
-  \E c \in Claims, d \in Deliveries :
+  \E c \in Claims, d \in Deliveries, is_seen \in {FALSE, TRUE} :
     /\ c \in live /\ IsHeld(c, d)
+    /\ is_seen => d \in late
     /\ requests[c][d] \in {"none", "unsent"}
     /\ LetGo(c, d)
-    /\ status' = [status EXCEPT ![d] = IF d \in late THEN "sent" ELSE "ended"]
+    /\ status' = [status EXCEPT ![d] = IF is_seen THEN "sent" ELSE "ended"]
     /\ late' = late \ {d}
     /\ UNCHANGED <<made, queue, live, requests, told, attempts, given_up_by, ended, redriven, taken, wrong>>
 
@@ -145,7 +147,8 @@ AfterDoubt(d) ==
 (* Whether what is to be tried again would come after its deadline: then it ends. *)
 TooLate == IF HasDeadlines THEN {FALSE, TRUE} ELSE {FALSE}
 
-(* The holder writes what it was told, and takes the delivery out of the claim, in one transaction. *)
+(* The holder writes what it was told, and takes the delivery out of the claim, in one transaction. What was not sent changes nothing
+   about an attempt before it. *)
 Settle ==
   \E c \in Claims, d \in Deliveries, too_late \in TooLate :
     /\ c \in live
@@ -162,7 +165,7 @@ Settle ==
           /\ attempts' = [attempts EXCEPT ![d] = IF answer = "unsent" THEN @ ELSE @ + 1]
           /\ requests' = [requests EXCEPT ![c][d] = CASE answer = "unsent" -> "unsent" [] answer = "doubt" -> "doubt" [] OTHER -> "answered"]
           /\ late' = IF answer = "kept" THEN late \ {d} ELSE late
-    /\ given_up_by' = [given_up_by EXCEPT ![d] = 0]
+          /\ given_up_by' = IF answer = "unsent" THEN given_up_by ELSE [given_up_by EXCEPT ![d] = 0]
     /\ told' = [told EXCEPT ![c][d] = "passed on"]
     /\ UNCHANGED <<made, live, ended, redriven, taken, wrong>>
 

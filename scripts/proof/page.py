@@ -89,7 +89,7 @@ def _runs(runs: list[Any]) -> Iterator[str]:
 def _replayed(replay: Any) -> str:
     """Say how far the specification was stepped along a run."""
     if replay["ok"]:
-        return f"{_number(replay['lines'])} of {_number(replay['of_lines'])}"
+        return f"all {_number(replay['lines'])}"
     return f"**refused**: {replay['why']}" if replay["why"] else "**not finished**"
 
 
