@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from mortals import FINAL, install, run
 
+import soak
 from phones import add_phones
 from relevo.app import App
 from relevo.client import verbs
@@ -20,8 +21,8 @@ from relevo.sandbox.server import Sandbox
 
 PHONES, WITHOUT_RECEIPT, REFUSED_LATER = 120, 5, 3
 CYCLES = ("fanout", "dispatch", "receipt", "reaper")
-STEP = timedelta(minutes=10)
-PER_HOUR = 6
+PER_HOUR = soak.cases(3, whole=6)
+STEP = timedelta(hours=1) / PER_HOUR
 LONGER_STEP = timedelta(minutes=30)
 OUTAGE, CREDENTIALS, UNREGISTERED, LATE_RECEIPTS, NO_RECEIPTS = 4, 10, 14, 16, 20
 TOO_LATE, AT_MOST_ONCE, DELIVERED_ANYWAY = 5, 4, 2

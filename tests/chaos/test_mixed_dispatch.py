@@ -26,18 +26,16 @@ SLOW, TURNED_AWAY = ("slow=0.2",), ("goaway*1",)
 
 KILLS = [
     ("COMMIT of journal.journal_plain_wave", "after"),
-    ("POST fcm", "before"),
     ("POST apns written", "after"),
-    ("POST webpush written", "after"),
     ("POST fcm answered in part", "after"),
-    ("POST apns answered in part", "after"),
     ("POST webpush", "after"),
-    ("settle.split_unsent", "after"),
     ("COMMIT of settle.settle_deliveries", "after"),
 ]
-"""Each window once; where several services have it, in turns. A kill inside a transaction is one before its COMMIT."""
+"""Each window once; where several services have it, in turns. A kill before a request, or before the COMMIT of a
+transaction, leaves what the moment before it left."""
 MOMENTS = [("", "before"), ("", "after"), (" written", "after"), (" answered in part", "after")]
 INSIDE = [
+    ("settle.split_unsent", "after"),
     ("COMMIT of journal.journal_plain_wave", "before"),
     ("settle.split_unsent", "before"),
     ("settle.settle_deliveries", "after"),
