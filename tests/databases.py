@@ -21,17 +21,22 @@ create table public.probe_work (id bigint generated always as identity primary k
 """Where the cycles of programs/relay.py write what they do, and find their work."""
 WATCH = """
 create schema tests;
-create table tests.changed (what text);
+create table tests.changed (what text, made boolean);
 create table tests.schema_migrations as table relevo.schema_migrations;
 create table tests.providers as table relevo.providers;
 create function tests.note_change() returns event_trigger language plpgsql security definer as $$
 begin
   if tg_event = 'sql_drop' then
     insert into tests.changed
-    select object_identity from pg_event_trigger_dropped_objects() where not is_temporary;
+    select d.object_identity, false from pg_event_trigger_dropped_objects() d
+     where not d.is_temporary
+       and not exists (select from tests.changed c
+                        where c.made and split_part(c.what, ' on ', 1) = split_part(d.object_identity, ' on ', 1));
+    delete from tests.changed c using pg_event_trigger_dropped_objects() d where c.made and c.what = d.object_identity;
   else
     insert into tests.changed
-    select object_identity from pg_event_trigger_ddl_commands() where schema_name is distinct from 'pg_temp';
+    select object_identity, command_tag = 'CREATE TRIGGER' or (command_tag = 'CREATE FUNCTION' and schema_name <> 'relevo')
+      from pg_event_trigger_ddl_commands() where schema_name is distinct from 'pg_temp';
   end if;
 end $$;
 create event trigger note_change on ddl_command_end execute function tests.note_change();
@@ -39,7 +44,10 @@ create event trigger note_drop on sql_drop execute function tests.note_change();
 alter event trigger note_change enable always;
 alter event trigger note_drop enable always;
 """
-"""Keeps the rows that every database has, and notes every change of the schema, so that the next test gets a new database."""
+"""Keeps the rows that every database has, and notes every change of the schema, so that the next test gets a new database.
+
+A trigger that a test made, or its function, leaves nothing behind once it is dropped, also on the partitions of its table.
+"""
 END_OTHERS = """
 do $$
 declare

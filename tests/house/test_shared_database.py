@@ -10,8 +10,14 @@ import pytest
 from databases import SharedDatabase
 from phones import add_phones
 
+IN_THE_WAY = """
+create function public.in_the_way() returns trigger language plpgsql as 'begin return new; end';
+create trigger in_the_way before update on relevo.notification_deliveries for each row execute function public.in_the_way()
+"""
 CHANGES = (
     "create table public.mine (id int)",
+    IN_THE_WAY,
+    "create function relevo.mine() returns int language sql return 1; drop function relevo.mine()",
     "create index on relevo.workers (version)",
     "grant select on relevo.workers to public",
     "delete from relevo.providers where provider = 'fcm'",
@@ -50,6 +56,15 @@ def test_rows_are_removed_and_numbers_begin_again(shared_database: SharedDatabas
     )
     add_phones(conn, 3)
     assert conn.execute(numbers).fetchone() == first
+
+
+def test_a_trigger_that_is_dropped_again_leaves_nothing(shared_database: SharedDatabase) -> None:
+    """A test may put a trigger in the way and take it back, also one on each partition of its table: no new database is made."""
+    conn = shared_database.renewed()
+    same = identity(conn)
+    conn.execute(IN_THE_WAY)
+    conn.execute("drop function public.in_the_way() cascade")
+    assert identity(shared_database.renewed()) == same
 
 
 @pytest.mark.parametrize("change", CHANGES)
