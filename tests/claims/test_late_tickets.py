@@ -8,7 +8,6 @@ from uuid import uuid4
 import psycopg
 import pytest
 from claiming import (
-    HTTP_TIMEOUT,
     LEASE,
     MINUTE,
     NOW,
@@ -23,76 +22,27 @@ from claiming import (
     take,
     ticket_of,
 )
+from late import (
+    PATIENT,
+    REAPED_AT,
+    RESEND_AT,
+    ask,
+    awaited_in,
+    dead_letters_in,
+    progress_in,
+    queue,
+    receipt_says_try_again,
+)
 
 from deliveries import TODAY, add_event, one
 from phones import event_row, fan_out
 from processes import PATIENCE_S, eventually
 from relevo.core import queries
-from relevo.core.model import Answer, PushRequest
+from relevo.core.model import Answer
 from relevo.cycles.reaper import reap_one
 from relevo.operators import actions
 
 CLEANUP = queries.load("cleanup")
-REAPED_AT = NOW + LEASE
-RESEND_AT = REAPED_AT + HTTP_TIMEOUT
-PATIENT = {"database_lock_timeout_ms": 15_000, "database_statement_timeout_ms": 16_000}
-
-
-@pytest.fixture
-def lost(build, conn):
-    """Return a worker with a claim it sent and lost; `lost.answer(now)` hands in its tickets."""
-
-    class Lost:
-        def __init__(self) -> None:
-            self.worker = build(worker_id="slow")
-            self.other = build(worker_id="other")
-            self.delivery = 0
-
-        def send(self, **columns):
-            (self.delivery,) = add(conn, 1, **columns)
-            self.claim = take(self.worker)
-            self.request = journal(self.worker, self.claim)
-            reap(self.other, REAPED_AT)
-            return self
-
-        def answer(self, now):
-            return self.worker.claims.settle(self.claim, answers(self.claim), [self.request.id], now)
-
-        @property
-        def ticket(self):
-            return ticket_of(self.claim, self.delivery)
-
-    return Lost()
-
-
-def ask(worker, claim, now):
-    """Journal a claim of one delivery and return what the journal says, and the request it wrote, if it did."""
-    request = PushRequest(uuid4(), claim.deliveries)
-    (verdict,) = worker.claims.journal(claim, [request], now)
-    return verdict, request
-
-
-def receipt_says_try_again(conn, delivery, now):
-    """Do what the receipt cycle does when the provider asks for another try."""
-    conn.execute("delete from relevo.awaited_receipts where %s = any (ids)", [delivery])
-    again = "update relevo.notification_deliveries set status = 'retryable' where id = %s and status = 'sent'"
-    assert conn.execute(again, [delivery]).rowcount == 1
-    queue(conn, delivery, now)
-
-
-def queue(conn, delivery, now):
-    """Put a delivery that was opened again into the queue."""
-    put = """select relevo.queue_deliveries(array[d.event_day], array[d.id], array[%s::timestamptz])
-               from relevo.notification_deliveries d where d.id = %s"""
-    assert conn.execute(put, [now, delivery]).fetchone() == (1,)
-
-
-def awaited_in(conn):
-    """List the deliveries whose receipts are awaited, with their tickets."""
-    awaited = (
-        "select u.id, u.ticket from relevo.awaited_receipts r cross join unnest(r.ids, r.tickets) as u(id, ticket)"
-    )
-    return conn.execute(awaited).fetchall()
 
 
 def test_it_waits_for_the_next_claim_of_an_open_delivery(lost, conn) -> None:
@@ -186,17 +136,6 @@ def test_it_turns_unknown_into_sent(lost, conn) -> None:
     assert (row["status"], row["completed_at"], row["provider_ticket_id"]) == ("sent", None, lost.ticket)
     assert (late_tickets_in(conn), awaited_in(conn)) == ([], [(lost.delivery, lost.ticket)])
     assert row["next_receipt_at"] == REAPED_AT + 15 * MINUTE
-
-
-def dead_letters_in(conn):
-    """List the deliveries that a redrive would open."""
-    return [row[0] for row in conn.execute("select delivery_id from relevo.dead_letters order by 1").fetchall()]
-
-
-def progress_in(conn):
-    """Return by how much the counts of deliveries per status have changed."""
-    told = "select status, sum(deliveries)::int from relevo.event_progress_deltas group by status having sum(deliveries) <> 0"
-    return dict(conn.execute(told).fetchall())
 
 
 def test_it_turns_a_last_attempt_that_nobody_saw_into_sent(lost, conn) -> None:
@@ -372,146 +311,6 @@ def test_answers_may_come_partly_in_time(build, conn) -> None:
     assert (settlement.written, settlement.closed_late, settlement.kept_as_evidence) == ({"sent": 1}, 0, 1)
     assert (one(conn, held)["status"], one(conn, stolen)["status"]) == ("sent", "pending")
     assert late_tickets_in(conn) == [(stolen, ticket_of(claim, stolen))]
-
-
-def unsent(lost, now):
-    """Say that the lost claim's request was never begun."""
-    lost.worker.claims.mark_unsent(lost.claim, [lost.request.id], now)
-
-
-def test_what_was_never_begun_is_opened_again(lost, conn) -> None:
-    """A worker that wakes up late and knows that its request was never begun: what ended unknown for it is due again,
-    as if nothing had happened, and is sent."""
-    lost.send(at_most_once=True)
-    assert one(conn, lost.delivery)["status"] == "unknown"
-    woke_at = REAPED_AT + SECOND
-    unsent(lost, woke_at)
-    row = one(conn, lost.delivery)
-    assert (row["status"], row["attempt_count"], row["completed_at"], row["last_error_code"]) == (
-        "pending",
-        0,
-        None,
-        None,
-    )
-    assert (row["next_attempt_at"], chunks_in(conn)) == (woke_at, [[lost.delivery]])
-    unsent(lost, woke_at)  # and not a second time
-    assert chunks_in(conn) == [[lost.delivery]]
-    send(lost.other, take(lost.other, woke_at), now=woke_at)
-    assert one(conn, lost.delivery)["status"] == "sent"
-    told = "select status, sum(deliveries)::int from relevo.event_progress_deltas group by status having sum(deliveries) <> 0"
-    assert dict(conn.execute(told).fetchall()) == {"pending": -1, "sent": 1}
-
-
-def test_what_was_never_begun_goes_on_as_often_tried(lost, conn) -> None:
-    """Opened again, a delivery that had been tried before still has its attempts behind it, without the one in doubt."""
-    lost.send(at_most_once=True, attempts=2)
-    assert one(conn, lost.delivery)["attempt_count"] == 3
-    unsent(lost, REAPED_AT)
-    assert (one(conn, lost.delivery)["status"], one(conn, lost.delivery)["attempt_count"]) == ("retryable", 2)
-
-
-def test_a_last_attempt_that_was_never_begun_is_opened_again(lost, conn) -> None:
-    """It ended failed, for a reaper could not know that its request was never begun: it is due again, and no dead letter."""
-    last = lost.worker.settings.outbox_max_attempts - 1
-    lost.send(attempts=last)
-    assert (one(conn, lost.delivery)["status"], dead_letters_in(conn)) == ("failed", [lost.delivery])
-    unsent(lost, REAPED_AT)
-    row = one(conn, lost.delivery)
-    assert (row["status"], row["attempt_count"], row["completed_at"]) == ("retryable", last, None)
-    assert (dead_letters_in(conn), chunks_in(conn), progress_in(conn)) == ([], [[lost.delivery]], {})
-    send(lost.other, take(lost.other, REAPED_AT), now=REAPED_AT)
-    assert one(conn, lost.delivery)["status"] == "sent"
-
-
-@pytest.mark.parametrize("reaped_first", [True, False])
-def test_what_was_refused_for_now_is_opened_again(build, conn, reaped_first) -> None:
-    """A push service took one message of a lost claim and asked to try the other later: that one is certainly not sent, and
-    does not stay unknown, whether the reaper or the answer was first."""
-    taken, refused = add(conn, 2, at_most_once=True)
-    worker, other = build(worker_id="slow"), build(worker_id="other")
-    claim = take(worker)
-    request = journal(worker, claim)
-    claim.lose("error", "as if it had been held for too long")
-    said = {answer.id: answer for answer in answers(claim)}
-    said[refused] = said[refused]._replace(
-        status="retryable", ticket_id=None, error_code="MessageRateExceeded", request=request.id
-    )
-
-    def answer() -> None:
-        worker.claims.settle(claim, list(said.values()), [request.id], REAPED_AT)
-
-    for step in (lambda: reap(other, REAPED_AT), answer) if reaped_first else (answer, lambda: reap(other, REAPED_AT)):
-        step()
-    assert [one(conn, each)["status"] for each in (taken, refused)] == ["sent", "pending"]
-    assert chunks_in(conn) == [[refused]]
-
-
-def test_what_nobody_knows_of_stays_as_it_ended(lost, conn) -> None:
-    """A late answer that says nothing for sure opens nothing again: a last attempt that nobody saw stays a dead letter."""
-    lost.send(attempts=lost.worker.settings.outbox_max_attempts - 1)
-    unclear = answers(lost.claim, "retryable", error_code="timeout", request=lost.request.id, unclear=True)
-    lost.worker.claims.settle(lost.claim, unclear, [lost.request.id], REAPED_AT)
-    assert (one(conn, lost.delivery)["status"], chunks_in(conn)) == ("failed", [])
-
-
-def test_what_was_never_begun_and_came_too_late_expires(lost, conn) -> None:
-    """Past its deadline it is opened again too, and its next claim finds that it must not be sent any more."""
-    lost.send(at_most_once=True, deadline=REAPED_AT)
-    unsent(lost, REAPED_AT + SECOND)
-    claim = take(lost.other, REAPED_AT + SECOND)
-    assert [d.obstacle for d in claim.deliveries] == ["deadline_passed"]
-    ended = answers(claim, "expired", attempted=False, error_code="deadline_passed")
-    assert lost.other.claims.settle(claim, ended, now=REAPED_AT + SECOND, finish=True).written == {"expired": 1}
-    assert (one(conn, lost.delivery)["status"], chunks_in(conn)) == ("expired", [])
-
-
-@pytest.mark.parametrize("attempts", [0, 2])
-def test_what_waits_again_has_its_attempt_back(lost, conn, attempts) -> None:
-    """At least once, a reaper took its request for one that may have been sent, and counted it; it is known now that it
-    was never begun. Others of its event, which wait in the same chunk, stay as they are."""
-    lost.send(attempts=attempts)
-    assert (one(conn, lost.delivery)["status"], one(conn, lost.delivery)["attempt_count"]) == (
-        "retryable",
-        attempts + 1,
-    )
-    conn.execute(
-        """update relevo.due_chunks set ids = ids || 999999::bigint, installations = installations || gen_random_uuid()"""
-    )
-    unsent(lost, REAPED_AT)
-    row = one(conn, lost.delivery)
-    became = "retryable" if attempts else "pending"
-    assert (row["status"], row["attempt_count"], row["last_error_code"]) == (became, attempts, None)
-    assert row["next_attempt_at"] == REAPED_AT
-    assert sorted(chunks_in(conn)) == [[lost.delivery], [999999]]
-    unsent(lost, REAPED_AT)  # and not a second time
-    assert one(conn, lost.delivery) == row
-
-
-def test_what_others_are_at_stays_as_it_is(lost, conn) -> None:
-    """What was claimed again meanwhile, or was closed by a ticket, is not opened."""
-    lost.send()
-    claim = take(lost.other, RESEND_AT)
-    before = one(conn, lost.delivery)
-    unsent(lost, REAPED_AT)
-    assert (one(conn, lost.delivery), chunks_in(conn)) == (before, [])
-    lost.other.claims.release(claim, RESEND_AT)
-    conn.execute("delete from relevo.due_chunks")
-    lost.send(at_most_once=True)
-    lost.answer(REAPED_AT)
-    unsent(lost, REAPED_AT)
-    assert (one(conn, lost.delivery)["status"], chunks_in(conn)) == ("sent", [])
-
-
-def test_a_claim_that_stands_keeps_what_was_never_begun(build, conn) -> None:
-    """While the claim stands nothing is opened: handing it back finds that nothing was begun."""
-    (delivery,) = add(conn, 1, at_most_once=True)
-    worker = build()
-    claim = take(worker)
-    request = journal(worker, claim)
-    worker.claims.mark_unsent(claim, [request.id], NOW)
-    assert chunks_in(conn) == []
-    assert worker.claims.release(claim, NOW) == {"pending": 1, "ambiguous": 0}
-    assert (one(conn, delivery)["attempt_count"], chunks_in(conn)) == (0, [[delivery]])
 
 
 def test_a_reaper_at_work_is_waited_for(build, conn, dsn) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from fakes.chilecompra import TICKET, FakeChileCompra
 from relevo.sources.chilecompra import ChileCompra
+from sources.ocds_pages import Pages
 from sources.source_context import MemorySourceContext, settings_for
 
 
@@ -28,3 +29,10 @@ def chile(context: MemorySourceContext) -> Iterator[FakeChileCompra]:
 def source(chile: FakeChileCompra) -> ChileCompra:
     """ChileCompra as asked at the fake server."""
     return ChileCompra(settings_for(chilecompra_ticket=TICKET, chilecompra_base_url=chile.base_url))
+
+
+@pytest.fixture
+def pages() -> Iterator[Pages]:
+    """A publisher."""
+    with Pages() as server:
+        yield server
