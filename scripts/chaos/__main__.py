@@ -94,7 +94,7 @@ def _play(made: Stage, seed: str, given: argparse.Namespace) -> dict[str, Any]:
         told.note("archived", ids=archive.fill(made))
     trace(made)
     phones = register_phones(made, told)
-    has_peace = not given.small and not given.broken
+    has_peace = broken.BUILDS[given.broken].has_peace if given.broken else not given.small
     peace = Peace(made, told, phones["android"][:DIGESTED], phones["iphone"][0]) if has_peace else None
     only = broken.BUILDS[given.broken].faults if given.broken else SMALL if given.small else given.only or ()
     faults, received = Faults(made, seed, told, only), history.Received(made)
@@ -115,7 +115,7 @@ def _play(made: Stage, seed: str, given: argparse.Namespace) -> dict[str, Any]:
     for writer in app:
         writer.join()
     faults.calm(patient=not given.small)
-    is_calm = _rest(made, peace, 90 if given.broken else CALM_S)
+    is_calm = _rest(made, peace, 90 if given.broken and peace is None else CALM_S)
     reader.stop()
     reader.join()
     stop_all(made)  # what goes on meanwhile would be in one part of the history and not in another

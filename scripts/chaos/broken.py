@@ -19,6 +19,9 @@ class Build:
     changes: tuple[tuple[str, str, str], ...]
     """File, text, and what stands there instead."""
     faults: tuple[str, ...] = _AT_A_REQUEST
+    minutes: float = 0.7
+    has_peace: bool = False
+    """Whether it needs digests and quiet hours."""
 
 
 BUILDS = {
@@ -73,6 +76,18 @@ BUILDS = {
         "nobody is told of what failed",
         (("news/note_dead_letters.sql", "if relevo.is_news('delivery.failed') then", "if false then"),),
         ("Expo refuses messages",),
+    ),
+    "digests": Build(
+        "a digest does not look at what was told before",
+        (("digests/digest_items.sql", "where u.id <> all (told)", "where true"),),
+        minutes=1.5,
+        has_peace=True,
+    ),
+    "quiet": Build(
+        "quiet hours are not looked at",
+        (("quiet/quiet_verdict.sql", "where until is not null and rule <> 'ignore'", "where false"),),
+        minutes=1.5,
+        has_peace=True,
     ),
 }
 

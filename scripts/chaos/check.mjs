@@ -158,13 +158,14 @@ function judge(folder) {
       all("reads").flatMap((reader) => tenders.filter((line) => !tellings.has(`${reader.installation} ${line.event}`))),
     "pushed in quiet hours": () => {
       const hours = group(all("quiet"), (line) => line.owner);
+      const isEnd = (line) => line.until <= line.at; // others only make them longer
       const waits = new Map(all("enqueued").filter((line) => line.waits).map((line) => [line.event, line.owner]));
       return received.filter((row) => (hours.get(waits.get(deliveryById.get(row.delivery)?.event)) ?? []).some((line, n, of) =>
-        row.at > line.at + REQUEST_S && row.at < Math.min(line.until, of[n + 1]?.at ?? Infinity) && !isBesideOlder(row.at)));
+        row.at > line.at + REQUEST_S && row.at < Math.min(line.until, of.slice(n + 1).find(isEnd)?.at ?? Infinity) && !isBesideOlder(row.at)));
     },
     "pushed from a restored database before it was adopted": () => {
       const adopted = all("adopted").map((line) => line.at);
-      return received.filter((row) => restores.some((line) => row.at > line.until && row.at < (adopted.find((at) => at > line.until) ?? Infinity)));
+      return received.filter((row) => restores.filter((line) => !line.under_workers).some((line) => row.at > line.until && row.at < (adopted.find((at) => at > line.until) ?? Infinity)));
     },
     "news missing, or numbered twice": () => [
       ...[...news.values()].filter((same) => new Set(same.map((line) => `${line.kind} ${line.event} ${line.delivery}`)).size > 1),

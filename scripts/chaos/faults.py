@@ -36,6 +36,7 @@ MOMENTS = {
     "migration run again": "requests settled around a migration",
     "disk full": "writes refused, for the disk was full",
     "restored from a base backup": "restored databases that rested until they were adopted",
+    "restored under running replicas": "restored databases on which replicas went on",
     "the last release beside this one": "requests of a process of the last release",
     "answers to COMMIT lost": "answers to COMMIT lost",
     "COMMITs lost": "COMMITs lost",

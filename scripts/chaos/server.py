@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from chaos.parts import find
@@ -100,7 +100,7 @@ class Server:
             [*command, "--checkpoint=fast", "--no-sync"], check=True, capture_output=True, timeout=PATIENCE_S
         )
 
-    def restore(self) -> float:
+    def restore(self, before_up: Callable[[], None] = lambda: None) -> float:
         """Put the backup in the place of what there is; return when the old was gone, and nothing new was there."""
         self.down()
         time.sleep(0.5)  # who was answered in the last moment notes it
@@ -108,6 +108,7 @@ class Server:
         shutil.rmtree(data)
         shutil.move(self._backup, data)
         at = time.time()
+        before_up()
         self.up()
         return at
 

@@ -23,6 +23,10 @@ _JOURNALLED = "select count(*) from relevo.push_requests"
 _BY_PROCESS = """
 select count(*) from relevo.push_requests r join relevo.workers w on w.worker_id = r.worker_id where w.pid = %(pid)s
 """
+_BY_PROCESSES_SINCE = """
+select count(*) from relevo.push_requests r join relevo.workers w on w.worker_id = r.worker_id
+ where w.pid = any (%(pids)s) and r.journalled_at > to_timestamp(%(since)s)
+"""
 _RESTS = b'"database_belongs_elsewhere"'
 
 
@@ -74,6 +78,30 @@ def restore(scene: Scene) -> None:
         replica.start()
 
 
+def restore_under_workers(scene: Scene) -> None:
+    """Put the database back to a backup from a while ago under replicas that run on, and know of what is gone.
+
+    They stand still for the moment in which it starts, until it is known which numbers are given again.
+    """
+    stage = scene.stage
+
+    def all_get(number: signal.Signals) -> None:
+        for replica in stage.replicas:
+            replica.send(number)
+
+    with scene.told.reading:  # nobody reads news that are taken back
+        since = time.time()
+        stage.server.back_up()
+        time.sleep(2 + scene.chance.random() * 3)
+        pids = [replica.process.pid for replica in stage.replicas if replica.process is not None and replica.runs()]
+        at = stage.server.restore(before_up=lambda: all_get(signal.SIGSTOP))
+        [(last,)] = stage.ask(_LAST_DELIVERY)
+        scene.told.note("restored", since=since, until=at, last_delivery=last, under_workers=True)
+        all_get(signal.SIGCONT)
+    if until(lambda: stage.ask(_BY_PROCESSES_SINCE, pids=pids, since=at) != [(0,)], patience_s=30):
+        scene.hit("restored databases on which replicas went on")
+
+
 def run_last_release(scene: Scene) -> None:
     """Let a process of the last release take part, as in the middle of an upgrade."""
     package, replica = _unpack(scene.stage.folder), scene.any_replica()
@@ -123,9 +151,10 @@ def kinds(scene: Scene, skipped: dict[str, str]) -> dict[str, Callable[[Scene], 
     else:
         skipped["disk full"] = "only root may mount a small file system"
     if scene.stage.server.can_be_backed_up():
-        found["restored from a base backup"] = restore
+        found |= {"restored from a base backup": restore, "restored under running replicas": restore_under_workers}
     else:
-        skipped["restored from a base backup"] = "pg_basebackup is not among PostgreSQL's programs"
+        why = "pg_basebackup is not among PostgreSQL's programs"
+        skipped |= {"restored from a base backup": why, "restored under running replicas": why}
     if _release() is not None:
         found["the last release beside this one"] = run_last_release
     else:

@@ -93,15 +93,13 @@ Journal ==
                       \union (IF d \in ended THEN {"journalled after its end"} ELSE {})
     /\ UNCHANGED <<made, queue, standing, holds, live, status, attempts, given_up_by, late, ended, redriven, taken>>
 
-(* What the journal found not to be sent any more ends: as sent by a late ticket, else because its event or its phone is gone.
-   A ticket that comes while the holder writes this is not seen: no lock orders the two. *)
+(* What the journal found not to be sent any more ends: as sent by a late ticket, else because its event or its phone is gone. *)
 SetAside ==
-  \E c \in Claims, d \in Deliveries, is_seen \in {FALSE, TRUE} :
+  \E c \in Claims, d \in Deliveries :
     /\ c \in live /\ IsHeld(c, d)
-    /\ is_seen => d \in late
     /\ requests[c][d] \in {"none", "unsent"}
     /\ LetGo(c, d)
-    /\ status' = [status EXCEPT ![d] = IF is_seen THEN "sent" ELSE "ended"]
+    /\ status' = [status EXCEPT ![d] = IF d \in late THEN "sent" ELSE "ended"]
     /\ late' = late \ {d}
     /\ UNCHANGED <<made, queue, live, requests, told, attempts, given_up_by, ended, redriven, taken, wrong>>
 

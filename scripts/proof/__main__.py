@@ -15,7 +15,6 @@ from proof.page import PAGE, RESULTS, write
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 4
-BROKEN_MINUTES = "0.7"
 HA = "ha"
 MUTANTS = "tests/chaos/test_checker.py::test_a_broken_rule_is_found"
 
@@ -44,9 +43,10 @@ def _run(minutes: float) -> int:
     day = f"{datetime.now(UTC):%Y-%m-%d}"
     verdicts = [_call("make", "--no-print-directory", "model", f"ARGS=--json {RESULTS / 'model.json'}")]
     verdicts.append(_mutants())
-    verdicts += [_chaos("--minutes", BROKEN_MINUTES, "--broken", name, "--seed", f"{day} {commit}") for name in BUILDS]
+    for name, build in BUILDS.items():
+        verdicts += [_chaos("--minutes", str(build.minutes), "--broken", name, "--seed", f"{day} {commit}")]
     for number in range(1, SEEDS + 1):
-        verdicts.append(_chaos("--minutes", str(minutes), "--seed", f"{day} {commit} {number}"))
+        verdicts += [_chaos("--minutes", str(minutes), "--seed", f"{day} {commit} {number}")]
     return max(verdicts)
 
 

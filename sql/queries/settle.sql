@@ -63,16 +63,18 @@ select count(*)::int as doubted,
   from doubted w;
 
 -- name: keep_tickets
--- Keeps tickets of pushes whose answers cannot be written for now: whoever ends the claim, or claims them next, finds that they were sent.
+-- Keeps tickets of pushes whose answers cannot be written for now: whoever ends the claim, or claims them next, finds that they were sent; none of a
+-- claim that journalled nothing here, for a backup was restored under its worker, and its deliveries' numbers are given again.
 insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at)
 select u.event_day, u.id, u.ticket_id, %(token)s, relevo.now(%(now)s)
   from unnest(%(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[]) as u(event_day, id, ticket_id)
+ where exists (select from relevo.push_requests r where r.claim_token = %(token)s and r.answered_at is null)
 on conflict do nothing;
 
 -- name: keep_late_tickets
 -- Keeps tickets that arrived after their claim was lost, or closes their deliveries with them; returns how many were closed, and how many kept.
 select k.closed, k.kept
-  from relevo.keep_late_tickets(%(token)s, %(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[], %(versions)s::int[], %(receipt_ms)s, %(now)s) k;
+  from relevo.keep_late_tickets(%(token)s, %(request_ids)s::uuid[], %(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[], %(versions)s::int[], %(receipt_ms)s, %(now)s) k;
 
 -- name: split_unsent
 -- Moves deliveries that were definitely not sent, though others of their request were, to a request of their own in the journal; under the lock

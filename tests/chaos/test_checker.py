@@ -33,11 +33,14 @@ GOOD: History = {
         {"what": "enqueued", "at": 2.0, "event": 4, "key": "k4", "once": False, "topic": "tenders"},
         {"what": "news", "at": 5.0, "position": 4, "kind": "event.finished", "event": 4, "delivery": None},
         {"what": "quiet", "at": 100.0, "owner": "o", "until": 200.0},
+        {"what": "quiet", "at": 160.0, "owner": "o", "until": 240.0},
+        {"what": "quiet", "at": 245.0, "owner": "o", "until": 244.9},
         {"what": "enqueued", "at": 101.0, "event": 6, "key": "k6", "once": False, "owner": "o", "waits": True},
         {"what": "news", "at": 260.0, "position": 5, "kind": "event.finished", "event": 6, "delivery": None},
         {"what": "enqueued", "at": 301.0, "event": 99, "key": "gone", "once": False},
         {"what": "restored", "at": 305.0, "since": 300.0, "until": 304.0, "last_delivery": 16},
         {"what": "adopted", "at": 310.0},
+        {"what": "restored", "at": 405.0, "since": 400.0, "until": 404.0, "last_delivery": 16, "under_workers": True},
     ],
     "received": [
         {"phone": "ExponentPushToken[expo-1]", "delivery": 11, "at": 3.0},
@@ -48,6 +51,7 @@ GOOD: History = {
         {"phone": "ExponentPushToken[expo-1]", "delivery": 16, "at": 250.0},
         {"phone": "ExponentPushToken[expo-1]", "delivery": 12, "at": 302.0},
         {"phone": "ExponentPushToken[expo-2]", "delivery": 17, "at": 302.0},
+        {"phone": "ExponentPushToken[expo-1]", "delivery": 11, "at": 401.0},
     ],
     "events": [
         {"id": 1, "event_type": "t", "event_key": "k1", "state": "fanned", "at_most_once": False},
@@ -135,7 +139,7 @@ BREACHES: dict[str, Callable[[History], object]] = {
         dict(h["digests"][0], digest=9, closed_at="later")
     ),
     "told by no digest": lambda h: h["digests"].clear(),
-    "pushed in quiet hours": lambda h: h["received"][5].update(at=150.0),
+    "pushed in quiet hours": lambda h: h["received"][5].update(at=165.0),
     "pushed from a restored database before it was adopted": lambda h: h["received"].append(
         dict(h["received"][0], at=308.0)
     ),

@@ -65,6 +65,17 @@ def test_it_waits_for_the_next_claim_of_an_open_delivery(lost, conn) -> None:
     assert (late_tickets_in(conn), awaited_in(conn)) == ([], [(lost.delivery, lost.ticket)])
 
 
+def test_a_claim_that_a_restore_took_back_tells_nothing(lost, conn) -> None:
+    """Where a backup was restored under a worker, its claim journalled nothing, and its deliveries' numbers are given
+    again: its tickets, kept ahead or come late, are not taken for those of others."""
+    lost.send()
+    conn.execute("delete from relevo.push_requests")
+    lost.worker.claims.keep_tickets(lost.claim, answers(lost.claim), REAPED_AT + SECOND)
+    settlement = lost.answer(REAPED_AT + SECOND)
+    assert (settlement.written, settlement.closed_late, settlement.kept_as_evidence) == ({}, 0, 0)
+    assert late_tickets_in(conn) == []
+
+
 @pytest.mark.parametrize("status", ["expired", "skipped", "cancelled", "failed"])
 def test_it_tells_that_what_would_end_unsent_was_sent(lost, conn, status) -> None:
     """A claim that ends its delivery without a request, for its deadline, phone or event, finds that it was sent."""

@@ -331,6 +331,7 @@ def test_ending_a_claim_touches_the_batch(batch, journalled) -> None:
 @pytest.mark.parametrize("unknown", [False, True])
 def test_late_tickets_touch_the_batch(batch, unknown) -> None:
     """Evidence for 1,000 deliveries, closed at once or kept, looks each of them up by its key."""
+    batch.journal()
     if unknown:
         given_up = "update relevo.notification_deliveries set status = 'unknown', completed_at = now()"
         keys = "(event_day, id) in (select * from unnest(%(days)s::date[], %(ids)s::bigint[]))"

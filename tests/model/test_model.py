@@ -23,7 +23,9 @@ def step(status: str = "pending", attempts: int = 0, **more: Any) -> dict[str, A
 
 CLAIMED = [step(place="queue"), step(place=FIRST)]
 JOURNALLED = [*CLAIMED, step(place=FIRST, is_journalled=True)]
-LOST = [*JOURNALLED, step("retryable", 1, place="queue"), step("retryable", 1, place=SECOND)]
+WAITS = [*JOURNALLED, step("retryable", 1, place="queue")]
+LOST = [*WAITS, step("retryable", 1, place=SECOND)]
+LATE = step("retryable", 1, place=SECOND, has_late=True)
 
 TWICE = [*LOST, step("retryable", 1, place=SECOND, is_journalled=True), step("sent", 2, taken=2)]
 
@@ -39,6 +41,12 @@ ALLOWED = {
     "sent once, as its phone says": [*JOURNALLED, step("sent", 1, taken=1)],
     "turned away": [*JOURNALLED, step(place="queue")],
     "sent again in doubt": TWICE,
+    "a ticket that the journal did not see": [
+        *LOST,
+        LATE,
+        step("retryable", 1, place=SECOND, is_journalled=True, has_late=True),
+    ],
+    "ended while its ticket came": [*LOST, LATE, step("expired", 1)],
     "closed by a late ticket": [*LOST, step("retryable", 1, place=SECOND, has_late=True), step("sent", 1)],
 }
 
@@ -62,6 +70,10 @@ def test_histories_of_the_product_are_allowed(tmp_path: Path) -> None:
         ),
         pytest.param([dict(line, at_most_once=True) for line in TWICE], id="at most once, and pushed twice"),
         pytest.param([*JOURNALLED, step()], id="in no place at all"),
+        pytest.param(
+            [*WAITS, dict(LATE, place="queue"), LATE, dict(LATE, is_journalled=True)],
+            id="journalled though its ticket was there before",
+        ),
         pytest.param([*JOURNALLED, step("sent", 1, taken=2)], id="two pushes where one request was answered"),
     ],
 )

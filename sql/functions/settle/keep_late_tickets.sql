@@ -1,18 +1,28 @@
 -- Keeps tickets that arrived after their claim was lost, for whoever owns the delivery's chunk or claim. Only what was given up because the
 -- answer was not seen, as unknown or, after its last attempt, as failed, is closed with its ticket at once: nobody owns it, or, as a redrive
--- does, who locks its dead letter. Returns how many were closed, and how many tickets kept.
-create or replace function relevo.keep_late_tickets(claim uuid, of_days date[], of_ids bigint[], tickets text[], versions int[], receipt_ms bigint,
-                                                    given_at timestamptz, out closed int, out kept int)
+-- does, who locks its dead letter. A claim that journalled nothing here, neither what is still unanswered nor `of_requests`, was made in a database
+-- that is gone since a backup was restored under its worker: its deliveries' numbers are given again, so that its tickets tell of others, and are dropped.
+-- Returns how many were closed, and how many tickets kept.
+create or replace function relevo.keep_late_tickets(claim uuid, of_requests uuid[], of_days date[], of_ids bigint[], tickets text[], versions int[],
+                                                    receipt_ms bigint, given_at timestamptz, out closed int, out kept int)
   language plpgsql volatile
   set enable_sort = on
 as $$
 declare
   at timestamptz := relevo.now(given_at);
+  lately date[] := array(select (at at time zone 'UTC')::date - n from generate_series(0, 7) n);
   open_days date[];
   written relevo.written_delivery[];
 begin
   -- A reaper at work on the claim is waited for. A month on its way to the archive is not written to any more.
   perform from relevo.claims c where c.token = claim for no key update;
+  closed := 0;
+  kept := 0;
+  if not exists (select from relevo.push_requests r where r.claim_token = claim and r.answered_at is null)
+     and not exists (select from relevo.push_requests r
+                      where r.request_day = any (lately) and r.id = any (of_requests) and r.claim_token = claim) then
+    return;
+  end if;
   open_days := relevo.hold_open(array(select distinct u.day from unnest(of_days) as u(day)));
 
   with told as materialized (
