@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ class Block(NamedTuple):
     line: int
 
 
+@cache
 def blocks(page: Path) -> list[Block]:
     """Return the fenced blocks of a page."""
     text = page.read_text(encoding="utf-8")
@@ -30,11 +32,13 @@ def blocks(page: Path) -> list[Block]:
     ]
 
 
+@cache
 def prose(page: Path) -> str:
     """Return a page without its fenced blocks."""
     return _FENCE.sub("", page.read_text(encoding="utf-8"))
 
 
+@cache
 def spans(page: Path) -> list[str]:
     """Return what stands in `code` within a page's prose."""
     return [" ".join(each.split()) for each in re.findall(r"(?<!`)`([^`]+)`(?!`)", prose(page))]
@@ -50,6 +54,7 @@ def pictures(page: Path) -> list[str]:
     return re.findall(r"!\[[^\]]+\]\(([^)\s]+)\)", prose(page))
 
 
+@cache
 def headings(page: Path) -> list[str]:
     """Return the headings of a page."""
     return [each.strip() for each in re.findall(r"^#{1,6} (.+)$", prose(page), re.MULTILINE)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from pages import DOCS, ROOT, anchor, headings
 
@@ -15,6 +16,7 @@ PACKAGE = ROOT / "server" / "relevo"
 RUNBOOK = re.sub(r"\s+", " ", (DOCS / "runbook.md").read_text(encoding="utf-8").replace("\n>", " "))
 
 
+@cache
 def findings() -> set[str]:
     """Return the kinds of everything the doctor finds, as the code names them."""
     kinds = set(MISPLACED)

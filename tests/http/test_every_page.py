@@ -80,10 +80,9 @@ FAULTS = """async (rules) => {
 }"""
 CUT = "most => [...document.querySelectorAll('main section')].slice(most, -most).forEach(each => each.remove())"
 OF_COLOURS = ["color-contrast", "link-in-text-block"]
-"""The rules whose verdict depends on colours: asked in every theme, the others in every width, too."""
-COLOURS_ONLY = {"runOnly": OF_COLOURS}
+"""The rules whose verdict depends on colours: the dearest, and asked of every other page."""
 NO_COLOURS = {"rules": {rule: {"enabled": False} for rule in OF_COLOURS}}
-RULES: list[dict[int, dict[str, Any]]] = [{1280: {}}, {360: NO_COLOURS, 1280: COLOURS_ONLY}]
+RULES: list[dict[int, dict[str, Any]]] = [{1280: {}}, {360: NO_COLOURS}]
 """What axe is asked in which width, pages taking turns; `make soak` asks everything everywhere."""
 SPOKEN = soak.cases(("es",), whole=tuple(LANGUAGES))
 """The languages that every page is looked at in: the words of the second are longer; the first is what other tests read."""
@@ -120,8 +119,9 @@ def look(page: Any, turn: int) -> None:
     """Look at a page in both widths: nothing sticks out, and axe finds no serious fault.
 
     What sticks out depends on width and language, colours on the theme alone: they are judged in the wide window, which
-    shows all there is. Every page is asked every rule once: pages are made of the same parts, and take turns in theme
-    and in the width they are asked in. The whole matrix has every rule in every language, width and theme.
+    shows all there is. Every page is asked every rule once, but for those of colours: pages are made of the same parts,
+    and take turns in theme and in the width they are asked in. The whole matrix has every rule in every language, width
+    and theme.
     """
     asked, theme = RULES[turn % 2], COLOURS[turn // 2 % 2]
     for width in WIDTHS:

@@ -24,7 +24,7 @@ from relevo.http.rules import RULES
 from serving import Served
 from tokens import subscription
 
-EXAMPLES = soak.cases(4, whole=25)
+EXAMPLES = soak.cases(3, whole=25)
 CHECKS = [
     checks.not_a_server_error,
     checks.status_code_conformance,
