@@ -1,4 +1,4 @@
-"""A real PostgreSQL for every test: one server a session, one database a test, cloned from a migrated template."""
+"""A real PostgreSQL for every test: one server a process; a database that tests share and empty, or one of their own."""
 
 from __future__ import annotations
 
