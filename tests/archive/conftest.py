@@ -132,3 +132,9 @@ def file_of(tmp_path: Path) -> Callable[[bytes], Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def retired(build, conn, folder_settings) -> Any:
+    """A month of 300 deliveries, retired (the database is cloned from `retired_template`), and an app that exports it."""
+    return build(archive_part_rows=100, **folder_settings)

@@ -3,50 +3,62 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
+import psycopg
 import pytest
 from months import add_old_deliveries, add_old_items, clean_up, export, month_ago, token
 
 from commanding import Said, make_command
 from processes import Processes
-from relevo import config
+from relevo import app, config
+from relevo.archive import copying
 from relevo.client import verbs
 from relevo.client.values import Installation
+from relevo.config import Settings
 
 OLD, OLDER = month_ago(5), month_ago(14)
 MONTH = f"{OLD:%Y-%m}"
 Ask = Callable[..., Said]
 
 
+@pytest.fixture(scope="module")
+def archived(module_settings, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A month of deliveries and one of items, verified and still in the database: settings that lead to both."""
+    settings: Settings = module_settings(archive_part_rows=100, archive_folder=tmp_path_factory.mktemp("cold"))
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        app.build(settings) as built,
+        psycopg.connect(settings.database_url, autocommit=True) as conn,
+    ):
+        patch.setattr(copying, "_lower_priority", lambda: None)
+        add_old_deliveries(conn, OLD, 250)
+        add_old_items(conn, OLDER, 20)
+        built.worker.record_start("run", [])
+        assert clean_up(built).outcome == "ok"
+        assert export(built).outcome == "ok"
+    return settings
+
+
 @pytest.fixture
-def ask(dsn, monkeypatch, capsys, folder_settings) -> Ask:
-    """Run the command `relevo` with the folder as its store."""
-    command = make_command(monkeypatch, capsys, dsn)
+def ask(archived: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
+    """Run the command `relevo` on that database, with that folder as its store."""
+    command = make_command(monkeypatch, capsys, archived.database_url)
 
     def run(*words: object, **settings: object) -> Said:
         with monkeypatch.context() as environ:
-            for name, value in {**folder_settings, **settings}.items():
+            for name, value in {"archive_folder": archived.archive_folder, **settings}.items():
                 environ.setenv(name.upper(), str(value))
             return command(*words)
 
     return run
 
 
-@pytest.fixture
-def archived(build, conn, folder_settings) -> None:
-    """A month of deliveries and one of items, verified and still in the database."""
-    add_old_deliveries(conn, OLD, 250)
-    add_old_items(conn, OLDER, 20)
-    app = build(archive_part_rows=100, **folder_settings)
-    assert clean_up(app).outcome == "ok"
-    assert export(app).outcome == "ok"
-
-
-def test_list_shows_how_far_each_month_is(ask: Ask, archived, empty_database) -> None:
+def test_list_shows_how_far_each_month_is(ask: Ask, empty_database) -> None:
     """State, rows, size in the store and the day of the drop; from the store alone without a database that knows."""
     listed = ask("archive", "list")
     assert listed.code == 0
@@ -70,21 +82,21 @@ def test_list_shows_how_far_each_month_is(ask: Ask, archived, empty_database) ->
     }
 
 
-def test_a_store_of_ones_own_is_the_commands_store_too(dsn, archived, folder_settings, tmp_path) -> None:
+def test_a_store_of_ones_own_is_the_commands_store_too(archived: Settings, tmp_path) -> None:
     """What RELEVO_APP exports to, the commands read, without a configured store."""
-    root = folder_settings["archive_folder"]
+    root = str(archived.archive_folder)
     (tmp_path / "mine.py").write_text(
         "import pathlib, relevo\nfrom relevo.stores.folder import FolderStore\n"
-        f"def parts(_): return relevo.Parts(store=FolderStore(pathlib.Path({str(root)!r}), {config.load({}, None).archive_prefix!r}))\n"
+        f"def parts(_): return relevo.Parts(store=FolderStore(pathlib.Path({root!r}), {config.load({}, None).archive_prefix!r}))\n"
     )
-    running = Processes(dsn, tmp_path)
+    running = Processes(archived.database_url, tmp_path)
     words = ("archive", "verify", "--entity", "deliveries", "--month", MONTH)
     verified = running.relevo(*words, relevo_app="mine:parts", pythonpath=tmp_path)
     assert verified.ends() == 0, verified.stderr
     running.close()
 
 
-def test_restore_verify_fetch_and_query(ask: Ask, archived, conn, tmp_path) -> None:
+def test_restore_verify_fetch_and_query(ask: Ask, archived: Settings, tmp_path) -> None:
     """Each does its work, says so, and shows how far it is."""
     words = ("--entity", "deliveries", "--month", MONTH)
     verified = ask("archive", "verify", *words)
@@ -94,9 +106,9 @@ def test_restore_verify_fetch_and_query(ask: Ask, archived, conn, tmp_path) -> N
     assert f"Restored 250 rows into relevo_restored.notification_deliveries_{OLD:%Y_%m}." in restored.out
     assert "loading" in restored.err
     assert "250/250" in restored.err
-    assert conn.execute(f"select count(*) from relevo_restored.notification_deliveries_{OLD:%Y_%m}").fetchone() == (
-        250,
-    )
+    with psycopg.connect(archived.database_url) as conn:
+        found = conn.execute(f"select count(*) from relevo_restored.notification_deliveries_{OLD:%Y_%m}").fetchone()
+    assert found == (250,)
     refused = ask("archive", "restore", *words)
     assert refused.code == 2
     assert "Say --replace" in refused.err
@@ -109,24 +121,27 @@ def test_restore_verify_fetch_and_query(ask: Ask, archived, conn, tmp_path) -> N
     assert sum(json.loads(line)["n"] for line in asked.out.splitlines()) == 250
 
 
-def test_a_store_in_trouble_does_not_hide_what_the_database_knows(ask: Ask, archived, conn, folder_settings) -> None:
+def test_a_store_in_trouble_does_not_hide_what_the_database_knows(ask: Ask, archived: Settings, tmp_path) -> None:
     """A manifest that cannot be read, or a store that is gone, is complained of beside the months that are known."""
-    [listed] = folder_settings["archive_folder"].rglob("notification_deliveries/*/*/_manifest.json")
+    assert archived.archive_folder is not None
+    folder = shutil.copytree(archived.archive_folder, tmp_path / "cold")
+    [listed] = folder.rglob("notification_deliveries/*/*/_manifest.json")
     listed.write_text("{")
-    conn.execute("update relevo.archive_exports set last_error = 'it will not go' where entity = 'licitaciones'")
-    seen = ask("archive", "list")
+    with psycopg.connect(archived.database_url) as conn:
+        conn.execute("update relevo.archive_exports set last_error = 'it will not go' where entity = 'licitaciones'")
+    seen = ask("archive", "list", archive_folder=folder)
     assert seen.code == 0
     assert "verified" in next(line for line in seen.out.splitlines() if line.startswith("notification_deliveries"))
     assert f"licitaciones {OLDER:%Y-%m}: it will not go" in seen.out
     assert "is no manifest of a month" in seen.err
-    assert ask("archive", "query", "select count(*) from licitaciones").out.split()[-1] == "20"
-    folder_settings["archive_folder"].rename(folder_settings["archive_folder"].with_name("elsewhere"))
-    gone = ask("archive", "list")
+    counted = ask("archive", "query", "select count(*) from licitaciones", archive_folder=folder)
+    assert counted.out.split()[-1] == "20"
+    gone = ask("archive", "list", archive_folder=tmp_path / "elsewhere")
     assert (gone.code, "verified" in gone.out) == (0, True)
     assert "is not there" in gone.err
 
 
-def test_wide_rows_are_shown_field_by_field(ask: Ask, archived) -> None:
+def test_wide_rows_are_shown_field_by_field(ask: Ask) -> None:
     """More columns than the window can hold are told one a line, and nothing is squeezed."""
     wide = ask("archive", "query", "select * from deliveries order by id limit 1")
     assert wide.code == 0
@@ -134,7 +149,7 @@ def test_wide_rows_are_shown_field_by_field(ask: Ask, archived) -> None:
     assert any(line.split() == ["status", "ok"] for line in wide.out.splitlines())
 
 
-def test_what_cannot_be_is_refused_in_words(ask: Ask, archived) -> None:
+def test_what_cannot_be_is_refused_in_words(ask: Ask) -> None:
     """Wrong names, months that are not there and a missing store leave with 2 and a next step."""
     for words, said in (
         (("restore", "--entity", "tenders", "--month", MONTH), "There is no entity tenders"),
@@ -153,8 +168,9 @@ def test_what_cannot_be_is_refused_in_words(ask: Ask, archived) -> None:
     assert "no archive store is set" in off.out
 
 
-def test_forget_is_a_command(ask: Ask, conn) -> None:
+def test_forget_is_a_command(dsn, monkeypatch, capsys, conn) -> None:
     """It deletes the installation, and says if there is none."""
+    ask = make_command(monkeypatch, capsys, dsn)
     phone = verbs.register(conn, Installation(token()))
     done = ask("forget", phone)
     assert done.code == 0, done.err

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
-from uuid import uuid4
 
 import psycopg
 import pytest
@@ -15,28 +13,25 @@ from months import (
     add_old_event,
     add_old_items,
     add_old_requests,
-    add_partitions,
     clean_up,
     clean_up_step,
     exports,
     month_ago,
 )
+from sealing import COLD, HOT, OLD, RECENT
 
+import soak
 from deliveries import states
-from phones import add_phones, fan_out, reached
-from processes import PATIENCE_S, eventually
+from phones import fan_out
 from relevo.client import verbs
 from relevo.client.values import Event
 from relevo.core.items import Fetched, Item
-from relevo.core.model import Answer, PushRequest
-from relevo.cycles import cleanup, ingest
+from relevo.core.model import Answer
+from relevo.cycles import ingest
 from relevo.delivery.rendering import tender
 from relevo.operators import actions, consistency
 
-OLD, RECENT = month_ago(5), month_ago(2)
 A_MOMENT = timedelta(microseconds=1)
-HOT = f"relevo.notification_deliveries_{OLD:%Y_%m}"
-COLD = f"relevo_archive.notification_deliveries_{OLD:%Y_%m}"
 
 
 def test_a_month_past_its_retention_is_retired_whole(build, conn) -> None:
@@ -74,14 +69,14 @@ def test_a_month_past_its_retention_is_retired_whole(build, conn) -> None:
     assert clean_up(build(now=over, deliveries_retention_days=61)).outcome == "idle"
 
 
-@pytest.mark.parametrize(
-    ("settings", "over"),
-    [
-        ({}, datetime(2025, 6, 30, tzinfo=UTC)),
-        ({"deliveries_retention_days": 31}, datetime(2025, 5, 2, tzinfo=UTC)),
-        ({"deliveries_retention_days": 365}, datetime(2026, 4, 1, tzinfo=UTC)),
-    ],
-)
+KEPT: list[tuple[dict[str, int], datetime]] = [
+    ({}, datetime(2025, 6, 30, tzinfo=UTC)),
+    ({"deliveries_retention_days": 31}, datetime(2025, 5, 2, tzinfo=UTC)),
+    ({"deliveries_retention_days": 365}, datetime(2026, 4, 1, tzinfo=UTC)),
+]
+
+
+@pytest.mark.parametrize(("settings", "over"), soak.cases(KEPT[:1], whole=KEPT))  # 61 days are told above
 def test_retention_is_counted_from_a_months_end(build, conn, settings, over) -> None:
     """Deliveries, journal and events of March stay for so many days after its last one, and leave with the next midnight."""
     march = date(2025, 3, 1)
@@ -228,19 +223,6 @@ def test_what_was_sent_and_never_confirmed_is_ended_too(build, conn) -> None:
     assert (report.outcome, report.counts["deliveries_ended"], report.counts["archived_deliveries"]) == ("ok", 50, 100)
 
 
-@pytest.mark.parametrize("status", ["pending", "retryable", "sent"])
-def test_a_month_with_something_open_is_not_sealed(build, conn, status) -> None:
-    """The seal itself looks once more, under its lock: what was opened since the month was closed keeps it open."""
-    add_old_deliveries(conn, OLD, 3)
-    add_old_deliveries(conn, OLD, 1, status=status)
-    assert seal(conn) is False
-    assert exports(conn) == {}
-    conn.execute("delete from relevo.due_chunks")
-    conn.execute("delete from relevo.awaited_receipts")
-    conn.execute(f"update {HOT} set status = 'failed', completed_at = now() where status = %s", [status])
-    assert seal(conn) is True
-
-
 def test_a_month_with_a_lost_delivery_is_told_and_holds_up_no_other(build, conn) -> None:
     """A row that is neither final nor in any queue would go with its month: that is a problem of this month alone."""
     add_old_deliveries(conn, OLD, 5, status="pending")
@@ -321,362 +303,3 @@ select g.project, min(g.look_at), min(g.sent_at), array_agg(u.day), array_agg(u.
   cross join unnest(g.days, g.ids, g.installations, g.tickets, g.versions, g.attempts) as u(day, id, installation, ticket, version, attempt)
  group by g.project
 """
-
-
-def seal(conn: psycopg.Connection[Any]) -> bool:
-    """Seal the old month; tell whether it could be."""
-    row = conn.execute("select relevo.seal_month('notification_deliveries', %s, 1000)", [OLD]).fetchone()
-    assert row is not None
-    return bool(row[0])
-
-
-def test_nobody_writes_to_a_sealed_month(build, conn) -> None:
-    """Fan-out ends its event instead; settle, redrive and whoever knows nothing of seals are refused by the table itself."""
-    add_old_deliveries(conn, OLD, 3, event=999)
-    phones = add_phones(conn, 3)
-    app = build()
-    half_way = {"state": "fanning", "fanout_upto": 10_000, "fanout_finished_at": None}
-    seal(conn)
-    event = add_old_event(conn, OLD, "late", **half_way)
-    fan_out(app)
-    assert reached(conn, event) == []
-    status = verbs.get(conn, event)
-    assert status is not None
-    assert (status.state, status.raw["end_reason"]) == (
-        "cancelled",
-        "its month was archived before its fan-out was finished",
-    )
-    redrive = "update relevo.notification_deliveries set status = 'pending', completed_at = null where event_day < %s"
-    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
-        conn.execute(redrive, [RECENT])
-    insert = "insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type) values (%s, 1, %s, 'x')"
-    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
-        conn.execute(insert, [OLD, phones[0]])
-    assert conn.execute("select relevo.hold_open(%s::date[])", [[OLD, RECENT]]).fetchone() == ([RECENT],)
-    assert clean_up(app).outcome == "ok"
-    add_partitions(conn, OLD)
-    with pytest.raises(psycopg.errors.CheckViolation, match="no partition"):
-        conn.execute(insert, [OLD, phones[0]])
-
-
-WAITING = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
-
-
-@pytest.mark.parametrize("writer", ["a shared hold", "a plain write"])
-def test_a_seal_waits_for_writers_under_way(build, conn, dsn, writer) -> None:
-    """Who began to write before the seal finishes first, and what it wrote is in the month that is retired."""
-    add_old_deliveries(conn, OLD, 3)
-    app, done = build(), threading.Event()
-    with psycopg.connect(dsn) as mine:
-        if writer == "a shared hold":
-            assert mine.execute("select relevo.hold_open(array[%s::date])", [OLD]).fetchone() == ([OLD],)
-        mine.execute(
-            "insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, status,"
-            " completed_at) values (%s, 9, %s, 'x', 'skipped', now())",
-            [OLD, uuid4()],
-        )
-
-        def cleaning() -> None:
-            assert clean_up(app).outcome == "ok"
-            done.set()
-
-        thread = threading.Thread(target=cleaning)
-        thread.start()
-        eventually(lambda: conn.execute(WAITING).fetchone() == (1,), "the seal waits", every=0.005)
-        assert not done.is_set()
-        mine.commit()
-        thread.join(PATIENCE_S)
-    assert done.is_set()
-    assert conn.execute(f"select count(*) from {COLD}").fetchone() == (4,)
-
-
-def test_fan_out_racing_the_seal_loses_nothing(build, conn, dsn) -> None:
-    """Slices and a seal at once: each delivery is either in the retired month or was never made, and the event says which."""
-    phones = add_phones(conn, 200)
-    app = build(fanout_slice_size=10)
-    add_partitions(conn, OLD)
-    event = add_old_event(conn, OLD, "racing", state="fanning", fanout_upto=10_000, fanout_finished_at=None)
-    fanning = threading.Thread(target=fan_out, args=(app,))
-    fanning.start()
-    other = build()
-    while True:
-        report = clean_up(other)
-        if exports(conn).get(("notification_deliveries", f"{OLD:%Y-%m}")) == "retired":
-            break
-        assert report.outcome in ("ok", "partial", "failed"), report
-    fanning.join()
-    reported = f"select deliveries_created, state from relevo_archive.notification_events_{OLD:%Y_%m} where id = %s"
-    row = (
-        conn.execute(reported, [event]).fetchone()
-        or conn.execute(
-            "select deliveries_created, state from relevo.notification_events where id = %s", [event]
-        ).fetchone()
-    )
-    assert row is not None
-    [(made,)] = conn.execute(f"select count(*) from {COLD}").fetchall()
-    assert (made, row[1]) in ((row[0], "cancelled"), (len(phones), "fanned"))
-    assert conn.execute("select count(*) from relevo.notification_deliveries").fetchone() == (0,)
-
-
-def test_settling_while_a_month_is_sealed_loses_no_answer(build, conn) -> None:
-    """Dispatchers settle what cleanup would end: every answer that was written is in the cold month, each row is there once."""
-    add_old_deliveries(conn, OLD, 400, status="pending")
-    dispatchers, cleaner = [build(worker_id=name) for name in ("a", "b")], build(worker_id="c")
-    settled: list[str] = []
-
-    def dispatch(app: Any) -> None:
-        while (claim := app.claims.claim("dispatch", "default", "bulk", limit=7)) is not None:
-            tickets = {d.id: f"ticket-{d.id}" for d in claim.deliveries}
-            app.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)])
-            answers = [Answer(d.event_day, d.id, "sent", ticket_id=tickets[d.id]) for d in claim.deliveries]
-            settlement = app.claims.settle(claim, answers)
-            assert settlement.written == {"sent": len(answers)}, settlement
-            settled.extend(tickets.values())
-            app.claims.release(claim)
-
-    reports = race(cleaner, *(lambda app=app: dispatch(app) for app in dispatchers))
-    assert {report.outcome for report in reports} <= {"ok", "partial"}, reports
-    rows = conn.execute(f"select id, status, provider_ticket_id from {COLD}").fetchall()
-    assert len({row[0] for row in rows}) == len(rows) == 400
-    assert {ticket for _, status, ticket in rows if status == "unconfirmed"} == set(settled)
-    assert {status for _, status, ticket in rows if ticket not in settled} <= {"expired"}
-    assert conn.execute("select count(*) from relevo.notification_deliveries").fetchone() == (0,)
-
-
-def test_redriving_while_a_month_is_sealed_ends_what_it_opened(build, conn, monkeypatch) -> None:
-    """A redrive comes before the seal, and is ended with the month, or after it, and leaves it alone; never in between."""
-    add_old_deliveries(conn, OLD, 700)  # one in seven is a dead letter
-    monkeypatch.setattr("relevo.operators.actions._REDRIVE_BATCH", 3)
-    app, cleaner = build(worker_id="a"), build(worker_id="b")
-    opened: list[int] = []
-
-    def redrive() -> None:
-        opened.append(actions.redrive(app.database, actions.DeadLetters(error_code="MessageRateExceeded")))
-
-    reports = race(cleaner, redrive)
-    assert {report.outcome for report in reports} <= {"ok", "partial"}, reports
-    assert conn.execute(
-        f"select status, count(*) from {COLD} where status <> 'ok' group by 1 order by 1"
-    ).fetchall() == [row for row in (("expired", opened[0]), ("failed", 100 - opened[0])) if row[1]]
-
-
-def test_a_redrive_that_meets_a_seal_leaves_the_month_alone(build, conn, dsn) -> None:
-    """It waits for a seal under way, sees it then, and opens what is in other months only."""
-    add_old_deliveries(conn, OLD, 7)
-    add_old_deliveries(conn, RECENT, 7)
-    app, opened = build(), []
-    dead = actions.DeadLetters(error_code="MessageRateExceeded")
-    with psycopg.connect(dsn) as mine:
-        assert seal(mine)
-        thread = threading.Thread(target=lambda: opened.append(actions.redrive(app.database, dead)))
-        thread.start()
-        eventually(lambda: conn.execute(WAITING).fetchone() == (1,), "the redrive waits", every=0.005)
-        mine.commit()
-        thread.join(PATIENCE_S)
-    assert opened == [1]
-    assert conn.execute(f"select count(*) from {HOT} where status = 'failed'").fetchone() == (1,)
-
-
-def race(cleaner: Any, *others: Any) -> list[Any]:
-    """Clean up again and again until the old month is retired, while others do what they do; return cleanup's reports."""
-    threads, failures, reports = [], [], []
-
-    def guarded(work: Any) -> None:
-        try:
-            work()
-        except Exception as error:  # noqa: BLE001 the test fails with it
-            failures.append(error)
-
-    for work in others:
-        threads.append(threading.Thread(target=guarded, args=(work,)))
-        threads[-1].start()
-    deadline = time.monotonic() + 60
-    while "archived_deliveries" not in (reports[-1].counts if reports else {}):
-        assert time.monotonic() < deadline, reports
-        reports.append(clean_up(cleaner))
-    for thread in threads:
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive()
-    assert failures == []
-    return reports
-
-
-def test_a_late_ticket_meets_the_seal(build, conn) -> None:
-    """An answer for an unknown delivery of a sealed month comes too late for the row, which stays as it was."""
-    add_old_deliveries(conn, OLD, 2, status="pending")
-    app = build()
-    claim = app.claims.claim("dispatch", "default", "bulk")
-    app.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)])
-    conn.execute("delete from relevo.claims")
-    conn.execute(f"update {HOT} set status = 'unknown', completed_at = now()")
-    seal(conn)
-    answers = [Answer(d.event_day, d.id, "sent", ticket_id="late") for d in claim.deliveries]
-    settlement = app.claims.settle(claim, answers)
-    assert (settlement.written, settlement.closed_late, settlement.kept_as_evidence) == ({}, 0, 0)
-    assert clean_up(app).outcome == "ok"
-    assert conn.execute(f"select status, count(*) from {COLD} group by 1").fetchall() == [("unknown", 2)]
-
-
-def test_a_missing_cold_schema_is_told(build, conn) -> None:
-    """Where the role could not make the schema, cleanup says who has to, and the rest of it is done."""
-    add_old_deliveries(conn, OLD, 3)
-    conn.execute("drop schema relevo_archive")
-    report = clean_up(build())
-    assert "the schema relevo_archive is missing; have an administrator create it" in report.error
-    assert conn.execute("select count(*) from relevo.notification_deliveries").fetchone() == (3,)
-
-
-def test_a_column_added_half_way_through_a_month_goes_along(build, conn) -> None:
-    """A month of items that is being moved while an upgrade adds a column carries it; what went before has none."""
-    month = month_ago(14)
-    add_old_items(conn, month, 10)
-    conn.execute("select relevo.retire_items(%s, 1000, 4)", [month])
-    conn.execute("alter table relevo.licitaciones add column added_later numeric(8, 3) not null default 1.125")
-    assert clean_up(build()).counts["archived_licitaciones"] == 6
-    found = f"select added_later::text, count(*) from relevo_archive.licitaciones_{month:%Y_%m} group by 1 order by 1"
-    assert conn.execute(found).fetchall() == [("1.125", 6), (None, 4)]
-
-
-def test_a_column_added_to_events_goes_along_but_not_of_personal_ones(build, conn) -> None:
-    """Nobody knows what an added column says of whom: it is kept of public events, and of personal ones it is not."""
-    add_old_event(conn, OLD, "before")
-    conn.execute("select relevo.retire_events(%s, 1000, 1)", [OLD])
-    conn.execute("alter table relevo.notification_events add column added_later text")
-    for audience in ("everyone", "matching", "installations"):
-        add_old_event(conn, OLD, audience, audience=audience, added_later=audience, first_sent_at=OLD)
-    assert clean_up(build()).counts["archived_events"] == 3
-    found = (
-        "select audience, added_later, first_sent_at is not null as sent"
-        f" from relevo_archive.notification_events_{OLD:%Y_%m} order by id"
-    )
-    assert conn.execute(found).fetchall() == [
-        ("everyone", None, False),
-        ("everyone", "everyone", True),
-        ("matching", "matching", True),
-        ("installations", None, True),
-    ]
-
-
-def test_a_column_dropped_half_way_through_a_month_does_not_stop_it(build, conn) -> None:
-    """What was moved before keeps its values, what comes later has none."""
-    month = month_ago(14)
-    conn.execute("alter table relevo.licitaciones add column dropped_later text default 'x'")
-    add_old_items(conn, month, 10)
-    conn.execute("select relevo.retire_items(%s, 1000, 4)", [month])
-    conn.execute("alter table relevo.licitaciones drop column dropped_later")
-    assert clean_up(build()).counts["archived_licitaciones"] == 6
-    found = f"select dropped_later, count(*) from relevo_archive.licitaciones_{month:%Y_%m} group by 1 order by 1"
-    assert conn.execute(found).fetchall() == [("x", 4), (None, 6)]
-
-
-def test_a_column_that_changed_half_way_through_a_month_is_refused(build, conn) -> None:
-    """Finer values would be rounded on their way: that month says so and keeps its rows, the others are moved."""
-    month, younger = month_ago(15), month_ago(14)
-    add_old_items(conn, month, 10)
-    add_old_items(conn, younger, 3)
-    conn.execute("select relevo.retire_items(%s, 1000, 4)", [month])
-    conn.execute("alter table relevo.licitaciones alter column monto type numeric(20, 4)")
-    report = clean_up(build())
-    assert report.outcome == "partial"
-    assert "column monto of relevo.licitaciones is of type numeric(20,4), and that of" in report.error
-    assert "nothing was moved" in report.error
-    left = (
-        "select date_trunc('month', created_at at time zone 'UTC')::date, count(*) from relevo.licitaciones group by 1"
-    )
-    assert conn.execute(left).fetchall() == [(month, 6)]
-    assert exports(conn) == {
-        ("licitaciones", f"{month:%Y-%m}"): "moving",
-        ("licitaciones", f"{younger:%Y-%m}"): "retired",
-    }
-
-
-@pytest.mark.parametrize("entity", ["licitaciones", "notification_events"])
-def test_a_column_that_comes_while_a_batch_waits_goes_along(build, conn, dsn, entity) -> None:
-    """The batch waits for the upgrade that adds it, looks at the columns only then, and loses no value."""
-    month = month_ago(14)
-    add_old_items(conn, month, 5)
-    add_old_event(conn, month, "k")
-    statement = "select relevo.retire_items(%s, 1000, 9)"
-    if entity == "notification_events":
-        statement = "select relevo.retire_events(%s, 1000, 9)"
-    conn.execute(statement.replace("9)", "0)"), [month])  # its cold table is there, as the columns were
-    with psycopg.connect(dsn) as mine, psycopg.connect(dsn, autocommit=True) as theirs:
-        mine.execute(f"alter table relevo.{entity} add column added_later text default 'value'")
-        moving = threading.Thread(target=lambda: theirs.execute(statement, [month]))
-        moving.start()
-        waits = "select wait_event_type = 'Lock' from pg_stat_activity where pid = %s"
-        eventually(lambda: conn.execute(waits, [theirs.info.backend_pid]).fetchone() == (True,), "it waits")
-        mine.commit()
-        moving.join(PATIENCE_S)
-        assert not moving.is_alive()
-    found = f"select distinct added_later from relevo_archive.{entity}_{month:%Y_%m}"
-    assert conn.execute(found).fetchall() == [("value",)]
-
-
-def test_a_name_that_is_taken_in_the_cold_schema_holds_up_no_other_month(build, conn) -> None:
-    """Somebody made a table where a month should go: it stays where it is and says why; the others are retired."""
-    add_old_deliveries(conn, OLD, 3)
-    add_old_deliveries(conn, month_ago(4), 3)
-    conn.execute(f"create table {COLD} (theirs int)")
-    report = clean_up(build())
-    assert report.outcome == "partial"
-    assert f"notification_deliveries_{OLD:%Y_%m} could not be retired yet" in report.error
-    assert "already exists" in report.error
-    assert exports(conn)["notification_deliveries", f"{month_ago(4):%Y-%m}"] == "retired"
-    assert conn.execute(f"select count(*) from {HOT}").fetchone() == (3,)
-
-
-def test_a_moving_month_whose_table_is_gone_holds_up_no_other(build, conn) -> None:
-    """Somebody dropped the table that a month was moving to: that is told, and the other months are retired."""
-    for ago in (14, 15):
-        add_old_items(conn, month_ago(ago), 3)
-    conn.execute("select relevo.retire_items(%s, 1000, 3)", [month_ago(15)])
-    conn.execute(f"drop table relevo_archive.licitaciones_{month_ago(15):%Y_%m}")
-    report = clean_up(build())
-    assert report.outcome == "partial"
-    assert f"licitaciones_{month_ago(15):%Y_%m} could not be moved yet: UndefinedTable" in report.error
-    assert exports(conn)["licitaciones", f"{month_ago(14):%Y-%m}"] == "retired"
-
-
-def test_a_default_partition_is_complained_of_and_stops_nothing(build, conn) -> None:
-    """Its rows are in no month: cleanup says so each time, retires the months, and makes what partitions it can."""
-    conn.execute("create table relevo.everything_else partition of relevo.notification_deliveries default")
-    add_old_deliveries(conn, OLD, 3)
-    report = clean_up(build())
-    assert report.outcome == "partial"
-    assert "relevo.everything_else is a partition of relevo.notification_deliveries and no month's" in report.error
-    assert "move its rows, and detach it" in report.error
-    assert exports(conn)["notification_deliveries", f"{OLD:%Y-%m}"] == "retired"
-
-
-def test_rows_in_a_default_partition_keep_a_new_one_from_being_made_in_words(build, conn, monkeypatch) -> None:
-    """The month ahead whose rows lie there already cannot be made: that is told once, and the rest of cleanup is done."""
-    conn.execute(
-        "create table relevo.notification_deliveries_default partition of relevo.notification_deliveries default"
-    )
-    conn.execute(
-        "insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type)"
-        " values (now()::date + 150, 1, %s, 'x')",
-        [uuid4()],
-    )
-    add_old_deliveries(conn, OLD, 3)
-    monkeypatch.setattr(cleanup, "_MONTHS_AHEAD", 6)
-    report = clean_up(build())
-    assert report.outcome == "partial"
-    assert report.error.count("the partitions ahead could not be made: CheckViolation") == 1
-    assert exports(conn)["notification_deliveries", f"{OLD:%Y-%m}"] == "retired"
-
-
-def test_a_seal_passes_by_an_event_that_fan_out_is_at(build, conn, dsn: str) -> None:
-    """Fan-out locks its event and then waits for the seal: the seal does not wait for the event, which ends all the same."""
-    add_old_deliveries(conn, OLD, 3, event=999)
-    app = build()
-    event = add_old_event(conn, OLD, "late", state="fanning", fanout_upto=10_000, fanout_finished_at=None)
-    with psycopg.connect(dsn) as fanning:
-        fanning.execute("select from relevo.notification_events for update")
-        conn.execute("set lock_timeout = '10s'")
-        assert seal(conn)
-    fan_out(app)
-    status = verbs.get(conn, event)
-    assert status is not None
-    assert (status.state, reached(conn, event)) == ("cancelled", [])
