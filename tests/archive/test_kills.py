@@ -36,6 +36,8 @@ NOT_COVERED = {
     "export.record_mismatch": "only a store that holds something else needs it (test_faults)",
     "export.record_trouble": "only a store in trouble needs it (test_faults)",
 }
+# What only looks leaves the world as it was: a death before it is one before the next that writes.
+READING = ("find_", "list_", "count_", "look_", "keeps_", "wait_", "fetch", "listing")
 
 
 class Mortals:
@@ -123,14 +125,14 @@ def test_a_kill_at_every_step_ends_in_a_whole_month(mortals: Mortals, conn, tmp_
         cycle: [
             {"name": name, "when": when, "nth": 1}
             for name in counts  # in the order they were first made: the next life gets to the next one
-            if not name.startswith("cleanup.")
+            if not name.startswith("cleanup.") and (soak.WHOLE or not name.split(".")[-1].startswith(READING))
             for when in soak.cases(
                 ("before", "after") if name == [*counts][-1] else ("before",), whole=("before", "after")
             )
         ]
         for cycle, counts in executed.items()
     }
-    assert sum(map(len, points.values())) > soak.cases(20, whole=40)  # after one step is before the next
+    assert sum(map(len, points.values())) > soak.cases(14, whole=40)  # after one step is before the next
     months = 21
     while any(points.values()):  # in each month as many deaths, one after the other, as it has steps left
         fill(conn, tmp_path / "cold", months)
