@@ -16,18 +16,8 @@ FUNCTIONS = sorted((queries.sql_root() / "functions").glob("*/*.sql"))
 
 
 def test_a_released_database_becomes_what_a_new_one_is(dsn, empty_database) -> None:
-    """Catalogs are compared thing by thing, the texts of functions included."""
-    released.make(empty_database, released.versions()[-1])
-    assert released.bring_up_to_date(empty_database) == migrate.available()
-    differing = released.differences(released.catalog(empty_database), released.catalog(dsn))
-    assert not differing, (
-        f"sql/tables and sql/functions say something else than the migrations make: {', '.join(map(str, differing))}. "
-        "Run `make migration NAME=what_it_does`."
-    )
-
-
-def test_a_released_database_goes_on(empty_database) -> None:
-    """Its ledger keeps its rows and gets the new ones; deliveries live on it from claim to reap."""
+    """Its ledger keeps its rows and gets the new ones; its catalog is that of a new one thing by thing, the texts of
+    functions included; deliveries live on it from claim to reap."""
     released.make(empty_database, released.versions()[-1])
     with (
         app.build(config.load({"DATABASE_URL": empty_database}, None)) as worker,
@@ -38,6 +28,11 @@ def test_a_released_database_goes_on(empty_database) -> None:
         after = conn.execute("select version, applied_by from relevo.schema_migrations order by 1").fetchall()
         assert after[: len(before)] == before
         assert [version for version, _ in after[len(before) :]] == [each.version for each in migrate.available()]
+        differing = released.differences(released.catalog(empty_database), released.catalog(dsn))
+        assert not differing, (
+            f"sql/tables and sql/functions say something else than the migrations make: {', '.join(map(str, differing))}. "
+            "Run `make migration NAME=what_it_does`."
+        )
         worker.worker.record_start("run", [])
         live_through(worker, conn)
 

@@ -14,6 +14,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+import soak
 from relevo import app
 from relevo.operators import actions
 
@@ -69,7 +70,10 @@ def shop(conn: psycopg.Connection[Any]) -> None:
         conn.execute(sql.SQL("insert into {} values (1, {})").format(table, CANARY))
 
 
-@pytest.fixture(params=["none", "app", "reader", "worker", "everything"])
+GUESTS = ["none", "app", "reader", "worker", "everything"]
+
+
+@pytest.fixture(params=soak.cases(["worker", "everything"], whole=GUESTS))  # who may call most, and who may call all
 def guest(
     request: pytest.FixtureRequest,
     conn: psycopg.Connection[Any],

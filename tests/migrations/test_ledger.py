@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from commanding import Command, make_command
 from relevo import __version__
 from relevo.core import queries
 from relevo.core.errors import DatabaseUnavailableError, MigrationError
@@ -45,19 +46,25 @@ def test_only_what_is_new_is_run(migrated, database, look, beyond) -> None:
     assert has(look, "relevo.two")
 
 
-def test_the_plan_shows_what_would_run_and_changes_nothing(command, look) -> None:
+@pytest.fixture
+def here(monkeypatch, capsys, empty_database) -> Command:
+    """`relevo` on the database without a schema, in this process: `here("migrate", "--plan")`."""
+    return make_command(monkeypatch, capsys, empty_database)
+
+
+def test_the_plan_shows_what_would_run_and_changes_nothing(here, look) -> None:
     """`relevo migrate --plan` names every pending file, leaves no trace, and after migrating says that all is done."""
-    planned = command("migrate", "--plan")
-    assert planned.ends() == 0, planned.stderr
-    assert planned.stdout.split() == ["would", "run", "baseline"]
+    planned = here("migrate", "--plan")
+    assert planned.code == 0, planned.err
+    assert planned.out.split() == ["would", "run", "baseline"]
     assert look.execute("select to_regnamespace('relevo')").fetchone() == (None,)
 
-    ran = command("migrate")
-    assert ran.ends() == 0, ran.stderr
-    assert ran.stdout == planned.stdout.replace("would run", "ran")
-    nothing = command("migrate", "--plan")
-    assert nothing.ends() == 0
-    assert "up to date" in nothing.stdout
+    ran = here("migrate")
+    assert ran.code == 0, ran.err
+    assert ran.out == planned.out.replace("would run", "ran")
+    nothing = here("migrate", "--plan")
+    assert nothing.code == 0
+    assert "up to date" in nothing.out
 
 
 def test_an_edited_file_is_refused_in_words(migrated, database, look, beyond) -> None:
@@ -77,14 +84,15 @@ def test_an_edited_file_is_refused_below_a_newer_schema_too(migrated, database, 
         migrate.prepare(database, beyond("select 3;"))
 
 
-def test_migrate_refuses_a_schema_it_does_not_know(migrated, command, database, beyond) -> None:
+def test_migrate_refuses_a_schema_it_does_not_know(migrated, here, database, beyond) -> None:
     """An older version's `relevo migrate` fails with the unknown migration's name and what to do instead."""
     migrate.migrate(database, beyond("select 1;"))
-    refused = command("migrate")
-    assert refused.ends() == 1
-    assert FIRST_MORE in refused.stderr
-    assert f"relevo {__version__} does not know" in refused.stderr
-    assert "at least as new as the database" in refused.stderr
+    refused = here("migrate")
+    assert refused.code == 1
+    said = " ".join(refused.err.split())
+    assert FIRST_MORE in said
+    assert f"relevo {__version__} does not know" in said
+    assert "at least as new as the database" in said
 
 
 def test_an_older_version_works_on_a_newer_schema_that_serves_it(migrated, command, database, beyond) -> None:
@@ -182,7 +190,7 @@ def stands_at(look, version: int, name: str, checksum: str = "") -> None:
     look.execute(queries.load("migrate")["record_applied"], row)
 
 
-def test_an_older_database_is_sent_through_the_release_between(database, look, command) -> None:
+def test_an_older_database_is_sent_through_the_release_between(database, look, here) -> None:
     """Below 0.3.0 every way in says in a sentence which version to run first, and writes nothing."""
     stands_at(look, 42, "keys_first")
     for attempt in (migrate.migrate, migrate.plan, migrate.prepare, migrate.missing):
@@ -191,9 +199,9 @@ def test_an_older_database_is_sent_through_the_release_between(database, look, c
             match=r"at migration 0042_keys_first, .* relevo 0\.2\.0; .* upgrades from relevo 0\.3\.0 on\.",
         ):
             attempt(database)
-    refused = command("migrate")
-    assert refused.ends() == 1
-    assert "Run `relevo migrate` of relevo 0.3.0 first" in refused.stderr
+    refused = here("migrate")
+    assert refused.code == 1
+    assert "Run `relevo migrate` of relevo 0.3.0 first" in " ".join(refused.err.split())
     assert applied(look) == [(42, "keys_first")]
     assert not has(look, "relevo.claims")
 

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 import released
+import soak
 from processes import eventually
 from relevo.database import migrate
 
@@ -15,7 +16,10 @@ WAITS = "select count(*) from pg_locks where locktype = 'relation' and not grant
 TABLES = "select string_agg(oid::regclass::text, ', ') from pg_class where relnamespace = 'relevo'::regnamespace and relkind = 'r'"
 
 
-@pytest.mark.parametrize("table", ["device_installations", "event_owners", "event_types", "workers"])
+READ = ["device_installations", "workers"]
+
+
+@pytest.mark.parametrize("table", soak.cases(READ, whole=[*READ, "event_owners", "event_types"]))
 def test_who_has_read_a_table_may_write_any(database, empty_database, look, table) -> None:
     """A transaction that read a table before a migration's file came to it writes whatever it likes, and both come to their end."""
     released.make(empty_database, released.versions()[-1])

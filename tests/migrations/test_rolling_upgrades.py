@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -282,9 +282,9 @@ BREAKING = [
 ]
 EXPANDING = [
     "alter table relevo.workers add column zone text",
-    "alter table relevo.workers add column zone text not null default 'south'",
+    "alter table relevo.workers add column region text not null default 'south'",
     "alter table relevo.claims add column n int generated always as (cardinality(ids)) stored not null",
-    "alter table relevo.claims add column n bigint generated always as identity",
+    "alter table relevo.claims add column m bigint generated always as identity",
     "create table relevo.more (id int not null)",
     "create index on relevo.claims (worker_id)",
     "alter table relevo.workers alter column hostname drop not null",
@@ -293,23 +293,30 @@ EXPANDING = [
 ]
 
 
-def after(change: str, release: Release, connection: psycopg.Connection[Any]) -> list[str]:
+def after(changes: Iterable[str], release: Release, connection: psycopg.Connection[Any]) -> list[str]:
     """Name what would break if the schema were changed so; afterwards it is as before."""
     with connection.transaction(force_rollback=True):
-        connection.execute(change.encode())
+        for change in changes:
+            connection.execute(change.encode())
         return list(breaks(release, connection))
+
+
+def about(release: Release, change: str) -> Release:
+    """Return a release with those of its statements alone that name what is changed."""
+    [name] = re.findall(r"relevo\.(\w+)", change)
+    return replace(release, statements={key: text for key, text in release.statements.items() if name in text})
 
 
 def test_what_breaks_the_version_before_is_found(conn, today) -> None:
     """Dropping, renaming, retyping and demanding what a running version does not know of are each refused."""
     for change, complaint in BREAKING:
-        found = after(change, today, conn)
+        found = after([change], about(today, change), conn)
         assert any(complaint in line for line in found), (change, found)
 
 
 def test_what_only_expands_is_let_through(conn, today) -> None:
     """Adding what nobody must know of, loosening, and dropping what that version does not use break nothing."""
-    assert {change: found for change in EXPANDING if (found := after(change, today, conn))} == {}
+    assert after(EXPANDING, today, conn) == []
 
 
 def release(version: str, *names: str) -> Release:
