@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -39,6 +40,12 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 
 class TestPoison:
     """An event whose fan-out always fails."""
+
+    @pytest.fixture(autouse=True)
+    def _taken_back(self, conn) -> Iterator[None]:
+        """Leave the database to the next test as it was."""
+        yield
+        conn.execute("drop function if exists public.poison cascade")
 
     @pytest.mark.parametrize("whom", ["everyone", "named"])
     def test_others_are_fanned_out_in_the_same_run(self, build, conn, whom: str) -> None:
