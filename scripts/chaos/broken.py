@@ -77,6 +77,12 @@ BUILDS = {
         (("news/note_dead_letters.sql", "if relevo.is_news('delivery.failed') then", "if false then"),),
         ("Expo refuses messages",),
     ),
+    "restore": Build(
+        "answers of claims that a restore took back are taken for those of others",
+        (("settle/keep_late_tickets.sql", "if not exists (", "if false and not exists ("),),
+        ("restored under running replicas",),
+        minutes=2,
+    ),
     "digests": Build(
         "a digest does not look at what was told before",
         (("digests/digest_items.sql", "where u.id <> all (told)", "where true"),),
