@@ -75,7 +75,10 @@ function judge(folder) {
   const cancelledAt = new Map(all("cancelled").map((line) => [line.event, line.at]));
   const forgotten = new Set(all("forgotten").map((line) => line.owner));
 
-  const tenders = all("enqueued").filter((line) => line.topic && !cancelledAt.has(line.event));
+  /** Events that a restore may or may not have left cancelled: their cancel was acknowledged while the backup was made. */
+  const maybeCancelled = new Set(allTold.filter((line) => line.what === "cancelled").map((line) => line.event));
+  const isCancelled = (id) => cancelledAt.has(id) || (maybeCancelled.has(id) && eventById.get(id)?.state === "cancelled");
+  const tenders = all("enqueued").filter((line) => line.topic && !isCancelled(line.event));
   const readers = new Set(all("reads").map((line) => line.installation));
   /** How often each phone that reads digests was told of each event, by a digest or by itself. */
   const tellings = new Map();

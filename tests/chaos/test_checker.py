@@ -41,6 +41,9 @@ GOOD: History = {
         {"what": "restored", "at": 305.0, "since": 300.0, "until": 304.0, "last_delivery": 16},
         {"what": "adopted", "at": 310.0},
         {"what": "restored", "at": 405.0, "since": 400.0, "until": 404.0, "last_delivery": 16, "under_workers": True},
+        {"what": "enqueued", "at": 299.0, "event": 7, "key": "k7", "once": False, "topic": "tenders"},
+        {"what": "cancelled", "at": 300.1, "event": 7},
+        {"what": "news", "at": 320.0, "position": 6, "kind": "event.finished", "event": 7, "delivery": None},
     ],
     "received": [
         {"phone": "ExponentPushToken[expo-1]", "delivery": 11, "at": 3.0},
@@ -58,6 +61,7 @@ GOOD: History = {
         {"id": 2, "event_type": "t", "event_key": "k2", "state": "fanned", "at_most_once": True},
         {"id": 3, "event_type": "t", "event_key": "k3", "state": "fanned", "at_most_once": False},
         {"id": 4, "event_type": "t", "event_key": "k4", "state": "fanned", "at_most_once": False},
+        {"id": 7, "event_type": "t", "event_key": "k7", "state": "cancelled", "at_most_once": False},
         {"id": 5, "event_type": "relevo.digest", "event_key": "d", "state": "fanned", "at_most_once": False},
         {"id": 6, "event_type": "t", "event_key": "k6", "state": "fanned", "at_most_once": False},
     ],
