@@ -39,6 +39,13 @@ def test_every_page_is_served_and_every_link_leads_somewhere(served: Served) -> 
             assert not place or f'id="{place}"' in there, f"{here}: {link}"
 
 
+def test_pages_of_the_last_release_are_found(served: Served) -> None:
+    """An address that people kept since 0.3.0 leads to the page that it became."""
+    for old, title in [("sql-door", "SQL functions"), ("pgbouncer-and-ha", "High availability")]:
+        answer = served.client().call("GET", f"/guide/{old}", allow_redirects=True)
+        assert (answer.status_code, f"{title}</h1>" in answer.text) == (200, True), old
+
+
 def test_whoever_is_logged_in_finds_back(served: Served) -> None:
     """The dashboard's navigation stays where somebody has a session; a stranger sees the guide's own link alone."""
     person = Person(served, "viewer")

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as InPath
 from markupsafe import Markup
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from relevo.http.dashboard.page import Page, render
 from relevo.http.problems import not_found
@@ -35,6 +35,8 @@ _PICTURES = "pictures"
 HOME = "/guide"
 RUNBOOK = f"{HOME}/runbook"
 """Where the dashboard's problems are explained, each under an anchor of its own."""
+_RENAMED = {"sql-door": "sql-functions", "pgbouncer-and-ha": "high-availability"}
+"""Pages of 0.3.0 that have another name now: people kept their addresses."""
 
 
 def docs_root() -> Path:
@@ -70,7 +72,9 @@ async def picture(name: Annotated[str, InPath(max_length=100)]) -> Response:
 
 @router.get("/guide/{name}")
 async def page(request: Request, name: Annotated[str, InPath(max_length=100)]) -> Response:
-    """Show one page."""
+    """Show one page, or lead to where it is now."""
+    if name in _RENAMED:
+        return RedirectResponse(f"{HOME}/{_RENAMED[name]}", 301)
     if name not in _files():
         raise not_found(f"page {name}")
     return _shown(request, name)
