@@ -64,11 +64,15 @@ select count(*)::int as doubted,
 
 -- name: keep_tickets
 -- Keeps tickets of pushes whose answers cannot be written for now: whoever ends the claim, or claims them next, finds that they were sent; none of a
--- claim that journalled nothing here, for a backup was restored under its worker, and its deliveries' numbers are given again.
+-- claim that journalled nothing here, neither what is unanswered nor the given requests, which may have been given up: a backup was restored under
+-- its worker then, and its deliveries' numbers are given again.
 insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at)
 select u.event_day, u.id, u.ticket_id, %(token)s, relevo.now(%(now)s)
   from unnest(%(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[]) as u(event_day, id, ticket_id)
  where exists (select from relevo.push_requests r where r.claim_token = %(token)s and r.answered_at is null)
+    or exists (select from relevo.push_requests r
+                where r.request_day = any (array(select (relevo.now(%(now)s) at time zone 'UTC')::date - n from generate_series(0, 7) n))
+                  and r.id = any (%(request_ids)s::uuid[]) and r.claim_token = %(token)s)
 on conflict do nothing;
 
 -- name: keep_late_tickets

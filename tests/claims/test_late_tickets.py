@@ -76,6 +76,15 @@ def test_a_claim_that_a_restore_took_back_tells_nothing(lost, conn) -> None:
     assert late_tickets_in(conn) == []
 
 
+def test_tickets_of_a_request_that_was_given_up_are_kept_ahead(lost, conn) -> None:
+    """A request that hung was settled as unclear; when its tickets come after all and cannot be written, they are kept."""
+    lost.send()
+    conn.execute("update relevo.push_requests set answered_at = now(), outcome = 'unclear'")
+    told = [answer._replace(request=lost.request.id) for answer in answers(lost.claim)]
+    lost.worker.claims.keep_tickets(lost.claim, told, REAPED_AT + SECOND)
+    assert late_tickets_in(conn) == [(lost.delivery, lost.ticket)]
+
+
 @pytest.mark.parametrize("status", ["expired", "skipped", "cancelled", "failed"])
 def test_it_tells_that_what_would_end_unsent_was_sent(lost, conn, status) -> None:
     """A claim that ends its delivery without a request, for its deadline, phone or event, finds that it was sent."""

@@ -162,7 +162,12 @@ class Settling:
         """Keep the tickets of answers that cannot be written for now, so that nothing of it is ever sent again."""
         sent = [answer for answer in answers if answer.ticket_id is not None]
         if sent:
-            kept = {"token": claim.token, "tickets": text_array([a.ticket_id for a in sent]), "now": now}
+            kept = {
+                "token": claim.token,
+                "tickets": text_array([a.ticket_id for a in sent]),
+                "request_ids": uuid_array({a.request for a in sent if a.request is not None}),
+                "now": now,
+            }
             with self._database.transaction("bound_by_key") as connection:
                 connection.execute(_SQL["keep_tickets"], columns.keys(sent) | kept)
 
