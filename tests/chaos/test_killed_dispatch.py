@@ -301,6 +301,7 @@ def test_a_retry_that_a_receipt_asks_for_survives_a_kill(world, conn, sandbox) -
     reported = here.kill("receipt", None)
     points = [each for each in kill_points(reported, "before", "after") if each["name"].endswith(REQUEUED)]
     assert reported["counts"].keys() >= set(REQUEUED)
+    assert points
     for n, point in enumerate(points):
         events[str(point)] = sent(f"killed {n}")
         assert here.kill("receipt", point)["signal"] == SIGKILL, point
@@ -346,6 +347,7 @@ def test_the_reaper_survives_a_kill_at_every_step(world, conn, sandbox, begun) -
     reported = here.kill("reaper", None)
     points = [each for each in kill_points(reported, "before", "after") if each["name"].endswith(REAPED)]
     assert reported["counts"].keys() >= set(REAPED)
+    assert points
     for n, point in enumerate(points):
         events[str(point)] = abandoned(f"killed {n}")
         assert here.kill("reaper", point)["signal"] == SIGKILL, point
@@ -412,6 +414,7 @@ def test_dispatch_survives_a_kill_where_something_changed_since_the_claim(world,
     reported = played[0][0].play(None)
     points = [each for each in kill_points(reported) if each["name"].removeprefix("COMMIT of ").startswith(CHANGED)]
     assert reported["counts"].keys() >= set(CHANGED)
+    assert points
     for n, point in enumerate(points):
         here.clear_up("fanout", "dispatch")
         scene = Changed(here, f"killed {n}")

@@ -212,15 +212,20 @@ def test_a_role_of_the_door_can_use_the_command(dsn: str, role: str, database: D
     running.close()
 
 
+CLOSED = "select f from unnest(relevo.app_functions()) as f where not has_function_privilege(%s, 'relevo.' || f, 'execute')"
+
+
 def test_a_role_of_the_door_keeps_it_through_an_upgrade(empty_database: str, role: str) -> None:
-    """Functions that a migration replaces or adds are open to whoever might use the door before it."""
+    """Functions that a migration replaces or adds are open to whoever might use the door before it. Scripts of 0.3.0 that
+    open it by its old name still do."""
     released.make(empty_database, released.versions()[-1])
     with psycopg.connect(empty_database, autocommit=True) as owner:
         owner.execute("select relevo.grant_door(%s)", [role])
         assert released.bring_up_to_date(empty_database)
-        closed = owner.execute(
-            "select f from unnest(relevo.app_functions()) as f where not has_function_privilege(%s, 'relevo.' || f, 'execute')",
-            [role],
-        ).fetchall()
+        assert owner.execute(CLOSED, [role]).fetchall() == []
+        owner.execute(sql.SQL("drop owned by {}").format(sql.Identifier(role)))
+        assert owner.execute(CLOSED, [role]).fetchall() != []
+        owner.execute("select relevo.grant_door(%s)", [role])
+        closed = owner.execute(CLOSED, [role]).fetchall()
         owner.execute(sql.SQL("drop owned by {}").format(sql.Identifier(role)))
     assert closed == []
