@@ -212,7 +212,9 @@ def test_a_role_of_the_door_can_use_the_command(dsn: str, role: str, database: D
     running.close()
 
 
-CLOSED = "select f from unnest(relevo.app_functions()) as f where not has_function_privilege(%s, 'relevo.' || f, 'execute')"
+CLOSED = (
+    "select f from unnest(relevo.app_functions()) as f where not has_function_privilege(%s, 'relevo.' || f, 'execute')"
+)
 
 
 def test_a_role_of_the_door_keeps_it_through_an_upgrade(empty_database: str, role: str) -> None:
