@@ -54,6 +54,29 @@ def test_whose_zone_a_digest_goes_by(conn: psycopg.Connection[Any], build) -> No
     }
 
 
+def test_a_phone_that_moves_twice_misses_nothing(conn: psycopg.Connection[Any], build) -> None:
+    """What gathered for a phone before it went to another time, and from there to a third, is told when that comes."""
+    app = build()
+    ana, bob = add_phones(conn, 2)
+    prefer(conn, [ana], delivery="daily 08:00")
+    prefer(conn, [bob], delivery="hourly")
+
+    def close_hour(key: str) -> int:
+        event = announce(conn, app, key)
+        conn.execute("update relevo.digest_slots set closes_at = now() where delivery = 'hourly'")
+        assert app.runner.run(app.registry["digest"], "manual").outcome == "ok"
+        return event
+
+    events = [close_hour("before")]
+    prefer(conn, [ana], delivery="daily 09:00")
+    events += [close_hour(f"between {n}") for n in range(3)]
+    prefer(conn, [ana], delivery="daily 10:00")
+    close(conn, app)
+    told = """select c.event_id - o from relevo.digest_contents c join relevo.device_installations i using (seq), unnest(c.offsets) o
+               where i.installation_id = %s order by 1"""
+    assert [row[0] for row in conn.execute(told, [ana]).fetchall()] == events
+
+
 def test_the_phones_of_a_project_move_in_parts(conn: psycopg.Connection[Any], build) -> None:
     """Another zone of a project moves a thousand phones at once, and the cycle digest the rest; nothing that gathered is lost."""
     app = build()

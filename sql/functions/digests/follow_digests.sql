@@ -9,7 +9,9 @@ declare
   missing boolean := true;
 begin
   insert into relevo.digest_changes as c (project, delivery, zone, seq, installation_id, from_number, at_number)
-  select f.project, f.delivery, f.zone, f.seq, f.installation_id, s.after_number, last_number
+  select f.project, f.delivery, f.zone, f.seq, f.installation_id,
+         least(s.after_number, (select min(o.from_number) from relevo.digest_changes o -- what it brought from a slot before, and was not told yet
+                                 where o.seq = f.seq and o.at_number >= s.after_number - 1)), last_number
     from relevo.digest_followers f
     join relevo.device_installations i on i.seq = f.seq -- of one that is forgotten nothing is noted
     join relevo.digest_slots s on s.project = f.project and s.delivery = f.delivery and s.zone = f.zone
