@@ -37,14 +37,14 @@ from bench import (
     starting,
     words,
 )
+from bench.environment import Environment, environment
 from bench.measuring import Row
 from bench.sizes import QUICK, Sizes, changed
-from bench.stand import Stand, stand
 from benching import RESULTS, say
 from relevo.core import logs
 
 ROOT = Path(__file__).parents[2]
-TOGETHER: dict[str, Callable[[Stand], Iterable[Row]]] = {
+TOGETHER: dict[str, Callable[[Environment], Iterable[Row]]] = {
     "start": starting.rows,
     "wakeup": latency.wakeups,
     "dispatch": dispatch.lifted,
@@ -126,7 +126,7 @@ def measure(names: Sequence[str], sizes: Sizes, failed: list[str]) -> Iterator[R
     """Measure row after row; what fails is named, and the rest is measured all the same."""
     together = [name for name in TOGETHER if name in names]
     if together:
-        with stand(sizes) as shared:
+        with environment(sizes) as shared:
             for name in together:
                 yield from _told(name, TOGETHER[name](shared), failed)
     for name, rows in ALONE.items():

@@ -7,9 +7,9 @@ from typing import Any
 
 import psycopg
 
+from bench.environment import statements
 from bench.measuring import Cost, Goal, Meter, Row
 from bench.sizes import Sizes
-from bench.stand import statements
 from benching import fresh_database, say
 from relevo import app
 from relevo.client import values, verbs

@@ -12,8 +12,8 @@ from uuid import uuid4
 
 import requests
 
+from bench.environment import Environment, statements
 from bench.measuring import Cost, Goal, Row, middle, rate
-from bench.stand import Stand, statements
 from benching import say
 from relevo.app import App
 from relevo.client.values import Matching
@@ -103,10 +103,10 @@ class Unguarded(Claims):
         return Counter()
 
 
-def lifted(stand: Stand) -> Iterator[Row]:
+def lifted(env: Environment) -> Iterator[Row]:
     """Ours, the ceiling and the plain loop in turns, the rate lifted."""
-    stand.send_all()  # everything is warm
-    turns = [(plain_loop(stand), stand.send_all(), ceiling(stand)) for _ in range(stand.sizes.rounds)]
+    env.send_all()  # everything is warm
+    turns = [(plain_loop(env), env.send_all(), ceiling(env)) for _ in range(env.sizes.rounds)]
     loops, ours, ceilings = (middle(costs) for costs in zip(*turns, strict=True))
     ratios = {
         "times_a_plain_loop": statistics.median(our.per_s / their.per_s for their, our, _ in turns),
@@ -126,57 +126,57 @@ def lifted(stand: Stand) -> Iterator[Row]:
     yield rate("plain_loop", "a plain loop: one request and one update per delivery", loops)
 
 
-def ceiling(stand: Stand) -> Cost:
+def ceiling(env: Environment) -> Cost:
     """Send an event for everyone without a guard, and end what that leaves undone."""
-    with stand.worker() as built:
-        stand.queue(built)
+    with env.worker() as built:
+        env.queue(built)
         cycle = dispatch.cycle(replace(built.services, claims=Unguarded(built, built.database)))
-        cost = stand.drain(built, cycle)
-    stand.conn.execute(SQL["finish_unguarded"])
+        cost = env.drain(built, cycle)
+    env.conn.execute(SQL["finish_unguarded"])
     return cost
 
 
-def plain_loop(stand: Stand) -> Cost:
+def plain_loop(env: Environment) -> Cost:
     """Send one request and make one update per delivery, from one table that is the queue as well."""
-    stand.conn.execute(SQL["loop_table"])
-    stand.conn.execute(SQL["loop_load"])
-    return stand.meter.measure(lambda: _loop_some(stand, min(stand.sizes.plain_loop, stand.sizes.phones)))
+    env.conn.execute(SQL["loop_table"])
+    env.conn.execute(SQL["loop_load"])
+    return env.meter.measure(lambda: _loop_some(env, min(env.sizes.plain_loop, env.sizes.phones)))
 
 
-def _loop_some(stand: Stand, count: int) -> int:
-    sent, url, lock = 0, f"{stand.url}/--/api/v2/push/send", {"limit": _SEEDS_BATCH, "token": uuid4()}
+def _loop_some(env: Environment, count: int) -> int:
+    sent, url, lock = 0, f"{env.url}/--/api/v2/push/send", {"limit": _SEEDS_BATCH, "token": uuid4()}
     with requests.Session() as session:
         while sent < count:
-            for key, to, title, body in stand.conn.execute(SQL["loop_lock"], lock).fetchall():
+            for key, to, title, body in env.conn.execute(SQL["loop_lock"], lock).fetchall():
                 answer = session.post(url, json=[{"to": to, "title": title, "body": body}], timeout=10)
-                stand.conn.execute(SQL["loop_update"], {"ticket": answer.json()["data"][0]["id"], "id": key})
+                env.conn.execute(SQL["loop_update"], {"ticket": answer.json()["data"][0]["id"], "id": key})
                 sent += 1
     return sent
 
 
-def rated(stand: Stand) -> Iterator[Row]:
+def rated(env: Environment) -> Iterator[Row]:
     """What a delivery costs where a project gets no more than its rate, in grants of a hundred."""
-    with stand.worker(push_rate_per_second=_RATE) as built:
-        stand.queue(built, _FEW)
-        yield rate("rated", f"dispatch at {_RATE}/s, in grants of 100", stand.drain(built))
+    with env.worker(push_rate_per_second=_RATE) as built:
+        env.queue(built, _FEW)
+        yield rate("rated", f"dispatch at {_RATE}/s, in grants of 100", env.drain(built))
 
 
-def aged(stand: Stand) -> Iterator[Row]:
+def aged(env: Environment) -> Iterator[Row]:
     """Dispatch again after much was completed and churned."""
-    sizes = stand.sizes
-    before = least([stand.send_all() for _ in range(2)])
+    sizes = env.sizes
+    before = least([env.send_all() for _ in range(2)])
     say(f"  {sizes.completed:,} completed, {sizes.churned:,} churned …")
-    stand.conn.execute(SQL["load_completed"], {"count": sizes.completed})
-    churn(stand, sizes.churned)
-    after = least([stand.send_all() for _ in range(2)])
+    env.conn.execute(SQL["load_completed"], {"count": sizes.completed})
+    churn(env, sizes.churned)
+    after = least([env.send_all() for _ in range(2)])
     what = f"dispatch after {sizes.completed:,} completed and {sizes.churned:,} churned"
     yield compared("aged", what, before, after, 1.1)
 
 
-def churn(stand: Stand, count: int) -> None:
+def churn(env: Environment, count: int) -> None:
     """Send at least so many deliveries."""
     while count > 0:
-        count -= stand.send_all().count
+        count -= env.send_all().count
 
 
 def compared(name: str, what: str, before: Cost, after: Cost, most: float) -> Row:

@@ -12,9 +12,9 @@ from typing import Any
 
 import psycopg
 
+from bench.environment import statements
 from bench.measuring import Cost, Goal, Meter, Row, middle, rate
 from bench.sizes import Sizes
-from bench.stand import statements
 from benching import fresh_database, say, timed
 from relevo import app
 from relevo.client import values, verbs

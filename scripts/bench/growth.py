@@ -14,9 +14,9 @@ from uuid import UUID, uuid4
 import psycopg
 
 from bench import processes
+from bench.environment import statements
 from bench.measuring import Goal, Row
 from bench.sizes import Sizes
-from bench.stand import statements
 from benching import fresh_database, say
 from relevo import app
 from relevo.app import App

@@ -16,9 +16,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+from bench.environment import Environment, relevo_run, statements
 from bench.latency import await_first, bulk_rate, queue_bulk
 from bench.measuring import Goal, Row, latency
-from bench.stand import Stand, relevo_run, statements
 from benching import say
 from relevo.access import api_tokens
 from relevo.client import values, verbs
@@ -137,36 +137,36 @@ class Caller(asyncio.Protocol):
             self._answer.set_exception(error or ConnectionError("the server hung up"))
 
 
-def rows(stand: Stand) -> Iterator[Row]:
+def rows(env: Environment) -> Iterator[Row]:
     """Have one process send much bulk; in turns let it alone, and call it.
 
     Dispatch slows down by itself while a day's tables grow: what it does beside HTTP is compared with its rates alone
     just before and just after.
     """
-    sizes, port = stand.sizes, free_port()
+    sizes, port = env.sizes, free_port()
     for first in _FIRST_EVENTS:  # so much that it lasts
-        queue_bulk(stand, first)
-    database = Database(stand.dsn, stand.dsn, stand.settings())
+        queue_bulk(env, first)
+    database = Database(env.dsn, env.dsn, env.settings())
     token, _ = api_tokens.make(database, "bench", "operator")
     database.close()
     load = Load(
         port,
         token,
-        later_event(stand),
-        str(stand.phones(1)[0]),
+        later_event(env),
+        str(env.phones(1)[0]),
         sizes.http_requests,
         sizes.http_waiters,
     )
     alone, beside = list[float](), list[float]()
-    with relevo_run(stand.dsn, stand.url, worker_cycles=_CYCLES, http_port=port, http_rate_per_second=0):
-        await_first(stand)
+    with relevo_run(env.dsn, env.url, worker_cycles=_CYCLES, http_port=port, http_rate_per_second=0):
+        await_first(env)
         await_port(port)
-        alone.append(bulk_rate(stand, lambda: time.sleep(sizes.http_seconds)))
+        alone.append(bulk_rate(env, lambda: time.sleep(sizes.http_seconds)))
         for _ in range(_TURNS):
-            beside.append(load.apply(sizes.http_seconds, lambda work: bulk_rate(stand, work)))
-            alone.append(bulk_rate(stand, lambda: time.sleep(sizes.http_seconds)))
-        [(is_left,)] = stand.conn.execute(_SQL["is_bulk_left"]).fetchall()
-    stand.forget_open()
+            beside.append(load.apply(sizes.http_seconds, lambda work: bulk_rate(env, work)))
+            alone.append(bulk_rate(env, lambda: time.sleep(sizes.http_seconds)))
+        [(is_left,)] = env.conn.execute(_SQL["is_bulk_left"]).fetchall()
+    env.forget_open()
     errors = sum(count for status, count in load.answers.items() if status not in (200, 201, 202))
     what = f"HTTP at {sizes.http_requests}/s beside dispatch, {sizes.http_waiters} waiters open"
     told = latency("http", what, load.waits_ms, Goal("p99_ms", 250, "ms p99"), Goal("errors", 0, "errors"))
@@ -193,11 +193,11 @@ def _until(done: threading.Event, calling: Future[None]) -> None:
         pass
 
 
-def later_event(stand: Stand) -> int:
+def later_event(env: Environment) -> int:
     """Enqueue an event that nobody gets before tomorrow, if it is not there; return its id."""
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     later = values.Event("bench.later", "1", "Later", audience="everyone", scheduled_at=tomorrow)
-    return verbs.enqueue(stand.conn, later).event_id
+    return verbs.enqueue(env.conn, later).event_id
 
 
 def free_port() -> int:

@@ -9,9 +9,9 @@ from contextlib import ExitStack
 import psycopg
 
 from bench import processes
+from bench.environment import relevo_run
 from bench.measuring import Meter, Row
 from bench.sizes import Sizes
-from bench.stand import relevo_run
 from benching import fresh_database, say
 
 _NOWHERE = "http://127.0.0.1:9"

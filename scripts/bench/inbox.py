@@ -10,10 +10,10 @@ from typing import Any
 import psycopg
 
 from bench import processes
+from bench.environment import relevo_run, statements
 from bench.http import Caller, await_port, free_port
 from bench.measuring import Goal, Row
 from bench.sizes import Sizes
-from bench.stand import relevo_run, statements
 from benching import fresh_database, say
 from relevo.access import api_tokens
 from relevo.config import Settings

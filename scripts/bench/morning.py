@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import relevo
+from bench.environment import Environment, relevo_run, statements
 from bench.measuring import Cost, Goal, Row, latency
-from bench.stand import Stand, relevo_run, statements
 from benching import say
 from relevo.client import values, verbs
 
@@ -24,29 +24,29 @@ _PATIENCE_S = 120.0
 _WINDOW_S = 5
 
 
-def rows(stand: Stand) -> Iterator[Row]:
+def rows(env: Environment) -> Iterator[Row]:
     """Let many pushes wait for the morning, let it come, and tell what was sent when."""
-    _fall_asleep(stand)
-    due = _wake_up(stand)
-    cost = _send(stand, len(due))
-    sent = [row[0] for row in stand.conn.execute(_SQL["list_sent"], {"type": _TYPE}).fetchall()]
-    waits = [row[0] for row in stand.conn.execute(_SQL["urgent_waits"]).fetchall()]
-    relevo.set_quiet(stand.conn, None, project="default")
+    _fall_asleep(env)
+    due = _wake_up(env)
+    cost = _send(env, len(due))
+    sent = [row[0] for row in env.conn.execute(_SQL["list_sent"], {"type": _TYPE}).fetchall()]
+    waits = [row[0] for row in env.conn.execute(_SQL["urgent_waits"]).fetchall()]
+    relevo.set_quiet(env.conn, None, project="default")
     what = f"urgent beside {len(due):,} that waited for the morning, to the settled push"
     yield latency("morning_urgent", what, waits, Goal("p50_ms", 150, "ms p50"), cost=cost)
     yield _in_time(due, sent)
 
 
-def _fall_asleep(stand: Stand) -> None:
+def _fall_asleep(env: Environment) -> None:
     """Fan out events for everyone while it is night."""
-    sizes, spread_s = stand.sizes, min(_SPREAD_S, stand.sizes.night // 100)
-    stand.conn.execute(_SQL["spread_type"], {"type": _TYPE, "spread_s": spread_s})
-    relevo.set_quiet(stand.conn, [_hours_around(datetime.now(UTC))], project="default", zone="UTC")
-    with stand.worker() as built:
+    sizes, spread_s = env.sizes, min(_SPREAD_S, env.sizes.night // 100)
+    env.conn.execute(_SQL["spread_type"], {"type": _TYPE, "spread_s": spread_s})
+    relevo.set_quiet(env.conn, [_hours_around(datetime.now(UTC))], project="default", zone="UTC")
+    with env.worker() as built:
         for n in range(max(1, sizes.night // sizes.phones)):
-            verbs.enqueue(stand.conn, values.Event(_TYPE, str(n), "While you slept", audience="everyone"))
-            stand.run(built, built.registry["fanout"], "deliveries_created")
-    say(f"  {_count_waiting(stand):,} wait …")
+            verbs.enqueue(env.conn, values.Event(_TYPE, str(n), "While you slept", audience="everyone"))
+            env.run(built, built.registry["fanout"], "deliveries_created")
+    say(f"  {_count_waiting(env):,} wait …")
 
 
 def _hours_around(at: datetime) -> str:
@@ -55,24 +55,24 @@ def _hours_around(at: datetime) -> str:
     return f"{begin}-{end}"
 
 
-def _wake_up(stand: Stand) -> list[float]:
+def _wake_up(env: Environment) -> list[float]:
     """Let the night end in a moment; return when each push is due."""
-    relevo.set_quiet(stand.conn, [_hours_around(datetime.now(UTC) + timedelta(hours=6))], project="default", zone="UTC")
-    stand.conn.execute(_SQL["end_the_night"], {"type": _TYPE, "in_s": _BEFORE_S})
-    return [row[0] for row in stand.conn.execute(_SQL["list_due"], {"type": _TYPE}).fetchall()]
+    relevo.set_quiet(env.conn, [_hours_around(datetime.now(UTC) + timedelta(hours=6))], project="default", zone="UTC")
+    env.conn.execute(_SQL["end_the_night"], {"type": _TYPE, "in_s": _BEFORE_S})
+    return [row[0] for row in env.conn.execute(_SQL["list_due"], {"type": _TYPE}).fetchall()]
 
 
-def _send(stand: Stand, many: int) -> Cost:
+def _send(env: Environment, many: int) -> Cost:
     """Have a worker send them, and enqueue urgent events meanwhile."""
-    [phone] = stand.phones(1)
+    [phone] = env.phones(1)
     urgent, deadline = 0, time.monotonic() + many / _RATE + _SPREAD_S + _PATIENCE_S
-    with relevo_run(stand.dsn, stand.url, worker_cycles=_CYCLES, push_rate_per_second=_RATE) as worker:
+    with relevo_run(env.dsn, env.url, worker_cycles=_CYCLES, push_rate_per_second=_RATE) as worker:
         time.sleep(_BEFORE_S)
-        finish = stand.meter.begin(worker.pid)
-        while waiting := _count_waiting(stand):
+        finish = env.meter.begin(worker.pid)
+        while waiting := _count_waiting(env):
             assert time.monotonic() < deadline, f"{waiting:,} still wait"
             event = values.Event("bench.urgent", f"morning {urgent}", "Now", audience=[phone], lane="urgent")
-            verbs.enqueue(stand.conn, event)
+            verbs.enqueue(env.conn, event)
             urgent += 1
             time.sleep(_BETWEEN_URGENT_S)
         return finish(many + urgent)
@@ -100,6 +100,6 @@ def _explained(due: Sequence[float]) -> Iterator[float]:
         yield at
 
 
-def _count_waiting(stand: Stand) -> int:
-    row = stand.conn.execute(_SQL["count_waiting"], {"type": _TYPE}).fetchone()
+def _count_waiting(env: Environment) -> int:
+    row = env.conn.execute(_SQL["count_waiting"], {"type": _TYPE}).fetchone()
     return int(row[0]) if row else 0

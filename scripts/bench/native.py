@@ -16,9 +16,9 @@ from typing import Any, Literal
 import requests
 
 from bench import processes
+from bench.environment import LIFTED, SQL, Environment, relevo_run, sandbox_settings
 from bench.measuring import Cost, Goal, Row, middle, rate
 from bench.sizes import Sizes
-from bench.stand import LIFTED, SQL, Stand, relevo_run, sandbox_settings
 from benching import fresh_database, say
 from relevo.app import App
 from relevo.client import verbs
@@ -54,28 +54,28 @@ def webpush(sizes: Sizes) -> Iterator[Row]:
 def _rows(sizes: Sizes, kind: str, what: str, most_ms: float) -> Iterator[Row]:
     """Send an event to every phone of a kind, some times, and return what the middle one cost."""
     with sandbox_settings() as found, fresh_database() as (dsn, _):
-        stand = Stand(dsn, found["expo_base_url"], sizes)
+        env = Environment(dsn, found["expo_base_url"], sizes)
         _lift_rate(Path(found["push_projects_file"]), kind)
-        with closing(stand.conn):
-            _load(stand, kind)
-            with stand.worker(**found, push_request_timeout_ms=_PATIENCE_MS) as built:
-                costs = [_send(stand, built) for _ in range(sizes.rounds + 1)]  # the first one connects
+        with closing(env.conn):
+            _load(env, kind)
+            with env.worker(**found, push_request_timeout_ms=_PATIENCE_MS) as built:
+                costs = [_send(env, built) for _ in range(sizes.rounds + 1)]  # the first one connects
     yield rate(kind, what, middle(costs[1:]), Goal("worker_ms_per_1000", most_ms, "ms worker"))
 
 
 def scaling(sizes: Sizes) -> Iterator[Row]:
     """One event for every Android phone, sent by one replica and by several, each in a process of its own."""
     with sandbox_settings() as found, fresh_database() as (dsn, _):
-        stand = Stand(dsn, found["expo_base_url"], sizes)
+        env = Environment(dsn, found["expo_base_url"], sizes)
         _lift_rate(Path(found["push_projects_file"]), "fcm")
-        with closing(stand.conn):
-            _load(stand, "fcm")
+        with closing(env.conn):
+            _load(env, "fcm")
             for count in _REPLICAS:
                 what = f"FCM by {count} replica{'s' if count > 1 else ''}, over {_LIBRARY}"
-                yield rate(f"scaling_{count}", what, _send_together(stand, found, count))
+                yield rate(f"scaling_{count}", what, _send_together(env, found, count))
 
 
-def _send_together(stand: Stand, found: dict[str, str], count: int) -> Cost:
+def _send_together(env: Environment, found: dict[str, str], count: int) -> Cost:
     """Start replicas, let them connect, and measure how they send an event for everyone; fan-out is in it."""
     more: dict[str, Any] = {
         **found,
@@ -85,26 +85,26 @@ def _send_together(stand: Stand, found: dict[str, str], count: int) -> Cost:
     }
     url = more.pop("expo_base_url")
     with ExitStack() as stack:
-        replicas = [stack.enter_context(relevo_run(stand.dsn, url, **more)) for _ in range(count)]
-        _tell(stand, f"first {count}")
+        replicas = [stack.enter_context(relevo_run(env.dsn, url, **more)) for _ in range(count)]
+        _tell(env, f"first {count}")
         before = sum(processes.spent_ms(each.pid) for each in replicas)
-        cost = stand.meter.measure(lambda: _tell(stand, f"by {count}"))
+        cost = env.meter.measure(lambda: _tell(env, f"by {count}"))
         spent = sum(processes.spent_ms(each.pid) for each in replicas) - before
         for each in replicas:
             each.terminate()  # all at once
     return replace(cost, worker_ms=spent)
 
 
-def _tell(stand: Stand, key: str) -> int:
+def _tell(env: Environment, key: str) -> int:
     """Enqueue an event for everyone, and wait until all of it was taken."""
     event_id = verbs.enqueue(
-        stand.conn, Event("bench.scaling", key, "A title", "and a body", audience="everyone")
+        env.conn, Event("bench.scaling", key, "A title", "and a body", audience="everyone")
     ).event_id
     until = time.monotonic() + _LONGEST_S
-    while (status := verbs.wait(stand.conn, event_id)) is None or status.left_to_send:
+    while (status := verbs.wait(env.conn, event_id)) is None or status.left_to_send:
         assert time.monotonic() < until, f"after {_LONGEST_S:.0f} s: {status}"
-    assert status.deliveries == {"ok": stand.sizes.native}, status
-    return stand.sizes.native
+    assert status.deliveries == {"ok": env.sizes.native}, status
+    return env.sizes.native
 
 
 def _lift_rate(file: Path, kind: str) -> None:
@@ -113,18 +113,18 @@ def _lift_rate(file: Path, kind: str) -> None:
     file.write_text(json.dumps(projects), encoding="utf-8")
 
 
-def _load(stand: Stand, kind: str) -> None:
+def _load(env: Environment, kind: str) -> None:
     """Register phones, each with a token of the sandbox."""
-    count = stand.sizes.native
+    count = env.sizes.native
     say(f"  loading {count:,} phones …")
     with requests.Session() as session:
         session.trust_env = False
-        make = _maker(session, stand.url, kind)
+        make = _maker(session, env.url, kind)
         for start in range(0, count, _BATCH):
             names = [f"phone-{number}" for number in range(start, min(start + _BATCH, count))]
             some = [Installation(make(name), provider=kind, platform=_PLATFORMS[kind]) for name in names]
-            verbs.register_many(stand.conn, some)
-    stand.conn.execute(SQL["refresh"])
+            verbs.register_many(env.conn, some)
+    env.conn.execute(SQL["refresh"])
 
 
 def _maker(session: requests.Session, url: str, kind: str) -> Callable[[str], str]:
@@ -135,9 +135,9 @@ def _maker(session: requests.Session, url: str, kind: str) -> Callable[[str], st
     return make
 
 
-def _send(stand: Stand, built: App) -> Cost:
+def _send(env: Environment, built: App) -> Cost:
     """Queue an event for everyone, and measure how it is sent."""
-    made = stand.queue(built)
-    cost = stand.meter.measure(lambda: stand.run(built, built.registry["dispatch"], "notifications_ok"))
-    assert cost.count == made == stand.sizes.native, f"{cost.count} of {made} were taken"
+    made = env.queue(built)
+    cost = env.meter.measure(lambda: env.run(built, built.registry["dispatch"], "notifications_ok"))
+    assert cost.count == made == env.sizes.native, f"{cost.count} of {made} were taken"
     return cost

@@ -14,10 +14,10 @@ import psycopg
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import Response, sync_playwright
 
+from bench.environment import relevo_run, statements
 from bench.http import await_port, free_port
 from bench.measuring import Goal, Row
 from bench.sizes import Sizes
-from bench.stand import relevo_run, statements
 from benching import fresh_database, say
 from relevo.access import api_tokens
 from relevo.config import Settings

@@ -14,8 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from bench.environment import Environment
 from bench.measuring import Cost, Row, rate
-from bench.stand import Stand
 from benching import RESULTS, say
 
 _TOGETHER = 1_000
@@ -26,9 +26,9 @@ _INSTALL_S = 120
 _NODE = RESULTS / "node"
 
 
-def rows(stand: Stand) -> Iterator[Row]:
+def rows(env: Environment) -> Iterator[Row]:
     """Measure those peers that are there, and name those that are not."""
-    peers: dict[str, tuple[bool, str, Callable[[Stand], Cost]]] = {
+    peers: dict[str, tuple[bool, str, Callable[[Environment], Cost]]] = {
         "procrastinate": (find_spec("procrastinate") is not None, "pip install -e '.[bench]'", procrastinate),
         "pgqueuer": (find_spec("pgqueuer") is not None, "pip install -e '.[bench]'", pgqueuer),
         "graphile": (_has_graphile(), "node, npm, and a registry they reach", graphile),
@@ -36,16 +36,16 @@ def rows(stand: Stand) -> Iterator[Row]:
     names = {"graphile": "graphile-worker, local queue and batches"}
     for name, (there, needs, drain) in peers.items():
         if there:
-            yield rate(name, f"{names.get(name, name)}: jobs that do nothing", drain(stand))
+            yield rate(name, f"{names.get(name, name)}: jobs that do nothing", drain(env))
         else:
             say(f"  {name} is left out; it needs {needs}.")
 
 
-def procrastinate(stand: Stand) -> Cost:
+def procrastinate(env: Environment) -> Cost:
     """Drain with procrastinate, ten at a time, deleting what is done."""
     import procrastinate as peer  # noqa: PLC0415
 
-    jobs, queue = stand.sizes.procrastinate, peer.App(connector=peer.PsycopgConnector(conninfo=stand.dsn))
+    jobs, queue = env.sizes.procrastinate, peer.App(connector=peer.PsycopgConnector(conninfo=env.dsn))
 
     @queue.task(name="noop")  # type: ignore[untyped-decorator, unused-ignore]
     async def noop() -> None:
@@ -56,7 +56,7 @@ def procrastinate(stand: Stand) -> Cost:
             await queue.schema_manager.apply_schema_async()
             for some in _portions(jobs):
                 await noop.batch_defer_async(*[{} for _ in range(some)])
-            finish = stand.meter.begin()
+            finish = env.meter.begin()
             await queue.run_worker_async(
                 concurrency=_CONCURRENT, wait=False, install_signal_handlers=False, delete_jobs="always"
             )
@@ -65,7 +65,7 @@ def procrastinate(stand: Stand) -> Cost:
     return asyncio.run(drain())
 
 
-def pgqueuer(stand: Stand) -> Cost:
+def pgqueuer(env: Environment) -> Cost:
     """Drain with pgqueuer, in batches of a hundred."""
     import asyncpg  # noqa: PLC0415
     from pgqueuer import PgQueuer  # noqa: PLC0415
@@ -73,10 +73,10 @@ def pgqueuer(stand: Stand) -> Cost:
     from pgqueuer.queries import Queries  # noqa: PLC0415
     from pgqueuer.types import QueueExecutionMode  # noqa: PLC0415
 
-    jobs = stand.sizes.pgqueuer
+    jobs = env.sizes.pgqueuer
 
     async def drain() -> Cost:
-        connection = await asyncpg.connect(stand.dsn)
+        connection = await asyncpg.connect(env.dsn)
         driver = AsyncpgDriver(connection)
         statements = Queries(driver)
         await statements.install()
@@ -88,7 +88,7 @@ def pgqueuer(stand: Stand) -> Cost:
         async def noop(_job: Any) -> None:
             pass
 
-        finish = stand.meter.begin()
+        finish = env.meter.begin()
         await queue.qm.run(batch_size=_BATCH, mode=QueueExecutionMode.drain)
         cost = finish(jobs)
         await connection.close()
@@ -97,11 +97,11 @@ def pgqueuer(stand: Stand) -> Cost:
     return asyncio.run(drain())
 
 
-def graphile(stand: Stand) -> Cost:
+def graphile(env: Environment) -> Cost:
     """Drain with graphile-worker in a Node.js process, which is told when to begin and says when it is done."""
     program = shutil.copy(Path(__file__).with_name("graphile.mjs"), _NODE)
-    jobs = stand.sizes.graphile
-    arguments = ["node", Path(program).name, stand.dsn, str(jobs)]
+    jobs = env.sizes.graphile
+    arguments = ["node", Path(program).name, env.dsn, str(jobs)]
     with subprocess.Popen(
         arguments, cwd=_NODE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as node:
@@ -109,7 +109,7 @@ def graphile(stand: Stand) -> Cost:
         assert node.stdout is not None
         try:
             assert node.stdout.readline() == "ready\n", "graphile-worker could not be started"
-            finish = stand.meter.begin(node.pid)
+            finish = env.meter.begin(node.pid)
             print(file=node.stdin, flush=True)
             assert node.stdout.readline() == "done\n", "graphile-worker gave up"
             return finish(jobs)

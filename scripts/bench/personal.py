@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench import enqueue
+from bench.environment import Environment
 from bench.measuring import Cost, Goal, Row, rate
-from bench.stand import Stand
 from relevo.app import App
 
 
-def rows(stand: Stand) -> Iterator[Row]:
+def rows(env: Environment) -> Iterator[Row]:
     """Measure the steps one after the other, and say what they come to."""
-    events = enqueue.personal(stand, "personal", stand.sizes.personal)
-    with stand.worker() as built:
-        enqueued = stand.meter.measure(lambda: len(enqueue.many(stand.conn, events)))
-        fanned = stand.meter.measure(lambda: fan_out(stand, built, len(events)))
-        sent = stand.drain(built)
+    events = enqueue.personal(env, "personal", env.sizes.personal)
+    with env.worker() as built:
+        enqueued = env.meter.measure(lambda: len(enqueue.many(env.conn, events)))
+        fanned = env.meter.measure(lambda: fan_out(env, built, len(events)))
+        sent = env.drain(built)
     assert sent.count >= len(events)
     yield rate("personal", "one-phone events, enqueue to sent", _sum(enqueued, fanned, sent))
     goal = Goal("per_s", 5_000, "/s", at_least=True)
@@ -24,11 +24,11 @@ def rows(stand: Stand) -> Iterator[Row]:
     yield rate("personal_dispatch", "· their dispatch, a chunk each", sent)
 
 
-def fan_out(stand: Stand, built: App, events: int) -> int:
+def fan_out(env: Environment, built: App, events: int) -> int:
     """Fan out so many events for one phone each."""
     made = 0
     while made < events:
-        some = stand.run(built, built.registry["fanout"], "deliveries_created")
+        some = env.run(built, built.registry["fanout"], "deliveries_created")
         assert some, f"only {made} of {events} were fanned out"
         made += some
     return made

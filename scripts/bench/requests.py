@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from bench.environment import Environment, relevo_run
 from bench.http import Caller, await_port, free_port, later_event
 from bench.measuring import Row
-from bench.stand import Stand, relevo_run
 from relevo.access import api_tokens
 from relevo.database.pool import Database
 
@@ -23,18 +23,18 @@ _PHONES = 50  # so many that no brake looks at one of them
 Ask = tuple[str, str, dict[str, Any] | None]
 
 
-def rows(stand: Stand) -> Iterator[Row]:
+def rows(env: Environment) -> Iterator[Row]:
     """Ask for one thing after the other, and look at what the processes spend on it."""
-    port, sizes = free_port(), stand.sizes
-    database = Database(stand.dsn, stand.dsn, stand.settings())
+    port, sizes = free_port(), env.sizes
+    database = Database(env.dsn, env.dsn, env.settings())
     token, _ = api_tokens.make(database, "bench", "operator")
     database.close()
-    routes = _routes(later_event(stand), stand.phones(_PHONES))
-    with relevo_run(stand.dsn, stand.url, worker_cycles=_CYCLES, http_port=port, http_rate_per_second=0) as worker:
+    routes = _routes(later_event(env), env.phones(_PHONES))
+    with relevo_run(env.dsn, env.url, worker_cycles=_CYCLES, http_port=port, http_rate_per_second=0) as worker:
         await_port(port)
         for name, ask in routes.items():
             _apply(port, token, ask, _WARM)
-            cost = stand.meter.measure(partial(_apply, port, token, ask, sizes.http_calls), worker.pid)
+            cost = env.meter.measure(partial(_apply, port, token, ask, sizes.http_calls), worker.pid)
             yield Row(f"request_{name.lower().replace(' ', '_')}", f"1,000 x {name}", f"{cost.cpu_ms:,.0f} ms", cost)
 
 

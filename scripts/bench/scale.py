@@ -17,10 +17,10 @@ import psycopg
 import requests
 
 from bench import enqueue, personal, processes
+from bench.environment import Environment, relevo_run, sandbox_process, statements
 from bench.http import await_port, free_port
 from bench.measuring import Cost, Row
 from bench.sizes import Sizes
-from bench.stand import Stand, relevo_run, sandbox_process, statements
 from benching import fresh_database, say
 from relevo.access import api_tokens
 from relevo.app import App
@@ -111,18 +111,18 @@ def _measure(hot: int, sizes: Sizes) -> Iterator[Measured]:
         folder = Path(given)
         folder.chmod(0o777)  # the server writes here, maybe as somebody else
         (folder / "cold").mkdir()
-        stand = Stand(dsn, url, replace(sizes, phones=sizes.scale_phones))
+        env = Environment(dsn, url, replace(sizes, phones=sizes.scale_phones))
         try:
-            stand.load()
-            world = fill(stand.conn, hot, sizes, folder)
-            _tell_sizes(stand.conn, hot)
-            yield from _inbox(stand, sizes.looks)
-            yield from _pages(stand, world, sizes.looks)
-            yield from _sending(stand, sizes)
-            with stand.worker(archive_folder=folder / "cold", deliveries_retention_days=_RETENTION_DAYS) as built:
-                yield from _leaving(stand, built)
+            env.load()
+            world = fill(env.conn, hot, sizes, folder)
+            _tell_sizes(env.conn, hot)
+            yield from _inbox(env, sizes.looks)
+            yield from _pages(env, world, sizes.looks)
+            yield from _sending(env, sizes)
+            with env.worker(archive_folder=folder / "cold", deliveries_retention_days=_RETENTION_DAYS) as built:
+                yield from _leaving(env, built)
         finally:
-            stand.conn.close()
+            env.conn.close()
 
 
 def month_ago(months: int) -> date:
@@ -213,13 +213,13 @@ def _least(costs: Sequence[Cost], per: int) -> Spent:
     return min((_of(cost, per) for cost in costs), key=lambda spent: spent.cpu_ms)
 
 
-def _inbox(stand: Stand, looks: int) -> Iterator[Measured]:
-    pid = stand.conn.info.backend_pid
+def _inbox(env: Environment, looks: int) -> Iterator[Measured]:
+    pid = env.conn.info.backend_pid
     for name, statement in _INBOX.items():
         spent = []
         for _ in range(looks + 2):  # at first plans are made, and pages are read from the disk
             before, started = processes.backend_us(pid), time.perf_counter()
-            stand.conn.execute(_SQL[statement]).fetchall()
+            env.conn.execute(_SQL[statement]).fetchall()
             spent.append(Spent(0.0, (processes.backend_us(pid) - before) / 1_000, _ms_since(started)))
         yield f"{name}, the first time", spent[0]
         yield name, min(spent[2:], key=lambda each: each.cpu_ms)
@@ -229,13 +229,13 @@ def _ms_since(started: float) -> float:
     return (time.perf_counter() - started) * 1_000
 
 
-def _pages(stand: Stand, world: Mapping[str, object], looks: int) -> Iterator[Measured]:
-    database = Database(stand.dsn, stand.dsn, stand.settings())
+def _pages(env: Environment, world: Mapping[str, object], looks: int) -> Iterator[Measured]:
+    database = Database(env.dsn, env.dsn, env.settings())
     token, _ = api_tokens.make(database, "bench", "operator")
     database.close()
     port = free_port()
     with (
-        relevo_run(stand.dsn, stand.url, "serve", http_port=port, http_rate_per_second=0) as server,
+        relevo_run(env.dsn, env.url, "serve", http_port=port, http_rate_per_second=0) as server,
         requests.Session() as session,
     ):
         await_port(port)
@@ -244,7 +244,7 @@ def _pages(stand: Stand, world: Mapping[str, object], looks: int) -> Iterator[Me
             look = partial(_look, session, f"http://127.0.0.1:{port}{path.format_map(world)}")
             look(1)
             before = processes.threads_ms(server.pid)
-            cost = stand.meter.measure(partial(look, looks))
+            cost = env.meter.measure(partial(look, looks))
             yield f"page: {name}", _of(replace(cost, worker_ms=processes.threads_ms(server.pid) - before), 1)
 
 
@@ -255,41 +255,41 @@ def _look(session: requests.Session, address: str, times: int) -> int:
     return times
 
 
-def _sending(stand: Stand, sizes: Sizes) -> Iterator[Measured]:
+def _sending(env: Environment, sizes: Sizes) -> Iterator[Measured]:
     """An event for every phone, from fan-out to receipts, and events for one phone each."""
     costs: dict[str, list[Cost]] = {}
 
     def note(name: str, work: Callable[[], int]) -> None:
-        costs.setdefault(name, []).append(stand.meter.measure(work))
+        costs.setdefault(name, []).append(env.meter.measure(work))
 
-    with stand.worker(receipt_first_poll_ms=1) as built:
+    with env.worker(receipt_first_poll_ms=1) as built:
         for turn in range(sizes.rounds):
-            note("1,000 fanned out, of an event for every phone", partial(stand.queue, built))
-            costs.setdefault("1,000 dispatched", []).append(stand.drain(built))
-            receipts = partial(stand.run, built, built.registry["receipt"], "notifications_confirmed")
+            note("1,000 fanned out, of an event for every phone", partial(env.queue, built))
+            costs.setdefault("1,000 dispatched", []).append(env.drain(built))
+            receipts = partial(env.run, built, built.registry["receipt"], "notifications_confirmed")
             note("1,000 receipts", receipts)
-            events = enqueue.personal(stand, f"alone {turn}", sizes.scale_events)
-            note("1,000 events for one phone each, enqueued", partial(_enqueue, stand, events))
-            note("· fanned out", partial(personal.fan_out, stand, built, len(events)))
-            costs.setdefault("· dispatched", []).append(stand.drain(built))
-            stand.run(built, built.registry["receipt"], "notifications_confirmed")
+            events = enqueue.personal(env, f"alone {turn}", sizes.scale_events)
+            note("1,000 events for one phone each, enqueued", partial(_enqueue, env, events))
+            note("· fanned out", partial(personal.fan_out, env, built, len(events)))
+            costs.setdefault("· dispatched", []).append(env.drain(built))
+            env.run(built, built.registry["receipt"], "notifications_confirmed")
     for name, found in costs.items():
         yield name, _least(found, 1_000)
 
 
-def _enqueue(stand: Stand, events: Sequence[Any]) -> int:
-    return len(enqueue.many(stand.conn, events))
+def _enqueue(env: Environment, events: Sequence[Any]) -> int:
+    return len(enqueue.many(env.conn, events))
 
 
-def _leaving(stand: Stand, built: App) -> Iterator[Measured]:
+def _leaving(env: Environment, built: App) -> Iterator[Measured]:
     """An old month leaves, and a night on which none does."""
     for name, cycle, counted in (
         ("1,000 retired by cleanup", "cleanup", "archived_deliveries"),
         ("1,000 exported and verified", "archive-export", "rows_verified"),
     ):
-        yield name, _of(stand.meter.measure(partial(stand.run, built, built.registry[cycle], counted)), 1_000)
-    yield "a night's cleanup, nothing is old", _of(stand.meter.measure(partial(_quiet_night, built)), 1)
-    yield "the reaper's round", _of(stand.meter.measure(partial(_quiet_night, built, "reaper")), 1)
+        yield name, _of(env.meter.measure(partial(env.run, built, built.registry[cycle], counted)), 1_000)
+    yield "a night's cleanup, nothing is old", _of(env.meter.measure(partial(_quiet_night, built)), 1)
+    yield "the reaper's round", _of(env.meter.measure(partial(_quiet_night, built, "reaper")), 1)
 
 
 def _quiet_night(built: App, cycle: str = "cleanup") -> int:

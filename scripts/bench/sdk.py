@@ -8,23 +8,23 @@ from collections.abc import Callable, Iterator
 import requests
 from exponent_server_sdk import PushClient, PushMessage
 
+from bench.environment import Environment
 from bench.measuring import Row
-from bench.stand import Stand
 from relevo.providers.expo import Expo
 
 _CHUNK = 100
 _TURNS = 5
 
 
-def rows(stand: Stand) -> Iterator[Row]:
+def rows(env: Environment) -> Iterator[Row]:
     """Send the same messages both ways, in turns, and compare the CPU of this process."""
     to = [f"ExponentPushToken[sdk-{n}]" for n in range(_CHUNK)]
     shown = {"title": "On its way", "body": "Order 17 has left our house", "data": {"orderId": 17}}
-    ours = Expo(base_url=stand.url, access_token=None, timeout_ms=30_000, connect_timeout_ms=5_000)
-    theirs = PushClient(host=stand.url, api_url="/--/api/v2", session=_session(), timeout=30)
+    ours = Expo(base_url=env.url, access_token=None, timeout_ms=30_000, connect_timeout_ms=5_000)
+    theirs = PushClient(host=env.url, api_url="/--/api/v2", session=_session(), timeout=30)
     written = [{"to": each, **shown} for each in to]
     objects = [PushMessage(to=each, **shown) for each in to]
-    each = max(stand.sizes.http_calls // _TURNS // 10, 1)
+    each = max(env.sizes.http_calls // _TURNS // 10, 1)
     by_ours, by_theirs = 0.0, 0.0
     for _ in range(_TURNS):
         by_ours += _cpu(lambda: ours.send(written), each)

@@ -9,39 +9,39 @@ import psycopg
 
 from bench import enqueue, personal
 from bench.dispatch import churn, compared, least
+from bench.environment import Environment
 from bench.measuring import Cost, Row
-from bench.stand import Stand
 from relevo.app import App
 
 
-def rows(stand: Stand) -> Iterator[Row]:
+def rows(env: Environment) -> Iterator[Row]:
     """Measure dispatch, and again after much was churned under a snapshot that stays open; by one worker each time."""
-    before = least([stand.send_all() for _ in range(2)])
-    with held_snapshot(stand.dsn):
-        churn(stand, stand.sizes.held)
-        after = least([stand.send_all() for _ in range(2)])
-    what = f"dispatch after {stand.sizes.held:,} churned under a held snapshot"
+    before = least([env.send_all() for _ in range(2)])
+    with held_snapshot(env.dsn):
+        churn(env, env.sizes.held)
+        after = least([env.send_all() for _ in range(2)])
+    what = f"dispatch after {env.sizes.held:,} churned under a held snapshot"
     yield compared("snapshot", what, before, after, 1.15)
-    yield from _one_phone_each(stand)
+    yield from _one_phone_each(env)
 
 
-def _one_phone_each(stand: Stand) -> Iterator[Row]:
+def _one_phone_each(env: Environment) -> Iterator[Row]:
     """The same with events for one phone each: a chunk each, and so a dead row each at the head of the queue."""
-    some = max(1, stand.sizes.personal // 10)
-    with stand.worker() as built:
-        before = least([_send(stand, built, f"before-{n}", some) for n in range(2)])
-        with held_snapshot(stand.dsn):
-            _send(stand, built, "churned", stand.sizes.personal)
-            after = least([_send(stand, built, f"after-{n}", some) for n in range(2)])
-    what = f"one-phone events' dispatch after {stand.sizes.personal:,} of them under a held snapshot"
+    some = max(1, env.sizes.personal // 10)
+    with env.worker() as built:
+        before = least([_send(env, built, f"before-{n}", some) for n in range(2)])
+        with held_snapshot(env.dsn):
+            _send(env, built, "churned", env.sizes.personal)
+            after = least([_send(env, built, f"after-{n}", some) for n in range(2)])
+    what = f"one-phone events' dispatch after {env.sizes.personal:,} of them under a held snapshot"
     yield compared("snapshot_personal", what, before, after, 1.15)
 
 
-def _send(stand: Stand, built: App, name: str, count: int) -> Cost:
-    events = enqueue.personal(stand, name, count)
-    enqueue.many(stand.conn, events)
-    personal.fan_out(stand, built, count)
-    return stand.drain(built)
+def _send(env: Environment, built: App, name: str, count: int) -> Cost:
+    events = enqueue.personal(env, name, count)
+    enqueue.many(env.conn, events)
+    personal.fan_out(env, built, count)
+    return env.drain(built)
 
 
 @contextmanager

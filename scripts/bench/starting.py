@@ -10,8 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from bench import processes
+from bench.environment import Environment, relevo_run
 from bench.measuring import Row
-from bench.stand import Stand, relevo_run
 from relevo import app
 from relevo.client import values, verbs
 from relevo.sandbox import Sandbox
@@ -20,21 +20,21 @@ _AT_REST_S = 3.0
 _PATIENCE_S = 60.0
 
 
-def rows(stand: Stand) -> Iterator[Row]:
+def rows(env: Environment) -> Iterator[Row]:
     """Start workers that find something due, and look at their memory once they rest."""
-    [phone] = stand.phones(1)
-    seen = [_start(stand, phone, n) for n in range(stand.sizes.starts)]
+    [phone] = env.phones(1)
+    seen = [_start(env, phone, n) for n in range(env.sizes.starts)]
     start_s, memory = (statistics.median(each) for each in zip(*seen, strict=True))
     yield Row("start", "start-up, from exec to the first POST", f"{start_s:.2f} s", None, {"seconds": start_s})
     yield Row("memory", "memory at rest", f"{memory:.0f} MB", None, {"mb": memory})
 
 
-def _start(stand: Stand, phone: UUID, n: int) -> tuple[float, float]:
+def _start(env: Environment, phone: UUID, n: int) -> tuple[float, float]:
     arrived: list[float] = []
-    verbs.enqueue(stand.conn, values.Event("bench.start", str(n), "Hello", audience=[phone]))
+    verbs.enqueue(env.conn, values.Event("bench.start", str(n), "Hello", audience=[phone]))
     with Sandbox(rate_per_s=0, tell=lambda _line: arrived.append(time.perf_counter())) as sandbox:
         begun = time.perf_counter()
-        with relevo_run(stand.dsn, sandbox.url, sources="none") as process:
+        with relevo_run(env.dsn, sandbox.url, sources="none") as process:
             while not arrived:
                 assert time.perf_counter() < begun + _PATIENCE_S, "nothing was sent"
                 time.sleep(0.001)
@@ -42,15 +42,15 @@ def _start(stand: Stand, phone: UUID, n: int) -> tuple[float, float]:
             return arrived[0] - begun, processes.memory_mb(process.pid)
 
 
-def growing(stand: Stand) -> Iterator[Row]:
+def growing(env: Environment) -> Iterator[Row]:
     """Return how much memory grows between the first tenth and the whole of an event."""
     seen: list[float] = []
-    watch = _watching(seen, stand.sizes.phones)
-    with app.build(stand.settings(), app.Parts(push_middlewares=[watch])) as built:
+    watch = _watching(seen, env.sizes.phones)
+    with app.build(env.settings(), app.Parts(push_middlewares=[watch])) as built:
         built.worker.record_start("run", ["dispatch"])
         built.heartbeat.start()
-        stand.queue(built)
-        stand.drain(built)
+        env.queue(built)
+        env.drain(built)
         built.worker.stopped()
     grown = max(0.0, seen[-1] - seen[0])
     yield Row("memory_growth", "memory growth, first tenth to the whole", f"{grown:.1f} MB", None, {"mb": grown})

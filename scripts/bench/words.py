@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from bench.dispatch import least
+from bench.environment import Environment, statements
 from bench.measuring import Cost, Goal, Row
-from bench.stand import Stand, statements
 from relevo.app import App
 from relevo.client import values, verbs
 from relevo.operators import words
@@ -24,16 +24,16 @@ _TYPES: dict[str, dict[str, Any]] = {
 _SAID = {"words": "texts in four languages", "zoned": "texts with times in twelve zones"}
 
 
-def rows(stand: Stand) -> Iterator[Row]:
+def rows(env: Environment) -> Iterator[Row]:
     """Send an event with a text of its own, one in four languages and one with times, in turns."""
-    stand.conn.execute(SQL["give_locales"])
-    with stand.worker() as built:
+    env.conn.execute(SQL["give_locales"])
+    with env.worker() as built:
         for name, given in _TYPES.items():
             wording = words.parse({"type": f"bench.{name}", "default": "en", **given})
             words.save(built.database, wording)
-        _send(stand, built, "", "warm")
+        _send(env, built, "", "warm")
         turns = [
-            [_send(stand, built, name, f"{name}{turn}") for name in ("", *_TYPES)] for turn in range(stand.sizes.rounds)
+            [_send(env, built, name, f"{name}{turn}") for name in ("", *_TYPES)] for turn in range(env.sizes.rounds)
         ]
     plain, *others = (least(list(costs)) for costs in zip(*turns, strict=True))
     for name, cost in zip(_TYPES, others, strict=True):
@@ -45,9 +45,9 @@ def rows(stand: Stand) -> Iterator[Row]:
         )
 
 
-def _send(stand: Stand, built: App, name: str, key: str) -> Cost:
+def _send(env: Environment, built: App, name: str, key: str) -> Cost:
     """Queue an event for everyone and measure how it is sent; without a name one with text of its own."""
     told = {"arguments": _TYPES[name]["arguments"]} if name else {"title": "3 tenders", "body": "$120.000.000"}
-    verbs.enqueue(stand.conn, values.Event(f"bench.{name}", key, audience="everyone", **told))
-    stand.run(built, built.registry["fanout"], "deliveries_created")
-    return stand.drain(built)
+    verbs.enqueue(env.conn, values.Event(f"bench.{name}", key, audience="everyone", **told))
+    env.run(built, built.registry["fanout"], "deliveries_created")
+    return env.drain(built)

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from chaos import archive, broken, history
+from chaos.acknowledged import Acknowledged
 from chaos.faults import MOMENTS, SMALL, Faults
-from chaos.peace import Peace
-from chaos.stage import OFFERS_A_WEEK, RATE_PER_S, Stage, stage, stop_all, trace, until
-from chaos.told import Told
+from chaos.quiet_and_digests import QuietAndDigests
+from chaos.system import OFFERS_A_WEEK, RATE_PER_S, System, stop_all, system, trace, until
 from chaos.writers import Reader, Writer, register_phones
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +55,7 @@ def main() -> int:
     print(
         f"seed {seed}, {given.minutes} minutes, {given.replicas} replicas; all that is under way: {folder}", flush=True
     )
-    with stage(folder, given.replicas, small=given.small or given.broken is not None) as made:
+    with system(folder, given.replicas, small=given.small or given.broken is not None) as made:
         summary = _play(made, seed, given)
     (folder / "history" / "summary.json").write_text(json.dumps(summary, indent=1))
     checked = subprocess.run(["node", str(Path(__file__).with_name("check.mjs")), str(folder)], check=False).returncode
@@ -88,20 +88,25 @@ def _words() -> argparse.ArgumentParser:
     return words
 
 
-def _play(made: Stage, seed: str, given: argparse.Namespace) -> dict[str, Any]:
-    told = Told()
+def _play(made: System, seed: str, given: argparse.Namespace) -> dict[str, Any]:
+    acknowledged = Acknowledged()
     if made.store is not None:
-        told.note("archived", ids=archive.fill(made))
+        acknowledged.note("archived", ids=archive.fill(made))
     trace(made)
-    phones = register_phones(made, told)
-    has_peace = broken.BUILDS[given.broken].has_peace if given.broken else not given.small
-    peace = Peace(made, told, phones["android"][:DIGESTED], phones["iphone"][0]) if has_peace else None
+    phones = register_phones(made, acknowledged)
+    has_quiet = broken.BUILDS[given.broken].has_quiet if given.broken else not given.small
+    quiet = (
+        QuietAndDigests(made, acknowledged, phones["android"][:DIGESTED], phones["iphone"][0]) if has_quiet else None
+    )
     only = broken.BUILDS[given.broken].faults if given.broken else SMALL if given.small else given.only or ()
-    faults, received = Faults(made, seed, told, only), history.Received(made)
+    faults, received = Faults(made, seed, acknowledged, only), history.Received(made)
     if given.broken:
         broken.take_out(made, given.broken)
-    reader = Reader(made, told)
-    app = [Writer(made, told, f"writer-{n}", seed, movable=phones["expo"], peace=peace) for n in range(given.writers)]
+    reader = Reader(made, acknowledged)
+    app = [
+        Writer(made, acknowledged, f"writer-{n}", seed, movable=phones["expo"], quiet=quiet)
+        for n in range(given.writers)
+    ]
     for thread in (reader, *app):
         thread.start()
 
@@ -115,11 +120,11 @@ def _play(made: Stage, seed: str, given: argparse.Namespace) -> dict[str, Any]:
     for writer in app:
         writer.join()
     faults.calm(patient=not given.small)
-    is_calm = _rest(made, peace, 90 if given.broken and peace is None else CALM_S)
+    is_calm = _rest(made, quiet, 90 if given.broken and quiet is None else CALM_S)
     reader.stop()
     reader.join()
     stop_all(made)  # what goes on meanwhile would be in one part of the history and not in another
-    faults.scene.count_slow()
+    faults.context.count_slow()
     if made.store is not None:
         archive.finish(made)
     print(f"calm {'reached' if is_calm else 'not reached'}; faults: {dict(faults.done)}", flush=True)
@@ -132,19 +137,19 @@ def _play(made: Stage, seed: str, given: argparse.Namespace) -> dict[str, Any]:
         "calm": is_calm,
         "faults": dict(faults.done),
         "skipped": faults.skipped,
-        "hits": dict(faults.scene.hits),
+        "hits": dict(faults.context.hits),
         "rate_per_s": RATE_PER_S,
         "offers_a_week": OFFERS_A_WEEK,
-        "lines": history.write(made, told.lines, received),
+        "lines": history.write(made, acknowledged.lines, received),
     }
 
 
-def _rest(made: Stage, peace: Peace | None, patience_s: float) -> bool:
+def _rest(made: System, quiet: QuietAndDigests | None, patience_s: float) -> bool:
     """Wait until all is over, the last digests included; return whether it is."""
-    if peace is not None:  # a digest tells what was fanned out before its time
+    if quiet is not None:  # a digest tells what was fanned out before its time
         until(lambda: made.ask(_FANNED_OUT) == [(True,)], patience_s)
-        peace.end()
-    return until(lambda: (peace is None or peace.is_over()) and made.ask(_OPEN) == [(True,)], patience_s)
+        quiet.end()
+    return until(lambda: (quiet is None or quiet.is_over()) and made.ask(_OPEN) == [(True,)], patience_s)
 
 
 def _replay(steps: Path) -> dict[str, Any]:
@@ -157,9 +162,11 @@ def _replay(steps: Path) -> dict[str, Any]:
     if done.returncode != 0:
         print(f"BROKEN  a step that the specification does not know\n{done.stderr}", flush=True)
         return {"ok": False, "why": done.stderr.partition("\n")[0]}
-    told = json.loads(done.stdout)
-    print(f"    ok  each of {told['lines']} steps of {told['deliveries']} deliveries is one of the specification")
-    return {"ok": True, **told}
+    replayed = json.loads(done.stdout)
+    print(
+        f"    ok  each of {replayed['lines']} steps of {replayed['deliveries']} deliveries is one of the specification"
+    )
+    return {"ok": True, **replayed}
 
 
 def _judge_broken(name: str, verdict: dict[str, Any]) -> int:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from chaos.scene import Scene
-from chaos.stage import Stage, until
+from chaos.fault_context import FaultContext
+from chaos.system import System, until
 
 ROWS, MONTHS = 120, 8
 _ENTITY = "notification_deliveries"
@@ -34,47 +34,47 @@ select to_char(month, 'YYYY-MM'), relation from relevo.archive_exports
 """
 
 
-def fill(stage: Stage) -> list[int]:
+def fill(system: System) -> list[int]:
     """Write old months, and have a cleanup retire them; return the ids of their deliveries."""
     ids: list[int] = []
     today = datetime.now(UTC).date()
-    with stage.connect() as conn:
+    with system.connect() as conn:
         for ago in range(8, 8 + MONTHS):
             count = today.year * 12 + today.month - 1 - ago
             month = date(count // 12, count % 12 + 1, 1)
             conn.execute("select relevo.ensure_partitions(%s, 1)", [month])
             ids += [number for (number,) in conn.execute(_ADD, {"month": month, "rows": ROWS}).fetchall()]
-    assert stage.run("run-cycle", "cleanup").wait(300) == 0, "cleanup failed: see commands.log"
+    assert system.run("run-cycle", "cleanup").wait(300) == 0, "cleanup failed: see commands.log"
     return ids
 
 
-def begin_export(stage: Stage) -> subprocess.Popen[bytes]:
+def begin_export(system: System) -> subprocess.Popen[bytes]:
     """Start a process that exports what is retired."""
-    assert stage.store is not None
+    assert system.store is not None
     more = {"ARCHIVE_PART_ROWS": "20", "ARCHIVE_GRACE_DAYS": "0", "ARCHIVE_BUSY_SHARE_PERCENT": "100"}
-    return stage.run("run-cycle", "archive-export", ARCHIVE_TIMEOUT_MS="2000", **more, **stage.store.settings)
+    return system.run("run-cycle", "archive-export", ARCHIVE_TIMEOUT_MS="2000", **more, **system.store.settings)
 
 
-def finish(stage: Stage) -> None:
+def finish(system: System) -> None:
     """Export until nothing is left."""
     for _ in range(5):
-        if begin_export(stage).wait(120) == 0 and stage.ask(_LEFT) == [(0,)]:
+        if begin_export(system).wait(120) == 0 and system.ask(_LEFT) == [(0,)]:
             return
 
 
-def read(stage: Stage) -> Iterator[dict[str, Any]]:
+def read(system: System) -> Iterator[dict[str, Any]]:
     """Yield each old delivery that is in the store, by what the manifests name, or still in the database."""
-    if stage.store is None:
+    if system.store is None:
         return
-    objects = stage.store.objects()
+    objects = system.store.objects()
     for key, content in objects.items():
         if f"/{_ENTITY}/" in key and key.endswith("_manifest.json"):
             folder = key.rsplit("/", 1)[0]
             for name in sorted(_named(json.loads(content))):
                 rows = pq.read_table(io.BytesIO(objects[f"{folder}/{name}"]), columns=["id"])
                 yield from ({"id": number, "where": key} for number in rows.column("id").to_pylist())
-    for month, relation in stage.ask(_NOT_GONE):
-        for (number,) in stage.ask(f"select id from {relation} where event_type = 'old'"):
+    for month, relation in system.ask(_NOT_GONE):
+        for (number,) in system.ask(f"select id from {relation} where event_type = 'old'"):
             yield {"id": number, "where": f"database {month}"}
 
 
@@ -87,54 +87,54 @@ def _named(manifest: Any) -> set[str]:
     return {manifest.rsplit("/", 1)[-1]} if isinstance(manifest, str) and manifest.endswith(".parquet") else set()
 
 
-def _exporting(scene: Scene) -> subprocess.Popen[bytes] | None:
+def _exporting(context: FaultContext) -> subprocess.Popen[bytes] | None:
     """Start an export, and return it some time after it began to work; None if nothing is left to export."""
-    if scene.stage.ask(_LEFT) == [(0,)]:
+    if context.system.ask(_LEFT) == [(0,)]:
         return None
-    exporter = begin_export(scene.stage)
-    until(lambda: exporter.poll() is not None or scene.stage.ask(_RUNNING) != [(0,)], patience_s=30, every_s=0.05)
-    time.sleep(scene.chance.random())
+    exporter = begin_export(context.system)
+    until(lambda: exporter.poll() is not None or context.system.ask(_RUNNING) != [(0,)], patience_s=30, every_s=0.05)
+    time.sleep(context.chance.random())
     return exporter
 
 
-def kill_exporter(scene: Scene) -> None:
+def kill_exporter(context: FaultContext) -> None:
     """Kill who exports, somewhere on its way."""
-    if exporter := _exporting(scene):
+    if exporter := _exporting(context):
         if exporter.poll() is None:
-            scene.hit("exports killed on their way")
+            context.hit("exports killed on their way")
         exporter.kill()
         exporter.wait()
 
 
-def kill_store(scene: Scene) -> None:
+def kill_store(context: FaultContext) -> None:
     """Kill the store while it is written to, and start it again."""
-    assert scene.stage.store is not None
-    exporter = _exporting(scene)
-    scene.stage.store.kill()
+    assert context.system.store is not None
+    exporter = _exporting(context)
+    context.system.store.kill()
     if exporter is not None:
         with suppress(subprocess.TimeoutExpired):
             exporter.wait(20)
         exporter.kill()
         if exporter.wait() != 0:
-            scene.hit("exports whose store went away")
-    scene.stage.store.start()
+            context.hit("exports whose store went away")
+    context.system.store.start()
 
 
-def freeze_store(scene: Scene) -> None:
+def freeze_store(context: FaultContext) -> None:
     """Let the store take what is sent and answer nothing, then kill it: what it was given is half-written."""
-    assert scene.stage.store is not None
-    exporter = _exporting(scene)
-    scene.stage.store.freeze()
+    assert context.system.store is not None
+    exporter = _exporting(context)
+    context.system.store.freeze()
     time.sleep(1)
     if exporter is not None and exporter.poll() is None:
-        scene.hit("exports whose store fell silent")
+        context.hit("exports whose store fell silent")
         exporter.kill()
         exporter.wait()
-    scene.stage.store.kill()
-    scene.stage.store.start()
+    context.system.store.kill()
+    context.system.store.start()
 
 
-KINDS: dict[str, Callable[[Scene], None]] = {
+KINDS: dict[str, Callable[[FaultContext], None]] = {
     "export killed": kill_exporter,
     "store killed": kill_store,
     "store silent": freeze_store,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.stage import Stage
+from chaos.system import System
 
 FUNCTIONS = Path(__file__).parents[2] / "sql" / "functions"
 _AT_A_REQUEST = ("killed at a request", "stopped at a request, beyond the lease")
@@ -20,7 +20,7 @@ class Build:
     """File, text, and what stands there instead."""
     faults: tuple[str, ...] = _AT_A_REQUEST
     minutes: float = 0.7
-    has_peace: bool = False
+    has_quiet: bool = False
     """Whether it needs digests and quiet hours."""
 
 
@@ -87,20 +87,20 @@ BUILDS = {
         "a digest does not look at what was told before",
         (("digests/digest_items.sql", "where u.id <> all (told)", "where true"),),
         minutes=1.5,
-        has_peace=True,
+        has_quiet=True,
     ),
     "quiet": Build(
         "quiet hours are not looked at",
         (("quiet/quiet_verdict.sql", "where until is not null and rule <> 'ignore'", "where false"),),
         minutes=1.5,
-        has_peace=True,
+        has_quiet=True,
     ),
 }
 
 
-def take_out(stage: Stage, name: str) -> None:
+def take_out(system: System, name: str) -> None:
     """Replace functions of the run's database by ones that lack something."""
-    with stage.connect() as conn:
+    with system.connect() as conn:
         for file, text, instead in BUILDS[name].changes:
             function = (FUNCTIONS / file).read_text()
             assert function.count(text) == 1, f"{file} does not hold once: {text}"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psycopg
 
-from chaos.scene import Scene
-from chaos.stage import CONNECTIONS, until
+from chaos.fault_context import FaultContext
+from chaos.system import CONNECTIONS, until
 
 _OTHERS = "select pid from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
 _CANCEL = f"select count(*) filter (where pg_cancel_backend(pid)) from ({_OTHERS} and state = 'active') b"
@@ -22,134 +22,134 @@ FUNCTIONS = Path(__file__).parents[2] / "sql" / "functions"
 _REFUSED = re.compile(rb"too many clients|connection slots are reserved")
 
 
-def end_connections(scene: Scene) -> None:
+def end_connections(context: FaultContext) -> None:
     """End all connections."""
-    with scene.stage.connect() as conn:
-        if scene.noticed(lambda: conn.execute(f"select pg_terminate_backend(pid) from ({_OTHERS}) b".encode())):
-            scene.hit("connections ended under a replica")
+    with context.system.connect() as conn:
+        if context.noticed(lambda: conn.execute(f"select pg_terminate_backend(pid) from ({_OTHERS}) b".encode())):
+            context.hit("connections ended under a replica")
 
 
-def crash(scene: Scene) -> None:
+def crash(context: FaultContext) -> None:
     """Kill a backend: PostgreSQL ends all the others, and recovers from its log."""
-    pids = [pid for (pid,) in scene.stage.ask(_OTHERS) if Path(f"/proc/{pid}").exists()]
-    if pids and scene.noticed(lambda: os.kill(scene.chance.choice(pids), signal.SIGKILL)):
-        scene.hit("the database crashed under a replica")
+    pids = [pid for (pid,) in context.system.ask(_OTHERS) if Path(f"/proc/{pid}").exists()]
+    if pids and context.noticed(lambda: os.kill(context.chance.choice(pids), signal.SIGKILL)):
+        context.hit("the database crashed under a replica")
 
 
-def hold_snapshot(scene: Scene) -> None:
+def hold_snapshot(context: FaultContext) -> None:
     """Hold a snapshot while others write."""
-    before = scene.settled()
-    with scene.stage.connect() as conn, conn.transaction():
+    before = context.settled()
+    with context.system.connect() as conn, conn.transaction():
         conn.execute("set transaction isolation level repeatable read")
         conn.execute("select count(*) from relevo.notification_events")
         time.sleep(3)
-    scene.hit("requests settled while a snapshot was held", scene.settled() - before)
+    context.hit("requests settled while a snapshot was held", context.settled() - before)
 
 
-def lock_tables(scene: Scene) -> None:
+def lock_tables(context: FaultContext) -> None:
     """Hold the lock of a busy table for longer than any statement may wait."""
-    with scene.stage.connect() as conn, scene.stage.connect() as watch:
+    with context.system.connect() as conn, context.system.connect() as watch:
         conn.execute("set lock_timeout = '5s'")
         with conn.transaction():
             conn.execute("lock table relevo.claims in access exclusive mode")
             time.sleep(2)
             [(waiting,)] = watch.execute(_WAITING).fetchall()
-        scene.hit("statements that waited for a lock beyond their time-out", waiting)
+        context.hit("statements that waited for a lock beyond their time-out", waiting)
 
 
-def cancel_statements(scene: Scene) -> None:
+def cancel_statements(context: FaultContext) -> None:
     """Have statements given up in their midst, as their time-out does."""
     until = time.monotonic() + 2
-    with scene.stage.connect() as conn:
+    with context.system.connect() as conn:
         while time.monotonic() < until:
             [(cancelled,)] = conn.execute(_CANCEL.encode()).fetchall()
-            scene.hit("statements given up in their midst", cancelled)
+            context.hit("statements given up in their midst", cancelled)
             time.sleep(0.02)
 
 
-def take_connections(scene: Scene) -> None:
+def take_connections(context: FaultContext) -> None:
     """Take every connection there is, those of replicas included, and keep them for a while."""
-    log = scene.stage.folder / "postgres" / "postgres.log"
+    log = context.system.folder / "postgres" / "postgres.log"
     before = len(_REFUSED.findall(log.read_bytes()))
     with ExitStack() as held:
-        conn = held.enter_context(scene.stage.connect())
+        conn = held.enter_context(context.system.connect())
         conn.execute(f"select pg_terminate_backend(pid) from ({_OTHERS}) b".encode())
         with suppress(psycopg.OperationalError):
             for _ in range(CONNECTIONS):
-                held.enter_context(psycopg.connect(scene.stage.dsn, autocommit=True, connect_timeout=5))
+                held.enter_context(psycopg.connect(context.system.dsn, autocommit=True, connect_timeout=5))
         time.sleep(3)
     refused = len(_REFUSED.findall(log.read_bytes())) - before - 1  # the last was our own
-    scene.hit("connections refused, for none were left", max(0, refused))
+    context.hit("connections refused, for none were left", max(0, refused))
 
 
-def migrate_again(scene: Scene) -> None:
+def migrate_again(context: FaultContext) -> None:
     """Replace every function while everybody works, as the migration of a release does, and run `relevo migrate`."""
-    before = scene.settled()
-    with scene.stage.connect() as conn, conn.transaction():
+    before = context.settled()
+    with context.system.connect() as conn, conn.transaction():
         for path in sorted(FUNCTIONS.rglob("*.sql")):
             conn.execute(path.read_bytes())
-    if scene.stage.run("migrate").wait(120) == 0:
-        scene.hit("requests settled around a migration", scene.settled() - before)
+    if context.system.run("migrate").wait(120) == 0:
+        context.hit("requests settled around a migration", context.settled() - before)
 
 
-def lose_answers(scene: Scene) -> None:
+def lose_answers(context: FaultContext) -> None:
     """Let COMMITs be carried out, and swallow their answers."""
-    until(lambda: scene.stage.wire.connections > 0, patience_s=10)
+    until(lambda: context.system.wire.connections > 0, patience_s=10)
     for _ in range(6):
-        scene.stage.wire.lose_answer()
-        scene.hit("answers to COMMIT lost", scene.stage.wire.was_hit(1.5))
-    scene.stage.wire.calm()
+        context.system.wire.lose_answer()
+        context.hit("answers to COMMIT lost", context.system.wire.was_hit(1.5))
+    context.system.wire.calm()
 
 
-def lose_commits(scene: Scene) -> None:
+def lose_commits(context: FaultContext) -> None:
     """Cut connections instead of passing their COMMIT on."""
-    until(lambda: scene.stage.wire.connections > 0, patience_s=10)
+    until(lambda: context.system.wire.connections > 0, patience_s=10)
     for _ in range(6):
-        scene.stage.wire.lose_commit()
-        scene.hit("COMMITs lost", scene.stage.wire.was_hit(1.5))
-    scene.stage.wire.calm()
+        context.system.wire.lose_commit()
+        context.hit("COMMITs lost", context.system.wire.was_hit(1.5))
+    context.system.wire.calm()
 
 
-def hold_commit(scene: Scene) -> None:
+def hold_commit(context: FaultContext) -> None:
     """Let a COMMIT arrive seconds after its client was cut off."""
-    scene.stage.wire.hold_commit()
-    if scene.stage.wire.was_hit(10):
-        time.sleep(scene.chance.random() * 2)
+    context.system.wire.hold_commit()
+    if context.system.wire.was_hit(10):
+        time.sleep(context.chance.random() * 2)
         with suppress(ConnectionError, TimeoutError, AssertionError):
-            scene.stage.wire.deliver_commit()
-            scene.hit("COMMITs that came late")
-    scene.stage.wire.calm()
+            context.system.wire.deliver_commit()
+            context.hit("COMMITs that came late")
+    context.system.wire.calm()
 
 
-def freeze(scene: Scene) -> None:
+def freeze(context: FaultContext) -> None:
     """Let nothing pass on the connections there are, which stay open; then let everything pass that was stuck."""
-    until(lambda: scene.stage.wire.connections > 0, patience_s=10)
-    connections = scene.stage.wire.connections
-    scene.stage.wire.silence()
-    time.sleep(3 + scene.chance.random() * 3)
-    scene.stage.wire.thaw()
-    scene.hit("connections that were open and silent", connections)
+    until(lambda: context.system.wire.connections > 0, patience_s=10)
+    connections = context.system.wire.connections
+    context.system.wire.silence()
+    time.sleep(3 + context.chance.random() * 3)
+    context.system.wire.thaw()
+    context.hit("connections that were open and silent", connections)
 
 
-def slow_wire(scene: Scene) -> None:
+def slow_wire(context: FaultContext) -> None:
     """Let every piece take its time."""
-    scene.stage.wire.latency_s = 0.05
-    before = scene.settled()
+    context.system.wire.latency_s = 0.05
+    before = context.settled()
     time.sleep(3)
-    scene.stage.wire.latency_s = 0
-    scene.hit("requests settled beside a slow connection", scene.settled() - before)
+    context.system.wire.latency_s = 0
+    context.hit("requests settled beside a slow connection", context.settled() - before)
 
 
-def kill_pooler(scene: Scene) -> None:
+def kill_pooler(context: FaultContext) -> None:
     """Kill PgBouncer, and start it again."""
-    pooler = scene.stage.pooler
+    pooler = context.system.pooler
     assert pooler is not None
-    if scene.noticed(pooler.kill):
-        scene.hit("PgBouncer killed under a replica")
+    if context.noticed(pooler.kill):
+        context.hit("PgBouncer killed under a replica")
     pooler.start()
 
 
-KINDS: dict[str, Callable[[Scene], None]] = {
+KINDS: dict[str, Callable[[FaultContext], None]] = {
     "connections ended": end_connections,
     "database crashed": crash,
     "snapshot held": hold_snapshot,
@@ -165,9 +165,9 @@ KINDS: dict[str, Callable[[Scene], None]] = {
 }
 
 
-def kinds(scene: Scene, skipped: dict[str, str]) -> dict[str, Callable[[Scene], None]]:
+def kinds(context: FaultContext, skipped: dict[str, str]) -> dict[str, Callable[[FaultContext], None]]:
     """Return what can be done here; what cannot is named with the reason."""
-    if scene.stage.pooler is None:
+    if context.system.pooler is None:
         skipped["PgBouncer killed"] = "install pgbouncer (Debian: apt-get install pgbouncer)"
         return KINDS
     return KINDS | {"PgBouncer killed": kill_pooler}

@@ -12,9 +12,9 @@ from contextlib import suppress
 import psycopg
 
 from chaos import archive, database_faults, process_faults, server_faults, service_faults
-from chaos.scene import Scene
-from chaos.stage import PATIENT, Stage
-from chaos.told import Told
+from chaos.acknowledged import Acknowledged
+from chaos.fault_context import FaultContext
+from chaos.system import PATIENT, System
 
 OFTEN = ("killed at a request", "stopped at a request, beyond the lease")
 """These come more often than the others: most is to be lost there."""
@@ -66,17 +66,17 @@ MOMENTS = {
 class Faults:
     """Strikes one thing after the other, and counts what it did and which moments it met."""
 
-    def __init__(self, stage: Stage, seed: str, told: Told, only: Collection[str] = ()) -> None:
-        self._stage = stage
-        self.scene = Scene(stage, random.Random(f"{seed} faults"), told)
+    def __init__(self, system: System, seed: str, acknowledged: Acknowledged, only: Collection[str] = ()) -> None:
+        self._system = system
+        self.context = FaultContext(system, random.Random(f"{seed} faults"), acknowledged)
         self.done: Counter[str] = Counter()
         self.skipped: dict[str, str] = {}
-        kinds = process_faults.kinds(self.skipped) | database_faults.kinds(self.scene, self.skipped)
-        kinds |= server_faults.kinds(self.scene, self.skipped)
-        kinds |= service_faults.KINDS | (archive.KINDS if stage.store else {})
+        kinds = process_faults.kinds(self.skipped) | database_faults.kinds(self.context, self.skipped)
+        kinds |= server_faults.kinds(self.context, self.skipped)
+        kinds |= service_faults.KINDS | (archive.KINDS if system.store else {})
         self._kinds = {name: strike for name, strike in kinds.items() if not only or name in only}
         for kind in self._kinds:
-            self.scene.hits[MOMENTS[kind]] += 0  # a moment that is never met is told, too
+            self.context.hits[MOMENTS[kind]] += 0  # a moment that is never met is told, too
         self._due: list[str] = []
 
     def strike_until(self, deadline: float, after_each: Callable[[], None]) -> None:
@@ -84,26 +84,26 @@ class Faults:
         while time.monotonic() < deadline:
             if not self._due:
                 deck = [*self._kinds, *(kind for kind in OFTEN if kind in self._kinds)]
-                self._due = self.scene.chance.sample(deck, len(deck))
+                self._due = self.context.chance.sample(deck, len(deck))
             kind = self._due.pop()
             with suppress(psycopg.Error):
                 self.done[kind] += 1
-                self._kinds[kind](self.scene)
+                self._kinds[kind](self.context)
                 after_each()
-            time.sleep(0.2 + self.scene.chance.random())
+            time.sleep(0.2 + self.context.chance.random())
 
     def calm(self, *, patient: bool) -> None:
         """Let everything be well again; patient replicas are started anew with the time-outs of every day."""
-        self._stage.sandbox.clear_faults()
-        self._stage.sandbox.set(latency_ms=0)
-        self._stage.wire.calm()
-        self._stage.wire.thaw()
-        self._stage.wire.latency_s = 0
-        for replica in self._stage.replicas:
+        self._system.sandbox.clear_faults()
+        self._system.sandbox.set(latency_ms=0)
+        self._system.wire.calm()
+        self._system.wire.thaw()
+        self._system.wire.latency_s = 0
+        for replica in self._system.replicas:
             replica.send(signal.SIGCONT)
             if patient:
                 replica.send(signal.SIGTERM)
-        for replica in self._stage.replicas:
+        for replica in self._system.replicas:
             if patient:
                 replica.end()
             if not replica.runs():

@@ -16,7 +16,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from chaos import archive
-from chaos.stage import Stage, write_lines
+from chaos.system import System, write_lines
 
 TABLES = {
     "events": """
@@ -92,19 +92,19 @@ To step the specification along it, after `npm ci` in scripts/model:
 class Received:
     """What phones got, gathered while the sandbox still shows it."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+    def __init__(self, system: System) -> None:
+        self._system = system
         self._seen: Counter[str] = Counter()
         self.lines: list[dict[str, Any]] = []
 
     def gather(self, behind: int = 0) -> None:
         """Ask for the messages of phones that got more than so many since they were asked last."""
-        for token, counted in self._stage.sandbox.phones().items():
+        for token, counted in self._system.sandbox.phones().items():
             if counted["received"] - self._seen[token] > behind:
                 self._ask(token)
 
     def _ask(self, token: str) -> None:
-        address = f"{self._stage.sandbox.url}/sandbox/phones/{quote(token, safe='')}"
+        address = f"{self._system.sandbox.url}/sandbox/phones/{quote(token, safe='')}"
         with urllib.request.urlopen(address, timeout=30) as answer:
             phone = json.load(answer)
         new = phone["received"] - self._seen[token]
@@ -115,16 +115,16 @@ class Received:
         self._seen[token] += new
 
 
-def write(stage: Stage, told: list[dict[str, Any]], received: Received) -> dict[str, int]:
+def write(system: System, told: list[dict[str, Any]], received: Received) -> dict[str, int]:
     """Write the files; return how many lines each has."""
-    folder = stage.folder / "history"
+    folder = system.folder / "history"
     folder.mkdir(exist_ok=True)
     received.gather()
     written = {"told": write_lines(folder / "told.jsonl", iter(told))}
     written["received"] = write_lines(folder / "received.jsonl", iter(received.lines))
-    written["names"] = write_lines(folder / "names.jsonl", _names(stage))
-    written["archived"] = write_lines(folder / "archived.jsonl", archive.read(stage))
-    with psycopg.connect(stage.dsn, row_factory=dict_row) as conn:
+    written["names"] = write_lines(folder / "names.jsonl", _names(system))
+    written["archived"] = write_lines(folder / "archived.jsonl", archive.read(system))
+    with psycopg.connect(system.dsn, row_factory=dict_row) as conn:
         for name, query in TABLES.items():
             written[name] = write_lines(folder / f"{name}.jsonl", iter(conn.execute(query.encode())))
     return written
@@ -145,9 +145,9 @@ def keep(run: Path, into: Path) -> None:
     (into / "README").write_text(_KEPT.format(folder=f"build/chaos/{into.name}"), encoding="utf-8")
 
 
-def _names(stage: Stage) -> Iterator[dict[str, Any]]:
+def _names(system: System) -> Iterator[dict[str, Any]]:
     """Yield each name of a person that is anywhere in a table."""
-    with stage.connect() as conn:
+    with system.connect() as conn:
         for (table,) in conn.execute(_ALL_TABLES).fetchall():
             for (name,) in conn.execute(_NAMES.format(table=table).encode()).fetchall():
                 yield {"table": table, "name": name}

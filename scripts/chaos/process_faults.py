@@ -6,9 +6,9 @@ import signal
 import time
 from collections.abc import Callable
 
+from chaos.fault_context import FaultContext
 from chaos.parts import slow_clock
-from chaos.scene import Scene
-from chaos.stage import LEASE_MS, Replica
+from chaos.system import LEASE_MS, Replica
 
 
 def _end(replica: Replica, number: signal.Signals) -> None:
@@ -17,57 +17,57 @@ def _end(replica: Replica, number: signal.Signals) -> None:
     replica.start()
 
 
-def kill(scene: Scene) -> None:
+def kill(context: FaultContext) -> None:
     """Kill any, at any moment."""
-    if replica := scene.any_replica():
+    if replica := context.any_replica():
         _end(replica, signal.SIGKILL)
 
 
-def kill_at_a_request(scene: Scene) -> None:
+def kill_at_a_request(context: FaultContext) -> None:
     """Kill one between its journal and the answer."""
-    if replica := scene.one_with_a_request():
+    if replica := context.one_with_a_request():
         _end(replica, signal.SIGKILL)
-        scene.hit("killed with a request under way")
+        context.hit("killed with a request under way")
 
 
-def pause(scene: Scene) -> None:
+def pause(context: FaultContext) -> None:
     """Stop any for longer than its lease, then let it go on."""
-    if replica := scene.any_replica():
-        _pause(scene, replica)
+    if replica := context.any_replica():
+        _pause(context, replica)
 
 
-def pause_at_a_request(scene: Scene) -> None:
+def pause_at_a_request(context: FaultContext) -> None:
     """Stop one between its journal and the answer, which it finds when it goes on, its lease long over."""
-    if replica := scene.one_with_a_request():
-        _pause(scene, replica)
-        scene.hit("stopped beyond the lease with a request under way")
+    if replica := context.one_with_a_request():
+        _pause(context, replica)
+        context.hit("stopped beyond the lease with a request under way")
 
 
-def _pause(scene: Scene, replica: Replica) -> None:
+def _pause(context: FaultContext, replica: Replica) -> None:
     replica.send(signal.SIGSTOP)
-    time.sleep(LEASE_MS / 1000 * (1.5 + scene.chance.random()))
+    time.sleep(LEASE_MS / 1000 * (1.5 + context.chance.random()))
     replica.send(signal.SIGCONT)
 
 
-def stop(scene: Scene) -> None:
+def stop(context: FaultContext) -> None:
     """Tell any to stop, and start it again."""
-    if replica := scene.any_replica():
+    if replica := context.any_replica():
         _end(replica, signal.SIGTERM)
 
 
-def slow(scene: Scene) -> None:
+def slow(context: FaultContext) -> None:
     """Let one live by a clock that is ten minutes slow, until something else ends it."""
-    clock, replica = slow_clock(), scene.any_replica()
+    clock, replica = slow_clock(), context.any_replica()
     if clock is None or replica is None:
         return
     replica.send(signal.SIGTERM)
     replica.end()
     replica.start(None, **clock)
     assert replica.process is not None
-    scene.slow.append(replica.process.pid)
+    context.slow.append(replica.process.pid)
 
 
-KINDS: dict[str, Callable[[Scene], None]] = {
+KINDS: dict[str, Callable[[FaultContext], None]] = {
     "killed": kill,
     "killed at a request": kill_at_a_request,
     "stopped beyond the lease": pause,
@@ -76,7 +76,7 @@ KINDS: dict[str, Callable[[Scene], None]] = {
 }
 
 
-def kinds(skipped: dict[str, str]) -> dict[str, Callable[[Scene], None]]:
+def kinds(skipped: dict[str, str]) -> dict[str, Callable[[FaultContext], None]]:
     """Return what can be done here; what cannot is named with the reason."""
     if slow_clock() is None:
         skipped["clock ten minutes slow"] = "install libfaketime (Debian: apt-get install libfaketime)"

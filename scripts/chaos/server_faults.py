@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import released
-from chaos.scene import Scene
-from chaos.stage import until
+from chaos.fault_context import FaultContext
+from chaos.system import until
 
 ROOT = Path(__file__).parents[2]
 _FULL = re.compile(rb"No space left on device")
@@ -30,9 +30,9 @@ select count(*) from relevo.push_requests r join relevo.workers w on w.worker_id
 _RESTS = b'"database_belongs_elsewhere"'
 
 
-def fill_disk(scene: Scene) -> None:
+def fill_disk(context: FaultContext) -> None:
     """Let the server's disk be full for a while."""
-    server = scene.stage.server
+    server = context.system.server
     assert server.disk is not None
 
     def refused() -> int:
@@ -41,70 +41,70 @@ def fill_disk(scene: Scene) -> None:
     before = refused()
     if server.disk.fill():
         until(lambda: refused() > before + 3, patience_s=8)
-        time.sleep(scene.chance.random() * 2)
-    scene.hit("writes refused, for the disk was full", max(0, refused() - before))
+        time.sleep(context.chance.random() * 2)
+    context.hit("writes refused, for the disk was full", max(0, refused() - before))
     server.disk.make_room()
     server.up()
 
 
-def restore(scene: Scene) -> None:
+def restore(context: FaultContext) -> None:
     """Put the database back to a backup from a while ago: what was done since is gone, and its numbers are given again.
 
     As the pages say: nobody works on it meanwhile, it has another name then, and rests until it is adopted.
     """
-    stage = scene.stage
-    with scene.told.reading:  # nobody reads news that are taken back
+    system = context.system
+    with context.acknowledged.reading:  # nobody reads news that are taken back
         since = time.time()
-        stage.server.back_up()
-        time.sleep(2 + scene.chance.random() * 3)
-        for replica in stage.replicas:
+        system.server.back_up()
+        time.sleep(2 + context.chance.random() * 3)
+        for replica in system.replicas:
             replica.send(signal.SIGKILL)
             replica.end()
-        at = stage.server.restore()
-        [(last,)] = stage.ask(_LAST_DELIVERY)
-        scene.told.note("restored", since=since, until=at, last_delivery=last)
-    stage.rename()
-    first, *others = stage.replicas
+        at = system.server.restore()
+        [(last,)] = system.ask(_LAST_DELIVERY)
+        context.acknowledged.note("restored", since=since, until=at, last_delivery=last)
+    system.rename()
+    first, *others = system.replicas
     rested = first.said(_RESTS)
     first.start()
     if until(lambda: first.said(_RESTS) > rested, patience_s=60):
-        before = stage.ask(_JOURNALLED)
+        before = system.ask(_JOURNALLED)
         time.sleep(2)
-        if stage.ask(_JOURNALLED) == before:
-            scene.hit("restored databases that rested until they were adopted")
-    scene.told.note("adopted")
-    assert until(lambda: stage.run("adopt", "--yes", "--force").wait(120) == 0, patience_s=300), "adopt failed"
+        if system.ask(_JOURNALLED) == before:
+            context.hit("restored databases that rested until they were adopted")
+    context.acknowledged.note("adopted")
+    assert until(lambda: system.run("adopt", "--yes", "--force").wait(120) == 0, patience_s=300), "adopt failed"
     for replica in others:
         replica.start()
 
 
-def restore_under_workers(scene: Scene) -> None:
+def restore_under_workers(context: FaultContext) -> None:
     """Put the database back to a backup from a while ago under replicas that run on, and know of what is gone.
 
     They stand still for the moment in which it starts, until it is known which numbers are given again.
     """
-    stage = scene.stage
+    system = context.system
 
     def all_get(number: signal.Signals) -> None:
-        for replica in stage.replicas:
+        for replica in system.replicas:
             replica.send(number)
 
-    with scene.told.reading:  # nobody reads news that are taken back
+    with context.acknowledged.reading:  # nobody reads news that are taken back
         since = time.time()
-        stage.server.back_up()
-        time.sleep(2 + scene.chance.random() * 3)
-        pids = [replica.process.pid for replica in stage.replicas if replica.process is not None and replica.runs()]
-        at = stage.server.restore(before_up=lambda: all_get(signal.SIGSTOP))
-        [(last,)] = stage.ask(_LAST_DELIVERY)
-        scene.told.note("restored", since=since, until=at, last_delivery=last, under_workers=True)
+        system.server.back_up()
+        time.sleep(2 + context.chance.random() * 3)
+        pids = [replica.process.pid for replica in system.replicas if replica.process is not None and replica.runs()]
+        at = system.server.restore(before_up=lambda: all_get(signal.SIGSTOP))
+        [(last,)] = system.ask(_LAST_DELIVERY)
+        context.acknowledged.note("restored", since=since, until=at, last_delivery=last, under_workers=True)
         all_get(signal.SIGCONT)
-    if until(lambda: stage.ask(_BY_PROCESSES_SINCE, pids=pids, since=at) != [(0,)], patience_s=30):
-        scene.hit("restored databases on which replicas went on")
+    if until(lambda: system.ask(_BY_PROCESSES_SINCE, pids=pids, since=at) != [(0,)], patience_s=30):
+        context.hit("restored databases on which replicas went on")
 
 
-def run_last_release(scene: Scene) -> None:
+def run_last_release(context: FaultContext) -> None:
     """Let a process of the last release take part, as in the middle of an upgrade."""
-    package, replica = _unpack(scene.stage.folder), scene.any_replica()
+    package, replica = _unpack(context.system.folder), context.any_replica()
     if package is None or replica is None:
         return
     replica.send(signal.SIGTERM)
@@ -113,13 +113,13 @@ def run_last_release(scene: Scene) -> None:
     replica.start(package, WORKER_CYCLES="fanout,dispatch,receipt,reaper")
     assert replica.process is not None
     pid = replica.process.pid
-    until(lambda: scene.stage.ask(_BY_PROCESS, pid=pid) != [(0,)], patience_s=40)
+    until(lambda: context.system.ask(_BY_PROCESS, pid=pid) != [(0,)], patience_s=40)
     time.sleep(3)
-    [(sent,)] = scene.stage.ask(_BY_PROCESS, pid=pid)
-    scene.hit("requests of a process of the last release", sent)
+    [(sent,)] = context.system.ask(_BY_PROCESS, pid=pid)
+    context.hit("requests of a process of the last release", sent)
     replica.send(signal.SIGTERM)
     replica.end()
-    scene.told.note("older", since=since)
+    context.acknowledged.note("older", since=since)
     replica.start()
 
 
@@ -143,14 +143,14 @@ def _unpack(folder: Path) -> Path | None:
     return None if commit is None else into / "server"
 
 
-def kinds(scene: Scene, skipped: dict[str, str]) -> dict[str, Callable[[Scene], None]]:
+def kinds(context: FaultContext, skipped: dict[str, str]) -> dict[str, Callable[[FaultContext], None]]:
     """Return what can be done here; what cannot is named with the reason."""
-    found: dict[str, Callable[[Scene], None]] = {}
-    if scene.stage.server.disk is not None:
+    found: dict[str, Callable[[FaultContext], None]] = {}
+    if context.system.server.disk is not None:
         found["disk full"] = fill_disk
     else:
         skipped["disk full"] = "only root may mount a small file system"
-    if scene.stage.server.can_be_backed_up():
+    if context.system.server.can_be_backed_up():
         found |= {"restored from a base backup": restore, "restored under running replicas": restore_under_workers}
     else:
         why = "pg_basebackup is not among PostgreSQL's programs"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from chaos.scene import Scene
+from chaos.fault_context import FaultContext
 
 SERVICES = ("fcm", "apns", "webpush")
 _TURNED_AWAY = """
@@ -22,34 +22,34 @@ select count(*) from relevo.failed_attempts f join relevo.push_requests r on r.i
 _REFUSALS = {"fcm": "UNAUTHENTICATED", "apns": "ExpiredProviderToken", "webpush": "401"}
 
 
-def _befall(scene: Scene, *, fault: str, share: float = 1.0) -> None:
-    scene.stage.sandbox.add_fault(fault, share=share, seconds=1.0 + scene.chance.random() * 2)
+def _befall(context: FaultContext, *, fault: str, share: float = 1.0) -> None:
+    context.system.sandbox.add_fault(fault, share=share, seconds=1.0 + context.chance.random() * 2)
     time.sleep(2)
 
 
-def _befall_native(scene: Scene, *, fault: str, moment: str) -> None:
+def _befall_native(context: FaultContext, *, fault: str, moment: str) -> None:
     """Let a fault befall one of the services that take each message by itself, and another if it met no message."""
-    for service in scene.chance.sample(SERVICES, len(SERVICES)):
-        if met := _befall_service(scene, service, fault):
-            scene.hit(moment, met)
+    for service in context.chance.sample(SERVICES, len(SERVICES)):
+        if met := _befall_service(context, service, fault):
+            context.hit(moment, met)
             return
 
 
-def _befall_service(scene: Scene, service: str, fault: str) -> int:
+def _befall_service(context: FaultContext, service: str, fault: str) -> int:
     """Let a fault befall a service; return how many messages it met."""
     word = _REFUSALS[service] if fault == "refused credentials" else fault
     query = _IN_DOUBT if fault.endswith("-delivered") else _TURNED_AWAY
-    [(before,)] = scene.stage.ask(query, service=f"{service}::%")
+    [(before,)] = context.system.ask(query, service=f"{service}::%")
     share = (
         1.0 if fault == "refused credentials" else 0.4
     )  # a service that refuses once is asked again with a new token
-    scene.stage.sandbox.add_fault(word, service=service, share=share, seconds=2.0)
+    context.system.sandbox.add_fault(word, service=service, share=share, seconds=2.0)
     time.sleep(3.5)
-    [(after,)] = scene.stage.ask(query, service=f"{service}::%")
+    [(after,)] = context.system.ask(query, service=f"{service}::%")
     return int(after - before)
 
 
-KINDS: dict[str, Callable[[Scene], None]] = {
+KINDS: dict[str, Callable[[FaultContext], None]] = {
     "Expo down": partial(_befall, fault="503"),
     "Expo took it and said 500": partial(_befall, fault="500-delivered", share=0.5),
     "Expo took it and hung up": partial(_befall, fault="reset-delivered", share=0.5),

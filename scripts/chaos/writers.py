@@ -14,9 +14,9 @@ from uuid import UUID
 import psycopg
 from psycopg.types.json import Jsonb
 
-from chaos.peace import Peace
-from chaos.stage import NEWS, Stage
-from chaos.told import Told
+from chaos.acknowledged import Acknowledged
+from chaos.quiet_and_digests import QuietAndDigests
+from chaos.system import NEWS, System
 from relevo.client import inboxes, news, verbs
 from relevo.client.values import Event, Installation, Owners
 from relevo.config import load
@@ -33,29 +33,29 @@ DEADLINE_S = 4
 _SQL = "select e.event_id from relevo.enqueue(%s) e"
 
 
-def register_phones(stage: Stage, told: Told) -> dict[str, list[UUID]]:
+def register_phones(system: System, acknowledged: Acknowledged) -> dict[str, list[UUID]]:
     """Register each owner's phones of all kinds; return them by kind."""
     phones: dict[str, list[UUID]] = {kind: [] for kind in KINDS}
-    with stage.connect() as conn:
+    with system.connect() as conn:
         for number in range(OWNERS):
             for kind in KINDS:
                 name = f"{kind}-{number}"
-                phone = verbs.register(conn, _installation(stage, kind, name, owner=f"owner-{number}"))
-                told.note("registered", installation=phone, owner=f"owner-{number}", phone=name)
+                phone = verbs.register(conn, _installation(system, kind, name, owner=f"owner-{number}"))
+                acknowledged.note("registered", installation=phone, owner=f"owner-{number}", phone=name)
                 phones[kind].append(phone)
     return phones
 
 
-def _installation(stage: Stage, kind: str, name: str, **more: Any) -> Installation:
+def _installation(system: System, kind: str, name: str, **more: Any) -> Installation:
     match kind:
         case "expo":
             return Installation(f"ExponentPushToken[{name}]", provider="expo", **more)
         case "android":
-            return Installation(stage.sandbox.fcm_token(name), provider="fcm", platform="android", **more)
+            return Installation(system.sandbox.fcm_token(name), provider="fcm", platform="android", **more)
         case "iphone":
-            return Installation(stage.sandbox.apns_token(name), provider="apns", **more)
+            return Installation(system.sandbox.apns_token(name), provider="apns", **more)
         case _:
-            return Installation(stage.sandbox.subscription(name), provider="webpush", platform="web", **more)
+            return Installation(system.sandbox.subscription(name), provider="webpush", platform="web", **more)
 
 
 def _json(key: str, owner: str, once: bool, body: str) -> dict[str, Any]:
@@ -74,10 +74,17 @@ class Writer(threading.Thread):
     """One thread of the app; what fails is not noted, and tried under another key."""
 
     def __init__(
-        self, stage: Stage, told: Told, name: str, seed: str, *, movable: list[UUID], peace: Peace | None
+        self,
+        system: System,
+        acknowledged: Acknowledged,
+        name: str,
+        seed: str,
+        *,
+        movable: list[UUID],
+        quiet: QuietAndDigests | None,
     ) -> None:
         super().__init__(name=name, daemon=True)
-        self._stage, self._told, self._movable, self._peace = stage, told, movable, peace
+        self._system, self._acknowledged, self._movable, self._quiet = system, acknowledged, movable, quiet
         self._chance = random.Random(f"{seed} {name}")
         self._ended = threading.Event()
         self._number = 0
@@ -93,7 +100,7 @@ class Writer(threading.Thread):
             (0.22, self._hurry),
             (0.28, self._offer),
         ]
-        if peace is not None:
+        if quiet is not None:
             self._rarely += [
                 (0.32, self._tender),
                 (0.36, self._whisper),
@@ -109,9 +116,9 @@ class Writer(threading.Thread):
         """Write until told to stop, on a new connection after each failure."""
         while not self._ended.is_set():
             try:
-                with self._stage.connect() as conn:
+                with self._system.connect() as conn:
                     while not self._ended.wait(
-                        PAUSE_S * self._chance.random() * (BEHIND if self._stage.is_behind else 1)
+                        PAUSE_S * self._chance.random() * (BEHIND if self._system.is_behind else 1)
                     ):
                         self._write(conn)
             except (psycopg.Error, OSError, HTTPException, RelevoError, ValueError):
@@ -131,7 +138,7 @@ class Writer(threading.Thread):
 
     def _noted(self, event: int, owner: str | None, *, by: str = "Python", **more: Any) -> None:
         self._recent.append((event, owner))
-        self._told.note("enqueued", event=event, key=f"{self.name}-{self._number}", owner=owner, by=by, **more)
+        self._acknowledged.note("enqueued", event=event, key=f"{self.name}-{self._number}", owner=owner, by=by, **more)
 
     def _enqueue(self, conn: psycopg.Connection[Any], roll: float) -> None:
         key, once = f"{self.name}-{self._number}", self._chance.random() < 0.25
@@ -149,9 +156,9 @@ class Writer(threading.Thread):
             self._noted(verbs.enqueue(conn, made).event_id, owner, once=once)
 
     def _post(self, key: str, owner: str, once: bool) -> int:
-        replica = self._chance.choice(self._stage.replicas)
+        replica = self._chance.choice(self._system.replicas)
         event = _json(key, owner, once, "By HTTP")
-        headers = {"Authorization": f"Bearer {self._stage.app_token}", "Content-Type": "application/json"}
+        headers = {"Authorization": f"Bearer {self._system.app_token}", "Content-Type": "application/json"}
         request = urllib.request.Request(
             f"http://127.0.0.1:{replica.port}/v1/events", json.dumps(event).encode(), headers
         )
@@ -162,34 +169,34 @@ class Writer(threading.Thread):
         if self._recent:
             event, _ = self._recent.pop()
             if verbs.cancel(conn, event, "chaos"):
-                self._told.note("cancelled", event=event)
+                self._acknowledged.note("cancelled", event=event)
 
     def _move(self, conn: psycopg.Connection[Any]) -> None:
         phone = self._chance.choice(self._movable)
         token = f"ExponentPushToken[moved-{self.name}-{self._number}]"
         verbs.register(conn, Installation(token, installation_id=phone, provider="expo"))
-        self._told.note("moved", installation=phone, phone=token[18:-1])
+        self._acknowledged.note("moved", installation=phone, phone=token[18:-1])
 
     def _mark(self, conn: psycopg.Connection[Any]) -> None:
         """Mark something as read in the inbox of whom it was for."""
         event, owner = self._chance.choice(self._recent) if self._recent else (0, None)
         if owner is not None and inboxes.mark_inbox(conn, event, "read", owner=owner):
-            self._told.note("marked", event=event, owner=owner)
+            self._acknowledged.note("marked", event=event, owner=owner)
 
     def _redrive(self, _: psycopg.Connection[Any]) -> None:
         """Open again what the push service refused for good."""
-        database = Database(self._stage.dsn, self._stage.dsn, load({}, None), pool_size=1)
+        database = Database(self._system.dsn, self._system.dsn, load({}, None), pool_size=1)
         try:
             opened = actions.redrive(database, actions.DeadLetters(error_code="MessageTooBig"))
         finally:
             database.close()
-        self._told.note("redriven", deliveries=opened)
+        self._acknowledged.note("redriven", deliveries=opened)
 
     def _write_to_a_person(self, conn: psycopg.Connection[Any]) -> None:
         """Register a phone of somebody new, and write to them by name."""
         person = f"person-{self.name}-{self._number}-"
         phone = verbs.register(conn, Installation(f"ExponentPushToken[{person}]", provider="expo", owner=person))
-        self._told.note("registered", installation=phone, owner=person, phone=person)
+        self._acknowledged.note("registered", installation=phone, owner=person, phone=person)
         self._people.append(person)
         key = f"{self.name}-{self._number}"
         made = Event("letter", key, f"Dear {person}", "A letter", data={"to": person}, audience=Owners(person))
@@ -200,7 +207,7 @@ class Writer(threading.Thread):
         if self._people:
             person = self._people.pop(0)
             verbs.forget(conn, owner=person)
-            self._told.note("forgotten", owner=person)
+            self._acknowledged.note("forgotten", owner=person)
 
     def _hurry(self, conn: psycopg.Connection[Any]) -> None:
         """Enqueue something that is worth nothing in some seconds."""
@@ -217,30 +224,30 @@ class Writer(threading.Thread):
 
     def _tender(self, conn: psycopg.Connection[Any]) -> None:
         """Enqueue something that most are told of by a digest."""
-        assert self._peace is not None
-        self._noted(self._peace.tender(conn, f"{self.name}-{self._number}"), None, once=False, topic="tenders")
+        assert self._quiet is not None
+        self._noted(self._quiet.tender(conn, f"{self.name}-{self._number}"), None, once=False, topic="tenders")
 
     def _whisper(self, conn: psycopg.Connection[Any]) -> None:
         """Enqueue something that waits for the end of quiet hours."""
-        assert self._peace is not None
-        event, owner = self._peace.whisper(conn, f"{self.name}-{self._number}", self._chance)
+        assert self._quiet is not None
+        event, owner = self._quiet.whisper(conn, f"{self.name}-{self._number}", self._chance)
         self._noted(event, owner, once=False, waits=True)
 
     def _hush(self, conn: psycopg.Connection[Any]) -> None:
-        assert self._peace is not None
-        self._peace.hush(conn, self._chance)
+        assert self._quiet is not None
+        self._quiet.hush(conn, self._chance)
 
     def _reschedule(self, conn: psycopg.Connection[Any]) -> None:
-        assert self._peace is not None
-        self._peace.reschedule(conn, self._chance)
+        assert self._quiet is not None
+        self._quiet.reschedule(conn, self._chance)
 
 
 class Reader(threading.Thread):
     """Reads the news, and acknowledges what it noted."""
 
-    def __init__(self, stage: Stage, told: Told) -> None:
+    def __init__(self, system: System, acknowledged: Acknowledged) -> None:
         super().__init__(name="reader", daemon=True)
-        self._stage, self._told = stage, told
+        self._system, self._acknowledged = system, acknowledged
         self._ended = threading.Event()
 
     def stop(self) -> None:
@@ -251,17 +258,17 @@ class Reader(threading.Thread):
         """Read until told to stop, on a new connection after each failure."""
         while not self._ended.is_set():
             try:
-                with self._stage.connect() as conn:
+                with self._system.connect() as conn:
                     while not self._ended.wait(0.3):
                         self._read(conn)
             except (psycopg.Error, RelevoError):
                 self._ended.wait(0.2)
 
     def _read(self, conn: psycopg.Connection[Any]) -> None:
-        with self._told.reading:
+        with self._acknowledged.reading:
             found = news.read_news(conn, NEWS, limit=500)
             for each in found:
-                self._told.note(
+                self._acknowledged.note(
                     "news", position=each.position, kind=each.kind, event=each.event_id, delivery=each.delivery_id
                 )
             if found:

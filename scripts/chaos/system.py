@@ -89,7 +89,7 @@ class Replica:
 
 
 @dataclass
-class Stage:
+class System:
     """A run's parts."""
 
     folder: Path
@@ -144,7 +144,7 @@ def _free_port() -> int:
 
 
 @contextmanager
-def stage(folder: Path, replicas: int, *, small: bool = False) -> Iterator[Stage]:
+def system(folder: Path, replicas: int, *, small: bool = False) -> Iterator[System]:
     """Set everything up, and take it down in the end; a small one has neither PgBouncer nor a store."""
     settings: dict[str, Any] = {
         "rate_per_s": 0,
@@ -169,7 +169,7 @@ def stage(folder: Path, replicas: int, *, small: bool = False) -> Iterator[Stage
         store = None if small else Store(folder / "store")
         if store is not None:
             until_the_end.callback(store.kill)
-        made = Stage(folder, server, sandbox, "", wire, pooler, store)
+        made = System(folder, server, sandbox, "", wire, pooler, store)
         _prepare(made)
         made.replicas = [_replica(made, n) for n in range(1, replicas + 1)]
         until_the_end.callback(stop_all, made)
@@ -179,7 +179,7 @@ def stage(folder: Path, replicas: int, *, small: bool = False) -> Iterator[Stage
         yield made
 
 
-def _prepare(made: Stage) -> None:
+def _prepare(made: System) -> None:
     """Make the schema, an app's token, and what the app asks for once."""
     assert made.run("migrate").wait(300) == 0, f"relevo migrate failed: see {made.folder}/commands.log"
     database = Database(made.dsn, made.dsn, load({}, None))
@@ -190,13 +190,13 @@ def _prepare(made: Stage) -> None:
         quiet.set_cap(conn, OFFERS_A_WEEK, per="week", category="offers", project="default")
 
 
-def trace(made: Stage) -> None:
+def trace(made: System) -> None:
     """Have the database write down each step of each delivery from now on."""
     with made.connect() as conn:
         conn.execute(TRACE.read_text().encode())
 
 
-def _replica(made: Stage, number: int) -> Replica:
+def _replica(made: System, number: int) -> Replica:
     """Make one that connects through the wire that can fail, through PgBouncer, or directly."""
     port = _free_port()
     ways = [made.wire.dsn, made.pooler.dsn if made.pooler else made.wire.dsn, made.dsn]
@@ -223,7 +223,7 @@ def _replica(made: Stage, number: int) -> Replica:
     return Replica(f"replica-{number}", settings, made.folder, port)
 
 
-def stop_all(made: Stage) -> None:
+def stop_all(made: System) -> None:
     """Tell all replicas to stop, and wait for them."""
     for replica in made.replicas:
         replica.send(signal.SIGCONT)

@@ -78,7 +78,7 @@ def relevo_run(dsn: str, url: str, command: str = "run", **more: object) -> Iter
             process.terminate()
 
 
-class Stand:
+class Environment:
     """One database, one sandbox, and events to drain."""
 
     def __init__(self, dsn: str, url: str, sizes: Sizes) -> None:
@@ -145,10 +145,10 @@ class Stand:
 
 
 @contextmanager
-def stand(sizes: Sizes) -> Iterator[Stand]:
+def environment(sizes: Sizes) -> Iterator[Environment]:
     """Start server and sandbox, and load the phones."""
     with sandbox_process() as url, fresh_database() as (dsn, _):
-        ours = Stand(dsn, url, sizes)
+        ours = Environment(dsn, url, sizes)
         try:
             ours.load()
             yield ours

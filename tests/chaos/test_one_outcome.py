@@ -1,4 +1,4 @@
-"""The sum of peace: each event that a phone asked for is sent, in one digest, capped, expired in the night or ended; never two of them, never none.
+"""Each event that a phone asked for is sent, in one digest, capped, expired in the night or ended; never two of them, never none.
 
 A kill at every moment of closing digests and of dispatch changes nothing of it, and neither do eight replicas. `make test`
 strikes where a world of its own is left behind, `make soak` everywhere.

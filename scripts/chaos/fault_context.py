@@ -1,4 +1,4 @@
-"""What every fault has at hand: the stage, chance by the seed, and the moments that it waits for and counts."""
+"""What every fault has at hand: the system, chance by the seed, and the moments that it waits for and counts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import psycopg
 
-from chaos.stage import Replica, Stage
-from chaos.told import Told
+from chaos.acknowledged import Acknowledged
+from chaos.system import Replica, System
 
 _UNDER_WAY = """
 select w.pid
@@ -27,12 +27,12 @@ _NOTICED = (b'"connection_lost"', b'"database_unreachable"', b'"heartbeat_delaye
 
 
 @dataclass
-class Scene:
+class FaultContext:
     """A run as its faults see it."""
 
-    stage: Stage
+    system: System
     chance: random.Random
-    told: Told
+    acknowledged: Acknowledged
     hits: Counter[str] = field(default_factory=Counter)
     """How often a fault met a moment that matters, by the moment's name."""
     slow: list[int] = field(default_factory=list)
@@ -44,16 +44,16 @@ class Scene:
 
     def any_replica(self) -> Replica | None:
         """Choose one of those that run."""
-        running = [replica for replica in self.stage.replicas if replica.runs()]
+        running = [replica for replica in self.system.replicas if replica.runs()]
         return self.chance.choice(running) if running else None
 
     def one_with_a_request(self, patience_s: float = 5) -> Replica | None:
         """Wait for a request that was journalled just now and has no answer; return whose it is."""
         until = time.monotonic() + patience_s
-        with self.stage.connect() as conn:
+        with self.system.connect() as conn:
             while time.monotonic() < until:
                 pids = [pid for (pid,) in conn.execute(_UNDER_WAY).fetchall()]
-                for replica in self.stage.replicas:
+                for replica in self.system.replicas:
                     if replica.process is not None and replica.runs() and replica.process.pid in pids:
                         return replica
                 time.sleep(0.01)
@@ -71,17 +71,17 @@ class Scene:
         return False
 
     def _said(self) -> int:
-        return sum(replica.said(word) for replica in self.stage.replicas for word in _NOTICED)
+        return sum(replica.said(word) for replica in self.system.replicas for word in _NOTICED)
 
     def count_slow(self) -> None:
         """Count what the processes with a slow clock sent, once the run is over."""
-        [(count,)] = self.stage.ask(_BY_PROCESSES, pids=self.slow)
+        [(count,)] = self.system.ask(_BY_PROCESSES, pids=self.slow)
         self.hit("requests of a process whose clock is ten minutes slow", count)
 
     def settled(self) -> int:
         """Return how many requests were answered so far."""
         try:
-            [(count,)] = self.stage.ask("select count(*) from relevo.push_requests where answered_at is not null")
+            [(count,)] = self.system.ask("select count(*) from relevo.push_requests where answered_at is not null")
         except psycopg.Error:
             return 0
         return int(count)

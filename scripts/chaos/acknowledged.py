@@ -1,4 +1,4 @@
-"""What the app was told, noted no sooner than it was told it."""
+"""What the app was told by Relevo, noted no sooner than it was told."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass
-class Told:
+class Acknowledged:
     """Lines in the order they were noted."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)

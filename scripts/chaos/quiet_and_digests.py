@@ -1,4 +1,4 @@
-"""What leaves people in peace, as the app asks for it: tenders told by digests, and quiet hours."""
+"""Quiet hours and digests, as the app asks for them while faults happen."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from uuid import UUID
 
 import psycopg
 
-from chaos.stage import Stage, until
-from chaos.told import Told
+from chaos.acknowledged import Acknowledged
+from chaos.system import System, until
 from relevo.client import quiet, verbs
 from relevo.client.values import Event, Matching, Owners, Preference
 
@@ -25,19 +25,19 @@ select now() > %(last)s
 """
 
 
-class Peace:
+class QuietAndDigests:
     """Some phones are told of tenders by digests, one at once; some people have quiet hours."""
 
-    def __init__(self, stage: Stage, told: Told, readers: list[UUID], at_once: UUID) -> None:
-        self._stage, self._told, self._readers = stage, told, readers
+    def __init__(self, system: System, acknowledged: Acknowledged, readers: list[UUID], at_once: UUID) -> None:
+        self._system, self._acknowledged, self._readers = system, acknowledged, readers
         self._last: datetime | None = None
         for words in (("order", "--quiet", "ignore"), ("whisper", "--quiet", "wait", "--quiet-spread-s", "0")):
-            assert stage.run("event-type", *words).wait(120) == 0, f"relevo event-type failed: see {stage.folder}"
-        with stage.connect() as conn:
+            assert system.run("event-type", *words).wait(120) == 0, f"relevo event-type failed: see {system.folder}"
+        with system.connect() as conn:
             verbs.set_preference(conn, at_once, "tenders", Preference(topics=[TOPIC]))
             for phone in readers:
                 self._follow(conn, phone)
-                told.note("reads", installation=phone)
+                acknowledged.note("reads", installation=phone)
 
     def _follow(self, conn: psycopg.Connection[Any], phone: UUID) -> datetime:
         """Have a phone told of tenders together at the beginning of the next minute but one, or the next."""
@@ -65,16 +65,16 @@ class Peace:
         owner, begin = chance.choice(QUIET_OWNERS), datetime.now(UTC).replace(second=0, microsecond=0)
         end = begin + timedelta(minutes=QUIET_MINUTES)
         quiet.set_quiet(conn, [f"{begin:%H:%M}-{end:%H:%M}"], owner=owner, zone="UTC")
-        self._told.note("quiet", owner=owner, until=end.timestamp())
+        self._acknowledged.note("quiet", owner=owner, until=end.timestamp())
 
     def end(self) -> None:
         """Take all quiet hours back, and let every phone have a last digest."""
 
         def did() -> bool:
-            with self._stage.connect() as conn:
+            with self._system.connect() as conn:
                 for owner in QUIET_OWNERS:
                     quiet.set_quiet(conn, None, owner=owner)
-                    self._told.note("quiet", owner=owner, until=time.time())
+                    self._acknowledged.note("quiet", owner=owner, until=time.time())
                 self._last = max(self._follow(conn, phone) for phone in self._readers)
             return True
 
@@ -82,4 +82,4 @@ class Peace:
 
     def is_over(self) -> bool:
         """Tell whether the last digests are made."""
-        return self._stage.ask(_CLOSED, last=self._last) == [(True,)]
+        return self._system.ask(_CLOSED, last=self._last) == [(True,)]
