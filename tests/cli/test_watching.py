@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -22,7 +23,6 @@ from deliveries import TODAY, add_event
 from relevo import cli
 from relevo.cli import watching
 from relevo.cli.common import span
-from relevo.cli.examples import EXAMPLES
 from relevo.core import logs
 from relevo.operators import deliveries
 
@@ -293,12 +293,14 @@ def test_every_command_shows_an_example() -> None:
 
 def test_examples_are_understood() -> None:
     """Every example of ours names options and arguments that its command has."""
-    every = dict(commands())
-    for name in sorted(EXAMPLES):
-        found = every[name]
-        words = shlex.split(EXAMPLES[name])
-        assert words[: len(name.split()) + 1] == ["relevo", *name.split()], name
-        found.make_context(name, words[len(name.split()) + 1 :])
+    tried = 0
+    for name, found in commands():
+        if example := re.match("Example: `?(relevo [^`]*)", found.epilog or ""):
+            words = shlex.split(example[1])
+            assert words[: len(name.split()) + 1] == ["relevo", *name.split()], name
+            found.make_context(name, words[len(name.split()) + 1 :])
+            tried += 1
+    assert tried > 50
 
 
 def test_all_can_be_read_by_machines() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from relevo.cli.webpush import cli
+from relevo.cli.setting_up import cli
 from relevo.core.errors import UsageError
 from relevo.providers import webpush_tokens
 

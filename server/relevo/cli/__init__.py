@@ -11,6 +11,7 @@ import relevo.cli.pause_gc  # isort: skip # noqa: F401 ahead of what is long to 
 import gc
 import os
 import sys
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, NoReturn
@@ -21,7 +22,6 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from relevo import __version__
-from relevo.cli import examples
 from relevo.cli.common import FAILED, USAGE, complain, user
 from relevo.core import logs
 from relevo.core.errors import ConfigError, InvalidInputError, RelevoError, UsageError
@@ -33,18 +33,15 @@ PARTS = {
     "watching": ("runs", "status", "deliveries", "sources"),
     "running": ("run", "serve", "tick", "run-cycle", "pause", "resume", "event-type"),
     "events": ("enqueue", "preview", "cancel", "events", "event"),
-    "inboxes": ("inbox",),
     "delivery": ("delivery",),
     "mending": ("redrive", "release", "rejects"),
     "news": ("news",),
     "access": ("audit", "grant", "token"),
     "archive": ("forget", "archive"),
     "phones": ("import-phones", "installations"),
-    "setting_up": ("migrate", "doctor", "adopt", "config", "psql", "version"),
+    "setting_up": ("migrate", "doctor", "adopt", "config", "psql", "version", "webpush"),
     "sandbox": ("sandbox",),
-    "webpush": ("webpush",),
-    "owners": ("owner", "category"),
-    "quiet": ("quiet", "cap"),
+    "owners": ("inbox", "owner", "category", "quiet", "cap"),
     "words": ("words",),
 }
 """The commands by the file they are in: a command loads its own file alone."""
@@ -88,11 +85,24 @@ def heading_of(command: str) -> str:
     return next(heading for heading, names in HEADINGS.items() if command in names)
 
 
+def _hide_types_of_flags(parameters: Sequence[Any]) -> None:
+    """Show no type behind a flag, which takes nothing."""
+    for each in parameters:
+        if getattr(each, "is_flag", False):
+            each.metavar = ""
+
+
+def _tidy(command: Any) -> None:
+    for below in getattr(command, "commands", {}).values():
+        _tidy(below)
+    _hide_types_of_flags(command.get_params(typer.Context(command)))
+
+
 @cache
 def _part(name: str) -> TyperGroup:
     group = get_group(import_module(f"relevo.cli.{name}").cli)
     for command, each in group.commands.items():
-        examples.show(each, command)
+        _tidy(each)
         each.rich_help_panel = heading_of(command)  # type: ignore[attr-defined] # every command here is Typer's
     return group
 
@@ -103,7 +113,7 @@ class _Commands(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options of the command itself."""
         parameters = super().get_params(ctx)
-        examples.hide_types_of_flags(parameters)
+        _hide_types_of_flags(parameters)
         return parameters
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 what it overrides has it

@@ -18,11 +18,10 @@ from relevo.cli.common import (
     coloured,
     err,
     load_settings,
-    make_table,
     open_lists,
-    out,
     prepared_database,
     print_json,
+    print_rows,
     say,
     shortened,
     told_of,
@@ -59,29 +58,24 @@ def make(
     err.print(f"Token {made.id} for {escape(made.name)}. Keep it: it is not shown again.")
 
 
-@token.command(name="list")
+@token.command(name="list", epilog="Example: relevo token list --json")
 def list_tokens(limit: Limit = 100, as_json: AsJson = False) -> None:
     """Show the tokens, newest first, and when each was last used."""
     with prepared_database(load_settings(only_looks=True)) as database:
         rows = api_tokens.list_all(database, limit=limit)
-    if as_json:
-        print_json(rows)
-        return
-    table = make_table("token", "name", "role", "project", "state", "last used (UTC)", "expires (UTC)", wide=("name",))
-    for row in rows:
-        table.add_row(
-            row["id"],
-            escape(row["name"]),
-            row["role"],
-            escape(row["project"] or "all"),
-            row["state"],
-            _when(row["last_used_at"]),
-            _when(row["expires_at"]),
-        )
-    out.print(table if rows else "No tokens yet: `relevo token make` makes one.")
+    columns = {
+        "token": lambda row: row["id"],
+        "name": lambda row: escape(row["name"]),
+        "role": lambda row: row["role"],
+        "project": lambda row: escape(row["project"] or "all"),
+        "state": lambda row: row["state"],
+        "last used (UTC)": lambda row: _when(row["last_used_at"]),
+        "expires (UTC)": lambda row: _when(row["expires_at"]),
+    }
+    print_rows(columns, rows, "No tokens yet: `relevo token make` makes one.", wide=("name",), as_json=as_json)
 
 
-@token.command()
+@token.command(epilog="Example: relevo token revoke c4f4d51df489")
 def revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `token list` shows it.")],
     as_json: AsJson = False,
@@ -93,7 +87,7 @@ def revoke(
     say(f"Token {escape(token_id)} ({escape(name)}) is revoked.", told, as_json=as_json)
 
 
-@cli.command("audit")
+@cli.command("audit", epilog="Example: relevo audit --json")
 def show_audit(
     action: Annotated[str | None, typer.Option(help="Only this action, such as pause.")] = None,
     before: Annotated[int | None, typer.Option(min=1, max=MOST_IDS, help="Only entries before this one.")] = None,
@@ -101,31 +95,25 @@ def show_audit(
     as_json: AsJson = False,
 ) -> None:
     """Show what operators did, by any face, newest first: who, when, what, with what result."""
-    settings = load_settings(only_looks=True)
-    with open_lists(settings) as lists:
+    with open_lists() as lists:
         rows = lists.read(audit.latest, before=before, action=action, limit=limit)
-    if as_json:
-        print_json(rows)
-        return
-    table = make_table("entry", "when (UTC)", "who", "what", "on", "outcome", "result", wide=("who", "on", "result"))
-    for row in rows:
-        table.add_row(
-            str(row["id"]),
-            f"{row['at'].astimezone(UTC):%Y-%m-%d %H:%M:%S}",
-            escape(f"{row['actor']} ({row['face']})"),
-            escape(row["action"]),
-            escape(shortened(told_of(row["target"]))),
-            coloured(row["outcome"]),
-            escape(shortened(row["error_message"] or told_of(row["result"]))),
-        )
-    out.print(table if rows else "Nobody has done anything yet.")
+    columns = {
+        "entry": lambda row: str(row["id"]),
+        "when (UTC)": lambda row: f"{row['at'].astimezone(UTC):%Y-%m-%d %H:%M:%S}",
+        "who": lambda row: escape(f"{row['actor']} ({row['face']})"),
+        "what": lambda row: escape(row["action"]),
+        "on": lambda row: escape(shortened(told_of(row["target"]))),
+        "outcome": lambda row: coloured(row["outcome"]),
+        "result": lambda row: escape(shortened(row["error_message"] or told_of(row["result"]))),
+    }
+    print_rows(columns, rows, "Nobody has done anything yet.", wide=("who", "on", "result"), as_json=as_json)
 
 
 def _when(at: datetime | None) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M}" if at else "never"
 
 
-@cli.command()
+@cli.command(epilog="Example: relevo grant app_role")
 def grant(
     role: Annotated[str, typer.Argument(help="A role of the database.")],
     worker: Annotated[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC
 from pathlib import Path
@@ -35,6 +35,7 @@ from relevo.cli.common import (
     out,
     prepared_database,
     print_json,
+    print_rows,
     read_installation,
     say,
     several,
@@ -43,7 +44,7 @@ from relevo.config import Settings
 from relevo.core.errors import ArchiveError, ConfigError, DatabaseUnavailableError, MigrationError, UsageError
 from relevo.core.ports import ArchiveStore
 from relevo.operators import actions, archive
-from relevo.operators.reading import of_this_version
+from relevo.operators.reading import Row, of_this_version
 
 cli = typer.Typer()
 group = typer.Typer(help="Months in the archive: list, verify, restore, fetch, query, register.", no_args_is_help=True)
@@ -60,10 +61,15 @@ def _store(settings: Settings) -> ArchiveStore:
     return store
 
 
+def _read_manifest(settings: Settings, entity: str, month: str) -> tuple[ArchiveStore, Manifest]:
+    store = _store(settings)
+    return store, restore.read_manifest(store, restore.entity_named(entity), restore.month_named(month))
+
+
 _LEAST_WIDTH = 14  # of a column in which something can be read
 
 
-def _print_records(rows: Sequence[dict[str, Any]]) -> None:
+def _print_records(rows: Sequence[Row]) -> None:
     """Show rows with too many columns for the window one field a line; what is null is left out."""
     for number, row in enumerate(rows, start=1):
         out.print(f"[bold]row {number}[/]")
@@ -98,12 +104,12 @@ def _progress(record: Manifest) -> Iterator[restore.Progress]:
         yield tell
 
 
-@group.command(name="list")
+@group.command(name="list", epilog="Example: relevo archive list --json")
 def list_months(as_json: AsJson = False) -> None:
     """Show the months that left the hot tables, how far each is, and what the store holds."""
     settings = load_settings()
     store = archive_store(settings)
-    rows: dict[tuple[str, Any], dict[str, Any]] = {}
+    rows: dict[tuple[str, Any], Row] = {}
     with open_database(settings) as database:
         try:
             rows = {(row["entity"], row["month"]): row for row in archive.months(database)}
@@ -121,12 +127,8 @@ def list_months(as_json: AsJson = False) -> None:
         print_json(listed)
         return
     has_catalog = settings.archive_iceberg_uri is not None
-    table = make_table(
-        "entity", "month", "state", "rows", "in the store", "to be dropped", *(["catalog"] if has_catalog else [])
-    )
-    for row in listed:
-        table.add_row(*_line(row), *([_registered(row)] if has_catalog else []))
-    out.print(table if listed else "Nothing has left the hot tables yet.")
+    columns = _COLUMNS | ({"catalog": _registered} if has_catalog else {})
+    print_rows(columns, listed, "Nothing has left the hot tables yet.")
     for row in listed:
         if row.get("last_error"):
             out.print(f"[bold red]{row['entity']} {row['month']:%Y-%m}:[/] {escape(row['last_error'])}")
@@ -154,47 +156,52 @@ def _tell(complaints: Sequence[ArchiveError]) -> None:
         err.print(f"[yellow]{escape(str(error))}[/]", soft_wrap=True)
 
 
-def _line(row: dict[str, Any]) -> list[str]:
-    size = row.get("stored_bytes")
-    stored = "" if size is None else _size(size, row["stored_parts"])
-    count = row.get("rows") if row.get("rows") is not None else row.get("stored_rows")
-    drop = row.get("dropped_at") or row.get("drop_eligible_at")
+def _rows(month: Row) -> str:
+    count = month.get("rows") if month.get("rows") is not None else month.get("stored_rows")
+    return "" if count is None else f"{count:,}"
+
+
+def _stored_size(month: Row) -> str:
+    if (size := month.get("stored_bytes")) is None:
+        return ""
+    amount = f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"  # noqa: PLR2004 a tenth of a MB
+    return f"{amount}, {several(month['stored_parts'], 'file')}" if month["stored_parts"] else "no rows"
+
+
+def _to_be_dropped(month: Row) -> str:
+    drop = month.get("dropped_at") or month.get("drop_eligible_at")
     when = "" if drop is None else f"{drop.astimezone(UTC):%Y-%m-%d}"
-    return [
-        row["entity"],
-        f"{row['month']:%Y-%m}",
-        coloured(row["state"]),
-        "" if count is None else f"{count:,}",
-        stored,
-        f"done {when}" if row.get("dropped_at") else when,
-    ]
+    return f"done {when}" if month.get("dropped_at") else when
 
 
-def _registered(row: dict[str, Any]) -> str:
+def _registered(row: Row) -> str:
     """Say whether the Iceberg catalog names a month, as far as this database knows."""
     if row.get("registered_at") is not None:
         return "yes"
     return "failed" if row.get("register_error") else "waits" if row.get("verified_at") else ""
 
 
-def _size(size: int, files: int) -> str:
-    amount = f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"  # noqa: PLR2004 a tenth of a MB
-    return f"{amount}, {files} file{'' if files == 1 else 's'}" if files else "no rows"
+_COLUMNS: dict[str, Callable[[Row], str]] = {
+    "entity": lambda row: row["entity"],
+    "month": lambda row: f"{row['month']:%Y-%m}",
+    "state": lambda row: coloured(row["state"]),
+    "rows": _rows,
+    "in the store": _stored_size,
+    "to be dropped": _to_be_dropped,
+}
 
 
-@group.command()
+@group.command(epilog="Example: relevo archive verify --entity deliveries --month 2026-05")
 def verify(entity: Entity, month: Month, as_json: AsJson = False) -> None:
     """Read a month back from the store and check it against its manifest."""
-    settings = load_settings()
-    store = _store(settings)
-    record = restore.read_manifest(store, restore.entity_named(entity), restore.month_named(month))
+    store, record = _read_manifest(load_settings(), entity, month)
     with _progress(record) as progress:
         restore.verify(store, record, progress)
     words = f"{record.relation} is whole: {several(record.rows, 'row')} in {several(len(record.parts), 'file')}."
     say(words, {"relation": record.relation, "rows": record.rows, "files": len(record.parts)}, as_json=as_json)
 
 
-@group.command(name="restore")
+@group.command(name="restore", epilog="Example: relevo archive restore --entity deliveries --month 2026-05")
 def restore_month(
     entity: Entity,
     month: Month,
@@ -204,15 +211,14 @@ def restore_month(
 ) -> None:
     """Bring a month back as a table, all or nothing, checked against its manifest."""
     settings = load_settings()
-    store = _store(settings)
-    record = restore.read_manifest(store, restore.entity_named(entity), restore.month_named(month))
+    store, record = _read_manifest(settings, entity, month)
     with open_database(settings) as database, _progress(record) as progress:
         done = restore.restore(database, store, record, schema=into, replace=replace, progress=progress)
     words = f"Restored {several(done.rows, 'row')} into {done.schema}.{done.relation}."
     say(words, {"schema": done.schema, "relation": done.relation, "rows": done.rows}, as_json=as_json)
 
 
-@group.command()
+@group.command(epilog="Example: relevo archive fetch --entity deliveries --month 2026-05 --into /tmp/past")
 def fetch(
     entity: Entity,
     month: Month,
@@ -220,16 +226,14 @@ def fetch(
     as_json: AsJson = False,
 ) -> None:
     """Download a month's Parquet files, each checked against the manifest."""
-    settings = load_settings()
-    store = _store(settings)
-    record = restore.read_manifest(store, restore.entity_named(entity), restore.month_named(month))
+    store, record = _read_manifest(load_settings(), entity, month)
     with _progress(record) as progress:
         paths = restore.fetch(store, record, into, progress)
     for path in paths:
         say(escape(str(path)), {"file": path}, as_json=as_json)
 
 
-@group.command()
+@group.command(epilog='Example: relevo archive query "select status, count(*) from deliveries group by 1"')
 def query(
     sql: Annotated[str, typer.Argument(help='For example "select count(*) from licitaciones where year = 2025".')],
     limit: Annotated[int, typer.Option(min=1, help="How many rows to show.")] = 1_000,
@@ -259,7 +263,7 @@ def _raise(error: ArchiveError) -> NoReturn:
     raise error
 
 
-@group.command()
+@group.command(epilog="Example: relevo archive register")
 def register(as_json: AsJson = False) -> None:
     """Name every month's files in the Iceberg catalog, and take out of it what the archive no longer has."""
     from relevo.archive.iceberg import IcebergTables  # noqa: PLC0415 a second that only this command spends
@@ -291,7 +295,7 @@ def _record(settings: Settings, records: Sequence[Manifest]) -> None:
         iceberg_months.record(database, records)
 
 
-@cli.command()
+@cli.command(epilog="Example: relevo forget 0d9e5b0a-6c1f-4b8e-9d53-1f2a3b4c5d6e")
 def forget(
     installation: Annotated[
         UUID | None, typer.Argument(parser=read_installation, metavar="INSTALLATION", help="The installation.")

@@ -10,7 +10,7 @@ import re
 import socket
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -50,6 +50,8 @@ MOST_IDS = 2**63 - 1
 
 Limit = Annotated[int, typer.Option(min=1, max=reading.MAX_LIMIT, help="How many to show.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+Columns = Mapping[str, Callable[[Any], str]]
+"""The heads of a table, and what each column tells of a row."""
 
 
 def with_options_of(record: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -123,9 +125,9 @@ def build(settings: Settings, role: Role) -> Iterator[App]:
 
 
 @contextmanager
-def open_database(settings: Settings) -> Iterator[Database]:
-    """Open the configured database, or the embedded one."""
-    with opening.database(settings) as database:
+def open_database(settings: Settings | None = None) -> Iterator[Database]:
+    """Open the configured database, or the embedded one; without settings it is for who only looks."""
+    with opening.database(settings or load_settings(only_looks=True)) as database:
         database.logs_outages = False
         yield database
 
@@ -154,11 +156,12 @@ class Lists:
 
 
 @contextmanager
-def open_lists(settings: Settings) -> Iterator[Lists]:
+def open_lists(settings: Settings | None = None) -> Iterator[Lists]:
     """Open what lists are read from; beside them, not in their midst, it is said how old they are.
 
     A command knows nothing of the one before it, so a replica is read once it has all that was acknowledged until now.
     """
+    settings = settings or load_settings(only_looks=True)
     with open_database(settings) as database, opened_reader(database, settings) as reader:
         reader.catch_up()
         lists = Lists(reader)
@@ -220,6 +223,33 @@ def make_table(*columns: str, title: str | None = None, wide: Sequence[str] = ()
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column not in wide)
     return table
+
+
+def print_rows(
+    columns: Columns,
+    rows: Sequence[Any],
+    none: str = "",
+    *,
+    title: str | None = None,
+    wide: Sequence[str] = (),
+    as_json: bool = False,
+) -> None:
+    """Print rows as a table, or as JSON; where there are none, a sentence that says so."""
+    if as_json:
+        print_json([row if isinstance(row, dict) else vars(row) for row in rows])
+        return
+    table = make_table(*columns, title=title, wide=wide)
+    for row in rows:
+        table.add_row(*(tell(row) for tell in columns.values()))
+    out.print(table if rows or not none else none)
+
+
+def print_moments(moments: Iterable[tuple[datetime, str, str]]) -> None:
+    """Print what happened, line by line: when, what, and what was said of it."""
+    table = make_table("when (UTC)", "what", "", wide=("",))
+    for at, what, detail in moments:
+        table.add_row(f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}", what, as_written(detail))
+    out.print(table)
 
 
 _COLOURS = {

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
-from relevo.cli.common import (
-    MOST_IDS,
-    AsJson,
-    as_written,
-    coloured,
-    load_settings,
-    make_table,
-    open_database,
-    out,
-    print_json,
-    several,
-    span,
-)
+from relevo.cli.common import MOST_IDS, AsJson, coloured, open_database, out, print_json, print_moments, several, span
 from relevo.core.errors import UsageError
 from relevo.operators import deliveries, reasons, timeline
 from relevo.operators.deliveries import Push, Try
@@ -37,8 +25,7 @@ def delivery(
     as_json: AsJson = False,
 ) -> None:
     """Show what happened to one delivery: each try, what went wrong in it, and how it ended."""
-    settings = load_settings(only_looks=True)
-    with open_database(settings) as database:
+    with open_database() as database:
         seen = deliveries.push(database, number)
     if seen is None:
         raise UsageError(
@@ -51,10 +38,7 @@ def delivery(
     row = seen.delivery
     to = f"event {row['event_id']}, to installation {row['installation_id']}"
     out.print(f"[bold]Delivery {row['id']}[/] of {to}: {coloured(row['status'])}")
-    table = make_table("when (UTC)", "what", "", wide=("",))
-    for at, what, detail in sorted(lines(seen), key=lambda line: line[0]):
-        table.add_row(f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}", what, as_written(detail))
-    out.print(table)
+    print_moments(sorted(lines(seen), key=lambda line: line[0]))
 
 
 def lines(seen: Push) -> Iterator[Line]:

@@ -22,12 +22,13 @@ from relevo.cli.common import (
     by_status,
     coloured,
     load_settings,
-    make_table,
     open_database,
     open_lists,
     out,
     prepared_database,
     print_json,
+    print_moments,
+    print_rows,
     print_wrapped,
     read_installation,
     read_time,
@@ -203,19 +204,17 @@ def preview(  # noqa: PLR0917 typer options
     relevo preview --everyone --push '{"subtitle": "Today"}'
     relevo preview --topic team-7 --why 5f0c9a52-…
     """
-    settings = load_settings(only_looks=True)
-    audience = _audience(to or (), owner or (), topic or (), everyone=everyone)
     event = values.Event(
         "preview",
         "preview",
         "preview",
         data=_json_object(data),
         push=_json_object(push, "--push"),
-        audience=audience,
+        audience=_audience(to or (), owner or (), topic or (), everyone=everyone),
         topics=topic or (),
         category=category,
     )
-    with open_database(settings) as database:
+    with open_database() as database:
         with database.connection() as connection:
             if why is not None:
                 told = verbs.explain(connection, event, why)
@@ -358,7 +357,7 @@ def cancel(
         out.print(f"{sending} being sent right now; what is not under way yet is not sent any more.")
 
 
-@cli.command("events")
+@cli.command("events", epilog="Example: relevo events --state held --json")
 def list_events(
     event_type: Annotated[str | None, typer.Option("--type", help="Only this type.")] = None,
     state: Annotated[
@@ -378,28 +377,20 @@ def list_events(
     states = ("waiting", "held", "fanning", "fanned", *TOLD_APART, "cancelled", "completed")
     if state is not None and state not in states:
         raise UsageError(f"There is no state {state}.", hint=f"Known: {', '.join(states)}.")
-    settings = load_settings(only_looks=True)
-    with open_lists(settings) as lists:
+    with open_lists() as lists:
         page = lists.read(events.latest, event_type=event_type, state=state, before=before, limit=limit)
-    if as_json:
-        print_json(page.rows)
-        tell_more(page, "events", as_json=True)
-        return
-    columns = ("event", "type", "key", "state", "created (UTC)", "deliveries", "text")
-    table = make_table(*columns, wide=("key", "text"))
-    for row in page.rows:
-        table.add_row(
-            str(row["id"]),
-            as_written(row["event_type"]),
-            as_written(shortened(row["event_key"])),
-            coloured(row["progress"]),
-            f"{row['created_at'].astimezone(UTC):%m-%d %H:%M:%S}",
-            str(row["deliveries_created"]),
-            as_written(shortened(row["body"] or row["title"])),
-        )
+    columns = {
+        "event": lambda row: str(row["id"]),
+        "type": lambda row: as_written(row["event_type"]),
+        "key": lambda row: as_written(shortened(row["event_key"])),
+        "state": lambda row: coloured(row["progress"]),
+        "created (UTC)": lambda row: f"{row['created_at'].astimezone(UTC):%m-%d %H:%M:%S}",
+        "deliveries": lambda row: str(row["deliveries_created"]),
+        "text": lambda row: as_written(shortened(row["body"] or row["title"])),
+    }
     none = "No event fits." if event_type or state or before else "No events yet."
-    out.print(table if page.rows else none)
-    tell_more(page, "events")
+    print_rows(columns, page.rows, none, wide=("key", "text"), as_json=as_json)
+    tell_more(page, "events", as_json=as_json)
 
 
 @cli.command("event")
@@ -410,8 +401,7 @@ def show_event(event: EventWord, key: KeyWord = None, as_json: AsJson = False) -
     relevo event 17
     relevo event order.shipped order-17
     """
-    settings = load_settings(only_looks=True)
-    with open_database(settings) as database:
+    with open_database() as database:
         event_id = _find(database, event, key)
         seen = events.story(database, event_id)
     if seen is None:
@@ -426,10 +416,7 @@ def show_event(event: EventWord, key: KeyWord = None, as_json: AsJson = False) -
     out.print(f"[bold]{as_written(told['title'])}[/]  {as_written(told['body'])}")
     out.print(f"State: {coloured(seen.status.progress)}")
     out.print(f"For: {as_written(_for_whom(seen))}")
-    table = make_table("when (UTC)", "what", "", wide=("",))
-    for each in seen.moments:
-        table.add_row(f"{each.at.astimezone(UTC):%Y-%m-%d %H:%M:%S}", each.what, as_written(each.detail or ""))
-    out.print(table)
+    print_moments((each.at, each.what, each.detail or "") for each in seen.moments)
     out.print(f"Deliveries: {by_status(told['deliveries']) or _none(seen)}")
     if any(told["deliveries"].values()):
         print_wrapped("Phones:", f"`relevo deliveries --event {event_id}` lists each, with what became of it.")

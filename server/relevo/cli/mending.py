@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from shlex import quote
 from typing import Annotated, Any
 
@@ -14,11 +15,11 @@ from relevo.cli.common import (
     Limit,
     as_written,
     load_settings,
-    make_table,
     open_database,
     out,
     prepared_database,
     print_json,
+    print_rows,
     progress,
     say,
     several,
@@ -33,7 +34,7 @@ cli = typer.Typer()
 _MOST_IDS = 5
 
 
-@cli.command()
+@cli.command(epilog="Example: relevo redrive --error-code MessageRateExceeded --dry-run")
 def redrive(
     *,
     ids: Annotated[
@@ -63,18 +64,24 @@ def redrive(
     if not found:
         out.print("No dead letter fits.")
         return
-    table = make_table("error code", "deliveries", "too late", "ids", "example", wide=("example",))
-    for row in found:
-        example = escape(shortened(row["example"] or ""))
-        first = ", ".join(map(str, row["first_ids"])) + (" …" if row["deliveries"] > len(row["first_ids"]) else "")
-        table.add_row(escape(row["error_code"]), str(row["deliveries"]), str(row["too_late"]), first, example)
-    out.print(table)
+    columns = {
+        "error code": lambda row: escape(row["error_code"]),
+        "deliveries": lambda row: str(row["deliveries"]),
+        "too late": lambda row: str(row["too_late"]),
+        "ids": lambda row: _first_ids(row["first_ids"], row["deliveries"]),
+        "example": lambda row: escape(shortened(row["example"] or "")),
+    }
+    print_rows(columns, found, wide=("example",))
     if sum(row["deliveries"] for row in found) >= MOST_COUNTED:
         out.print(f"[dim]The first {MOST_COUNTED:,} were counted; there may be more.[/]")
     out.print("Nothing was changed." if dry_run else f"{opened} will be sent again.")
 
 
-@cli.command()
+def _first_ids(ids: Sequence[int], count: int) -> str:
+    return ", ".join(map(str, ids)) + (" …" if count > len(ids) else "")
+
+
+@cli.command(epilog="Example: relevo release @acme/app")
 def release(
     project: Annotated[str | None, typer.Argument(help="A project, as `relevo status` names it.")] = None,
     event_type: Annotated[
@@ -106,10 +113,10 @@ def release(
 
 
 def _events_released(event_type: str, done: dict[str, Any], *, drop: bool) -> str:
-    count, ids = done["events"], done["first_ids"][:_MOST_IDS]
+    count = done["events"]
     if not count:
         return f"Nothing of {escape(event_type)} was held; it is judged anew."
-    named = f"({', '.join(map(str, ids))}{' …' if count > len(ids) else ''})"
+    named = f"({_first_ids(done['first_ids'][:_MOST_IDS], count)})"
     if drop:
         return f"{several(count, 'event')} of {escape(event_type)} {'is' if count == 1 else 'are'} ended {named}."
     again = "if more come as fast, those will be held again"
@@ -133,7 +140,7 @@ def _project_released(project: str, held: list[str]) -> str:
     return " ".join(said) or f"Nothing held {name} up."
 
 
-@cli.command()
+@cli.command(epilog="Example: relevo rejects --source folder --retry")
 def rejects(
     source: Annotated[str | None, typer.Option(help="Only of this source.")] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Let the next pass try them again.")] = False,
@@ -144,8 +151,7 @@ def rejects(
     as_json: AsJson = False,
 ) -> None:
     """Show what sources offered and could not be used, or have it tried again."""
-    settings = load_settings()
-    with open_database(settings) as database:
+    with open_database(load_settings()) as database:
         if source is not None and source not in (known := sources.names(database)):
             raise UsageError(f"There is no source {source}.", hint=f"Known: {', '.join(known) or 'none yet'}.")
         if retry:
@@ -153,13 +159,12 @@ def rejects(
             out.print(f"{several(count, 'reject')} will be tried again with the next pass of their source.")
             return
         rows = sources.rejects(database, source=source, limit=limit)
-    if as_json:
-        print_json(rows)
-        return
-    table = make_table("reject", "source", "place", "tries", "reason", wide=("place", "reason"))
-    for row in rows:
-        name, place, why = (as_written(row[each]) for each in ("source", "place", "reason"))
-        table.add_row(str(row["id"]), name, place, str(row["attempts"]), why)
-    out.print(
-        table if rows else f"Nothing of {as_written(source)} was rejected." if source else "Nothing was rejected."
-    )
+    columns = {
+        "reject": lambda row: str(row["id"]),
+        "source": lambda row: as_written(row["source"]),
+        "place": lambda row: as_written(row["place"]),
+        "tries": lambda row: str(row["attempts"]),
+        "reason": lambda row: as_written(row["reason"]),
+    }
+    none = f"Nothing of {as_written(source)} was rejected." if source else "Nothing was rejected."
+    print_rows(columns, rows, none, wide=("place", "reason"), as_json=as_json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -12,10 +11,8 @@ from relevo.cli.common import (
     AsJson,
     by_status,
     load_settings,
-    make_table,
-    out,
     prepared_database,
-    print_json,
+    print_rows,
     print_wrapped,
     say,
     shortened,
@@ -37,7 +34,7 @@ cli.add_typer(_group, name="news")
 Name = Annotated[str, typer.Argument(help="The subscription's name.")]
 
 
-@_group.command()
+@_group.command(epilog="Example: relevo news subscribe billing --kind delivery.failed --webhook billing")
 def subscribe(
     name: Name,
     kinds: Annotated[
@@ -72,34 +69,25 @@ def _trouble(settings: Settings, webhook: str | None) -> str:
     return webhook_trouble(settings, webhook)
 
 
-@_group.command("list")
+@_group.command("list", epilog="Example: relevo news list --json")
 def list_(as_json: AsJson = False) -> None:
     """List the subscriptions, with what waits for each and what was dropped unread."""
     with prepared_database(load_settings(only_looks=True)) as database:
         found = fleet.subscriptions(database)
-    if as_json:
-        print_json(found)
-        return
-    if not found:
-        out.print("Nobody subscribed to news: `relevo news subscribe --help`.")
-        return
-    table = make_table("name", "state", "waiting", "dropped", "goes to", "project", "kinds", wide=("kinds",))
-    for row in found:
-        state = "paused" if row["paused_at"] else "on"
-        goes_to = f"webhook {row['webhook']}" if row["webhook"] else "whoever reads"
-        numbers = (f"{row['waiting']:,}", f"{row['dropped']:,}")
-        table.add_row(
-            escape(row["name"]),
-            state,
-            *numbers,
-            escape(goes_to),
-            escape(row["project"] or "all"),
-            ", ".join(row["kinds"]),
-        )
-    out.print(table)
+    columns = {
+        "name": lambda row: escape(row["name"]),
+        "state": lambda row: "paused" if row["paused_at"] else "on",
+        "waiting": lambda row: f"{row['waiting']:,}",
+        "dropped": lambda row: f"{row['dropped']:,}",
+        "goes to": lambda row: escape(f"webhook {row['webhook']}" if row["webhook"] else "whoever reads"),
+        "project": lambda row: escape(row["project"] or "all"),
+        "kinds": lambda row: ", ".join(row["kinds"]),
+    }
+    none = "Nobody subscribed to news: `relevo news subscribe --help`."
+    print_rows(columns, found, none, wide=("kinds",), as_json=as_json)
 
 
-@_group.command()
+@_group.command(epilog="Example: relevo news read billing --acknowledge")
 def read(
     name: Name,
     after: Annotated[int | None, typer.Option(min=0, help="Behind this position; default: what is new.")] = None,
@@ -114,15 +102,16 @@ def read(
         found = news.read_news(connection, name, after=after, limit=limit)
         if acknowledge and found:
             news.acknowledge_news(connection, name, found[-1].position)
-    if as_json:
-        print_json([asdict(each) for each in found])
-        return
-    table = make_table("position", "at", "kind", "event", "delivery", "installation", "said", wide=("said",))
-    for each in found:
-        ids = (each.event_id, each.delivery_id, each.installation_id)
-        at = f"{each.at:%Y-%m-%d %H:%M:%S}"
-        table.add_row(str(each.position), at, each.kind, *(str(i or "") for i in ids), escape(_said(each)))
-    out.print(table if found else f"No news for {escape(name)}.")
+    columns = {
+        "position": lambda each: str(each.position),
+        "at": lambda each: f"{each.at:%Y-%m-%d %H:%M:%S}",
+        "kind": lambda each: each.kind,
+        "event": lambda each: str(each.event_id or ""),
+        "delivery": lambda each: str(each.delivery_id or ""),
+        "installation": lambda each: str(each.installation_id or ""),
+        "said": lambda each: escape(_said(each)),
+    }
+    print_rows(columns, found, f"No news for {escape(name)}.", wide=("said",), as_json=as_json)
 
 
 def _said(each: news.Outcome) -> str:
@@ -131,7 +120,7 @@ def _said(each: news.Outcome) -> str:
     return shortened(" ".join([*words, by_status(deliveries) if deliveries else ""]).strip())
 
 
-@_group.command()
+@_group.command(epilog="Example: relevo news pause billing")
 def pause(name: Name, as_json: AsJson = False) -> None:
     """Hand out nothing until `relevo news resume`; what comes meanwhile is kept, up to NEWS_BACKLOG_LIMIT."""
     with prepared_database() as database:
@@ -139,7 +128,7 @@ def pause(name: Name, as_json: AsJson = False) -> None:
     say(f"Paused: news for {escape(name)} wait.", {"name": name, "paused": True}, as_json=as_json)
 
 
-@_group.command()
+@_group.command(epilog="Example: relevo news resume billing")
 def resume(name: Name, as_json: AsJson = False) -> None:
     """Hand out a subscription's news again, from where it stood."""
     with prepared_database() as database:
@@ -147,7 +136,7 @@ def resume(name: Name, as_json: AsJson = False) -> None:
     say(f"Resumed: news for {escape(name)} go on.", {"name": name, "paused": False}, as_json=as_json)
 
 
-@_group.command()
+@_group.command(epilog="Example: relevo news remove billing")
 def remove(
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", help="Forget also what waits unread.")] = False,

@@ -1,4 +1,4 @@
-"""Commands about people: what is kept of an owner, a block, forgetting; and the categories that people choose."""
+"""Commands about people: what is kept of them, their inboxes, what they choose, their quiet hours and caps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any, Literal, TextIO
+from uuid import UUID
 
 import typer
 
@@ -16,28 +17,42 @@ from relevo.cli.common import (
     AsJson,
     as_written,
     load_settings,
-    make_table,
+    open_database,
     out,
     prepared_database,
     print_json,
+    print_rows,
+    read_installation,
     say,
     several,
+    shortened,
 )
 from relevo.client import consent
+from relevo.client import quiet as client_quiet
+from relevo.client.inboxes import MOST_AT_ONCE, InboxItem, Status
 from relevo.core.errors import UsageError
-from relevo.operators import actions, owners
+from relevo.operators import actions, inboxes, owners
 
 cli = typer.Typer()
 owner = typer.Typer(help="What is kept of a person: show, export, block, forget.", no_args_is_help=True)
 cli.add_typer(owner, name="owner")
 category = typer.Typer(help="Categories that people may choose: list, set.", no_args_is_help=True)
 cli.add_typer(category, name="category")
+quiet = typer.Typer(help="Quiet hours of owners, phones and projects: set, show.", no_args_is_help=True)
+cli.add_typer(quiet, name="quiet")
+cap = typer.Typer(help="Caps on how much one person is sent: list, set.", no_args_is_help=True)
+cli.add_typer(cap, name="cap")
 
 Name = Annotated[str, typer.Argument(metavar="OWNER", help="As the app registered their phones.")]
 Project = Annotated[str | None, typer.Option(help="Only in this project; without it in all.")]
+HoursOwner = Annotated[str | None, typer.Option(help="Whose phones.")]
+Phone = Annotated[UUID | None, typer.Option("--phone", help="One installation, by its id.")]
+HoursProject = Annotated[
+    str | None, typer.Option(help="Its phones that have no other hours; with --owner: only there.")
+]
 
 
-@owner.command()
+@owner.command(epilog="Example: relevo owner show user-7")
 def show(name: Name, as_json: AsJson = False) -> None:
     """Show how much is kept of an owner, what they chose, and whether they are blocked."""
     with prepared_database(load_settings(only_looks=True)) as database:
@@ -59,7 +74,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
         out.print(f"Blocked in {where} since {each['since'][:19]}{why}.")
 
 
-@owner.command()
+@owner.command(epilog="Example: relevo owner export user-7 --into user-7.json")
 def export(
     name: Name,
     into: Annotated[
@@ -101,7 +116,7 @@ def _write(file: TextIO, name: str, items: Iterator[tuple[str, Mapping[str, Any]
     file.write("}\n")
 
 
-@owner.command()
+@owner.command(epilog="Example: relevo owner block user-7 --reason 'asked by mail, 17 November'")
 def block(
     name: Name,
     reason: Annotated[str, typer.Option(help="Why, for whoever asks later.")] = "",
@@ -115,7 +130,7 @@ def block(
     say(words, {"owner": name, "blocked": True, "installations": count}, as_json=as_json)
 
 
-@owner.command()
+@owner.command(epilog="Example: relevo owner unblock user-7")
 def unblock(name: Name, project: Project = None, as_json: AsJson = False) -> None:
     """Let pushes go to an owner again."""
     with prepared_database() as database:
@@ -124,7 +139,7 @@ def unblock(name: Name, project: Project = None, as_json: AsJson = False) -> Non
     say(words, {"owner": name, "blocked": False, "installations": count}, as_json=as_json)
 
 
-@owner.command()
+@owner.command(epilog="Example: relevo owner forget user-7")
 def forget(name: Name, as_json: AsJson = False) -> None:
     """Forget an owner: all phones, what was said to them alone, marks, choices and the name."""
     with prepared_database() as database:
@@ -133,7 +148,7 @@ def forget(name: Name, as_json: AsJson = False) -> None:
     say(words, {"owner": name, "installations": count}, as_json=as_json)
 
 
-@category.command(name="list")
+@category.command(name="list", epilog="Example: relevo category list --locale es-CL")
 def list_categories(
     locale: Annotated[str | None, typer.Option(help="In which words, such as es-CL.")] = None,
     for_owner: Annotated[str | None, typer.Option("--owner", help="With what this owner chose.")] = None,
@@ -142,19 +157,21 @@ def list_categories(
     """List the categories that people may choose, and whether they are on."""
     with prepared_database(load_settings(only_looks=True)) as database, database.transaction() as connection:
         found = consent.list_categories(connection, owner=for_owner, locale=locale)
-    if as_json:
-        print_json([vars(each) for each in found])
-        return
-    table = make_table("category", "name", "rule", "phones", "browsers", "sentence", wide=("name", "sentence"))
-    for each in found:
-        goes = ["yes" if wanted else "no" for wanted in (each.push, each.web)]
-        table.add_row(
-            as_written(each.category), as_written(each.name), each.rule, *goes, as_written(each.sentence or "")
-        )
-    out.print(table if found else "No categories yet: `relevo category set` makes one.")
+    columns = {
+        "category": lambda each: as_written(each.category),
+        "name": lambda each: as_written(each.name),
+        "rule": lambda each: each.rule,
+        "phones": lambda each: "yes" if each.push else "no",
+        "browsers": lambda each: "yes" if each.web else "no",
+        "sentence": lambda each: as_written(each.sentence or ""),
+    }
+    none = "No categories yet: `relevo category set` makes one."
+    print_rows(columns, found, none, wide=("name", "sentence"), as_json=as_json)
 
 
-@category.command(name="set")
+@category.command(
+    name="set", epilog="Example: relevo category set offers --rule off --name en=Offers --name es=Ofertas"
+)
 def set_category(
     name: Annotated[str, typer.Argument(metavar="CATEGORY", help="The `category` of events.")],
     rule: Annotated[
@@ -187,3 +204,144 @@ def _by_locale(option: str, given: Sequence[str]) -> Iterator[tuple[str, str]]:
         if not separator:
             raise UsageError(f"{option} must be like es=Ofertas, got {each}.", hint="Write the locale first.")
         yield locale, text
+
+
+@quiet.command(
+    name="set",
+    epilog="Example: relevo quiet set 22:00-07:00 'sat,sun 07:00-10:00' --owner user-7 --zone America/Santiago",
+)
+def set_quiet(  # noqa: PLR0917 typer options
+    windows: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="WINDOW…", help="Such as 22:00-07:00 or 'sat,sun 07:00-10:00'; none: never quiet."),
+    ] = None,
+    owner: HoursOwner = None,
+    phone: Phone = None,
+    project: HoursProject = None,
+    zone: Annotated[str | None, typer.Option(help="The time zone of phones that did not say theirs.")] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Take the hours back.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Set when phones are left in peace; what waits for an owner alone follows at once."""
+    _refuse_nobody(owner, phone, project)
+    if remove and windows:
+        raise UsageError("--remove takes hours back, and windows set them.", hint="Give one of both.")
+    with prepared_database() as database:
+        changed = owners.set_quiet(
+            database, None if remove else windows or [], owner=owner, phone=phone, project=project, zone=zone
+        )
+    words = "The quiet hours are set." if changed else "Nothing changed: these hours were set already."
+    say(words, {"changed": changed}, as_json=as_json)
+
+
+@quiet.command(name="show", epilog="Example: relevo quiet show --owner user-7")
+def show_quiet(
+    owner: HoursOwner = None, phone: Phone = None, project: HoursProject = None, as_json: AsJson = False
+) -> None:
+    """Show the quiet hours of an owner or a project, or those that hold for a phone and whose they are."""
+    _refuse_nobody(owner, phone, project)
+    with prepared_database(load_settings(only_looks=True)) as database, database.transaction() as connection:
+        found = client_quiet.get_quiet(connection, owner=owner, installation_id=phone, project=project)
+    if as_json:
+        print_json([vars(found)])
+        return
+    if found.windows is None:
+        out.print("No quiet hours are set.")
+        return
+    hours = ", ".join(found.windows) or "never quiet"
+    zone = (
+        f" in {as_written(found.zone)}" if found.zone else ", by the clock of each phone (else the project's, else UTC)"
+    )
+    by = "nobody said another zone" if found.zone_of == "none" else f"the zone of the {found.zone_of}"
+    out.print(f"{hours}{zone}" + (f" (the hours of the {found.hours_of}; {by})" if found.hours_of else ""))
+    if found.quiet_until:
+        out.print(f"Quiet now, until {found.quiet_until:%Y-%m-%d %H:%M:%SZ}.")
+
+
+@cap.command(name="list", epilog="Example: relevo cap list --json")
+def list_caps(
+    project: Annotated[str | None, typer.Option(help="Only of this project.")] = None, as_json: AsJson = False
+) -> None:
+    """List the caps."""
+    with prepared_database(load_settings(only_looks=True)) as database, database.transaction() as connection:
+        found = client_quiet.list_caps(connection, project=project)
+    columns = {
+        "project": lambda each: as_written(each.project),
+        "category": lambda each: as_written(each.category) if each.category else "all",
+        "at most": lambda each: f"{each.most} per {each.per}",
+        "over it": lambda each: each.over,
+    }
+    print_rows(columns, found, "No caps: `relevo cap set` makes one.", as_json=as_json)
+
+
+@cap.command(name="set", epilog="Example: relevo cap set day 5 --category offers")
+def set_cap(  # noqa: PLR0917 typer options
+    per: Annotated[Literal["hour", "day", "week"], typer.Argument(help="Of the calendar of whom it is for.")],
+    most: Annotated[
+        int | None, typer.Argument(min=1, max=1_000, help="How many events at most; without it there is no cap.")
+    ] = None,
+    category: Annotated[str | None, typer.Option(help="Only events of this category.")] = None,
+    project: Annotated[str, typer.Option(help="Whose phones.")] = "default",
+    over: Annotated[
+        Literal["skip", "digest"], typer.Option(help="Leave what is over it to the inbox, or tell it in a digest.")
+    ] = "skip",
+    as_json: AsJson = False,
+) -> None:
+    """Set how many events an owner is sent at most; urgent ones and mandatory categories neither count nor are held."""
+    with prepared_database() as database:
+        changed = owners.set_cap(database, most, per=per, category=category, project=project, over=over)
+    words = "The cap is set." if most else "There is no such cap any more."
+    say(words if changed else "Nothing changed.", {"changed": changed}, as_json=as_json)
+
+
+def _refuse_nobody(owner: str | None, phone: UUID | None, project: str | None) -> None:
+    if owner is None and phone is None and project is None:
+        raise UsageError("Nobody is named.", hint="Give --owner, --phone or --project.")
+
+
+@cli.command(epilog="Example: relevo inbox user-7 --status unread")
+def inbox(  # noqa: PLR0917 typer options
+    owner: Annotated[str | None, typer.Argument(help="Whose inbox.")] = None,
+    installation_id: Annotated[
+        UUID | None,
+        typer.Option(
+            "--id", parser=read_installation, metavar="UUID", help="That of this installation, which has no owner."
+        ),
+    ] = None,
+    project: Annotated[str | None, typer.Option(help="In this project; needed where there are several.")] = None,
+    status: Annotated[Status, typer.Option(help="Which items; current are all that were not archived.")] = "current",
+    before: Annotated[str | None, typer.Option(help="Go on from here.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=MOST_AT_ONCE, help="How many to show.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show an owner's inbox, newest first: what they were sent or would have been sent, and what they touched of it."""
+    with open_database() as database:
+        found = inboxes.read(
+            database,
+            owner=owner,
+            installation_id=installation_id,
+            project=project,
+            status=status,
+            before=before,
+            limit=limit,
+        )
+    if as_json:
+        print_json([*found.page.raw["items"]])
+        return
+    columns = {
+        "event": lambda item: str(item.event_id),
+        "came": lambda item: f"{item.at:%Y-%m-%d %H:%M}",
+        "type": lambda item: as_written(item.type),
+        "title": lambda item: as_written(shortened(item.title or item.body)),
+        "marks": _marks,
+    }
+    none = "Nothing fits." if status != "current" or before else "Nothing is in it."
+    print_rows(columns, found.page.items, none, wide=("title", "type"))
+    out.print(f"{found.counts.unread} unread, {found.counts.unseen} unseen")
+    if found.page.next:
+        out.print(f"[dim]More: --before {found.page.next}[/]")
+
+
+def _marks(item: InboxItem) -> str:
+    marks = {"archived": item.archived_at, "read": item.read_at, "seen": item.read_at is None and item.seen_at}
+    return ", ".join(name for name, at in marks.items() if at) or "unread"

@@ -18,11 +18,11 @@ from relevo.cli.common import (
     Limit,
     as_written,
     load_settings,
-    make_table,
     open_database,
     open_lists,
     out,
     print_json,
+    print_rows,
     read_installation,
     several,
 )
@@ -102,7 +102,7 @@ def _say(source: Source, done: Progress, *, dry_run: bool, as_json: bool) -> Non
     out.print(f"{phones} {would}registered, {lines} {would}refused{where}.")
 
 
-@cli.command()
+@cli.command(epilog="Example: relevo installations --owner user-7")
 def installations(  # noqa: PLR0917 typer options
     project: Annotated[str | None, typer.Option(help="Only this project.")] = None,
     token: Annotated[str | None, typer.Option(help="The one with this push token.")] = None,
@@ -114,25 +114,17 @@ def installations(  # noqa: PLR0917 typer options
     as_json: AsJson = False,
 ) -> None:
     """Show installations, newest first; a token shows its first letters and a mark that tells it from others."""
-    settings = load_settings(only_looks=True)
     wanted: dict[str, Any] = {"project": project, "token": token, "owner": owner, "installation_id": installation_id}
-    with open_lists(settings) as lists:
+    with open_lists() as lists:
         rows = lists.read(phones.installations, **wanted, limit=limit)
-    if as_json:
-        print_json(rows)
-        return
-    table = make_table(
-        *("installation", "owner", "token", "project", "asks for", "receives"), wide=("owner", "project", "receives")
-    )
-    for row in rows:
-        receives = "[green]yes[/]" if row["receives"] else f"[yellow]no: {as_written(row['why_not'])}[/]"
-        table.add_row(
-            str(row["installation_id"]),
-            as_written(row["owner"] or ""),
-            as_written(row["token"] or ""),
-            as_written(row["project"]),
-            str(row["preferences"]),
-            receives,
-        )
+    columns = {
+        "installation": lambda row: str(row["installation_id"]),
+        "owner": lambda row: as_written(row["owner"] or ""),
+        "token": lambda row: as_written(row["token"] or ""),
+        "project": lambda row: as_written(row["project"]),
+        "asks for": lambda row: str(row["preferences"]),
+        "receives": lambda row: "[green]yes[/]" if row["receives"] else f"[yellow]no: {as_written(row['why_not'])}[/]",
+    }
     none_yet = "No installations yet: `select relevo.register_installation(…)` registers one."
-    out.print(table if rows else "No installation fits." if any(wanted.values()) else none_yet)
+    none = "No installation fits." if any(wanted.values()) else none_yet
+    print_rows(columns, rows, none, wide=("owner", "project", "receives"), as_json=as_json)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Annotated, Any, NoReturn, Protocol
 
@@ -23,10 +23,10 @@ from relevo.cli.common import (
     coloured,
     counted,
     load_settings,
-    make_table,
     out,
     prepared_database,
     print_json,
+    print_rows,
     say,
     split_names,
     told_of,
@@ -44,7 +44,7 @@ cli = typer.Typer()
 _GREET_WITHIN_S = 5.0
 
 
-@cli.command()
+@cli.command(epilog="Example: relevo run --cycles reaper,fanout,dispatch,receipt")
 def run(
     cycles: Annotated[str | None, typer.Option(help="Only these cycles, separated by commas.")] = None,
     demo: Annotated[
@@ -163,7 +163,7 @@ class Greeting:
         out.print("", *(f"[bold]{line}[/]" for line in lines), "", sep="\n", soft_wrap=True)
 
 
-@cli.command()
+@cli.command(epilog="Example: relevo tick --runners fanout,dispatch")
 def tick(
     runners: Annotated[
         str | None, typer.Option(help="These cycles in this order; default WORKER_TICK_RUNNERS.")
@@ -190,7 +190,7 @@ def _shard(settings: Settings, index: int | None, count: int | None) -> Shard | 
     return Shard(index, count)
 
 
-@cli.command(name="run-cycle")
+@cli.command(name="run-cycle", epilog="Example: relevo run-cycle ingest:folder")
 def run_cycle(
     name: Annotated[str, typer.Argument(help="The cycle's name, e.g. reaper.")], as_json: AsJson = False
 ) -> None:
@@ -206,17 +206,19 @@ _TOLD = ("cycle", "outcome", "run_id", "counts", "reason", "error", "more")
 
 
 def _tell(reports: Sequence[Report], *, as_json: bool) -> NoReturn:
-    table = make_table("cycle", "outcome", "counts", "why", wide=("counts", "why"))
-    for report in reports:
-        table.add_row(
-            report.cycle, coloured(report.outcome), counted(report.counts), escape(report.reason or report.error)
-        )
-    print_json([{name: getattr(each, name) for name in _TOLD} for each in reports]) if as_json else out.print(table)
+    columns = {
+        "cycle": lambda report: report.cycle,
+        "outcome": lambda report: coloured(report.outcome),
+        "counts": lambda report: counted(report.counts),
+        "why": lambda report: escape(report.reason or report.error),
+    }
+    told = [{name: getattr(each, name) for name in _TOLD} for each in reports]
+    print_json(told) if as_json else print_rows(columns, reports, wide=("counts", "why"))
     outcomes = {report.outcome for report in reports}
     raise typer.Exit(FAILED if "failed" in outcomes else SKIPPED if outcomes == {"skipped"} else OK)
 
 
-@cli.command()
+@cli.command(epilog="Example: relevo pause dispatch --reason 'Expo is down, see ticket 17'")
 def pause(
     cycle: Annotated[
         str, typer.Argument(help="The cycle to switch off in the whole fleet, or one source of it: ingest:folder.")
@@ -237,7 +239,7 @@ def pause(
     say(words, {"cycle": cycle, "paused": True, "changed": not before, **before}, as_json=as_json)
 
 
-@cli.command()
+@cli.command(epilog="Example: relevo resume dispatch")
 def resume(
     cycle: Annotated[str, typer.Argument(help="The cycle to switch on again.")], as_json: AsJson = False
 ) -> None:
@@ -251,7 +253,7 @@ def resume(
     say(words, {"cycle": cycle, "paused": False, "changed": was_paused}, as_json=as_json)
 
 
-@cli.command(name="event-type")
+@cli.command(name="event-type", epilog="Example: relevo event-type order.shipped --urgent --ttl-s 3600")
 @with_options_of(event_types.TypeSettings)
 def event_type(
     name: Annotated[str | None, typer.Argument(help="The event type; without it all are listed.")] = None,
@@ -275,11 +277,10 @@ def event_type(
         elif name is not None and own != event_types.TypeSettings():
             event_types.set_event_type(database, settings, name, own)
         rows = event_types.list_event_types(database)
-    if as_json:
-        print_json(rows)
-        return
-    table = make_table("event type", "what differs", wide=("what differs",))
-    for row in rows:
-        differs = {name: value for name, value in row.items() if name not in ("event_type", "updated_at")}
-        table.add_row(escape(row["event_type"]), escape(told_of(differs)) or "nothing")
-    out.print(table if rows else "No event type differs from the settings.")
+    columns = {"event type": lambda row: escape(row["event_type"]), "what differs": _what_differs}
+    print_rows(columns, rows, "No event type differs from the settings.", wide=("what differs",), as_json=as_json)
+
+
+def _what_differs(row: Mapping[str, Any]) -> str:
+    differs = {name: value for name, value in row.items() if name not in ("event_type", "updated_at")}
+    return escape(told_of(differs)) or "nothing"

@@ -20,7 +20,7 @@ cli = typer.Typer()
 _DEFAULTS = sandbox.Settings()
 
 
-@cli.command(name="sandbox")
+@cli.command(name="sandbox", epilog="Example: relevo sandbox --port 8787 --fault 500:0.01")
 def serve_sandbox(  # noqa: PLR0917 typer options
     port: Annotated[
         int, typer.Option(min=0, max=65_535, help="Where to listen; 0 takes any port that is free.")

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,6 +25,7 @@ from relevo.cli.common import (
     print_json,
     print_wrapped,
     progress,
+    say,
     user,
 )
 from relevo.core.errors import UsageError
@@ -33,9 +35,11 @@ from relevo.operators import actions, consistency, fleet
 from relevo.operators.formats import in_numbers
 
 cli = typer.Typer()
+webpush = typer.Typer(help="Keys for Web Push.", no_args_is_help=True)
+cli.add_typer(webpush, name="webpush")
 
 
-@cli.command(name="migrate")
+@cli.command(name="migrate", epilog="Example: relevo migrate --plan")
 def migrate_command(
     plan: Annotated[bool, typer.Option("--plan", help="Only show what would run.")] = False,
     as_json: AsJson = False,
@@ -179,7 +183,7 @@ def _confirm(*, yes: bool, what: str) -> None:
         raise UsageError("Nothing was changed.")
 
 
-@cli.command(name="config")
+@cli.command(name="config", epilog="Example: relevo config --json")
 def show_config(
     everything: Annotated[
         bool, typer.Option("--all", help="Show the settings for tuning and for experts, too.")
@@ -202,7 +206,10 @@ def show_config(
         out.print(f"{len(rows) - len(shown)} more for tuning and for experts: relevo config --all", style="dim")
 
 
-@cli.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@cli.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    epilog="Example: relevo psql -c 'select * from worker_runs'",
+)
 def psql(context: typer.Context) -> None:
     """Open psql on the database, with Relevo's tables on the search path; what is given (-c, -f, -x …) goes to psql."""
     settings = load_settings()
@@ -221,7 +228,27 @@ def psql(context: typer.Context) -> None:
         raise UsageError("There is no psql on this machine.", hint="Install the package postgresql-client.") from None
 
 
-@cli.command()
+@cli.command(epilog="Example: relevo version")
 def version(as_json: AsJson = False) -> None:
     """Show the version."""
     print_json([{"version": __version__}]) if as_json else out.print(__version__)
+
+
+@webpush.command(epilog="Example: relevo webpush keys vapid.pem")
+def keys(
+    file: Annotated[Path, typer.Argument(help="Where the private key is, or will be.")],
+    as_json: AsJson = False,
+) -> None:
+    """Make a pair of VAPID keys: the private one into a new file of mode 600, the public one is printed.
+
+    Of a file that is there already the public key is printed: browsers that subscribed with it know no other.
+    """
+    from relevo import push_services  # noqa: PLC0415 it loads much, and few commands need it
+
+    public, is_new = push_services.vapid_key(file)
+    words = "A new private key is in" if is_new else "The private key was there already, in"
+    say(
+        f"{words} {file}. The public key, for applicationServerKey in your page:\n{public}",
+        {"file": str(file), "public_key": public, "is_new": is_new},
+        as_json=as_json,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC
+from datetime import UTC, datetime
 from itertools import count
 from typing import Annotated, Any
 from uuid import UUID
@@ -13,23 +13,23 @@ from uuid import UUID
 import typer
 from rich.markup import escape
 from rich.padding import Padding
-from rich.table import Table
 
 from relevo.cli.common import (
     FAILED,
     MOST_IDS,
     OK,
     AsJson,
+    Columns,
     Limit,
     coloured,
     complain_and_go_on,
     counted,
     load_settings,
-    make_table,
     open_database,
     open_lists,
     out,
     print_json,
+    print_rows,
     print_wrapped,
     read_installation,
     shortened,
@@ -43,6 +43,7 @@ from relevo.database.pool import Database
 from relevo.operators import fleet, runs, sources
 from relevo.operators.formats import in_numbers, in_words
 from relevo.operators.health.workers import worker_state
+from relevo.operators.reading import Row
 
 cli = typer.Typer()
 _WIDE = 120
@@ -61,49 +62,52 @@ def list_runs(
     outcomes = ("running", "ok", "partial", "failed", "skipped", "abandoned")
     if outcome is not None and outcome not in outcomes:
         raise UsageError(f"There is no outcome {outcome}.", hint=f"Known: {', '.join(outcomes)}.")
-    settings = load_settings(only_looks=True)
-    with open_lists(settings) as lists:
+    with open_lists() as lists:
         rows = lists.read(runs.latest, cycle=cycle, outcome=outcome, limit=limit)
         if cycle is not None and not rows and cycle not in (known := runs.known_cycles(lists.primary)):
             raise UsageError(f"There is no cycle {cycle}.", hint=f"Known: {', '.join(known)}.")
-    if as_json:
-        print_json(rows)
-        return
-    if out.width < _WIDE and rows:
+    if out.width < _WIDE and rows and not as_json:
         _print_runs_narrow(rows)
         return
-    table = make_table(
-        "run", "cycle", "trigger", "started (UTC)", "took", "outcome", "counts", "why", wide=("counts", "why")
-    )
-    for row in rows:
-        table.add_row(
-            str(row["id"]),
-            f"{row['cycle']}:{row['source']}" if row["source"] else row["cycle"],
-            row["trigger"],
-            f"{row['started_at'].astimezone(UTC):%m-%d %H:%M:%S}",
-            in_words(row["seconds"]),
-            coloured(row["outcome"]),
-            counted(row["counts"]),
-            escape(row["reason"] or row["error_message"] or ""),
-        )
-    none = (
-        "No runs yet: start `relevo run`."
-        if cycle is None and outcome is None
-        else "No run fits: none of these is kept."
-    )
-    out.print(table if rows else none)
+    columns = {
+        "run": lambda row: str(row["id"]),
+        "cycle": _cycle,
+        "trigger": lambda row: row["trigger"],
+        "started (UTC)": lambda row: _moment(row["started_at"]),
+        "took": lambda row: in_words(row["seconds"]),
+        "outcome": lambda row: coloured(row["outcome"]),
+        "counts": lambda row: counted(row["counts"]),
+        "why": _why,
+    }
+    any_run = cycle is None and outcome is None
+    none = "No runs yet: start `relevo run`." if any_run else "No run fits: none of these is kept."
+    print_rows(columns, rows, none, wide=("counts", "why"), as_json=as_json)
 
 
-def _print_runs_narrow(rows: Sequence[dict[str, Any]]) -> None:
+def _cycle(row: Row) -> str:
+    return f"{row['cycle']}:{row['source']}" if row["source"] else str(row["cycle"])
+
+
+def _why(run: Row) -> str:
+    return escape(run["reason"] or run["error_message"] or "")
+
+
+def _moment(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%m-%d %H:%M:%S}"
+
+
+def _ago(seconds: float | None) -> str:
+    return "never" if seconds is None else f"{span(seconds)} ago"
+
+
+def _print_runs_narrow(rows: Sequence[Row]) -> None:
     """Print each run on a line, and what it did or why it did not below it: a table of eight columns would fold."""
     for row in rows:
-        name = f"{row['cycle']}:{row['source']}" if row["source"] else row["cycle"]
-        started = f"{row['started_at'].astimezone(UTC):%m-%d %H:%M:%S}"
-        head = f"{row['id']:>6}  {escape(name[:24]):<24}  {started}  {in_words(row['seconds']):>8}  "
+        took = f"{in_words(row['seconds']):>8}"
+        head = f"{row['id']:>6}  {escape(_cycle(row)[:24]):<24}  {_moment(row['started_at'])}  {took}  "
         out.print(f"{head}{coloured(row['outcome'])}", soft_wrap=True)
-        for line in (counted(row["counts"]), escape(row["reason"] or row["error_message"] or "")):
-            if line:
-                out.print(Padding(line, (0, 0, 0, 8)))
+        for line in filter(None, (counted(row["counts"]), _why(row))):
+            out.print(Padding(line, (0, 0, 0, 8)))
 
 
 @cli.command(epilog="Example: `relevo status --watch`, redrawn every two seconds until Ctrl-C.")
@@ -199,49 +203,63 @@ def _print_status(seen: fleet.Status) -> None:
     if seen.health.ok:
         out.print("[green]Healthy.[/]")
     out.print()
-    cycles = make_table("cycle", "rounds", "idle", "last round", "last run", "now", title="Cycles", wide=("now",))
-    for row in seen.cycles:
-        now = f"paused: {escape(row['paused_reason'])}" if row["paused_reason"] else ""
-        now = now or (f"held by {row['held_by']}" if row["held_by"] else "")
-        now = now or (f"off: {row['off']}" if row["off"] else "")
-        cycles.add_row(
-            f"{row['cycle']}:{row['source']}" if row["source"] else row["cycle"],
-            str(row["rounds"]),
-            str(row["idle_rounds"]),
-            f"{span(row['quiet_s'])} ago" if row["quiet_s"] is not None else "never",
-            coloured(row["last_outcome"]) if row["last_outcome"] else "none",
-            now,
-        )
-    workers = make_table(
-        "worker", "state", "role", "cycles", "wake-ups", "seen", title="Workers", wide=("worker", "cycles")
-    )
-    ended = [row for row in seen.workers if row["state"] == "stopped"]
-    for row in (row for row in seen.workers if row["state"] != "stopped"):
-        workers.add_row(
-            row["worker_id"],
-            coloured(worker_state(row)),
-            row["role"],
-            ", ".join(row["cycles"]),
-            row["wakeups"],
-            f"{span(row['silent_s'])} ago",
-        )
-    out.print(cycles if seen.cycles else "No cycle has run yet: start `relevo run`.")
-    out.print(workers if len(ended) < len(seen.workers) else "No worker is running: start `relevo run`.")
-    if ended:
-        out.print(f"[dim]{len(ended)} stopped in good order within the last day.[/]")
+    none = "No cycle has run yet: start `relevo run`."
+    print_rows(_CYCLES, seen.cycles, none, title="Cycles", wide=("now",))
+    running = [row for row in seen.workers if row["state"] != "stopped"]
+    none = "No worker is running: start `relevo run`."
+    print_rows(_WORKERS, running, none, title="Workers", wide=("worker", "cycles"))
+    if ended := len(seen.workers) - len(running):
+        out.print(f"[dim]{ended} stopped in good order within the last day.[/]")
     if seen.sources:
-        sources = make_table("source", "last answer", "last ok", "detail", title="Sources", wide=("detail",))
-        for row in seen.sources:
-            sources.add_row(
-                row["source"],
-                coloured(row["last_outcome"]) if row["last_outcome"] else "none",
-                f"{span(row['since_ok_s'])} ago" if row["since_ok_s"] is not None else "never",
-                escape(row["last_detail"] or ""),
-            )
-        out.print(sources)
+        print_rows(_SOURCES, seen.sources, title="Sources", wide=("detail",))
     if seen.projects:
-        out.print(_projects(seen.projects))
+        print_rows(_PROJECTS, seen.projects, title="Projects (sent, unregistered: within 15 min)", wide=("project",))
     _print_waiting(seen)
+
+
+def _now(cycle: Row) -> str:
+    """Say what keeps a cycle from running, or where it runs."""
+    if cycle["paused_reason"]:
+        return f"paused: {escape(cycle['paused_reason'])}"
+    if cycle["held_by"]:
+        return f"held by {cycle['held_by']}"
+    return f"off: {cycle['off']}" if cycle["off"] else ""
+
+
+def _last_outcome(row: Row) -> str:
+    return coloured(row["last_outcome"]) if row["last_outcome"] else "none"
+
+
+_CYCLES: Columns = {
+    "cycle": _cycle,
+    "rounds": lambda row: str(row["rounds"]),
+    "idle": lambda row: str(row["idle_rounds"]),
+    "last round": lambda row: _ago(row["quiet_s"]),
+    "last run": _last_outcome,
+    "now": _now,
+}
+_WORKERS: Columns = {
+    "worker": lambda row: row["worker_id"],
+    "state": lambda row: coloured(worker_state(row)),
+    "role": lambda row: row["role"],
+    "cycles": lambda row: ", ".join(row["cycles"]),
+    "wake-ups": lambda row: row["wakeups"],
+    "seen": lambda row: _ago(row["silent_s"]),
+}
+_SOURCES: Columns = {
+    "source": lambda row: row["source"],
+    "last answer": _last_outcome,
+    "last ok": lambda row: _ago(row["since_ok_s"]),
+    "detail": lambda row: escape(row["last_detail"] or ""),
+}
+_PROJECTS: Columns = {  # what holds one up stands among the problems, where there is room for a sentence
+    "project": lambda row: escape(project_in_words(row["project"])),
+    "breaker": lambda row: coloured(row["breaker"]),
+    "rate": lambda row: f"{row['rate_share']:.0%}",
+    "requests now": lambda row: str(row["connections"]),
+    "sent": lambda row: f"{row['sent']:,}",
+    "unregistered": lambda row: f"{row['unregistered']:,}",
+}
 
 
 def _print_waiting(seen: fleet.Status) -> None:
@@ -257,25 +275,6 @@ def _print_waiting(seen: fleet.Status) -> None:
         print_wrapped("Dead letters:", f"{dead} failed for good; {look}.", "yellow")
     claims, deliveries = seen.claims, in_numbers(seen.claims["deliveries"], "delivery", "deliveries")
     out.print(f"Claims: {claims['claims']:,} holding {deliveries}, {claims['expired']:,} expired.")
-
-
-def _projects(rows: Sequence[dict[str, Any]]) -> Table:
-    """Make the table of projects; what holds one up stands among the problems, where there is room for a sentence."""
-    title, columns = (
-        "Projects (sent, unregistered: within 15 min)",
-        ("breaker", "rate", "requests now", "sent", "unregistered"),
-    )
-    projects = make_table("project", *columns, title=title, wide=("project",))
-    for row in rows:
-        projects.add_row(
-            escape(project_in_words(row["project"])),
-            coloured(row["breaker"]),
-            f"{row['rate_share']:.0%}",
-            str(row["connections"]),
-            f"{row['sent']:,}",
-            f"{row['unregistered']:,}",
-        )
-    return projects
 
 
 _OPEN = ("pending", "retryable", "sent")
@@ -301,29 +300,32 @@ def list_deliveries(  # noqa: PLR0917 typer options
 
     if state is not None and state not in _STATES:
         raise UsageError(f"There is no state {state}.", hint=f"Known: {', '.join(_STATES)}.")
-    settings = load_settings(only_looks=True)
-    with open_lists(settings) as lists:
+    with open_lists() as lists:
         page = lists.read(
             deliveries.page, event=event, installation=installation, state=state, before=before, limit=limit
         )
         if event is not None and not page.rows and not events.is_event(lists.primary, event):
             raise UsageError(f"There is no event {event}.", hint="`relevo events` lists them.")
         failures = lists.read(deliveries.failed_attempts, page.rows) if as_json else {}
-    if as_json:
-        print_json([row | {"failed_attempts": failures.get(row["id"], [])} for row in page.rows])
-        tell_more(page, "deliveries", as_json=True)
-        return
-    columns = ("delivery", "event", "installation", "project", "state", "tries", "changed (UTC)", "why")
-    table = make_table(*columns, wide=("why",))
-    for row in page.rows:
-        why = shortened(": ".join(filter(None, (row["last_error_code"], row["last_error_message"]))))
-        changed = f"{row['updated_at'].astimezone(UTC):%m-%d %H:%M:%S}"
-        told = (row["id"], row["event_id"], row["installation_id"], escape(row["project"]))
-        table.add_row(*map(str, told), coloured(row["status"]), str(row["attempt_count"]), changed, escape(why))
-    out.print(table if page.rows else "No delivery fits.")
-    if any(row["attempt_count"] > 1 for row in page.rows):
+    rows = [row | {"failed_attempts": failures.get(row["id"], [])} for row in page.rows]
+    columns = {
+        "delivery": lambda row: str(row["id"]),
+        "event": lambda row: str(row["event_id"]),
+        "installation": lambda row: str(row["installation_id"]),
+        "project": lambda row: escape(row["project"]),
+        "state": lambda row: coloured(row["status"]),
+        "tries": lambda row: str(row["attempt_count"]),
+        "changed (UTC)": lambda row: _moment(row["updated_at"]),
+        "why": _error,
+    }
+    print_rows(columns, rows, "No delivery fits.", wide=("why",), as_json=as_json)
+    if not as_json and any(row["attempt_count"] > 1 for row in rows):
         out.print("[dim]`relevo delivery ID` tells each try of one.[/]")
-    tell_more(page, "deliveries")
+    tell_more(page, "deliveries", as_json=as_json)
+
+
+def _error(delivery: Row) -> str:
+    return escape(shortened(": ".join(filter(None, (delivery["last_error_code"], delivery["last_error_message"])))))
 
 
 @cli.command(
@@ -332,16 +334,14 @@ def list_deliveries(  # noqa: PLR0917 typer options
 )
 def list_sources(as_json: AsJson = False) -> None:
     """Show the sources: how far each was read, when it last answered and what, and what it could not use."""
-    settings = load_settings(only_looks=True)
-    with open_database(settings) as database:
+    with open_database() as database:
         rows = sources.details(database)
     if as_json:
         print_json(rows)
         return
     for row in rows:
         answer = coloured(row["last_outcome"]) if row["last_outcome"] else "never asked"
-        age = f"{span(row['since_ok_s'])} ago" if row["since_ok_s"] is not None else "never"
-        out.print(f"[bold]{escape(row['source'])}[/]  {answer}, last read {age}")
+        out.print(f"[bold]{escape(row['source'])}[/]  {answer}, last read {_ago(row['since_ok_s'])}")
         for head, text in _about(row):
             print_wrapped(f"  {head}:", text)
     if not rows:

@@ -22,7 +22,7 @@ cli.add_typer(words, name="words")
 Files = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Each a .toml or .json with the texts of one type.")]
 
 
-@words.command("set")
+@words.command("set", epilog="Example: relevo words set texts/*.toml")
 def set_words(files: Files, as_json: AsJson = False) -> None:
     """Save the texts of event types, each as the next version of its type.
 
@@ -44,7 +44,7 @@ def set_words(files: Files, as_json: AsJson = False) -> None:
                 out.print(f"Version {saved.version} of {escape(wording.event_type)} {told}.")
 
 
-@words.command()
+@words.command(epilog="Example: relevo words check texts/*.toml")
 def check(files: Files, as_json: AsJson = False) -> None:
     """Check the texts of event types as if they were saved."""
     with open_database(load_settings()) as database, database.connection() as connection:
@@ -58,7 +58,9 @@ def check(files: Files, as_json: AsJson = False) -> None:
             out.print(f"{escape(str(file))}: {escape(wording.event_type)} is well in {', '.join(rendered)}.")
 
 
-@words.command()
+@words.command(
+    epilog="Example: relevo words preview texts/order-shipped.toml --argument count=3 --timezone America/Santiago"
+)
 def preview(
     files: Files,
     argument: Annotated[
@@ -76,7 +78,7 @@ def preview(
         )
 
 
-@words.command()
+@words.command(epilog="Example: relevo words show order.shipped --version 2")
 def show(
     event_type: Annotated[
         str | None, typer.Argument(metavar="[TYPE]", help="All types that have texts if left out.")
@@ -98,7 +100,7 @@ def show(
         _show(wording.event_type, texts.preview(wording), as_json=False)
 
 
-@words.command()
+@words.command(epilog="Example: relevo words language es --project default")
 def language(
     locale: Annotated[
         str | None, typer.Argument(metavar="[LOCALE]", help="Such as es. If left out, what is set is shown.")
