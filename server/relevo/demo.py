@@ -10,7 +10,7 @@ import secrets
 import threading
 from itertools import cycle
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 from uuid import UUID, uuid5
 
 import psycopg
@@ -23,6 +23,7 @@ from relevo.client.values import Event, Installation, Matching, Owners, Preferen
 from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import RelevoError
+from relevo.core.known_services import NATIVE, SERVICES
 from relevo.database.pool import Database
 from relevo.sandbox import embedded as embedded_sandbox
 
@@ -40,8 +41,8 @@ _CUSTOMERS: dict[str, Preference] = {
 }
 """Who asks for what; after the `!` stands what the sandbox does: gone, tried again once, refused for good."""
 _ANA = "ana"
-_OTHER_PHONES: dict[str, Literal["ios", "android", "web"]] = {"fcm": "android", "apns": "ios", "webpush": "web"}
-"""What else Ana has: an event for her is told on four phones."""
+_OTHER_PHONES = {name: SERVICES[name].platforms[0] for name in NATIVE}
+"""What else Ana has: an event for her is told on a phone of each push service."""
 _WARES = ("a kettle", "two chairs", "a desk lamp", "a bookshelf", "six glasses", "a rug", "a wall clock")
 _FAMILY = UUID("5c6f6b9e-8f0b-4f0e-9d0a-72656c65766f")
 _SAMPLE = Path(__file__).parent / "sources" / "sample"

@@ -19,6 +19,7 @@ import structlog
 from relevo.config import Settings
 from relevo.core.addresses import is_loopback
 from relevo.core.errors import ConfigError, UsageError
+from relevo.core.known_services import NATIVE, WITH_ENVIRONMENT
 from relevo.core.model import NEWS
 from relevo.core.ports import PushProvider
 from relevo.core.push_hosts import Hosts
@@ -30,8 +31,6 @@ from relevo.providers.webhook import Webhook, read_addresses
 from relevo.sandbox import embedded as embedded_sandbox
 
 EXPO = "https://exp.host"
-_NATIVE = {"fcm": "Fcm", "apns": "Apns", "webpush": "WebPush"}
-"""The push services that take an extra of their own, and the class of each in the module of its name."""
 _log = structlog.get_logger("relevo.providers")
 _MAX_KEY = 65_536
 _NO_RECEIPT = "00000000-0000-0000-0000-000000000000"
@@ -106,7 +105,7 @@ def unusable(projects: PushProjects) -> Iterator[str]:
 def credential_troubles(settings: Settings, sending: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Ask each push service about each project's credentials, without sending: yield where one stands, and its trouble.
 
-    `sending` are the sending projects known so far: of APNs both environments are asked only if both are in use.
+    `sending` are the sending projects known so far: of two environments both are asked only if both are in use.
     """
     if not (settings.push_projects_file or settings.push_projects):
         return
@@ -120,8 +119,10 @@ def credential_troubles(settings: Settings, sending: Iterable[str]) -> Iterator[
         ask = getattr(provider, "trouble", lambda _project: "")
         for name in projects.names(provider.name):
             place = f"PUSH_PROJECTS_FILE, {name}, {provider.name}"
+            if place in broken:
+                continue
             parts = {each.part for each in known if (each.provider, each.name) == (provider.name, name)}
-            for part in sorted(parts if provider.name == "apns" and parts else {""}) if place not in broken else ():
+            for part in sorted(parts if provider.name in WITH_ENVIRONMENT and parts else {""}):
                 if trouble := ask(str(SendingProject(provider.name, name, part))):
                     yield f"{place}, {part}" if part else place, trouble
         provider.close()
@@ -129,17 +130,12 @@ def credential_troubles(settings: Settings, sending: Iterable[str]) -> Iterator[
 
 def _checks() -> Mapping[str, Check]:
     """Return what looks at the secrets of each push service; without its extra, a complaint that says so."""
-    return {name: _check(name) for name in _NATIVE}
+    return {name: _check(name) for name in NATIVE}
 
 
 def _check(name: str) -> Check:
-    try:
-        check: Check = import_module(f"relevo.providers.{name}_tokens").check
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("relevo"):
-            raise
-        return partial(_lacks_extra, name)
-    return check
+    tokens = _module(f"{name}_tokens")
+    return tokens.check if tokens else partial(_lacks_extra, name)
 
 
 def _lacks_extra(name: str, _project: object) -> None:
@@ -148,35 +144,25 @@ def _lacks_extra(name: str, _project: object) -> None:
 
 def _native(settings: Settings, projects: PushProjects) -> Iterator[Any]:
     """Make the push services that phones talk to themselves, but for those whose extra is not installed."""
-    common = {
-        "timeout_ms": settings.push_request_timeout_ms,
-        "connect_timeout_ms": settings.push_connect_timeout_ms,
-        "ca_file": str(settings.push_ca_file) if settings.push_ca_file else None,
-        "proxies": settings.proxies,
-    }
-    own: Mapping[str, Mapping[str, Any]] = {
-        "fcm": {"base_url": settings.fcm_base_url},
-        "apns": {"base_url": settings.apns_base_url, "sandbox_base_url": settings.apns_sandbox_base_url},
-        "webpush": {"hosts": settings.webpush_hosts or (), "allow_private": settings.http_allow_private},
-    }
-    for name, class_name in _NATIVE.items():
-        try:
-            made = getattr(import_module(f"relevo.providers.{name}"), class_name)
-        except ModuleNotFoundError as error:
-            if (error.name or "").startswith("relevo"):
-                raise
-        else:
-            yield made(projects, **own[name], **common)
+    for module in filter(None, map(_module, NATIVE)):
+        yield module.make(projects, settings)
+
+
+def _module(name: str) -> Any:
+    """Return a module of providers/; None if the extra that it needs is not installed."""
+    try:
+        return import_module(f"relevo.providers.{name}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("relevo"):
+            raise
+        return None
 
 
 def vapid_key(file: Path) -> tuple[str, bool]:
     """Return the public key of the pair whose private key is in a file, and whether the pair was made just now."""
-    try:
-        tokens = import_module("relevo.providers.webpush_tokens")
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("relevo"):
-            raise
-        raise ConfigError("Web Push is not installed.", hint="pip install 'relevo[webpush]'") from None
+    tokens = _module("webpush_tokens")
+    if tokens is None:
+        raise ConfigError("Web Push is not installed.", hint="pip install 'relevo[webpush]'")
     try:
         if file.exists():
             with file.open(encoding="utf-8") as kept:

@@ -963,7 +963,7 @@ begin
   if wrong is not null then
     perform relevo.refuse(wrong);
   end if;
-  if served in ('fcm', 'apns', 'webpush') or installation ?| array['environment', 'provider'] then
+  if relevo.native_platform(served) is not null or installation ?| array['environment', 'provider'] then
     perform relevo.check_service(installation, served);
   end if;
 end
@@ -1008,7 +1008,7 @@ begin
     end if;
   end if;
   select * into known from relevo.device_installations i where i.installation_id = (installation ->> 'installation_id')::uuid;
-  if served in ('fcm', 'apns', 'webpush') and coalesce(installation ->> 'project', known.project, 'default') !~ '^[^:]{1,100}$' then
+  if relevo.native_platform(served) is not null and coalesce(installation ->> 'project', known.project, 'default') !~ '^[^:]{1,100}$' then
     perform relevo.refuse(format('project must be text of 1 to 100 characters without a colon, with provider %s', served));
   elsif known.token is not null and not installation ? 'token'
         and (known.provider <> served or served = 'apns' and known.part <> coalesce(installation ->> 'environment', known.part)) then
@@ -3406,6 +3406,15 @@ $$;
 
 revoke all on function relevo.lock_registrations from public;
 
+-- Returns the usual platform of the phones of a push service that is spoken to directly, `unknown` where there are several; null for all other
+-- providers. It is inlined.
+create or replace function relevo.native_platform(provider text) returns text language sql immutable parallel safe
+return case provider when 'fcm' then 'unknown'
+                     when 'apns' then 'ios'
+                     when 'webpush' then 'web' end;
+
+revoke all on function relevo.native_platform from public;
+
 -- Returns a token in the form that is kept, so that equal ones are equal texts; null for a Web Push subscription that is none.
 create or replace function relevo.normal_token(provider text, token text) returns text
   language plpgsql immutable
@@ -3441,7 +3450,7 @@ begin
   select min(g.ord) into place
     from jsonb_array_elements(given) with ordinality as g(i, ord)
     cross join lateral (select d.provider from relevo.device_installations d where d.installation_id = (g.i ->> 'installation_id')::uuid offset 0) d
-   where not g.i ? 'provider' and d.provider in ('fcm', 'apns', 'webpush') and g.i ->> 'token' ~ '^Expo(nent)?PushToken\[';
+   where not g.i ? 'provider' and relevo.native_platform(d.provider) is not null and g.i ->> 'token' ~ '^Expo(nent)?PushToken\[';
   if place is not null then
     perform relevo.refuse('provider must be given, too: the token is Expo''s, and the installation had one of another provider');
   end if;
@@ -3459,7 +3468,7 @@ begin
                           and relevo.token_hash(d.provider, d.part, d.token) = relevo.token_hash(p.provider, p.environment, g.i ->> 'token')
                           and d.owner is not distinct from g.i ->> 'owner' and not d.for_news offset 0) t on true
     cross join lateral (select coalesce(g.i ->> 'platform', case when not g.i ? 'platform' then nullif(coalesce(k.platform, t.platform), 'unknown') end,
-                                        case p.provider when 'apns' then 'ios' when 'webpush' then 'web' else 'unknown' end) as platform) w;
+                                        relevo.native_platform(p.provider), 'unknown') as platform) w;
   return resolved;
 end
 $$;

@@ -143,9 +143,9 @@ select now() as now,
 
 -- name: list_pushes
 -- Sums up what was sent, confirmed and failed per stretch of time, from the minutes kept and from what is not summed up to minutes yet;
--- FCM, APNs and Web Push tell of no receipts: what they took is confirmed by that.
+-- push services that are spoken to directly tell of no receipts: what they took is confirmed by that.
 select to_timestamp(floor(extract(epoch from x.at) / %(every_s)s) * %(every_s)s) as at, sum(x.sent)::bigint as sent,
-       sum(case when split_part(x.project, '::', 1) in ('fcm', 'apns', 'webpush') then x.sent else x.confirmed end)::bigint as confirmed,
+       sum(case when relevo.native_platform(split_part(x.project, '::', 1)) is not null then x.sent else x.confirmed end)::bigint as confirmed,
        sum(x.failed)::bigint as failed
   from (select m.project, m.minute as at, m.sent, m.confirmed, m.failed from relevo.push_minutes m
          where m.minute >= %(since)s and not relevo.is_news_project(m.project)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from relevo.client.checks import PUSH_FIELDS, weight
-from relevo.core.push_fields import MOST_BYTES, ROUTES, TABLE, TAKEN_FOR, cell, route_of, size_warnings, warnings
+from relevo.core.known_services import EXPO, SERVICES
+from relevo.core.push_fields import ROUTES, TABLE, TAKEN_FOR, cell, route_of, size_warnings, warnings
 from relevo.core.sending_project import SendingProject, project_in_words
 from relevo.providers.apns import Apns
 from relevo.providers.expo import MAX_PAYLOAD_BYTES
@@ -65,10 +66,11 @@ def test_what_may_be_too_large_is_said_with_whom() -> None:
     assert told.startswith("It may be too large for FCM, Android: it has about ")
 
 
-def test_the_sizes_are_those_of_the_providers() -> None:
-    """What previews warn of is what providers refuse."""
-    facts = {"fcm": Fcm.facts, "apns": Apns.facts, "webpush": WebPush.facts}
-    assert {name: each.max_payload_bytes for name, each in facts.items()} | {"expo": MAX_PAYLOAD_BYTES} == MOST_BYTES
+def test_the_table_of_services_is_that_of_the_providers() -> None:
+    """What previews warn of is what providers refuse, and each has one label."""
+    facts = {each.name: (each.facts.label, each.facts.max_payload_bytes) for each in (Fcm, Apns, WebPush)}
+    found = {name: (each.label, each.max_bytes) for name, each in SERVICES.items()}
+    assert found == {EXPO: ("Expo", MAX_PAYLOAD_BYTES), **facts}
 
 
 def test_what_is_changed_has_its_own_word() -> None:

@@ -25,6 +25,7 @@ from relevo.client.values import Installation, Preference
 from relevo.config import Settings
 from relevo.core import push_hosts, queries
 from relevo.core.errors import ConfigError, InvalidInputError, NotFoundError, RelevoError
+from relevo.core.known_services import EXPO, SERVICES, WITH_HOST, listed
 from relevo.core.push_hosts import Hosts
 from relevo.database.pool import Connection
 
@@ -33,8 +34,7 @@ _WRITTEN = re.compile(r"device_(?P<id>[0-9a-f]{32})_[A-Za-z0-9_-]{43}")
 _NOTHING = hashlib.sha256(b"").digest()
 _DEFAULT_PROJECT = "default"
 _WEBHOOK = "webhook"
-_EXPO, _WEB_PUSH = "expo", "webpush"
-OF_PHONES = (_EXPO, "fcm", "apns", _WEB_PUSH)
+OF_PHONES = tuple(SERVICES)
 """Providers whose tokens lead to a phone or a browser and nowhere else: a phone may name them by itself."""
 MOST_PREFERENCES = 50
 MOST_IDS = 2**63 - 1
@@ -209,8 +209,8 @@ def _judge_new(asked: Installation, proven: Proven, open_project: str | None) ->
         raise _no_proof()
     if asked.owner is not None or asked.provider not in (None, *OF_PHONES) or asked.project != open_project:
         raise NotAllowedError(
-            "Without a token or a signature a phone registers without owner, at expo, fcm, apns or webpush, in the "
-            "open project.",
+            f"Without a token or a signature a phone registers without owner, at {listed(OF_PHONES)}, in the open "
+            "project.",
             hint="Have the app's server sign for it.",
         )
 
@@ -228,8 +228,8 @@ def _judge_known(asked: Installation, known: Known, proven: Proven) -> None:
         return
     if asked.owner not in (None, known.owner) or not _may_move(asked.provider, known.provider):
         raise NotAllowedError(
-            "The owner, and a provider that is not expo, fcm, apns or webpush, are changed only with a token or a "
-            "signature of the app's server.",
+            f"The owner, and a provider that is not {listed(OF_PHONES)}, are changed only with a token or a signature "
+            "of the app's server.",
             hint="Have the app's server sign for it.",
         )
 
@@ -256,7 +256,7 @@ def register(
     asked = replace(asked, project=asked.project or _usual_project(known, proof, rules))
     proven = prove(rules, asked, known, proof, now)
     judge(asked, known, holder, proven, rules.open_project)
-    if (asked.provider or (known.provider if known else _EXPO)) == _WEB_PUSH and asked.token is not None:
+    if (asked.provider or (known.provider if known else EXPO)) in WITH_HOST and asked.token is not None:
         rules.check_endpoint(asked.token, asked.project or _DEFAULT_PROJECT)
     gives_secret = judge_secret(asked, known, holder, proven, renew=renew)
     if proven.signed is not None:

@@ -15,6 +15,7 @@ from rich.markup import escape
 from relevo import sandbox
 from relevo.cli.common import out
 from relevo.core.errors import UsageError
+from relevo.core.known_services import NATIVE, NATIVE_IN_WORDS
 
 cli = typer.Typer()
 _DEFAULTS = sandbox.Settings()
@@ -59,7 +60,7 @@ def serve_sandbox(  # noqa: PLR0917 typer options
     ] = 0,
     folder: Annotated[
         Path | None,
-        typer.Option(help="Keep the keys and certificates of FCM, APNs and Web Push here; else they are temporary."),
+        typer.Option(help=f"Keep the keys and certificates of {NATIVE_IN_WORDS} here; else they are temporary."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing about requests.")] = False,
 ) -> None:
@@ -93,7 +94,7 @@ def _greet(folder: Path | None, started: sandbox.Sandbox) -> None:
         file = _write_settings(folder, {"EXPO_BASE_URL": url, **started.settings()})
         out.print(f"For a shell: set -a; . {escape(quote(str(file)))}; set +a", soft_wrap=True)
     if not started.settings():
-        out.print("FCM, APNs and Web Push are not served: pip install 'relevo[fcm,apns,webpush]'.", markup=False)
+        out.print(f"{NATIVE_IN_WORDS} are not served: pip install 'relevo[{','.join(NATIVE)}]'.", markup=False)
     sys.stdout.flush()
 
 
@@ -113,7 +114,7 @@ def _tell(line: str) -> None:
 def _rule(text: str) -> dict[str, Any]:
     """Read `500:0.01`, or `apns:goaway:0.01`; without a share the fault hits everything."""
     service, _, rest = text.partition(":")
-    named = {"service": service} if service in ("fcm", "apns", "webpush") else {}
+    named = {"service": service} if service in NATIVE else {}
     word, colon, share = (rest if named else text).rpartition(":")
     try:
         return named | ({"fault": word, "share": float(share)} if colon else {"fault": share})

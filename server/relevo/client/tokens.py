@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from relevo.core.known_services import NATIVE, WITH_ENVIRONMENT, listed
+
 _MOST_BYTES = 4096
 _MOST_ENDPOINT, _MOST_HOST = 2048, 253
 _NO_TEXT = f"token must be text of 1 to {_MOST_BYTES} bytes without control characters"
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
-_SERVICES = ("fcm", "apns", "webpush")
 _ENVIRONMENTS = ("production", "sandbox")
 _EXPO_WORD = re.compile(r"Expo(nent)?PushToken")
 _EXPO = re.compile(
@@ -59,9 +60,9 @@ def complaints(given: Mapping[str, Any]) -> Iterator[str]:
         yield from _token(given["token"], provider)
     if environment is not None and environment not in _ENVIRONMENTS:
         yield "environment must be production or sandbox"
-    elif environment is not None and provider not in (None, "apns"):
-        yield "environment goes with provider apns alone"
-    if provider in _SERVICES and "project" in given and not _PROJECT.fullmatch(given["project"]):
+    elif environment is not None and provider not in (None, *WITH_ENVIRONMENT):
+        yield f"environment goes with provider {listed(WITH_ENVIRONMENT)} alone"
+    if provider in NATIVE and "project" in given and not _PROJECT.fullmatch(given["project"]):
         yield f"project must be text of 1 to 100 characters without a colon, with provider {provider}"
 
 

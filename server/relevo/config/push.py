@@ -18,6 +18,7 @@ from relevo.config.setting import (
     of_lease,
     tuning,
 )
+from relevo.core.known_services import NATIVE_IN_WORDS, SERVICES
 
 RECEIPT_GIVE_UP_MS = DAY
 """How long after sending a delivery without a receipt ends as unconfirmed: Expo keeps receipts for a day."""
@@ -53,7 +54,7 @@ class Push(Theme):
         'it changed, so that a token is rotated without a restart; "*" stands for every project that it does not name.'
     )
     push_projects_file: SecretFile | None = everyday(
-        "A file of mode 600 with each project's credentials by push service as JSON: expo, fcm, apns, webpush. It is "
+        f"A file of mode 600 with each project's credentials by push service as JSON: {', '.join(SERVICES)}. It is "
         "read again when it, or a file that it names, has changed; the page on native push has an example."
     )
     push_projects: SecretStr | None = tuning("The same JSON as a value, for where secrets come by the environment.")
@@ -112,7 +113,7 @@ class Push(Theme):
         "The same for phones of the environment sandbox; without it Apple's own."
     )
     push_ca_file: ExistingFile | None = expert(
-        "A file of certificates that are trusted by FCM, APNs and Web Push, beside the known ones: a sandbox's."
+        f"A file of certificates that are trusted by {NATIVE_IN_WORDS}, beside the known ones: a sandbox's."
     )
     receipt_first_poll_ms: int = expert(
         "How long after sending its receipt is first fetched, in milliseconds.",

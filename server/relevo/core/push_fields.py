@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
+from relevo.core.known_services import PLATFORMS, SERVICES
 from relevo.core.phrases import Phrase
 
 How = Literal["kept", "changed", "dropped"]
@@ -27,14 +28,10 @@ class Cell(NamedTuple):
     """What it is there, as the push service names it; of what is changed also how."""
 
 
-ROUTES = (
-    Route("expo", "ios", "Expo, iOS"),
-    Route("expo", "android", "Expo, Android"),
-    Route("fcm", "android", "FCM, Android"),
-    Route("fcm", "ios", "FCM, iOS"),
-    Route("fcm", "web", "FCM, web"),
-    Route("apns", "ios", "APNs"),
-    Route("webpush", "web", "Web Push"),
+ROUTES = tuple(
+    Route(each.name, platform, f"{each.label}, {PLATFORMS[platform]}" if len(each.platforms) > 1 else each.label)
+    for each in SERVICES.values()
+    for platform in each.platforms
 )
 """The columns of the table. A phone of an unknown platform counts as an Android one where there is a difference."""
 
@@ -90,9 +87,6 @@ TABLE: Mapping[str, tuple[Cell, ...]] = {field: tuple(map(_cell, row)) for field
 TAKEN_FOR: Mapping[str, str] = {"push.ttl": "ttl_s, deadline", "push.priority": "push.priority, lane"}
 """The row of a field that has none of its own name."""
 
-MOST_BYTES: Mapping[str, int] = {"expo": 4_096, "fcm": 4_096, "apns": 4_096, "webpush": 3_993}
-"""How many bytes a push may have, by provider."""
-
 
 def route_of(provider: str, platform: str | None) -> Route | None:
     """Return the column of a phone; None for providers that get everything as it is, such as webhooks."""
@@ -130,7 +124,7 @@ def size_warnings(
     for route in _routes(kinds):
         size, most = (
             weigh(_as_texts(event) if cell("data", route).how == "changed" else event),
-            MOST_BYTES[route.provider],
+            SERVICES[route.provider].max_bytes,
         )
         if size > most:
             too_large.setdefault((size, most), []).append(route)

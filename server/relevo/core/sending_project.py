@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, Self
 
-EXPO = "expo"
-SPLIT = ("fcm", "apns", "webpush")
-"""The providers whose projects have parts of their own: what goes wrong with one part stops no other."""
-
-LABELS = {"expo": "Expo", "fcm": "FCM", "apns": "APNs", "webpush": "Web Push"}
-"""The names of providers for people."""
+from relevo.core.known_services import EXPO, LABELS, NATIVE, PLATFORMS
 
 _BETWEEN = "::"
-_PARTS = {"ios": "iOS", "android": "Android"}
 
 
 class SendingProject(NamedTuple):
@@ -21,7 +15,7 @@ class SendingProject(NamedTuple):
     provider: str
     name: str
     part: str = ""
-    """FCM: the phones' platform. APNs: production or sandbox. Web Push: the push service's host."""
+    """As known_services has it: the phones' platform, their environment, or their push service's host."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -29,7 +23,7 @@ class SendingProject(NamedTuple):
         provider, between, name = text.partition(_BETWEEN)
         if not between:
             return cls(EXPO, text)
-        if provider not in SPLIT:
+        if provider not in NATIVE:
             return cls(provider, name)
         name, _, part = name.rpartition(_BETWEEN)
         return cls(provider, name, part) if name else cls(provider, part)
@@ -42,9 +36,9 @@ class SendingProject(NamedTuple):
 
     def in_words(self) -> str:
         """Write it for people, as in "FCM, shop, iOS"; what has no part stands as deliveries name it."""
-        if self.provider not in SPLIT:
+        if self.provider not in NATIVE:
             return str(self)
-        return ", ".join(filter(None, (LABELS[self.provider], self.name, _PARTS.get(self.part, self.part))))
+        return ", ".join(filter(None, (LABELS[self.provider], self.name, PLATFORMS.get(self.part, self.part))))
 
 
 def project_in_words(text: str | None) -> str:

@@ -15,6 +15,7 @@ import psycopg
 from relevo.client.checks import is_blank
 from relevo.core import queries, wordings
 from relevo.core.errors import Reschedule
+from relevo.core.known_services import SERVICES
 from relevo.core.logs import normalise_error
 from relevo.core.messages import Draft, Message, WrittenMessage
 from relevo.core.model import DIGEST, NEWS, Answer, Content, Delivery, Reply
@@ -38,6 +39,7 @@ SHOWS_NOTHING = "shows_nothing"
 _COUNTED_TOGETHER = 100
 _LIGHT_BYTES = 3_000  # of the 4096 that every push service bears; what a delivery adds is far below the rest
 _MOST_HUNG_HERE = 4
+_FOR_IOS = frozenset(each.name for each in SERVICES.values() if each.platforms == ("ios",))
 
 
 class _Hanging(NamedTuple):
@@ -336,7 +338,7 @@ class MessageBuilder:
 
 def _is_ios(delivery: Delivery) -> bool:
     """Return whether a phone gets what iOS reads: all of APNs do, whatever is known of their platform."""
-    return delivery.platform == "ios" or delivery.provider == "apns"
+    return delivery.platform == "ios" or delivery.provider in _FOR_IOS
 
 
 def _shows_nothing(message: Message) -> bool:

@@ -17,6 +17,7 @@ from relevo.access.phones import NoProofError, NotAllowedError, Proof
 from relevo.client import opens
 from relevo.client.checks import DELIVERY
 from relevo.client.values import Installation, Preference
+from relevo.core.known_services import EXPO, NATIVE, SERVICES, WITH_ENVIRONMENT, listed
 from relevo.database.pool import Connection
 from relevo.http.fields import Amount, Body, Id, Instant, Text
 from relevo.http.guard import Guarded
@@ -56,19 +57,20 @@ class InstallationBody(Body):
 
     token: Annotated[Text, Field(min_length=1, max_length=4096)] | None = Field(
         None,
-        description="The push token: Expo's, FCM's registration token, the device token of APNs in hexadecimal digits, "
-        "or the JSON of a browser's push subscription, as text.",
+        description=f"The push token: {listed((each.token for each in SERVICES.values()), ', or ')}.",
     )
     project: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(
         None, description="It stays in its project."
     )
     provider: Annotated[Text, Field(min_length=1, max_length=40)] | None = Field(
         None,
-        description="The push service: `expo` (the usual one), `fcm`, `apns` or `webpush`; another with a token or a "
-        "signature of the app's, `webhook` with a token alone.",
+        description=f"The push service: `{EXPO}` (the usual one), {listed(f'`{name}`' for name in NATIVE)}; another "
+        "with a token or a signature of the app's, `webhook` with a token alone.",
     )
     environment: Literal["production", "sandbox"] | None = Field(
-        None, description="With `apns`: which of Apple's services knows the token; production unless it is said."
+        None,
+        description=f"With {listed(f'`{name}`' for name in WITH_ENVIRONMENT)}: which of Apple's services knows the "
+        "token; production unless it is said.",
     )
     platform: Literal["ios", "android", "web", "unknown"] | None = Field(None)
     locale: Annotated[Text, Field(min_length=1, max_length=35)] | None = Field(None)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from relevo.access import app_verbs
+from relevo.core.known_services import LABELS, SERVICES, WITH_ENVIRONMENT, listed
 from relevo.database.pool import Connection
 from relevo.http.database_threads import threads_of
 from relevo.http.fields import Body, Text
@@ -61,10 +62,12 @@ class OwnedInstallation(BaseModel):
     project: str
     provider: str
     platform: str
-    environment: str | None = Field(description="Of APNs: production or sandbox.")
+    environment: str | None = Field(
+        description=f"Of {listed(LABELS[name] for name in WITH_ENVIRONMENT)}: production or sandbox."
+    )
     part: str = Field(
-        description="Which of its provider's services its pushes go to: of FCM the platform, of APNs the environment, "
-        "of Web Push the host; else empty."
+        description="Which of its provider's services its pushes go to: "
+        f"{', '.join(f'of {each.label} the {each.part}' for each in SERVICES.values() if each.part)}; else empty."
     )
     locale: str | None
     timezone: str | None

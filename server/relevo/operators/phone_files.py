@@ -12,6 +12,7 @@ from uuid import UUID
 
 from relevo.client.values import Installation
 from relevo.core.errors import InvalidInputError, UsageError
+from relevo.core.known_services import WITH_ENVIRONMENT
 
 _MOST_LINE = 100_000
 _MOST_LINES = 20  # of one row, whose values may hold some
@@ -206,7 +207,7 @@ def installation(row: Row, kind: str, columns: Mapping[str, str], usual: Mapping
     given = FORMATS[kind](row)
     given |= own({name: row[column] for name, column in columns.items() if column in row})
     given = {**usual, **{name: value for name, value in given.items() if value is not None}}
-    if given.get("provider") != "apns" and "environment" not in row:
+    if given.get("provider") not in WITH_ENVIRONMENT and "environment" not in row:
         given.pop("environment", None)
     if not given.get("token"):
         raise InvalidInputError("token must be given.")

@@ -6,9 +6,10 @@ import re
 
 from relevo.core.i18n import N_
 from relevo.core.i18n import gettext as _
+from relevo.core.known_services import LABELS, NATIVE
 from relevo.core.model import NEWS
 from relevo.core.phrases import clipped
-from relevo.core.sending_project import LABELS, SPLIT, SendingProject
+from relevo.core.sending_project import SendingProject
 from relevo.operators import caps_and_digests
 
 MEANINGS = {
@@ -280,7 +281,7 @@ def meaning(status: str, provider: str = "") -> str:
 
 def taken_by(provider: str) -> str:
     """Say who took it, where that is the end: a server, or a push service that gives no receipts."""
-    if provider in SPLIT:
+    if provider in NATIVE:
         return _("Taken by %(provider)s; %(provider)s gives no receipts.", provider=LABELS[provider])
     return _("Your server took it.") if provider in SERVERS else ""
 
@@ -288,7 +289,7 @@ def taken_by(provider: str) -> str:
 def split_provider(project: str) -> str:
     """Return the label of the push service that a sending project is of, if it is FCM, APNs or Web Push."""
     provider = SendingProject.parse(project).provider
-    return LABELS[provider] if provider in SPLIT else ""
+    return LABELS[provider] if provider in NATIVE else ""
 
 
 def briefly(status: str, code: str | None) -> str:

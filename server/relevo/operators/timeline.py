@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from relevo.core.known_services import LABELS, NATIVE
 from relevo.core.model import NEWS
-from relevo.core.sending_project import LABELS, SPLIT, SendingProject, project_in_words
+from relevo.core.sending_project import SendingProject, project_in_words
 from relevo.operators.formats import in_words, timestamp
 from relevo.operators.health.waiting import times
 from relevo.operators.reading import Row
@@ -181,7 +182,7 @@ def _request(row: Row) -> str:
         became += f", {row['taken']} taken, {row['refused']} not" if row["refused"] else ", all taken"
     said = f" ({row['said_code']})" if row["said_code"] else ""
     provider = SendingProject.parse(row["project"]).provider
-    by = f" by {LABELS[provider]}" if provider in SPLIT else ""
+    by = f" by {LABELS[provider]}" if provider in NATIVE else ""
     return f"{_several(row['of_event'], 'push', 'pushes')}{by}: {became}{said}"
 
 

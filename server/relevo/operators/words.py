@@ -17,10 +17,10 @@ from psycopg.types.json import Jsonb
 from relevo.client import checks
 from relevo.core import digest_texts, patterns, queries, wordings
 from relevo.core.errors import InvalidInputError, NotFoundError, UsageError
+from relevo.core.known_services import EXPO, SERVICES
 from relevo.core.locales import LOCALE, zone_named
 from relevo.core.model import DIGEST
 from relevo.core.patterns import Kind, PatternError
-from relevo.core.push_fields import MOST_BYTES
 from relevo.core.wordings import FIELDS, Arguments, RenderError, Text, Wording
 from relevo.database.pool import Connection, Database
 from relevo.operators import audit
@@ -82,9 +82,10 @@ def check(wording: Wording, providers: Iterable[str]) -> dict[str, Text]:
         rendered = wording.render_all(wording.samples)
     except RenderError as error:
         raise InvalidInputError(f"{error}.", hint=_HINT) from None
-    limits = {name: MOST_BYTES.get(name, max(MOST_BYTES.values())) for name in providers}
-    smallest = min(limits, key=lambda name: (limits[name], name), default="expo")
-    most = limits.get(smallest, MOST_BYTES["expo"])
+    usual = SERVICES[EXPO]
+    limits = {name: SERVICES.get(name, usual).max_bytes for name in providers}
+    smallest = min(limits, key=lambda name: (limits[name], name), default=EXPO)
+    most = limits.get(smallest, usual.max_bytes)
     for locale, text in rendered.items():
         push = {"subtitle": text.subtitle} if text.subtitle else {}
         weight = checks.weight({"title": text.title, "body": text.body, "push": push})

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from relevo.config import Settings
 from relevo.core.messages import Draft, Message, WrittenMessage
 from relevo.core.model import Delivery, Fate, Reply, Ticket
 from relevo.core.ports import ProviderFacts
@@ -20,7 +21,7 @@ from relevo.providers.apns_message import ApnsMessage
 from relevo.providers.apns_tokens import ApnsTokens
 from relevo.providers.http2 import Answered, Http2Client, NotSent, Outcome, Request
 from relevo.providers.http2_clients import MAX_CODE, clean, clock_trouble, unanswered, whole
-from relevo.providers.http2_provider import MALFORMED, STREAMS, Http2Provider
+from relevo.providers.http2_provider import MALFORMED, STREAMS, Http2Provider, usual_options
 from relevo.providers.message_parts import UNWRITABLE, data_of
 from relevo.providers.push_projects import ApnsEntry, PushProject, PushProjects, Unusable
 
@@ -157,6 +158,12 @@ class Apns(Http2Provider[ApnsEntry, Own]):
             most_streams=STREAMS,
             not_indexed=(":path", "authorization", "apns-id"),
         )
+
+
+def make(projects: PushProjects, settings: Settings) -> Apns:
+    """Make it as the settings say."""
+    addresses = {"base_url": settings.apns_base_url, "sandbox_base_url": settings.apns_sandbox_base_url}
+    return Apns(projects, **addresses, **usual_options(settings))
 
 
 def _own(message: Message) -> Own:

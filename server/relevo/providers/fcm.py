@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from relevo.config import Settings
 from relevo.core.messages import Draft, Message, WrittenMessage
 from relevo.core.model import Delivery, Reply, Ticket
 from relevo.core.ports import ProviderFacts
@@ -18,7 +19,7 @@ from relevo.providers import fcm_message
 from relevo.providers.fcm_tokens import FcmTokens, NoTokenError, project_id
 from relevo.providers.http2 import Answered, Http2Client, Outcome, Request
 from relevo.providers.http2_clients import MAX_CODE, clean, clock_trouble, unanswered, whole
-from relevo.providers.http2_provider import MALFORMED, STREAMS, Http2Provider
+from relevo.providers.http2_provider import MALFORMED, STREAMS, Http2Provider, usual_options
 from relevo.providers.message_parts import UNWRITABLE, data_of
 from relevo.providers.push_projects import FcmEntry, PushProject, PushProjects, Unusable
 
@@ -153,6 +154,11 @@ class Fcm(Http2Provider[FcmEntry, bytes]):
             most_streams=STREAMS,
             not_indexed=(),  # path and token are the same in all requests
         )
+
+
+def make(projects: PushProjects, settings: Settings) -> Fcm:
+    """Make it as the settings say."""
+    return Fcm(projects, base_url=settings.fcm_base_url, **usual_options(settings))
 
 
 def _reply(tickets: Sequence[Ticket]) -> Reply:

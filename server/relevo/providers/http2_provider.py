@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
+from relevo.config import Settings
 from relevo.core.messages import Message
 from relevo.core.model import ReceiptReply, Reply, Ticket
 from relevo.core.proxies import Proxies
@@ -22,6 +23,16 @@ MALFORMED = Ticket("failed", code="MalformedMessage", message="the message canno
 
 E = TypeVar("E", bound=Entry)
 R = TypeVar("R")
+
+
+def usual_options(settings: Settings) -> dict[str, Any]:
+    """Return what every such push service takes of the settings."""
+    return {
+        "timeout_ms": settings.push_request_timeout_ms,
+        "connect_timeout_ms": settings.push_connect_timeout_ms,
+        "ca_file": str(settings.push_ca_file) if settings.push_ca_file else None,
+        "proxies": settings.proxies,
+    }
 
 
 class Http2Provider(ABC, Generic[E, R]):

@@ -20,6 +20,7 @@ from urllib.parse import urljoin
 import orjson
 
 from relevo import __version__
+from relevo.config import Settings
 from relevo.core.messages import Draft, Message, WrittenMessage
 from relevo.core.model import Delivery, Reply, Ticket
 from relevo.core.ports import ProviderFacts
@@ -28,7 +29,7 @@ from relevo.core.retry_after import retry_after_ms
 from relevo.providers import webpush_message, webpush_subscriptions
 from relevo.providers.http2 import Answered, Http2Client, NotSent, Outcome, Request
 from relevo.providers.http2_clients import clean, unanswered, whole
-from relevo.providers.http2_provider import MALFORMED, STREAMS, Http2Provider
+from relevo.providers.http2_provider import MALFORMED, STREAMS, Http2Provider, usual_options
 from relevo.providers.lookups import Lookups
 from relevo.providers.message_parts import UNWRITABLE, Headers
 from relevo.providers.push_projects import PushProject, PushProjects, WebPushEntry
@@ -194,6 +195,12 @@ class WebPush(Http2Provider[WebPushEntry, Posted]):
             http1=True,
             not_indexed=(":path", "topic", "ttl"),
         )
+
+
+def make(projects: PushProjects, settings: Settings) -> WebPush:
+    """Make it as the settings say."""
+    hosts, allow_private = settings.webpush_hosts or (), settings.http_allow_private
+    return WebPush(projects, hosts=hosts, allow_private=allow_private, **usual_options(settings))
 
 
 def _sort(messages: Sequence[Posted], hosts: Hosts) -> tuple[dict[int, Ticket], defaultdict[str, list[_Encrypted]]]:

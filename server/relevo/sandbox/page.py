@@ -19,8 +19,8 @@ from markupsafe import Markup
 from relevo.core import i18n
 from relevo.core.i18n import N_, ngettext
 from relevo.core.i18n import gettext as _
+from relevo.core.known_services import LABELS
 from relevo.core.phrases import clipped
-from relevo.core.sending_project import LABELS
 from relevo.sandbox.answers import HTML, Answer
 from relevo.sandbox.phone_apps import LOCALES
 from relevo.sandbox.services import device_tokens

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from relevo.core.known_services import EXPO, SERVICES
 from relevo.sandbox import answers, messages, tokens
 from relevo.sandbox.answers import Answer
 from relevo.sandbox.faults import Fault, Kind, Rules, error_result, make_rule, spoil
@@ -59,7 +60,7 @@ class SandboxState:
         self.services: Services | None = None
         self.tell: Callable[[str], None] | None = None
         self.rules = Rules()
-        self.rules_of = {"expo": self.rules, "fcm": Rules(), "apns": Rules(), "webpush": Rules()}
+        self.rules_of = {name: Rules() for name in SERVICES} | {EXPO: self.rules}
         self.projects = Projects()
         self._clock = Clock(settings.time_scale)
         self._tickets = Tickets(self._clock)
@@ -76,14 +77,14 @@ class SandboxState:
     def add_faults(self, given: list[Any]) -> None:
         """Put faults into force, all of them or none; raises InvalidInputError."""
         found = [(_service_of(each), each) for each in given]
-        rules = [(name, service_faults.make_rule(each) if name != "expo" else make_rule(each)) for name, each in found]
+        rules = [(name, service_faults.make_rule(each) if name != EXPO else make_rule(each)) for name, each in found]
         for name, rule in rules:
             self.rules_of[name].add([rule])
 
     def faults(self) -> list[dict[str, Any]]:
         """Return the faults in force; those that are not Expo's name their service."""
         return [
-            rule if name == "expo" else {"service": name} | rule
+            rule if name == EXPO else {"service": name} | rule
             for name, rules in self.rules_of.items()
             for rule in rules.as_json()
         ]
@@ -239,7 +240,7 @@ class SandboxState:
 
 
 def _service_of(given: Any) -> str:
-    return str(given.get("service", "expo")) if isinstance(given, dict) else "expo"
+    return str(given.get("service", EXPO)) if isinstance(given, dict) else EXPO
 
 
 def _one_project(recipients: Recipients) -> str:

@@ -38,7 +38,7 @@ begin
   if wrong is not null then
     perform relevo.refuse(wrong);
   end if;
-  if served in ('fcm', 'apns', 'webpush') or installation ?| array['environment', 'provider'] then
+  if relevo.native_platform(served) is not null or installation ?| array['environment', 'provider'] then
     perform relevo.check_service(installation, served);
   end if;
 end

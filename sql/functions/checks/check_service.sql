@@ -12,7 +12,7 @@ begin
     end if;
   end if;
   select * into known from relevo.device_installations i where i.installation_id = (installation ->> 'installation_id')::uuid;
-  if served in ('fcm', 'apns', 'webpush') and coalesce(installation ->> 'project', known.project, 'default') !~ '^[^:]{1,100}$' then
+  if relevo.native_platform(served) is not null and coalesce(installation ->> 'project', known.project, 'default') !~ '^[^:]{1,100}$' then
     perform relevo.refuse(format('project must be text of 1 to 100 characters without a colon, with provider %s', served));
   elsif known.token is not null and not installation ? 'token'
         and (known.provider <> served or served = 'apns' and known.part <> coalesce(installation ->> 'environment', known.part)) then

@@ -11,7 +11,7 @@ begin
   select min(g.ord) into place
     from jsonb_array_elements(given) with ordinality as g(i, ord)
     cross join lateral (select d.provider from relevo.device_installations d where d.installation_id = (g.i ->> 'installation_id')::uuid offset 0) d
-   where not g.i ? 'provider' and d.provider in ('fcm', 'apns', 'webpush') and g.i ->> 'token' ~ '^Expo(nent)?PushToken\[';
+   where not g.i ? 'provider' and relevo.native_platform(d.provider) is not null and g.i ->> 'token' ~ '^Expo(nent)?PushToken\[';
   if place is not null then
     perform relevo.refuse('provider must be given, too: the token is Expo''s, and the installation had one of another provider');
   end if;
@@ -29,7 +29,7 @@ begin
                           and relevo.token_hash(d.provider, d.part, d.token) = relevo.token_hash(p.provider, p.environment, g.i ->> 'token')
                           and d.owner is not distinct from g.i ->> 'owner' and not d.for_news offset 0) t on true
     cross join lateral (select coalesce(g.i ->> 'platform', case when not g.i ? 'platform' then nullif(coalesce(k.platform, t.platform), 'unknown') end,
-                                        case p.provider when 'apns' then 'ios' when 'webpush' then 'web' else 'unknown' end) as platform) w;
+                                        relevo.native_platform(p.provider), 'unknown') as platform) w;
   return resolved;
 end
 $$;

@@ -16,8 +16,9 @@ from relevo import __version__
 from relevo.client.progress import progress_of
 from relevo.core import i18n
 from relevo.core.addresses import is_loopback
+from relevo.core.known_services import LABELS
 from relevo.core.phrases import clipped
-from relevo.core.sending_project import LABELS, project_in_words
+from relevo.core.sending_project import project_in_words
 from relevo.http.dashboard import explanations, formats, labels
 from relevo.operators import caps_and_digests, reasons
 from relevo.operators.timeline import is_taken

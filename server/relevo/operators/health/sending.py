@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from shlex import quote
 
 from relevo.config import Settings
+from relevo.core.known_services import LABELS, NATIVE
 from relevo.core.phrases import Phrase
-from relevo.core.sending_project import LABELS, SPLIT, SendingProject, project_in_words
+from relevo.core.sending_project import SendingProject, project_in_words
 from relevo.operators.formats import in_numbers, in_words, timestamp
 from relevo.operators.health.observed import SLACK_S, Observed
 from relevo.operators.health.problem import Problem, Row
@@ -144,7 +145,7 @@ def _mending(project: str, why: str) -> str:
     provider = SendingProject.parse(project).provider
     if provider == "webhook":
         return Phrase("see that the receiver answers, and check its url and secret in WEBHOOKS_FILE")
-    if provider in SPLIT:
+    if provider in NATIVE:
         return _mending_native(provider, code)
     if code in _REFUSED:
         return Phrase(

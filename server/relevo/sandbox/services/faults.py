@@ -17,12 +17,12 @@ from functools import lru_cache
 from typing import Any
 
 from relevo.core.errors import InvalidInputError
+from relevo.core.known_services import NATIVE, SERVICES
 from relevo.sandbox import faults as expo
 from relevo.sandbox.answers import Answer
 from relevo.sandbox.faults import Fault, Rule
 from relevo.sandbox.services import apns_answers, fcm_answers, webpush_answers
 
-SERVICES = ("fcm", "apns", "webpush")
 _ONCE = ("hang", "reset", "goaway", "stream-error")
 WAYS = (*_ONCE, *(f"{word}-delivered" for word in _ONCE), "refused", "truncated", "garbage")
 """Without `-delivered` nothing was taken; `goaway-delivered` takes its own stream and never answers it."""
@@ -98,10 +98,8 @@ def code_answer(service: str, fault: Fault) -> Answer | None:
 def make_rule(given: dict[str, Any]) -> Rule:
     """Understand a rule of an admin call: as Expo's, with `service`; `on` is send or, for FCM, token."""
     service = given.get("service")
-    if service not in SERVICES:
-        raise InvalidInputError(
-            f"There is no service {str(service)[:50]!r}.", hint=f"Known: expo, {', '.join(SERVICES)}."
-        )
+    if service not in NATIVE:
+        raise InvalidInputError(f"There is no service {str(service)[:50]!r}.", hint=f"Known: {', '.join(SERVICES)}.")
     if not isinstance(given.get("fault"), str):
         raise InvalidInputError('A fault must be an object like {"service": "apns", "fault": "goaway", "times": 1}.')
     fault = parse(service, given["fault"])

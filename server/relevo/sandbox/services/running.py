@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from relevo.core.errors import InvalidInputError
+from relevo.core.known_services import NATIVE, listed
 from relevo.core.serving import listen, url_of
 from relevo.sandbox.services import certificates, credentials, device_tokens
 from relevo.sandbox.services.apns import PATH, Apns
@@ -92,7 +93,7 @@ class Services:
                 return device_tokens.apns_token(name, *words, environment=str(given.get("environment", "production")))
             case "webpush":
                 return self.subscription(name, *words, key=given.get("key"))
-        raise InvalidInputError(f"There is no service {str(service)[:50]!r}.", hint="Use fcm, apns or webpush.")
+        raise InvalidInputError(f"There is no service {str(service)[:50]!r}.", hint=f"Use {listed(NATIVE)}.")
 
     def subscription(self, name: str, *words: str, key: str | None = None) -> str:
         """Return a browser's subscription as JSON text, bound to a sender's public key (by default the sandbox's)."""

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from typing import Any
 
+from relevo.core.known_services import NATIVE
 from relevo.sandbox.answers import Answer
 from relevo.sandbox.faults import Fault, Place
 from relevo.sandbox.services import faults
@@ -26,7 +27,7 @@ class State:
 
     def totals(self) -> dict[str, dict[str, int]]:
         """Return how many messages each service answered, by status."""
-        told: dict[str, dict[str, int]] = {service: {} for service in faults.SERVICES}
+        told: dict[str, dict[str, int]] = {service: {} for service in NATIVE}
         for (service, status), count in sorted(self.counted.items()):
             told[service][str(status)] = count
         return told

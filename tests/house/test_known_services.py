@@ -1,0 +1,83 @@
+"""A push service is named in one table; where else it stands is a short list, which the map of the code holds, too."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from relevo.core.known_services import NATIVE
+
+ROOT = Path(__file__).resolve().parents[2]
+MAP = (ROOT / "server" / "README.md").read_text(encoding="utf-8")
+PLACES = (
+    "server/relevo/core/known_services.py",
+    "server/relevo/providers/",
+    "server/relevo/sandbox/",
+    "server/relevo/client/tokens.py",
+    "server/relevo/operators/phone_files.py",
+    "sql/first_rows.sql",
+    "sql/functions/checks/check_service.sql",
+    "sql/functions/checks/is_plain_installation.sql",
+    "sql/functions/checks/refuse_unshown.sql",
+    "sql/functions/checks/token_complaint.sql",
+    "sql/functions/consent/rules_for_phone.sql",
+    "sql/functions/phones/",
+)
+"""Where a push service may be named: what a new one, or one that differs, has to edit."""
+OTHERWISE = {
+    "server/relevo/cli/__init__.py": {"webpush"},  # the command `relevo webpush`
+    "server/relevo/cli/webpush.py": {"webpush"},
+    "server/relevo/cli/examples.py": {"webpush"},
+    "server/relevo/push_services.py": {"webpush"},  # what that command calls
+    "server/relevo/cli/sandbox.py": {"apns"},  # an example of a fault
+    "sql/functions/client/list_installations_in_project.sql": {"apns"},  # a field of the answer
+}
+NAME = re.compile(rf"(?<![\w.@/-])({'|'.join(NATIVE)})(?![\w/\\-]|\.\w)")
+
+
+def named(path: Path) -> set[str]:
+    """Return the push services that a file names in its strings, docstrings apart; in SQL, in quotes."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".sql":
+        return set(re.findall(rf"'({'|'.join(NATIVE)})'", text))
+    tree = ast.parse(text)
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    strings = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in told)
+    return {name for node in strings if isinstance(node.value, str) for name in NAME.findall(node.value)}
+
+
+def files() -> Iterator[str]:
+    """Yield the files of the package, and of the SQL as it is now."""
+    folders = ("server/relevo", "sql/functions", "sql/queries", "sql/tables")
+    found = (path for folder in folders for path in sorted((ROOT / folder).rglob("*")))
+    yield from (str(path.relative_to(ROOT)) for path in found if path.suffix in (".py", ".sql"))
+    yield "sql/first_rows.sql"
+
+
+def test_a_push_service_is_named_in_few_places() -> None:
+    """What differs by push service is derived from the table, but for the places that "Adding a provider" lists."""
+    found = {file: named(ROOT / file) for file in files()}
+    stray = {file: names - OTHERWISE.get(file, set()) for file, names in found.items() if not file.startswith(PLACES)}
+    assert {file: names for file, names in stray.items() if names} == {}
+
+
+def test_each_of_these_places_is_needed() -> None:
+    """A place that names no push service any more leaves the list."""
+    found = {file: named(ROOT / file) for file in files()}
+    named_at = {file for file, names in found.items() if names}
+    assert [place for place in PLACES if not any(file.startswith(place) for file in named_at)] == []
+    assert {file: names - found[file] for file, names in OTHERWISE.items() if names - found[file]} == {}
+
+
+def test_the_map_lists_all_of_them() -> None:
+    """Who adds a provider is led to every file that names the others."""
+    start = MAP.index("### Adding a provider")
+    section = MAP[start : MAP.index("### ", start + 1)]
+    links = {
+        str((ROOT / "server" / link).resolve().relative_to(ROOT)) for link in re.findall(r"\]\(([^)#:]+)\)", section)
+    }
+    needed = [file for file in files() if file.startswith(PLACES) and file.startswith("sql/") and named(ROOT / file)]
+    needed += [place for place in PLACES if place.endswith(".py")]
+    assert [file for file in needed if file not in links] == []
