@@ -26,27 +26,21 @@ class SourceContext(Protocol):
 
     def now(self) -> datetime:
         """Return the database's time."""
-        ...
 
     def known(self, namespace: str, external_ids: Sequence[str]) -> Mapping[str, str]:
         """Return the fingerprints of the items that are stored already."""
-        ...
 
     def take_turn(self, quota: str, *, pace_ms: int, daily_limit: int) -> None:
         """Wait for this quota's next turn and count it; raises NoRequestsLeft if today's are spent or we stop."""
-        ...
 
     def slow_down(self, quota: str, *, pace_ms: int, pause_ms: int = 0) -> None:
         """Set the quota's pace for the whole fleet, and let nobody ask before the pause is over."""
-        ...
 
     def pace_ms(self, quota: str, default_ms: int) -> int:
         """Return the quota's present pace."""
-        ...
 
     def rejects_due(self, limit: int) -> Sequence[Reject]:
         """Return this source's rejects that are due to be tried again."""
-        ...
 
 
 class Source(Protocol):
@@ -59,21 +53,17 @@ class Source(Protocol):
     @property
     def name(self) -> str:
         """Its name, unique in the fleet."""
-        ...
 
     @property
     def interval_ms(self) -> int:
         """How often it is asked."""
-        ...
 
     @property
     def seeds_silently(self) -> bool:
         """Whether its very first pass only takes stock, so that nobody is told of what is old."""
-        ...
 
     def fetch(self, cursor: Mapping[str, Any], context: SourceContext) -> Fetched:
         """Ask for the next bounded batch after the cursor; an empty cursor means the very first time."""
-        ...
 
 
 class Renderer(Protocol):
@@ -81,7 +71,6 @@ class Renderer(Protocol):
 
     def __call__(self, item: Item) -> tuple[str, str]:
         """Return title and body."""
-        ...
 
 
 class Composer(Protocol):
@@ -89,7 +78,6 @@ class Composer(Protocol):
 
     def __call__(self, message: dict[str, Any], delivery: Delivery) -> Message:
         """Return the message to send, which may be the given one, changed."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -121,37 +109,29 @@ class PushProvider(Protocol):
     @property
     def name(self) -> str:
         """Its name, as it stands in `provider` columns."""
-        ...
 
     @property
     def max_messages(self) -> int:
         """How many messages one request may hold."""
-        ...
 
     @property
     def max_receipts(self) -> int:
         """How many receipts one request may ask for; 0 if there are none: then an accepted push is `ok` at once."""
-        ...
 
     def refuse_token(self, token: object) -> Ticket | None:
         """Return the final ticket of a push that must not be sent for its malformed token."""
-        ...
 
     def refuse(self, message: Message) -> Ticket | None:
         """Return the final ticket of a message that must not be sent at all: a malformed token, too many bytes."""
-        ...
 
     def send(self, messages: Sequence[Message], project: str = "") -> Reply:
         """Send one request of a project, on a connection that the calling thread keeps alive for its next one."""
-        ...
 
     def fetch_receipts(self, ticket_ids: Sequence[str], project: str = "") -> ReceiptReply:
         """Ask for a project's receipts in one request."""
-        ...
 
     def close(self) -> None:
         """Close all connections."""
-        ...
 
 
 @runtime_checkable
@@ -160,7 +140,6 @@ class ChecksTokens(Protocol):
 
     def refuses_any(self, tokens: Sequence[object]) -> bool:
         """Return whether `refuse_token` refuses one of these."""
-        ...
 
 
 @runtime_checkable
@@ -172,7 +151,6 @@ class WritesMessages(Protocol):
 
         Its messages are not handed to `refuse`: None if each has to be checked by itself, such as for its size.
         """
-        ...
 
 
 @runtime_checkable
@@ -181,7 +159,6 @@ class Warehouse(Protocol):
 
     def warehouse(self) -> tuple[str, dict[str, str]]:
         """Return the address below which its keys lie, and how pyiceberg reaches it."""
-        ...
 
 
 class ArchiveStore(Protocol):
@@ -190,24 +167,18 @@ class ArchiveStore(Protocol):
     @property
     def name(self) -> str:
         """Where it is, for people."""
-        ...
 
     def put(self, key: str, path: Path, *, replace: bool = False) -> bool:
         """Store a file under a key; False, and nothing changed, if there is an object and it must not be replaced."""
-        ...
 
     def fetch(self, key: str, path: Path) -> None:
         """Write an object to a file; raises ArchiveMissingError if there is none."""
-        ...
 
     def listing(self, prefix: str) -> Sequence[StoredObject]:
         """Return the objects whose keys begin so, in the order of their keys."""
-        ...
 
     def tidy(self, prefix: str) -> None:
         """Remove what interrupted uploads left behind below a prefix; whole objects stay."""
-        ...
 
     def arrow_filesystem(self) -> tuple[Any, str]:
         """Return an Arrow filesystem that reads the store in place, and the path below which its keys lie."""
-        ...

@@ -29,11 +29,9 @@ class Lease(Protocol):
     @property
     def lease_ms(self) -> int:
         """How long it lasts without a heartbeat."""
-        ...
 
     def lose(self, reason: LossReason, detail: str) -> None:
         """Learn that it is gone."""
-        ...
 
 
 class Loss(NamedTuple):
@@ -49,7 +47,6 @@ class TimedLease(Protocol):
 
     def renewed(self, since: float) -> None:
         """Learn that it was extended, from a moment of the monotonic clock on."""
-        ...
 
 
 class Renewed(NamedTuple):

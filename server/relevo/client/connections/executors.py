@@ -13,15 +13,12 @@ class Executor(Protocol):
 
     def rows(self, sql: str, parameters: Mapping[str, Parameter]) -> Rows:
         """Send a statement with parameters as `%(name)s`; return its rows as tuples."""
-        ...
 
     def inside(self) -> bool:
         """Return whether a transaction is open."""
-        ...
 
     def leave(self) -> None:
         """End the transaction that reading began."""
-        ...
 
 
 class AsyncExecutor(Protocol):
@@ -29,15 +26,12 @@ class AsyncExecutor(Protocol):
 
     async def rows(self, sql: str, parameters: Mapping[str, Parameter]) -> Rows:
         """Send a statement with parameters as `%(name)s`; return its rows as tuples."""
-        ...
 
     async def inside(self) -> bool:
         """Return whether a transaction is open."""
-        ...
 
     async def leave(self) -> None:
         """End the transaction that reading began."""
-        ...
 
 
 class Kind(Protocol):
@@ -45,8 +39,6 @@ class Kind(Protocol):
 
     def synchronous(self, connection: object, /) -> Executor | None:
         """Return what runs the verbs on this connection, if it is one of the library's."""
-        ...
 
     def asynchronous(self, connection: object, /) -> AsyncExecutor | None:
         """Return what runs the verbs on this asynchronous connection, if it is one of the library's."""
-        ...

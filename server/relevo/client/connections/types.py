@@ -19,7 +19,6 @@ class DjangoConnection(Protocol):
 
     def get_autocommit(self) -> bool:
         """Return whether each statement is a transaction of its own."""
-        ...
 
 
 class AsyncpgConnection(Protocol):
@@ -27,11 +26,9 @@ class AsyncpgConnection(Protocol):
 
     def is_in_transaction(self) -> bool:
         """Return whether a transaction is open."""
-        ...
 
     def fetchval(self, query: str, *args: Any) -> Any:
         """Return one value of a statement's answer."""
-        ...
 
 
 Connection: TypeAlias = psycopg.Connection[Any] | AlchemyConnection | Session | scoped_session[Any] | DjangoConnection
