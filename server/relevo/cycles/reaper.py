@@ -6,9 +6,11 @@ moved to another provider.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -21,7 +23,7 @@ from relevo.core.errors import RelevoError
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
 from relevo.database.outages import is_unavailable
-from relevo.database.pool import Connection
+from relevo.database.pool import Connection, Manner
 from relevo.delivery import news, runaway
 from relevo.delivery.claims import end_claim
 from relevo.runtime import clock_set_back
@@ -34,12 +36,29 @@ _WAKE = queries.load("wakeups")
 _log = structlog.get_logger("relevo.reaper")
 _CLAIMS_PER_STEP = 50
 _FOLDS_PER_STEP = 10_000
-_LEFTOVERS = 5_000
-_LEFTOVERS_PER_STEP = 100_000
-_MOVED_PHONES = 200
-_MOVED_PHONES_PER_STEP = 10_000
 _TALLIES_SHOWN_MS = 15 * 60_000  # by `relevo status`; the brake on disabling tokens looks less far back
 _TAKEN_BACK = ("deliveries_recovered", "deliveries_dead", "deliveries_unknown", "deliveries_closed_by_late_ticket")
+
+
+class _Batches(NamedTuple):
+    """How a statement goes on, batch by batch, each committed; what it leaves waits for the next round."""
+
+    limit: int = _FOLDS_PER_STEP
+    fewest: int = _FOLDS_PER_STEP
+    """A batch in which it finds fewer than these is the last; so is one of a statement that does not say."""
+    most: float = math.inf
+    """How much may be found in one round."""
+    manner: Manner = "bound_transaction"
+
+
+_IN_BATCHES = {
+    "fold_progress": _Batches(),
+    "fold_counts": _Batches(),
+    "fold_tallies": _Batches(),
+    "prune_refused_events": _Batches(),
+    "delete_leftovers": _Batches(5_000, 1, 100_000, "bound_by_key"),
+    "follow_moved_phones": _Batches(200, 200, 10_000, "bound_by_key"),
+}
 
 
 class NotEndedError(RelevoError):
@@ -107,14 +126,9 @@ def _keep_up(run: Run) -> Counter[str]:
     counts: Counter[str] = Counter()
     parts: dict[str, Callable[[Run], Counter[str]]] = {
         "end_lost_workers": _end_lost_workers,
-        "fold_progress": _fold_progress,
-        "fold_counts": _fold_counts,
+        **{statement: partial(_go_on, statement) for statement in _IN_BATCHES},
         "fold_repeats": _fold_repeats,
         "fold_reactions": _fold_reactions,
-        "fold_tallies": _fold_tallies,
-        "prune_refused_events": _forget_refused,
-        "delete_leftovers": _delete_leftovers,
-        "follow_moved_phones": _follow_moved_phones,
         "news": news.distribute_news,
     }
     for name, part in parts.items():
@@ -128,19 +142,17 @@ def _end_lost_workers(run: Run) -> Counter[str]:
         return end_lost_workers(connection, run.context.worker_id)
 
 
-def _fold_progress(run: Run) -> Counter[str]:
-    """Fold the counts of events until few are left."""
-    folded = (_FOLDS_PER_STEP,)
-    while folded == (_FOLDS_PER_STEP,) and run.may_go_on():
-        with run.transaction() as connection:
-            folded = connection.execute(_SQL["fold_progress"], {"limit": _FOLDS_PER_STEP}).fetchone() or (0,)
-    return Counter()
-
-
-def _fold_counts(run: Run) -> Counter[str]:
-    with run.transaction() as connection:
-        connection.execute(_SQL["fold_counts"], {"limit": _FOLDS_PER_STEP})
-    return Counter()
+def _go_on(statement: str, run: Run) -> Counter[str]:
+    """Repeat a statement until little is left; count only what it deleted, the rest is the fleet's own business."""
+    batches, total = _IN_BATCHES[statement], 0
+    found = batches.fewest
+    while found >= batches.fewest and total < batches.most and run.may_go_on():
+        with run.transaction(batches.manner) as connection:
+            asked = {"limit": batches.limit, "window_ms": _TALLIES_SHOWN_MS, "now": run.now}
+            done = connection.execute(_SQL[statement], asked)
+            (found,) = (done.fetchone() if done.description else None) or (0,)
+        total += found
+    return Counter(leftovers_deleted=total if statement == "delete_leftovers" else 0)
 
 
 def _fold_repeats(run: Run) -> Counter[str]:
@@ -154,41 +166,6 @@ def _fold_reactions(run: Run) -> Counter[str]:
         folded = connection.execute(_SQL["fold_reactions"], {"limit": _FOLDS_PER_STEP}).fetchall()
     for kind, count in folded:
         run.metrics.reactions.labels(kind).inc(max(count, 0))
-    return Counter()
-
-
-def _fold_tallies(run: Run) -> Counter[str]:
-    with run.transaction() as connection:
-        connection.execute(
-            _SQL["fold_tallies"], {"window_ms": _TALLIES_SHOWN_MS, "limit": _FOLDS_PER_STEP, "now": run.now}
-        )
-    return Counter()
-
-
-def _forget_refused(run: Run) -> Counter[str]:
-    with run.transaction() as connection:
-        connection.execute(_SQL["prune_refused_events"], {"limit": _FOLDS_PER_STEP, "now": run.now})
-    return Counter()
-
-
-def _delete_leftovers(run: Run) -> Counter[str]:
-    """Delete what is left of deleted events, in batches, each committed; beyond a bound it waits for the next round."""
-    total, deleted = 0, 1
-    while deleted and total < _LEFTOVERS_PER_STEP and run.may_go_on():
-        with run.transaction("bound_by_key") as connection:
-            (deleted,) = connection.execute(_SQL["delete_leftovers"], {"limit": _LEFTOVERS}).fetchone() or (0,)
-        total += deleted
-    return Counter(leftovers_deleted=total)
-
-
-def _follow_moved_phones(run: Run) -> Counter[str]:
-    """Bring what waits for phones that moved to where they are now, also from behind an open breaker."""
-    total, looked_at = 0, _MOVED_PHONES
-    while looked_at == _MOVED_PHONES and total < _MOVED_PHONES_PER_STEP and run.may_go_on():
-        with run.transaction("bound_by_key") as connection:
-            asked = {"limit": _MOVED_PHONES, "now": run.now}
-            (looked_at,) = connection.execute(_SQL["follow_moved_phones"], asked).fetchone() or (0,)
-        total += looked_at
     return Counter()
 
 
