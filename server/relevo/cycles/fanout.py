@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from functools import partial
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
@@ -16,7 +17,6 @@ from relevo.config import MINUTE, Settings
 from relevo.core import queries
 from relevo.core.logs import normalise_error
 from relevo.core.model import Lane, Step
-from relevo.cycles.batching import close_due
 from relevo.cycles.wording import list_due, word_due
 from relevo.database.arrays import array
 from relevo.database.outages import is_unavailable
@@ -33,6 +33,7 @@ _RETRY_MS, _LONGEST_RETRY_MS = 5_000, 600_000  # after a failure; each more in a
 _LONGEST_ERROR = 300
 _UNWORDED_EVERY_S = 0.2  # while others fan out; else as soon as nothing does
 _BATCHES_EVERY_S = 0.2  # likewise
+_BATCHES_TOGETHER = 100
 _HELD_AS = {
     "batched": "deliveries_batched",
     "capped": "deliveries_capped",
@@ -137,7 +138,7 @@ def _step(run: Run, memory: _Memory) -> Step:
     """
     step: Step | None = None
     if time.monotonic() - memory.closed_batches >= _BATCHES_EVERY_S:
-        step = close_due(run)
+        step = _close_batches(run)
         memory.closed_batches = time.monotonic()
     if step is None and time.monotonic() - memory.looked_for_unworded >= _UNWORDED_EVERY_S:
         step = _word_due(run, memory)
@@ -145,22 +146,54 @@ def _step(run: Run, memory: _Memory) -> Step:
 
 
 def _word_due(run: Run, memory: _Memory) -> Step | None:
-    """Give events their texts; if that fails, each by itself, so that one bad event stops only itself."""
+    """Give events that are due their texts."""
     try:
-        return word_due(run, memory.wordings)
+        return _all_or_each(partial(word_due, run, memory.wordings), partial(list_due, run), partial(_leave_alone, run))
+    finally:
+        memory.looked_for_unworded = time.monotonic()  # when it ended: fan-out has its turn, however long this took
+
+
+def _close_batches(run: Run) -> Step | None:
+    """Tell by one push each the personal events that were gathered and whose time has come."""
+    return _all_or_each(partial(_close, run), partial(_list_due_batches, run), partial(_put_off, run))
+
+
+def _close(run: Run, batch: int | None = None) -> Step | None:
+    with run.transaction("bound_relaxed") as connection:
+        asked = {"most": _BATCHES_TOGETHER, "alone": batch, "now": run.now}
+        closed, told = connection.execute(_SQL["close_batches"], asked).fetchone() or (0, 0)
+    return Step({"batches_closed": closed, "events_batched": told}, items=closed, more=True) if closed else None
+
+
+def _list_due_batches(run: Run) -> list[int]:
+    with run.transaction("bound_relaxed") as connection:
+        due = connection.execute(_SQL["list_due_batches"], {"most": _BATCHES_TOGETHER, "now": run.now}).fetchall()
+    return [batch for (batch,) in due]
+
+
+def _put_off(run: Run, batch: int, error: psycopg.Error) -> Step:
+    with run.transaction("bound_relaxed") as connection:
+        connection.execute(_SQL["put_off_batch"], {"batch": batch, "now": run.now})
+    return Step(problems=(f"batch {batch}: {normalise_error(error, 200)}",))
+
+
+def _all_or_each(
+    do: Callable[..., Step | None], list_due: Callable[[], list[int]], leave: Callable[[int, psycopg.Error], Step]
+) -> Step | None:
+    """Do all that is due, None if nothing is; if that fails, each by itself, so that a bad one stops only itself."""
+    try:
+        return do()
     except psycopg.Error as error:
         if is_unavailable(error):
             raise
-    finally:
-        memory.looked_for_unworded = time.monotonic()  # when it ended: fan-out has its turn, however long this took
     problems: list[str] = []
-    for event_id in list_due(run):
+    for each in list_due():
         try:
-            word_due(run, memory.wordings, event_id)
+            do(each)
         except psycopg.Error as error:
             if is_unavailable(error):
                 raise
-            problems += _leave_alone(run, event_id, error).problems
+            problems += leave(each, error).problems
     return Step(problems=tuple(problems), more=True)
 
 
@@ -186,7 +219,7 @@ def _fan_out(run: Run, memory: _Memory, *, at_once: bool) -> Step:
         if is_unavailable(error) or (event is None and not at_once):
             raise
         return _fan_out(run, memory, at_once=False) if at_once or event is None else _step_back(run, event, error)
-    return close_due(run) or _word_due(run, memory) or _look_beside(run)
+    return _close_batches(run) or _word_due(run, memory) or _look_beside(run)
 
 
 def _asked(run: Run, memory: _Memory) -> dict[str, Any]:
