@@ -273,4 +273,4 @@ def test_a_wait_rests_outside_any_transaction() -> None:
     plan = door.wait.__wrapped__(7, timeout_s=60)  # type: ignore[attr-defined]
     answers = [None, None, waiting, None, None, waiting, None]
     taken = [type(plan.send(answer)).__name__ for answer in answers]
-    assert taken == ["Outside", "Call", "Leave", "Pause", "Call", "Leave", "Pause"]
+    assert taken == ["IsInside", "Call", "Leave", "Pause", "Call", "Leave", "Pause"]

@@ -22,8 +22,8 @@ from relevo.client.checks import (
 from relevo.client.connections import verb
 from relevo.client.connections.steps import (
     Call,
+    IsInside,
     Leave,
-    Outside,
     Pause,
     Plan,
     as_json,
@@ -138,7 +138,8 @@ def wait(
 
     The event must have been committed, so the connection must not be inside a transaction.
     """
-    yield Outside()
+    if (yield IsInside()):
+        raise InvalidInputError("wait needs a connection outside a transaction.", hint="Commit first, then wait.")
     if not timeout_s >= 0:  # not a number is not
         raise InvalidInputError("timeout_s must be a number of seconds, 0 or more.", hint="Leave it out to wait 15 s.")
     if until not in ("sent", "confirmed"):
@@ -280,22 +281,13 @@ def _installations(told: Any) -> list[InstallationStatus]:
 def as_preview(told: Any, event: Mapping[str, Any]) -> Preview:
     """Read a preview of an event as the SQL functions return it."""
     raw = from_json(told)
-    sample = tuple(UUID(one["installation_id"]) for one in raw["sample"])
-    unknown = tuple(UUID(one) for one in raw["unknown_installations"])
     return Preview(
-        raw["count"],
-        raw["exact"],
-        sample,
-        unknown,
-        raw,
-        raw["at_least"],
-        raw["at_most"],
-        field_warnings(event, raw),
-        raw.get("digested", 0),
-        raw.get("waiting", 0),
-        raw.get("capped", 0),
-        raw.get("to_digest", 0),
-        raw.get("batched", 0),
+        **{name: raw[name] for name in ("count", "exact", "at_least", "at_most")},
+        **{name: raw.get(name, 0) for name in ("digested", "waiting", "capped", "to_digest", "batched")},
+        sample=tuple(UUID(one["installation_id"]) for one in raw["sample"]),
+        unknown_installations=tuple(UUID(one) for one in raw["unknown_installations"]),
+        warnings=field_warnings(event, raw),
+        raw=raw,
     )
 
 

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from relevo.client.connections.refusals import refusals
-from relevo.client.connections.steps import Call, Leave, Outside, Pause, Step, Steps
+from relevo.client.connections.steps import Call, IsInside, Leave, Pause, Step, Steps
 from relevo.core import queries
 from relevo.core.errors import InvalidInputError
 
@@ -70,56 +70,39 @@ def _run(executor: Executor, plan: Steps[T]) -> T:
             step = steps.send(answer)
         except StopIteration as end:
             return cast("T", end.value)
-        answer = _take(executor, step)
-
-
-def _take(executor: Executor, step: Step) -> Any:
-    match step:
-        case Call(statement, parameters):
-            with refusals():
-                return executor.rows(_sql(statement), parameters)
-        case Outside() if executor.inside():
-            raise _still_inside()
-        case Leave():
-            executor.leave()
-        case Pause(seconds):
-            time.sleep(seconds)
-    return None
+        with refusals():
+            answer = _take(executor, step, time.sleep)
 
 
 async def _run_awaited(executor: AsyncExecutor, plan: Steps[T]) -> T:
+    import asyncio  # noqa: PLC0415 whoever awaits has loaded it; who does not need not pay for it
+
     steps, answer = iter(plan), None
     while True:
         try:
             step = steps.send(answer)
         except StopIteration as end:
             return cast("T", end.value)
-        answer = await _take_awaited(executor, step)
+        with refusals():
+            answer = await _take(executor, step, asyncio.sleep)
 
 
-async def _take_awaited(executor: AsyncExecutor, step: Step) -> Any:
+def _take(executor: Executor | AsyncExecutor, step: Step, sleep: Callable[[float], Any]) -> Any:
+    """Take a step and return its answer; on an asynchronous connection, what is to be awaited for it."""
     match step:
         case Call(statement, parameters):
-            with refusals():
-                return await executor.rows(_sql(statement), parameters)
-        case Outside() if await executor.inside():
-            raise _still_inside()
+            return executor.rows(_sql(statement), parameters)
+        case IsInside():
+            return executor.inside()
         case Leave():
-            await executor.leave()
+            return executor.leave()
         case Pause(seconds):
-            import asyncio  # noqa: PLC0415 whoever awaits has loaded it; who does not need not pay for it
-
-            await asyncio.sleep(seconds)
-    return None
+            return sleep(seconds)
 
 
 @cache
 def _sql(statement: str) -> str:
     return queries.load("client")[statement].decode()
-
-
-def _still_inside() -> InvalidInputError:
-    return InvalidInputError("wait needs a connection outside a transaction.", hint="Commit first, then wait.")
 
 
 def _synchronous(name: str, connection: Any) -> Executor:

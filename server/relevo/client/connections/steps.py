@@ -34,8 +34,8 @@ class Call(Generic[T]):
         return self.read((yield self))
 
 
-class Outside:
-    """The connection must not be inside a transaction."""
+class IsInside:
+    """Ask whether the connection is inside a transaction."""
 
 
 class Leave:
@@ -51,7 +51,7 @@ class Pause:
         self.seconds = seconds
 
 
-Step = Call[Any] | Outside | Leave | Pause
+Step = Call[Any] | IsInside | Leave | Pause
 Plan = Generator[Step, Any, T]
 """A verb that takes several steps."""
 
@@ -61,7 +61,6 @@ class Steps(Protocol[T_co]):
 
     def __iter__(self) -> Generator[Step, Any, T_co]:
         """Yield the steps; each is answered before the next."""
-        ...
 
 
 def one(make: Callable[..., T]) -> Callable[[Rows], T]:
