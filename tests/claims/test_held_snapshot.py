@@ -72,16 +72,16 @@ def test_what_was_sent_under_it_is_passed_by_in_chunks(build, conn, held) -> Non
 def test_pushes_to_one_phone_each_are_not_passed_by_at_all(build, conn, held) -> None:
     """What a worker remembers of a lane lets its next look and claim begin behind all that was sent under the snapshot."""
     projects = build().services.projects
-    projects.due_lanes()
+    projects.lanes.read()
     before = pages_of_a_claim(conn)
     for each in range(4):
         conn.execute(CHURN, {"from": 5_000 * each, "many": 5_000})
-        assert [lane.project for lane in projects.due_lanes()] == ["default"]
+        assert [lane.project for lane in projects.lanes.read()] == ["default"]
         conn.execute("delete from relevo.due_chunks where id < (select max(id) from relevo.due_chunks)")
     assert pages_of_a_claim(conn, now=None) > before + 300, "without that, a claim passes by all of it"
 
     def asked() -> dict[str, Any]:
-        (lane,) = projects.due_lanes()
+        (lane,) = projects.lanes.read()
         return {
             "now": None, "after_id": projects.lanes._seen_to, "most_new": 10_000, "again_projects": ["default"], "again_lanes": ["bulk"],
             "again_since": [lane.since], "after_project": None, "after_lane": None, "limit": 0,

@@ -240,14 +240,14 @@ class LateAnswers:
 def counted_looks(worker: Relay, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Note when a worker looks for due lanes."""
     looks: list[float] = []
-    projects = worker.app.services.projects
-    look = projects.due_lanes
+    lanes = worker.app.services.projects.lanes
+    look = lanes.read
 
-    def due_lanes(now: Any = None) -> Any:
+    def read(now: Any = None) -> Any:
         looks.append(time.monotonic())
         return look(now)
 
-    monkeypatch.setattr(projects, "due_lanes", due_lanes)
+    monkeypatch.setattr(lanes, "read", read)
     return looks
 
 

@@ -212,7 +212,7 @@ def test_lanes_that_are_due_come_before_those_that_are_not(relay) -> None:
                 union all select 'zz-due', 'bulk', now() - interval '1 minute') as p(project, lane, due_at)
         """
     )
-    due = [lane for lane in worker.app.services.projects.due_lanes() if lane.due_in_s <= 0]
+    due = [lane for lane in worker.app.services.projects.lanes.read() if lane.due_in_s <= 0]
     assert [(lane.project, lane.lane) for lane in due] == [("zz-due", "bulk")]
 
 
@@ -221,10 +221,10 @@ def test_a_lane_is_due_for_what_nobody_holds(relay) -> None:
     worker = relay()
     worker.tell("ana")
     assert worker.app.claims.claim("dispatch", "default", "bulk") is not None
-    assert worker.app.services.projects.due_lanes() == []
+    assert worker.app.services.projects.lanes.read() == []
     worker.tell("bob")
     worker.conn.execute("update relevo.due_chunks set due_at = now() + interval '1 hour'")
-    (lane,) = worker.app.services.projects.due_lanes()
+    (lane,) = worker.app.services.projects.lanes.read()
     assert 3_000 < lane.due_in_s <= 3_600
 
 

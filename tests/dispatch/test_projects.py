@@ -199,7 +199,7 @@ class TestBucket:
         worker.clock.stop()
         worker.dispatch(at_most=1)
         before = worker.project()["bulk_tokens"]
-        (lane,) = worker.app.services.projects.due_lanes(worker.clock())
+        (lane,) = worker.app.services.projects.lanes.read(worker.clock())
 
         def step(run: Run) -> Step:
             claim = PendingClaim(lane, 10)

@@ -100,7 +100,7 @@ def asked_of(worker: Relay, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, A
 
 def due(worker: Relay) -> list[str]:
     """Look once, and return the projects that are due."""
-    return [lane.project for lane in worker.app.services.projects.due_lanes() if lane.due_in_s <= 0]
+    return [lane.project for lane in worker.app.services.projects.lanes.read() if lane.due_in_s <= 0]
 
 
 class TestLooks:
@@ -146,7 +146,7 @@ class TestLooks:
         worker.conn.execute(CHUNK, ["a", 600])
         assert due(worker) == []
         worker.conn.execute(CHUNK, ["a", -600])
-        (lane,) = worker.app.services.projects.due_lanes()
+        (lane,) = worker.app.services.projects.lanes.read()
         assert lane.due_in_s < -500
         ((earliest,),) = worker.conn.execute("select min(due_at) from relevo.due_chunks").fetchall()
         assert lane.since == earliest
@@ -158,7 +158,7 @@ class TestLooks:
             worker.conn.execute(CHUNK, [project, seconds])
         assert due(worker) == ["a", "b"]
         worker.conn.execute("delete from relevo.due_chunks where due_at <= now()")
-        (lane,) = worker.app.services.projects.due_lanes()
+        (lane,) = worker.app.services.projects.lanes.read()
         assert lane.project == "b"
         assert 500 < lane.due_in_s <= 600
 

@@ -297,7 +297,7 @@ def test_nothing_is_due_for_a_dispatch_that_is_paused(build, settings, conn) -> 
     verbs.enqueue(conn, values.Event("chat", "one", "Hello", audience=[phone]))
     built = build()
     built.runner.run(fanout.cycle(settings), "manual")
-    due = built.services.projects.due_lanes
+    due = built.services.projects.lanes.read
     assert len(due()) == 1
     actions.pause(built.database, "dispatch", "to see that it holds")
     assert due() == []

@@ -21,7 +21,7 @@ from relevo.database.arrays import storable, text_array
 from relevo.database.pool import Connection, Database
 from relevo.delivery import rate_and_breaker
 from relevo.delivery.connection_leases import ConnectionLeases, Share, User
-from relevo.delivery.due_lanes import DueLane, DueLanes
+from relevo.delivery.due_lanes import DueLanes
 from relevo.delivery.provider_rules import ProviderRules
 from relevo.delivery.rate_and_breaker import AnswerSource, Grant, Heard, Judgement, Project, Refusal
 from relevo.runtime.heartbeat import Heartbeat
@@ -107,10 +107,6 @@ class Projects:
         self._served = "", 0
         """The project that it sent for last, and how many connections it had for that."""
         self._guard = threading.Lock()
-
-    def due_lanes(self, now: datetime | None = None) -> list[DueLane]:
-        """Return the lanes that are due and may be sent, urgent and oldest first, and the next one that will be."""
-        return self.lanes.read(now)
 
     def due_receipts(self, now: datetime | None = None) -> list[DueReceipts]:
         """Return the projects that have receipts to fetch, the soonest first."""
@@ -288,20 +284,21 @@ class Projects:
     ) -> bool:
         """Note a failure that is not a message's fault; return whether the breaker is open now."""
         self._forget_seen(project)
-        reason = storable(reason, 300) or "no reason was given"
         with self._locked(project, now) as locked:
-            decided = rate_and_breaker.fail(
-                locked.state, self.rules.of(project), locked.at, reason, credential=credential, by=by
-            )
-            self._save_failure(locked, decided, now)
+            decided = self._fail(locked, reason, now, credential=credential, by=by)
         return decided.breaker == "open"
 
-    def _save_failure(self, locked: _Locked, decided: Project, now: datetime | None) -> None:
+    def _fail(
+        self, locked: _Locked, reason: str, now: datetime | None, *, credential: bool, by: AnswerSource = "request"
+    ) -> Project:
         """Write a failure, and an incident if it opened the breaker."""
+        rules, said = self.rules.of(locked.state.project), storable(reason, 300) or ""
+        decided = rate_and_breaker.fail(locked.state, rules, locked.at, said, credential=credential, by=by)
         if decided is not locked.state:
             locked.save(decided)
         if decided.breaker == "open" and locked.state.breaker != "open":
             self._report(locked.connection, decided.project, "breaker_opened", str(decided.breaker_reason), now)
+        return decided
 
     def heard(
         self,
@@ -324,11 +321,7 @@ class Projects:
             heard = self._hear(locked.connection, {"project": project, "answered_by": by}, locked.at, answers)
             decided = locked.state
             if fault is not None and self._is_projects_fault(locked.connection, locked.state, heard, sent_at):
-                reason = storable(fault, 300) or "no reason was given"
-                decided = rate_and_breaker.fail(
-                    locked.state, self.rules.of(project), locked.at, reason, credential=True, by=by
-                )
-                self._save_failure(locked, decided, now)
+                decided = self._fail(locked, fault, now, credential=True, by=by)
         return fault is not None and decided.breaker != "closed"
 
     def _hear(
@@ -366,11 +359,7 @@ class Projects:
             known = Refusal(*row) if row else None
             decided = locked.state
             if known is None or known.taken_since or locked.state.breaker == "probing":
-                reason = storable(reason, 300) or "no reason was given"
-                decided = rate_and_breaker.fail(
-                    locked.state, self.rules.of(project), locked.at, reason, credential=False, by="request"
-                )
-                self._save_failure(locked, decided, now)
+                decided = self._fail(locked, reason, now, credential=False)
         return rate_and_breaker.judge(known, decided, locked.at)
 
     def succeeded(
@@ -420,12 +409,8 @@ class Projects:
                 return
             self._checked[project] = time.monotonic()
         with self._locked(project, now) as locked:
-            if locked.state.pruning_stopped_at is None:
-                return
-            abnormal, detail = self._is_abnormal(locked.connection, project, now)
-            if not abnormal:
-                locked.save(replace(locked.state, pruning_stopped_at=None))
-                self._report(locked.connection, project, "pruning_resumed", detail, now)
+            if locked.state.pruning_stopped_at is not None:
+                self.pruning_stopped(locked.connection, project, now)
 
     def _is_abnormal(self, connection: Connection, project: str, now: datetime | None) -> tuple[bool, str]:
         rules = self.rules.of(project)

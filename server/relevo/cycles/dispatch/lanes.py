@@ -56,7 +56,7 @@ class Lanes:
             return False
         self.run.woken.clear()  # before the read: a call that comes during it is worth another
         try:
-            self.due = self.services.projects.due_lanes(self.run.now)
+            self.due = self.services.projects.lanes.read(self.run.now)
         except psycopg.Error as error:
             self.report.add(f"what is due could not be read: {normalise_error(error, 200)}")
         self.read_at = time.monotonic()
