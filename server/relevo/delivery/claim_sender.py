@@ -231,18 +231,12 @@ class ClaimSender:
         """
         if self.context.run.stopping.is_set():
             return
-        given_up = self.builder.give_up()
-        self.context.report.add_hung(*given_up.problems)
-        self._take_results(self._give_up_requests(), given_up.answers)
-
-    def _give_up_requests(self) -> list[RequestResult]:
-        given_up = self.in_flight.give_up()
-        self.context.report.add_hung(*given_up.problems)
-        return given_up.results
+        answers = self.builder.give_up()
+        self._take_results(self.in_flight.give_up(), answers)
 
     def _drop_rest(self) -> None:
         """Leave nothing behind that could still be sent, whatever ended it."""
-        for result in self._give_up_requests():
+        for result in self.in_flight.give_up():
             if result.reply is None:
                 self.recorder.mark_unsent([result.request.id])
             else:

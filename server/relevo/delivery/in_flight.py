@@ -33,13 +33,6 @@ class RequestResult(NamedTuple):
     lost: OwnershipLostError | None = None
 
 
-class GivenUpRequests(NamedTuple):
-    """Requests that are waited for no longer: what became of them, and which of them hang, in words."""
-
-    results: list[RequestResult]
-    problems: list[str]
-
-
 @dataclass(eq=False)
 class InFlightRequest:
     """A request on its way."""
@@ -176,19 +169,19 @@ class InFlightRequests:
         self.hanging = [post for post in self.hanging if post not in posted]
         return list(posted.values())
 
-    def give_up(self) -> GivenUpRequests:
-        """Wait for nothing any more: what was not begun never will be, what was begun may have been sent.
+    def give_up(self) -> list[RequestResult]:
+        """Wait for nothing any more, and report what hangs; return what became of each request.
 
-        A connection that may still be open counts for as long again as it was waited for.
+        What was not begun never will be, what was begun may have been sent. A connection that may still be open
+        counts for as long again as it was waited for.
         """
         posts, self.hanging = self.hanging, []
-        return GivenUpRequests(
-            [
-                self._ended(each) if each.call.done() else RequestResult(each.request, self._withdraw(each))
-                for each in posts
-            ],
-            [self._hung.give_up(each.hung) for each in posts if each.hung is not None],
-        )
+        results = [
+            self._ended(each) if each.call.done() else RequestResult(each.request, self._withdraw(each))
+            for each in posts
+        ]
+        self.context.report.add_hung(*(self._hung.give_up(each.hung) for each in posts if each.hung is not None))
+        return results
 
     def _withdraw(self, post: InFlightRequest) -> Reply:
         if post.sending.withdraw():

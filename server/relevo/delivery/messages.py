@@ -68,13 +68,6 @@ class Built(NamedTuple):
         return built
 
 
-class GivenUpMessages(NamedTuple):
-    """Messages that are waited for no longer: the answers of their deliveries, and what hangs, in words."""
-
-    answers: list[Answer]
-    problems: list[str]
-
-
 @dataclass
 class MessageBuilder:
     """The messages of one claim: most are an event's draft with a phone's names in it, some are a composer's own."""
@@ -177,14 +170,14 @@ class MessageBuilder:
         self.hanging = [each for each in self.hanging if each not in back]
         return Built.of((each.delivery, each.answer.result()) for each in back)
 
-    def give_up(self) -> GivenUpMessages:
-        """Wait for no composer any more: one that hangs costs an attempt."""
+    def give_up(self) -> list[Answer]:
+        """Wait for no composer any more, and report that; return the answers: one that hangs costs an attempt."""
         hanging, self.hanging = self.hanging, []
-        answers = [
+        self.context.report.add_hung(*(self._services.hung.give_up(each.call) for each in hanging))
+        return [
             answer(each.delivery, "retryable", code="composer_hung", message=f"{each.call.what} did not return")
             for each in hanging
         ]
-        return GivenUpMessages(answers, [self._services.hung.give_up(each.call) for each in hanging])
 
     def _composer_of(self, delivery: Delivery) -> str:
         """Name whose code writes a delivery's message, for people."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
-from uuid import UUID
 
 from relevo.core import queries
 from relevo.core.messages import Message
@@ -35,8 +33,8 @@ def read_names(database: Database, deliveries: Iterable[Delivery], contents: Map
     if not told:
         return Names()
     asked = {
-        "events": [_number(data.get("event_id")) for data in told],
-        "installations": [_uuid(data.get("installation_id")) for data in told],
+        "events": [data.get("event_id") for data in told],
+        "installations": [data.get("installation_id") for data in told],
     }
     with database.connection() as connection:
         rows = connection.execute(_SQL["read_names"], asked).fetchall()
@@ -49,7 +47,8 @@ def read_names(database: Database, deliveries: Iterable[Delivery], contents: Map
 def message(delivery: Delivery, content: Content, names: Names) -> Message:
     """Return what is sent of a piece of news; what it does not know is left out."""
     data = content.data
-    added = {"event_key": names.keys.get(data.get("event_id", 0)), "owner": names.owners.get(_text(data))}
+    event, phone = data.get("event_id", 0), data.get("installation_id", "")
+    added = {"event_key": names.keys.get(event), "owner": names.owners.get(phone)}
     return {
         "to": data.get("webhook") or delivery.token,
         "webhook-id": f"msg_{delivery.id}",
@@ -57,18 +56,6 @@ def message(delivery: Delivery, content: Content, names: Names) -> Message:
         "timestamp": _timestamp(data.get("at")),
         "data": {key: value for key, value in {**data, **added}.items() if key not in _OUTSIDE and value is not None},
     }
-
-
-def _text(data: Mapping[str, Any]) -> str:
-    return str(data.get("installation_id"))
-
-
-def _number(value: object) -> int | None:
-    return value if isinstance(value, int) else None
-
-
-def _uuid(value: object) -> UUID | None:
-    return UUID(value) if isinstance(value, str) else None
 
 
 def _timestamp(at: object) -> str | None:
