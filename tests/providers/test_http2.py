@@ -292,22 +292,6 @@ def test_a_window_that_never_opens_ends_with_the_time(served: Any, client: Clien
     ]
 
 
-def test_a_stream_without_an_answer_is_given_up_alone(served: Any, client: Client) -> None:
-    """A stream's own time ends before the call's: it is reset and unknown, its place is free, the connection stays."""
-
-    def forgetful(peer: Peer) -> None:
-        peer.wait_for(1)
-        peer.answer(peer.wait_for(2)[1])
-        peer.answer(peer.wait_for(3)[2])
-        assert peer.resets == [1]
-        peer.wait_for_end()
-
-    server = served(forgetful, settings={Settings.MAX_CONCURRENT_STREAMS: 1})
-    ours = client(server)
-    assert kinds(exchange(ours, 2, stream_s=0.5)) == ["Unknown ReadTimeout", "200"]
-    assert kinds(exchange(ours, 1)) == ["200"]
-
-
 def test_the_call_ends_in_its_time(served: Any, client: Client) -> None:
     """Unanswered streams are unknown at the deadline; the next call has a connection of its own, free of late answers."""
 

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+_MOST_S = 3_600
 _SECONDS = re.compile(r"\d{1,18}(?:\.\d{1,9})?", re.ASCII)
 
 
-def retry_after_ms(headers: Mapping[str, str], *, most_s: int) -> int:
+def retry_after_ms(headers: Mapping[str, str], *, most_s: int = _MOST_S) -> int:
     """Return the wait in milliseconds, given in seconds or as a date by the server's own clock; 0 if there is none.
 
     `headers` find their names whatever their case.

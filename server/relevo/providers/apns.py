@@ -19,20 +19,26 @@ from relevo.core.sending_project import SendingProject
 from relevo.providers import apns_message
 from relevo.providers.apns_message import ApnsMessage
 from relevo.providers.apns_tokens import ApnsTokens
-from relevo.providers.http2 import Answered, Http2Client, NotSent, Outcome, Request
-from relevo.providers.http2_clients import MAX_CODE, clean, clock_trouble, unanswered, whole
-from relevo.providers.http2_provider import MALFORMED, STREAMS, Http2Provider, usual_options
-from relevo.providers.message_parts import UNWRITABLE, data_of
+from relevo.providers.http2 import Answered, NotSent, Outcome, Request
+from relevo.providers.http2_provider import (
+    MAX_CODE,
+    Http2Provider,
+    clean,
+    clock_trouble,
+    is_id,
+    unanswered,
+    usual_options,
+    whole,
+)
+from relevo.providers.message_parts import data_of
 from relevo.providers.push_projects import ApnsEntry, PushProject, PushProjects, Unusable
 
 APPLE = {"production": "https://api.push.apple.com", "sandbox": "https://api.sandbox.push.apple.com"}
-MAX_RETRY_AFTER_S = 3_600
 _PHONE_RESTS_MS, _PROJECT_RESTS_MS, _TROUBLE_RESTS_MS = 60_000, 1_200_000, 900_000
 _OK, _BAD_REQUEST, _FORBIDDEN, _GONE, _TOO_MANY, _SERVER_ERROR = 200, 400, 403, 410, 429, 500
 _ENOUGH_TO_BLAME = 5
 _WRONG_PLACE = frozenset({"BadDeviceToken", "DeviceTokenNotForTopic"})
 """What a phone's token is told for its own sake, or all of them if the project's environment or topic is wrong."""
-_MAX_ID = 200
 
 _TOPICS = ("BadTopic", "MissingTopic", "TopicDisallowed")
 _LOOK = {"to": "relevo-doctor", "title": "relevo doctor"}
@@ -51,6 +57,7 @@ class Apns(Http2Provider[ApnsEntry, Own]):
     token = re.compile(r"[0-9a-f]{2,4096}")
     malformed_token = Ticket("invalid", code="MalformedToken", message="a device token of APNs is hexadecimal")
     facts = ProviderFacts("APNs", platforms=("ios", "unknown"))
+    too_big = "PayloadTooLarge"
 
     def __init__(
         self,
@@ -67,20 +74,13 @@ class Apns(Http2Provider[ApnsEntry, Own]):
         self._proven: set[Any] = set()
         """Keys that Apple has taken at an origin."""
 
-    def refuse(self, message: Message) -> Ticket | None:
-        """Return the final ticket of a message with a malformed token, a reserved key, or of too many bytes."""
-        if (refused := self.refuse_token(message.get("to"))) is not None:
-            return refused
+    def _flaw(self, message: Message) -> Ticket | None:
         if key := apns_message.reserved_key(data_of(message)):
             return Ticket("failed", code="ReservedDataKey", message=f"APNs keeps the key {key!r} of data for itself")
-        try:
-            weight = len(apns_message.plain(message)[1])
-        except UNWRITABLE:
-            return MALFORMED
-        most = self.facts.max_payload_bytes
-        if weight <= most:
-            return None
-        return Ticket("failed", code="PayloadTooLarge", message=f"it has {weight} bytes, and APNs takes {most}")
+        return None
+
+    def _weight(self, message: Message) -> int:
+        return len(apns_message.plain(message)[1])
 
     def writer(self, draft: Draft, platform: str | None) -> Callable[[Delivery], WrittenMessage] | None:  # noqa: ARG002
         """Return what writes the message of each delivery of an event."""
@@ -133,7 +133,10 @@ class Apns(Http2Provider[ApnsEntry, Own]):
         requests = [Request((*headers[:2], *common, *headers[2:]), body) for headers, body in own]
         # One connection is for one team's keys: another key id on it would be refused.
         key = origin, environment, entry.team_id, entry.key_id
-        client = self._clients.get(key, lambda: self._client(origin))
+        client = self._clients.get(
+            key,
+            lambda: self._client(origin, one_stream_first=True, not_indexed=(":path", "authorization", "apns-id")),
+        )
         if (key, project.secret) in self._proven:
             outcomes = client.exchange(requests, timeout_s=until - time.monotonic())
         else:  # a bad key is refused once, not a hundred times
@@ -147,17 +150,6 @@ class Apns(Http2Provider[ApnsEntry, Own]):
         if any(isinstance(each, Answered) and each.status == _FORBIDDEN for each in outcomes):
             self._proven.discard((key, project.secret))
         return outcomes
-
-    def _client(self, origin: str) -> Http2Client:
-        return Http2Client(
-            origin,
-            tls=self._tls,
-            connect_s=self._connect_s,
-            proxies=self._proxies,
-            one_stream_first=True,
-            most_streams=STREAMS,
-            not_indexed=(":path", "authorization", "apns-id"),
-        )
 
 
 def make(projects: PushProjects, settings: Settings) -> Apns:
@@ -197,8 +189,7 @@ def _ticket(outcome: Outcome, own: Own) -> Ticket:
         return unanswered(outcome)
     if outcome.status == _OK:
         name = outcome.headers.get("apns-id", "")
-        fits = 0 < len(name) <= _MAX_ID and name.isascii() and name.isprintable()
-        return Ticket("ok", id=name if fits else dict(own[0])["apns-id"])
+        return Ticket("ok", id=name if is_id(name) else dict(own[0])["apns-id"])
     return _judge(outcome)
 
 
@@ -206,7 +197,7 @@ def _judge(answer: Answered) -> Ticket:
     """Say what an answer that is no 200 means."""
     status, said = answer.status, _said(answer)
     code = _reason(answer) or f"HTTP_{status}"
-    pause_ms = retry_after_ms(answer.headers, most_s=MAX_RETRY_AFTER_S)
+    pause_ms = retry_after_ms(answer.headers)
     if status >= _SERVER_ERROR:
         return Ticket("unclear", code=code, retry_after_ms=max(pause_ms, _TROUBLE_RESTS_MS))
     if not said or status < _BAD_REQUEST or code == "IdleTimeout":  # whoever answered in front of APNs: it has no word

@@ -25,7 +25,6 @@ from relevo.providers.http_connection import ProxyRefusedError, is_success
 
 API = "/--/api/v2"
 MAX_PAYLOAD_BYTES = 4_096
-MAX_RETRY_AFTER_S = 3_600
 MAX_ID, MAX_CODE, MAX_MESSAGE = 200, 100, 500
 EVERY_OTHER = "*"
 """The name under which a file of access tokens has the one of every project that it does not name."""
@@ -307,7 +306,7 @@ def _judge(answer: Answer, trouble: Exception, messages: Sequence[Message]) -> R
         kind,
         code=code or answer.own_code(),
         message=words,
-        retry_after_ms=retry_after_ms(answer.headers, most_s=MAX_RETRY_AFTER_S),
+        retry_after_ms=retry_after_ms(answer.headers),
         projects=projects,
     )
 

@@ -17,17 +17,23 @@ from relevo.core.retry_after import retry_after_ms
 from relevo.core.sending_project import SendingProject
 from relevo.providers import fcm_message
 from relevo.providers.fcm_tokens import FcmTokens, NoTokenError, project_id
-from relevo.providers.http2 import Answered, Http2Client, Outcome, Request
-from relevo.providers.http2_clients import MAX_CODE, clean, clock_trouble, unanswered, whole
-from relevo.providers.http2_provider import MALFORMED, STREAMS, Http2Provider, usual_options
-from relevo.providers.message_parts import UNWRITABLE, data_of
+from relevo.providers.http2 import Answered, Outcome, Request
+from relevo.providers.http2_provider import (
+    MAX_CODE,
+    Http2Provider,
+    clean,
+    clock_trouble,
+    is_id,
+    unanswered,
+    usual_options,
+    whole,
+)
+from relevo.providers.message_parts import data_of
 from relevo.providers.push_projects import FcmEntry, PushProject, PushProjects, Unusable
 
 GOOGLE = "https://fcm.googleapis.com"
-MAX_RETRY_AFTER_S = 3_600
-_MAX_ID = 200
 _LEAST_MS, _THROTTLED_MS = 10_000, 60_000
-_OK, _REDIRECT, _BAD_REQUEST, _UNAUTHENTICATED, _FORBIDDEN, _NOT_FOUND = 200, 300, 400, 401, 403, 404
+_OK, _BAD_REQUEST, _UNAUTHENTICATED, _FORBIDDEN, _NOT_FOUND = 200, 400, 401, 403, 404
 _TOO_MANY, _SERVER_ERROR = 429, 500
 _PARTS_CREDENTIAL = ("THIRD_PARTY_AUTH_ERROR", "APNS_AUTH_ERROR")
 _EVERYBODYS = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND"})
@@ -59,24 +65,15 @@ class Fcm(Http2Provider[FcmEntry, bytes]):
         self._origin = (base_url or GOOGLE).rstrip("/")
         self.tokens = FcmTokens(ca_file=ca_file, proxies=self._proxies, timeout_s=self._total_s)
 
-    def refuse(self, message: Message) -> Ticket | None:
-        """Return the final ticket of a message with a malformed token, a reserved key, or of too many bytes."""
-        if (refused := self.refuse_token(message.get("to"))) is not None:
-            return refused
+    def _flaw(self, message: Message) -> Ticket | None:
         if key := fcm_message.reserved_key(data_of(message)):
-            return Ticket(
-                "failed", code="ReservedDataKey", message=f"FCM keeps the key {key[:50]!r} of data for itself"
-            )
-        try:
-            weight = max(
-                len(fcm_message.plain({**message, "to": ""}, platform).encode()) for platform in ("android", "ios")
-            )
-        except UNWRITABLE:
-            return MALFORMED
-        most = self.facts.max_payload_bytes
-        if weight <= most:
-            return None
-        return Ticket("failed", code="MessageTooBig", message=f"it has {weight} bytes, and FCM takes {most}")
+            words = f"FCM keeps the key {key[:50]!r} of data for itself"
+            return Ticket("failed", code="ReservedDataKey", message=words)
+        return None
+
+    def _weight(self, message: Message) -> int:
+        bare = {**message, "to": ""}
+        return max(len(fcm_message.plain(bare, platform).encode()) for platform in ("android", "ios"))
 
     def writer(self, draft: Draft, platform: str | None) -> Callable[[Delivery], WrittenMessage] | None:
         """Return what writes the message of each delivery of an event to phones of one platform."""
@@ -142,18 +139,9 @@ class Fcm(Http2Provider[FcmEntry, bytes]):
             ("authorization", f"Bearer {token}"),
             ("content-type", "application/json"),
         )
-        client = self._clients.get(self._origin, self._client)
+        # path and token are the same in all requests
+        client = self._clients.get(self._origin, lambda: self._client(self._origin, not_indexed=()))
         return client.exchange([Request(headers, body) for body in bodies], timeout_s=until - time.monotonic())
-
-    def _client(self) -> Http2Client:
-        return Http2Client(
-            self._origin,
-            tls=self._tls,
-            connect_s=self._connect_s,
-            proxies=self._proxies,
-            most_streams=STREAMS,
-            not_indexed=(),  # path and token are the same in all requests
-        )
 
 
 def make(projects: PushProjects, settings: Settings) -> Fcm:
@@ -183,7 +171,7 @@ def _ticket(outcome: Outcome) -> Ticket:
         return _judge(outcome)
     try:
         name = orjson.loads(outcome.body)["name"].rpartition("/")[2]
-        taken = 0 < len(name) <= _MAX_ID and name.isascii() and name.isprintable()
+        taken = is_id(name)
     except (ValueError, TypeError, KeyError, AttributeError):
         taken = False
     if taken:
@@ -195,7 +183,7 @@ def _judge(answer: Answered) -> Ticket:
     """Say what an answer that is no 200 means."""
     status, error = answer.status, _error(answer)
     code, words = _code(error) or f"HTTP_{status}", clean(error.get("message"))
-    pause_ms = retry_after_ms(answer.headers, most_s=MAX_RETRY_AFTER_S)
+    pause_ms = retry_after_ms(answer.headers)
     if status >= _SERVER_ERROR:
         return Ticket("unclear", code=code, message=words, retry_after_ms=max(pause_ms, _LEAST_MS))
     if not error or status < _BAD_REQUEST:  # whoever answered in front of FCM, nothing was accepted

@@ -132,13 +132,10 @@ class Http2Client:
             self._kept = None
         self._is_proven = not self._one_stream_first
 
-    def exchange(
-        self, requests: Sequence[Request], *, timeout_s: float, stream_s: float | None = None
-    ) -> list[Outcome]:
+    def exchange(self, requests: Sequence[Request], *, timeout_s: float) -> list[Outcome]:
         """Post requests and return what became of each, in their order; what the network does is never raised.
 
-        A request without an answer after `stream_s` is given up and makes room for the next. Raises ValueError,
-        before anything is sent, for a header that cannot be written.
+        Raises ValueError, before anything is sent, for a header that cannot be written.
         """
         until = time.monotonic() + timeout_s
         fields = _Fields(self._not_indexed)
@@ -151,10 +148,9 @@ class Http2Client:
             except (OSError, ValueError) as error:  # ValueError: a name that cannot be one
                 return outcomes + [_unconnected(error)] * (len(requests) - begun)
             if isinstance(kept, Http2Connection):
-                outcomes += self._multiplexed(kept, _Exchange(kept, encoded[begun:], until, stream_s))
+                outcomes += self._multiplexed(kept, _Exchange(kept, encoded[begun:], until))
             else:
-                by = until if stream_s is None else min(until, time.monotonic() + stream_s)
-                outcomes.append(self._alone(kept, requests[begun], by))
+                outcomes.append(self._alone(kept, requests[begun], until))
         return outcomes
 
     def _ready(self, until: float) -> Http2Connection | HttpConnection:
@@ -237,14 +233,13 @@ class _Fields(dict[tuple[str, str], HeaderTuple]):
 class _Stream:
     """One request under way."""
 
-    __slots__ = ("before", "body", "by", "headers", "index", "rest", "size", "status")
+    __slots__ = ("before", "body", "headers", "index", "rest", "size", "status")
 
-    def __init__(self, index: int, before: int, body: bytes, by: float) -> None:
+    def __init__(self, index: int, before: int, body: bytes) -> None:
         self.index = index
         self.before = before
         """How many bytes were to be written before its own."""
         self.rest = memoryview(body)
-        self.by = by
         self.status = 0
         self.headers: dict[str, str] = {}
         self.body: list[bytes] = []
@@ -260,13 +255,10 @@ class _Stream:
 class _Exchange:
     """One call's requests on a connection."""
 
-    def __init__(
-        self, kept: Http2Connection, requests: Sequence[_Encoded], until: float, stream_s: float | None
-    ) -> None:
+    def __init__(self, kept: Http2Connection, requests: Sequence[_Encoded], until: float) -> None:
         self._kept = kept
         self._waiting = deque(enumerate(requests))
         self._until = until
-        self._stream_s = stream_s
         self._open: dict[int, _Stream] = {}
         self._by_index: list[Outcome | None] = [None] * len(requests)
         self.has_valid_answer = False
@@ -289,34 +281,20 @@ class _Exchange:
         is_blocked = any(stream.rest for stream in self._open.values())
         while self._waiting and len(self._open) < most and not is_blocked:
             index, (headers, body) = self._waiting.popleft()
-            by = self._until if self._stream_s is None else min(self._until, time.monotonic() + self._stream_s)
             stream_id, before = self._kept.begin(headers, end_stream=not body)
-            stream = self._open[stream_id] = _Stream(index, before, body, by)
+            stream = self._open[stream_id] = _Stream(index, before, body)
             stream.rest = self._kept.send(stream_id, stream.rest)
             is_blocked = bool(stream.rest)
 
     def take_turn(self) -> None:
-        """Write, wait and read once; streams whose time is over are given up."""
+        """Write, wait and read once; raises OSError if the time is over, or the connection broke."""
         if self.is_over:
             return
-        by = min((stream.by for stream in self._open.values()), default=self._until)
-        try:
-            for event in self._kept.transfer(by):
-                self._take(event)
-        except TimeoutError:
-            self._expire()
+        for event in self._kept.transfer(self._until):
+            self._take(event)
         for stream_id, stream in self._open.items():
             if stream.rest:
                 stream.rest = self._kept.send(stream_id, stream.rest)
-
-    def _expire(self) -> None:
-        now = time.monotonic()
-        if now >= self._until:
-            raise TimeoutError("the time is over")
-        for stream_id in [each for each, stream in self._open.items() if stream.by <= now]:
-            self._kept.reset(stream_id)
-            stream = self._open.pop(stream_id)
-            self._by_index[stream.index] = stream.broken("ReadTimeout", "no answer in time")
 
     def end(self, error: OSError) -> None:
         """Say what became of all that is left when the connection or the time ended."""

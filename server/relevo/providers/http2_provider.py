@@ -3,26 +3,62 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
 from relevo.config import Settings
+from relevo.core.logs import scrub
 from relevo.core.messages import Message
 from relevo.core.model import ReceiptReply, Reply, Ticket
+from relevo.core.ports import ProviderFacts
 from relevo.core.proxies import Proxies
 from relevo.core.sending_project import SendingProject
-from relevo.providers.http2 import tls_context
-from relevo.providers.http2_clients import Http2Clients
+from relevo.providers.http2 import Http2Client, NotSent, Outcome, Unknown, tls_context
 from relevo.providers.message_parts import UNWRITABLE
 from relevo.providers.push_projects import Entry, PushProject, PushProjects, Unusable
 
 STREAMS = 100
+MOST_PER_THREAD = 16
+MAX_CODE, MAX_MESSAGE, _MAX_ID = 100, 500, 200
+MOST_SKEW_S = 60.0
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 MALFORMED = Ticket("failed", code="MalformedMessage", message="the message cannot be written as JSON")
 
 E = TypeVar("E", bound=Entry)
 R = TypeVar("R")
+
+
+class Http2Clients:
+    """Clients by key, each owned by the thread that asked for it; the one used longest ago makes room."""
+
+    def __init__(self) -> None:
+        self._mine = threading.local()
+        self._lock = threading.Lock()
+        self._all: weakref.WeakSet[Http2Client] = weakref.WeakSet()
+
+    def get(self, key: Hashable, make: Callable[[], Http2Client]) -> Http2Client:
+        """Return the calling thread's client of a key."""
+        clients: OrderedDict[Hashable, Http2Client] = self._mine.__dict__.setdefault("clients", OrderedDict())
+        if key not in clients:
+            if len(clients) >= MOST_PER_THREAD:
+                clients.popitem(last=False)[1].close()
+            clients[key] = make()
+            with self._lock:
+                self._all.add(clients[key])
+        clients.move_to_end(key)
+        return clients[key]
+
+    def close(self) -> None:
+        """Close all connections; a request under way ends by itself, within its time."""
+        with self._lock:
+            for client in self._all:
+                client.close()
 
 
 def usual_options(settings: Settings) -> dict[str, Any]:
@@ -42,9 +78,12 @@ class Http2Provider(ABC, Generic[E, R]):
     max_messages = STREAMS
     max_receipts = 0
     entry: type[E]
+    facts: ClassVar[ProviderFacts]
     token: ClassVar[re.Pattern[str]]
     """What a token looks like."""
     malformed_token: ClassVar[Ticket]
+    too_big: ClassVar[str] = "MessageTooBig"
+    """How the service itself calls a message of too many bytes."""
 
     def __init__(
         self,
@@ -76,6 +115,20 @@ class Http2Provider(ABC, Generic[E, R]):
         except TypeError:
             return True
 
+    def refuse(self, message: Message) -> Ticket | None:
+        """Return the final ticket of a message that would be refused, for its token, what it says, or its size."""
+        if (refused := self.refuse_token(message.get("to")) or self._flaw(message)) is not None:
+            return refused
+        try:
+            weight, most = self._weight(message), self.facts.max_payload_bytes
+        except UNWRITABLE:
+            return MALFORMED
+        if weight <= most:
+            return None
+        return Ticket(
+            "failed", code=self.too_big, message=f"it has {weight} bytes, and {self.facts.label} takes {most}"
+        )
+
     def send(self, messages: Sequence[Message], project: str = "") -> Reply:
         """Send messages of a project, each in a stream of its own on a connection of the calling thread."""
         if len(messages) > self.max_messages:
@@ -100,6 +153,17 @@ class Http2Provider(ABC, Generic[E, R]):
         """Close all connections; a request under way ends by itself, within its time."""
         self._clients.close()
 
+    def _client(self, origin: str, **how: Any) -> Http2Client:
+        return Http2Client(origin, tls=self._tls, connect_s=self._connect_s, proxies=self._proxies, **how)
+
+    @abstractmethod
+    def _flaw(self, message: Message) -> Ticket | None:
+        """Return the final ticket of a message that says what the service does not take."""
+
+    @abstractmethod
+    def _weight(self, message: Message) -> int:
+        """Return how many bytes of a message count; raises one of UNWRITABLE."""
+
     @abstractmethod
     def _ready(self, message: Message, part: str) -> R:
         """Write a message; raises one of UNWRITABLE."""
@@ -107,3 +171,44 @@ class Http2Provider(ABC, Generic[E, R]):
     @abstractmethod
     def _send(self, project: PushProject[E], part: str, ready: Sequence[R]) -> Reply:
         """Post messages, and say what became of them."""
+
+
+def clean(text: object, limit: int = MAX_MESSAGE) -> str | None:
+    """Return a push service's words in one line that fits, without what is secret in it."""
+    if not isinstance(text, str) or not text:
+        return None
+    return scrub(_CONTROL.sub(" ", text[: 2 * limit]).encode("utf-8", "replace").decode())[:limit]
+
+
+def is_id(text: str) -> bool:
+    """Return whether a push service's name for a message can be kept."""
+    return 0 < len(text) <= _MAX_ID and text.isascii() and text.isprintable()
+
+
+def clock_trouble(date: str | None, now: float) -> str:
+    """Return in words by how much this machine's clock differs from a push service's, if that is too much."""
+    try:
+        there = parsedate_to_datetime(date or "").timestamp()
+    except ValueError:
+        return ""
+    skew_s = abs(now - there)
+    return f"this machine's clock differs from its own by {skew_s:.0f} seconds" if skew_s > MOST_SKEW_S else ""
+
+
+def whole(outcomes: Sequence[Outcome]) -> Reply | None:
+    """Return the reply to a request of which nothing was begun, for the same reason; None if something was."""
+    first = outcomes[0]
+    if not isinstance(first, NotSent) or any(not isinstance(each, NotSent) for each in outcomes):
+        return None
+    return Reply("not_sent", code=first.code[:MAX_CODE], message=first.message[:MAX_MESSAGE])
+
+
+def unanswered(outcome: NotSent | Unknown, retry_after_ms: int = 0) -> Ticket:
+    """Return the ticket of a message without an answer."""
+    fate, pause_ms = ("not_sent", 0) if isinstance(outcome, NotSent) else ("unclear", retry_after_ms)
+    return Ticket(
+        fate,  # type: ignore[arg-type]
+        code=outcome.code[:MAX_CODE],
+        message=outcome.message[:MAX_MESSAGE],
+        retry_after_ms=pause_ms,
+    )

@@ -31,6 +31,8 @@ class Entry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
     provider: ClassVar[str]
+    credential_field: ClassVar[str]
+    """The key that the secret stands in; where it may be in a file, that one's key is the same with `_file`."""
     one_of: ClassVar[tuple[str, ...]] = ()
     """The keys of which exactly one must be given."""
 
@@ -46,47 +48,39 @@ class Entry(BaseModel):
 
     def secret_file(self) -> str | None:
         """Return the file that the secret is in, if it is not written here."""
-        return None
+        return getattr(self, f"{self.credential_field}_file", None)
 
     def secret(self) -> str:
-        """Return the secret as it is written here."""
-        return ""
+        """Return the secret as it is written here, an object as JSON; nothing if there is none."""
+        found = getattr(self, self.credential_field) or ""
+        return json.dumps(found) if isinstance(found, dict) else str(found)
 
 
 class ExpoEntry(Entry):
     """Expo: the access token of enhanced push security."""
 
     provider = "expo"
+    credential_field = "access_token"
     access_token: Word | None = Field(None, repr=False)
-
-    def secret(self) -> str:
-        """Return the access token."""
-        return self.access_token or ""
 
 
 class FcmEntry(Entry):
-    """FCM: a service account, or the machine's own credentials."""
+    """FCM: a service account, or the machine's own credentials, for which no secret stands."""
 
     provider = "fcm"
+    credential_field = "service_account"
     one_of = ("service_account_file", "service_account", "default_credentials")
     service_account_file: Text | None = None
     service_account: dict[str, Any] | None = Field(None, repr=False)
     default_credentials: bool = False
     project_id: Annotated[str, StringConstraints(pattern=r"^[a-z0-9:.-]{1,100}$")] | None = None
 
-    def secret_file(self) -> str | None:
-        """Return the service account's file."""
-        return self.service_account_file
-
-    def secret(self) -> str:
-        """Return the service account as JSON; nothing stands for the machine's own credentials."""
-        return json.dumps(self.service_account) if self.service_account else ""
-
 
 class ApnsEntry(Entry):
     """APNs: a signing key (.p8), its names, and the app's bundle id."""
 
     provider = "apns"
+    credential_field = "key"
     one_of = ("key_file", "key")
     key_file: Text | None = None
     key: Text | None = Field(None, repr=False)
@@ -94,32 +88,17 @@ class ApnsEntry(Entry):
     team_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]{1,20}$")]
     topic: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]{1,255}$")]
 
-    def secret_file(self) -> str | None:
-        """Return the key's file."""
-        return self.key_file
-
-    def secret(self) -> str:
-        """Return the key in PEM."""
-        return self.key or ""
-
 
 class WebPushEntry(Entry):
     """Web Push: the private key of the VAPID pair, whom push services may write to, and further push hosts."""
 
     provider = "webpush"
+    credential_field = "private_key"
     one_of = ("private_key_file", "private_key")
     private_key_file: Text | None = None
     private_key: Text | None = Field(None, repr=False)
     subject: Annotated[str, StringConstraints(pattern=r"^(mailto:[!-~]+@[!-~]+|https://[!-~]+)$", max_length=500)]
     hosts: tuple[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.:-]{1,255}$")], ...] = Field((), strict=False)
-
-    def secret_file(self) -> str | None:
-        """Return the private key's file."""
-        return self.private_key_file
-
-    def secret(self) -> str:
-        """Return the private key as it is written here."""
-        return self.private_key or ""
 
 
 KINDS: Mapping[str, type[Entry]] = {kind.provider: kind for kind in (ExpoEntry, FcmEntry, ApnsEntry, WebPushEntry)}

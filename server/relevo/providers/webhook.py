@@ -27,12 +27,11 @@ from relevo.core.logs import normalise_error
 from relevo.core.messages import Message
 from relevo.core.model import ReceiptReply, Reply, ReplyKind, Ticket
 from relevo.core.retry_after import retry_after_ms
-from relevo.providers.http_connection import HttpConnection, dial, left
+from relevo.providers.http_connection import HttpConnection, connect, dial, left
 from relevo.providers.lookups import Lookups
 
 USER_AGENT = f"relevo/{__version__}"
 MAX_BODY_BYTES = 64 * 1024
-MAX_RETRY_AFTER_S = 3_600
 _NOT_SENT = ("to", "webhook-id")
 _OK, _REDIRECT, _CLIENT_ERROR, _GONE, _THROTTLED, _SERVER_ERROR = 200, 300, 400, 410, 429, 500
 
@@ -154,14 +153,8 @@ class Webhook:
         found = self._lookups.addresses(host, port, min(self._connect_s, left(end_by)))
         if refused := _refusal(found, parts.scheme, allow_private=self._allow_private):
             raise _Refused(refused)
-        connection = HttpConnection(dial(found[0], port, min(end_by, time.monotonic() + self._connect_s)))
-        try:
-            if parts.scheme == "https":
-                connection.start_tls(self._tls, host, end_by)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        by = min(end_by, time.monotonic() + self._connect_s)
+        return connect(url, None, end_by, tls=self._tls, dialler=lambda *_: dial(found[0], port, by))
 
     def trouble(self, name: str) -> str:
         """Say why nothing could be sent to an address by its name; nothing if it can, or cannot be looked up here."""
@@ -266,7 +259,7 @@ def _judge(status: int, headers: Mapping[str, str], name: str) -> Reply:
     if _OK <= status < _REDIRECT:
         return Reply("answered", (Ticket("ok", id=name),))
     if status == _THROTTLED:
-        return Reply("throttled", code=code, retry_after_ms=retry_after_ms(headers, most_s=MAX_RETRY_AFTER_S))
+        return Reply("throttled", code=code, retry_after_ms=retry_after_ms(headers))
     if status == _GONE:
         return Reply(
             "answered", (Ticket("failed", code=code, message="the receiver wants no more of these", alert=True),)
@@ -275,4 +268,4 @@ def _judge(status: int, headers: Mapping[str, str], name: str) -> Reply:
         return Reply("answered", (Ticket("retryable", code=code, message="redirects are not followed"),))
     if status < _SERVER_ERROR:
         return Reply("answered", (Ticket("retryable", code=code, message="the receiver refused it"),))
-    return Reply("unclear", code=code, retry_after_ms=retry_after_ms(headers, most_s=MAX_RETRY_AFTER_S))
+    return Reply("unclear", code=code, retry_after_ms=retry_after_ms(headers))

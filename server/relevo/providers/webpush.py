@@ -28,18 +28,15 @@ from relevo.core.push_hosts import Hosts
 from relevo.core.retry_after import retry_after_ms
 from relevo.providers import webpush_message, webpush_subscriptions
 from relevo.providers.http2 import Answered, Http2Client, NotSent, Outcome, Request
-from relevo.providers.http2_clients import clean, unanswered, whole
-from relevo.providers.http2_provider import MALFORMED, STREAMS, Http2Provider, usual_options
+from relevo.providers.http2_provider import Http2Provider, clean, is_id, unanswered, usual_options, whole
 from relevo.providers.lookups import Lookups
-from relevo.providers.message_parts import UNWRITABLE, Headers
+from relevo.providers.message_parts import Headers
 from relevo.providers.push_projects import PushProject, PushProjects, WebPushEntry
 from relevo.providers.webpush_encryption import MAX_PLAIN_BYTES, encrypt
 from relevo.providers.webpush_message import Posted
 from relevo.providers.webpush_tokens import VapidTokens
 
-MAX_RETRY_AFTER_S = 3_600
 _THROTTLED_MS = 60_000
-_MAX_ID = 200
 _OK, _REDIRECT, _CLIENT_ERROR, _SERVER_ERROR = 200, 300, 400, 500
 _MOVED = (301, 308)
 _GONE = (404, 410)
@@ -108,22 +105,12 @@ class WebPush(Http2Provider[WebPushEntry, Posted]):
         """Return whether one of these subscriptions is malformed."""
         return any(self.refuse_token(token) is not None for token in tokens)
 
-    def refuse(self, message: Message) -> Ticket | None:
-        """Return the final ticket of a message to no subscription, with nothing to show, or of too many bytes."""
-        if (refused := self.refuse_token(message.get("to"))) is not None:
-            return refused
-        if webpush_message.is_silent(message):
-            return _SILENT
-        try:
-            json.dumps(dict(message), allow_nan=False)
-            weight = len(webpush_message.posted(message).body)
-        except UNWRITABLE:
-            return MALFORMED
-        if weight <= MAX_PLAIN_BYTES:
-            return None
-        return Ticket(
-            "failed", code="MessageTooBig", message=f"it has {weight} bytes, and Web Push takes {MAX_PLAIN_BYTES}"
-        )
+    def _flaw(self, message: Message) -> Ticket | None:
+        return _SILENT if webpush_message.is_silent(message) else None
+
+    def _weight(self, message: Message) -> int:
+        json.dumps(dict(message), allow_nan=False)  # orjson would write null for what is no number
+        return len(webpush_message.posted(message).body)
 
     def writer(self, draft: Draft, platform: str | None) -> Callable[[Delivery], WrittenMessage] | None:  # noqa: ARG002
         """Return what writes the message of each delivery of an event; browsers are all alike."""
@@ -168,7 +155,7 @@ class WebPush(Http2Provider[WebPushEntry, Posted]):
     ) -> list[Outcome]:
         """Post messages to one push service; those whose subscription moved within it once more, to the new path."""
         token = ("authorization", self._tokens.header(project, f"https://{place}", self._clock()))
-        client = self._clients.get((place, is_trusted), partial(self._client, place, is_trusted=is_trusted))
+        client = self._clients.get((place, is_trusted), partial(self._client_of, place, is_trusted=is_trusted))
 
         def exchange(some: Iterable[_Encrypted]) -> list[Outcome]:
             requests = [
@@ -183,18 +170,9 @@ class WebPush(Http2Provider[WebPushEntry, Posted]):
             outcomes[index] = outcome
         return outcomes
 
-    def _client(self, place: str, *, is_trusted: bool) -> Http2Client:
-        may_be_private = self._allow_private or is_trusted
-        return Http2Client(
-            f"https://{place}",
-            tls=self._tls,
-            connect_s=self._connect_s,
-            proxies=self._proxies,
-            resolve=webpush_subscriptions.resolver(self._lookups, allow_private=may_be_private),
-            most_streams=STREAMS,
-            http1=True,
-            not_indexed=(":path", "topic", "ttl"),
-        )
+    def _client_of(self, place: str, *, is_trusted: bool) -> Http2Client:
+        resolve = webpush_subscriptions.resolver(self._lookups, allow_private=self._allow_private or is_trusted)
+        return self._client(f"https://{place}", resolve=resolve, http1=True, not_indexed=(":path", "topic", "ttl"))
 
 
 def make(projects: PushProjects, settings: Settings) -> WebPush:
@@ -258,7 +236,7 @@ def _judge(answer: Answered, *, is_slowing: bool) -> Ticket:
     """Say what an answer means."""
     status = answer.status
     code, words = _said(answer)
-    pause_ms = retry_after_ms(answer.headers, most_s=MAX_RETRY_AFTER_S)
+    pause_ms = retry_after_ms(answer.headers)
     if _OK <= status < _REDIRECT:
         return Ticket("ok", id=_id(answer.headers))
     if status in _GONE:
@@ -313,4 +291,4 @@ def _said(answer: Answered) -> tuple[str, str | None]:
 def _id(headers: Mapping[str, str]) -> str:
     """Return the name of a taken message: the end of its address, or one of our own."""
     name = headers.get("location", "").rpartition("/")[2]
-    return name if 0 < len(name) <= _MAX_ID and name.isascii() and name.isprintable() else str(uuid.uuid4())
+    return name if is_id(name) else str(uuid.uuid4())

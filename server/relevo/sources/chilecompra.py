@@ -14,10 +14,10 @@ from pydantic import SecretStr
 
 from relevo.config import MINUTE, Settings
 from relevo.core.items import Fetched, Item, Reject
-from relevo.core.ports import NoRequestsLeft, OutOfTime, SourceContext
+from relevo.core.ports import SourceContext
 from relevo.sources import chile, text
 from relevo.sources.chilecompra_rows import TELLER, Summary, read_detail, read_summary
-from relevo.sources.http import Http, Response, Trouble
+from relevo.sources.http import Closed, Http, Response, TimeOver, Trouble, take_turn
 from relevo.sources.merging import mark_of
 
 _log = structlog.get_logger("relevo.sources.chilecompra")
@@ -56,12 +56,8 @@ class ChileCompra:
         return _Pass(self._api, context, cursor, self._catchup).run()
 
 
-class _Stop(Trouble):
+class _Stop(Closed):
     """No further request makes sense in this batch."""
-
-
-class _OutOfTime(_Stop):
-    """The run's time is over: the rest is for the next one, and nothing is wrong."""
 
 
 class _Refused(Trouble):
@@ -84,7 +80,8 @@ class _Api:
         for _ in range(_TRIES):
             present_ms = context.pace_ms(self.quota, self._pace_ms)
             pace_ms = max(present_ms, self._pace_ms)
-            reply = self._take_turn_and_ask(context, pace_ms, query)
+            take_turn(context, self.quota, pace_ms=pace_ms, daily_limit=self._daily_limit)
+            reply = self._http.get(self._address, {**query, "ticket": self._secret()})
             said = judge(reply)
             if said.kind == "ok":
                 # Back towards the chosen pace, a little after each answer.
@@ -100,15 +97,6 @@ class _Api:
             if pause_ms > _LONGEST_WAIT_MS:
                 raise _Stop("unavailable", f"it asks to wait {pause_ms // 1_000} s")
         raise _Stop("unavailable", f"it complains of too many requests, {_TRIES} times in a row")
-
-    def _take_turn_and_ask(self, context: SourceContext, pace_ms: int, query: Mapping[str, str]) -> Response:
-        try:
-            context.take_turn(self.quota, pace_ms=pace_ms, daily_limit=self._daily_limit)
-        except OutOfTime:
-            raise _OutOfTime("unavailable", "") from None
-        except NoRequestsLeft as closed:
-            raise _Stop("unavailable", str(closed) or "no request may be made now") from None
-        return self._http.get(self._address, {**query, "ticket": self._secret()})
 
     def _secret(self) -> str:
         return self._ticket.get_secret_value()
@@ -205,7 +193,7 @@ class _Pass:
         last = _day(cursor.get("complete")) or yesterday
         self._complete = min(max(last, yesterday - catchup), yesterday)
         self._failed: dict[str, list[str]] = dict(cursor.get("failed") or {})
-        self._missing: dict[str, list[Any]] = _missing(cursor)
+        self._missing = {day: list(entry) for day, entry in (cursor.get("missing") or {}).items()}
         self._given_up: list[str] = list(cursor.get("given_up") or [])
         self._items: dict[str, Item] = {}
         self._rejects: dict[str, Reject] = {}
@@ -332,7 +320,7 @@ class _Pass:
         """Fetch one detail; one that fails is kept for later and does not stop the rest."""
         try:
             item = self._ask_detail(code, known_mark)
-        except _Stop:
+        except Closed:
             raise
         except Trouble as trouble:
             self._fail(code, known_mark, day, trouble)
@@ -386,7 +374,7 @@ class _Pass:
 
     def _answer(self, trouble: Trouble | None, *, more: bool) -> Fetched:
         """Trouble after something was gathered is told next time: what was gathered is worth keeping first."""
-        if isinstance(trouble, _OutOfTime):
+        if isinstance(trouble, TimeOver):
             return self._fetched("ok" if self._items else "unchanged", self._cursor(), "", more=True)
         detail = trouble.detail if trouble else ""
         gathered = bool(self._items or self._resolved)
@@ -434,12 +422,6 @@ class _Pass:
         if self._given_up:
             cursor["given_up"] = self._given_up
         return cursor
-
-
-def _missing(cursor: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the days whose list is missing; of those that an earlier version would not ask for again, anew."""
-    once = {str(day): ["2000-01-01T00:00:00+00:00", 0, ""] for day in cursor.get("refused") or []}
-    return once | {day: list(entry) for day, entry in (cursor.get("missing") or {}).items()}
 
 
 def _day(value: object) -> date | None:

@@ -13,9 +13,9 @@ import structlog
 
 from relevo.config import MINUTE, Settings
 from relevo.core.items import Fetched, Item, Reject
-from relevo.core.ports import NoRequestsLeft, OutOfTime, SourceContext
+from relevo.core.ports import SourceContext
 from relevo.sources import chile, text
-from relevo.sources.http import Http, Response, Trouble
+from relevo.sources.http import Http, Response, TimeOver, Trouble, take_turn
 from relevo.sources.merging import mark, mark_of, one_each
 
 _log = structlog.get_logger("relevo.sources.chilecompra_web")
@@ -39,10 +39,6 @@ _NEWEST_FIRST, _PUBLISHED = "3", "5"
 _HALVES = ("1", "0")
 _OK = 200
 _HIDDEN = re.compile(r"no\s+p[uú]blico", re.IGNORECASE)
-
-
-class _OutOfTime(Trouble):
-    """The run's time is over: the rest is for the next one, and nothing is wrong."""
 
 
 @dataclass
@@ -75,7 +71,7 @@ class ChileCompraWeb:
             try:
                 self._open_session(context)
                 self._half(half, read, context)
-            except _OutOfTime:
+            except TimeOver:
                 read.incomplete = True
                 break
             except Trouble as trouble:
@@ -102,7 +98,7 @@ class ChileCompraWeb:
         """Read one half by its export, or as many of its cards as there are pages: never known to be all of them."""
         try:
             items, rejects = self._exported(half, context)
-        except _OutOfTime:
+        except TimeOver:
             raise
         except Trouble as refused:
             _log.info("export_refused", detail=refused.detail, fallback="cards")
@@ -144,12 +140,7 @@ class ChileCompraWeb:
         return found
 
     def _turn(self, context: SourceContext) -> None:
-        try:
-            context.take_turn(QUOTA, pace_ms=self._pace_ms, daily_limit=self._daily_limit)
-        except OutOfTime:
-            raise _OutOfTime("unavailable", "") from None
-        except NoRequestsLeft as closed:
-            raise Trouble("unavailable", str(closed) or "no request may be made now") from None
+        take_turn(context, QUOTA, pace_ms=self._pace_ms, daily_limit=self._daily_limit)
 
 
 def _query(half: str, page: int) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 from relevo import __version__
 from relevo.config import Settings
 from relevo.core.addresses import is_private
+from relevo.core.ports import NoRequestsLeft, OutOfTime, SourceContext
 from relevo.core.retry_after import retry_after_ms
 
 USER_AGENT = f"relevo/{__version__}"
@@ -42,6 +43,24 @@ class Trouble(Exception):  # noqa: N818 an answer of its own: the source could n
         super().__init__(detail)
         self.outcome = outcome
         self.detail = detail
+
+
+class Closed(Trouble):
+    """No request may be made now."""
+
+
+class TimeOver(Closed):
+    """The run's time is over: the rest is for the next one, and nothing is wrong."""
+
+
+def take_turn(context: SourceContext, quota: str, *, pace_ms: int, daily_limit: int) -> None:
+    """Wait for the next request's turn in a quota; raises Closed if there is none."""
+    try:
+        context.take_turn(quota, pace_ms=pace_ms, daily_limit=daily_limit)
+    except OutOfTime:
+        raise TimeOver("unavailable", "") from None
+    except NoRequestsLeft as closed:
+        raise Closed("unavailable", str(closed) or "no request may be made now") from None
 
 
 @dataclass(frozen=True)

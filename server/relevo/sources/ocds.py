@@ -14,10 +14,10 @@ from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 from relevo.config import MINUTE, Settings
 from relevo.core.items import Fetched, Item, Reject
-from relevo.core.ports import NoRequestsLeft, OutOfTime, SourceContext
+from relevo.core.ports import SourceContext
 from relevo.sources import chile, text
 from relevo.sources.files import DropFolder, DroppedFile, Look
-from relevo.sources.http import Http, Response, Trouble
+from relevo.sources.http import Closed, Http, Response, TimeOver, Trouble, take_turn
 from relevo.sources.merging import mark_of, merge
 from relevo.sources.ocds_releases import TELLER, Reader, direction, links
 
@@ -167,7 +167,7 @@ class _Web:
                     return batch.fetched(_over(state), more=False)
                 if len(batch.items) >= ITEMS_PER_FETCH or "at" in state:
                     break
-        except _OutOfTime:
+        except TimeOver:
             return batch.fetched(state, more=True)
         except Trouble as trouble:
             if batch.items or batch.rejects or batch.resolved:
@@ -250,7 +250,7 @@ class _Web:
         place = _shown(address)
         try:
             document = _document(self._ask(address, context, {}))
-        except _Closed:
+        except Closed:
             raise
         except Trouble as trouble:
             later = trouble.outcome == "unavailable" and "***" not in place  # a masked address cannot be asked again
@@ -271,12 +271,7 @@ class _Web:
                 batch.rejects.append(text.reject(place, due.reason, external_id=due.external_id))
 
     def _ask(self, address: str, context: SourceContext, headers: Mapping[str, str]) -> Response:
-        try:
-            context.take_turn(QUOTA, pace_ms=PACE_MS, daily_limit=DAILY_LIMIT)
-        except OutOfTime:
-            raise _OutOfTime("unavailable", "") from None
-        except NoRequestsLeft as closed:
-            raise _Closed("unavailable", str(closed) or "no request may be made now") from None
+        take_turn(context, QUOTA, pace_ms=PACE_MS, daily_limit=DAILY_LIMIT)
         reply = self._http.get(address, headers={"Accept": "application/json", **headers})
         if reply.status in (_OK, _NOT_MODIFIED):
             return reply
@@ -298,14 +293,6 @@ def _goes_round(state: dict[str, Any], following: str | None) -> bool:
     if pages & (pages - 1) == 0 and following is not None:
         state["milestone"] = following
     return False
-
-
-class _Closed(Trouble):
-    """No request may be made now."""
-
-
-class _OutOfTime(_Closed):
-    """The run's time is over: the rest is for the next one, and nothing is wrong."""
 
 
 def _over(state: Mapping[str, Any]) -> dict[str, Any]:
