@@ -8,31 +8,22 @@ from __future__ import annotations
 
 import relevo.core.needs_server  # isort: skip # noqa: F401 ahead of all it needs
 
-from relevo.config.loading import ENV_FILE, environment, load
-from relevo.config.outbox import PUSH_CONNECTIONS
+from relevo.config.loading import environment, load
 from relevo.config.push import RECEIPT_GIVE_UP_MS
-from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, TIERS, Tier
-from relevo.config.settings import Origin, Settings
+from relevo.config.setting import MINUTE, TIERS
+from relevo.config.settings import Settings
 from relevo.config.showing import SettingRow, describe, example
-from relevo.config.sources import REJECT_ATTEMPTS, SOURCES
+from relevo.config.sources import REJECT_ATTEMPTS
 from relevo.config.workers import CYCLES
 
 __all__ = [
     "CYCLES",
-    "DAY",
-    "ENV_FILE",
-    "HOUR",
     "MINUTE",
-    "PUSH_CONNECTIONS",
     "RECEIPT_GIVE_UP_MS",
     "REJECT_ATTEMPTS",
-    "SECOND",
-    "SOURCES",
     "TIERS",
-    "Origin",
     "SettingRow",
     "Settings",
-    "Tier",
     "describe",
     "environment",
     "example",

@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from relevo.config.kinds import Bucket, CatalogAddress, Folder, Name, Prefix, WebAddress
-from relevo.config.setting import MINUTE, SECOND, Theme, everyday, expert, tuning
+from relevo.config.setting import MINUTE, SECOND, Derived, Theme, everyday, expert, tuning
 
 
-class BesideData(NamedTuple):
-    """A default folder for the embedded demo: beside its data, unless a bucket is set."""
-
-    name: str
-
-    def __call__(self, data: dict[str, Any]) -> Path | None:
-        """Return the folder, or None where real services are set."""
-        alone = data["database_url"] is None and data["archive_bucket"] is None
-        return data["relevo_data_dir"] / self.name if alone else None
-
-    def __str__(self) -> str:
-        return f"without DATABASE_URL and ARCHIVE_BUCKET the folder {self.name} in RELEVO_DATA_DIR, else none"
-
-
-class WhenSet(NamedTuple):
-    """A default that is true exactly when another setting is set."""
-
-    of: str
-
-    def __call__(self, data: dict[str, Any]) -> bool:
-        """Return whether it is set."""
-        return data[self.of] is not None
-
-    def __str__(self) -> str:
-        return f"true with {self.of.upper()}, else false"
+def _beside_data(data: dict[str, Any]) -> Path | None:
+    """Return the folder of the embedded demo, or None where real services are set."""
+    alone = data["database_url"] is None and data["archive_bucket"] is None
+    return data["relevo_data_dir"] / "archive" if alone else None
 
 
 class Archive(Theme):
@@ -47,7 +26,10 @@ class Archive(Theme):
     )
     archive_endpoint: WebAddress | None = everyday("The address of an S3-compatible service, for other than AWS.")
     archive_folder: Folder | None = everyday(
-        "The folder to which retired months are exported, instead of a bucket.", BesideData("archive")
+        "The folder to which retired months are exported, instead of a bucket.",
+        Derived(
+            _beside_data, "without DATABASE_URL and ARCHIVE_BUCKET the folder archive in RELEVO_DATA_DIR, else none"
+        ),
     )
     archive_region: str | None = tuning("The bucket's region; without it as the environment of AWS says.")
     archive_prefix: Prefix = tuning("What the keys of all objects begin with, in a bucket or folder.", "relevo")
@@ -90,7 +72,8 @@ class Archive(Theme):
     audit_retention_days: int = tuning("For how many days the record of what operators did is kept.", 400, 1, 36_500)
     news_retention_days: int = tuning("For how many days news that nobody read are kept.", 7, 1, 3_650)
     archive_path_style: bool = expert(
-        "Whether the bucket's name stands in the path rather than in the host name.", WhenSet("archive_endpoint")
+        "Whether the bucket's name stands in the path rather than in the host name.",
+        Derived(lambda data: data["archive_endpoint"] is not None, "true with ARCHIVE_ENDPOINT, else false"),
     )
     archive_timeout_ms: int = expert(
         "How long the archive's service may be silent within one request, in milliseconds.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relevo.config.kinds import Address
-from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, SameAs, Theme, everyday, expert, of_lease, tuning
+from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, Derived, Theme, everyday, expert, of_lease, tuning
 
 
 class Database(Theme):
@@ -13,7 +13,8 @@ class Database(Theme):
         "The PostgreSQL to use, maybe through PgBouncer in transaction mode; without it one is embedded."
     )
     database_direct_url: Address | None = everyday(
-        "The same database without a pooler in between, for LISTEN and migrations.", SameAs("database_url")
+        "The same database without a pooler in between, for LISTEN and migrations.",
+        Derived(lambda data: data["database_url"], "same as DATABASE_URL"),
     )
     database_read_url: Address | None = tuning(
         "A replica of the same database, from which lists, histories and reports are read; without it, and while it is "

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, Ceiling, Theme, expert, of_lease, tuning
+from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, Theme, ceiling, expert, of_lease, tuning
 
 PUSH_CONNECTIONS = 6
 """How many requests at once a push service bears for one project."""
@@ -23,7 +23,7 @@ class Outbox(Theme):
     outbox_retry_max_ms: int = tuning("The longest wait between two attempts, in milliseconds.", HOUR, 1, 7 * DAY)
     outbox_retry_base_ms: int = tuning(
         "The wait before the second attempt, doubled for each one after it, in milliseconds.",
-        Ceiling(MINUTE, "outbox_retry_max_ms"),
+        ceiling(MINUTE, "outbox_retry_max_ms"),
         1,
         7 * DAY,
     )

@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import SecretStr
 
 from relevo.config.kinds import ExistingFile, Names, SecretFile, WebAddress
-from relevo.config.setting import (
-    DAY,
-    HOUR,
-    MINUTE,
-    SECOND,
-    Theme,
-    everyday,
-    expert,
-    of_lease,
-    tuning,
-)
+from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, Derived, Theme, everyday, expert, of_lease, tuning
 from relevo.core.known_services import NATIVE_IN_WORDS, SERVICES
 
 RECEIPT_GIVE_UP_MS = DAY
 """How long after sending a delivery without a receipt ends as unconfirmed: Expo keeps receipts for a day."""
 
 
-class OnSandbox(NamedTuple):
-    """A default that is shorter with the embedded sandbox, where a person waits."""
+_FIRST_POLL_MS = 15 * MINUTE
+_FIRST_POLL_ON_SANDBOX_MS = 6 * SECOND
 
-    there: int
-    nominal: int
 
-    def __call__(self, data: dict[str, Any]) -> int:
-        """Return the one or the other."""
-        elsewhere = (data["database_url"], data["expo_base_url"], data["expo_access_token"])
-        return self.nominal if any(elsewhere) else self.there
-
-    def __str__(self) -> str:
-        return f"{self.nominal}, with the embedded sandbox {self.there}"
+def _first_poll_ms(data: dict[str, Any]) -> int:
+    """Return less with the embedded sandbox, where a person waits."""
+    elsewhere = (data["database_url"], data["expo_base_url"], data["expo_access_token"])
+    return _FIRST_POLL_MS if any(elsewhere) else _FIRST_POLL_ON_SANDBOX_MS
 
 
 class Push(Theme):
@@ -117,7 +102,11 @@ class Push(Theme):
     )
     receipt_first_poll_ms: int = expert(
         "How long after sending its receipt is first fetched, in milliseconds.",
-        OnSandbox(6 * SECOND, 15 * MINUTE),
+        Derived(
+            _first_poll_ms,
+            f"{_FIRST_POLL_MS}, with the embedded sandbox {_FIRST_POLL_ON_SANDBOX_MS}",
+            _FIRST_POLL_MS,
+        ),
         1,
         12 * HOUR,
     )

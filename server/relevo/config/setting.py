@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
@@ -45,38 +46,32 @@ tuning = partial(_declare, "tuning")
 expert = partial(_declare, "expert")
 
 
-class Ceiling(NamedTuple):
-    """A default that gives way: `nominal`, but never more than a `part`-th of the setting `of`."""
+class Derived(NamedTuple):
+    """A default that follows from settings that were checked before it."""
 
-    nominal: int
-    of: str
-    part: int = 1
-
-    def __call__(self, data: dict[str, Any]) -> int:
-        """Return the default that fits the settings validated so far."""
-        return min(self.nominal, int(data[self.of]) // self.part)
-
-    def __str__(self) -> str:
-        share = self.of.upper() if self.part == 1 else f"{self.of.upper()} / {self.part}"
-        return f"{self.nominal}, at most {share}"
-
-
-class SameAs(NamedTuple):
-    """A default that is another setting's value."""
-
-    of: str
+    derive: Callable[[dict[str, Any]], Any]
+    says: str
+    """How it follows, in words."""
+    nominal: Any = None
+    """What it is unless another setting makes it differ, if there is such a value."""
 
     def __call__(self, data: dict[str, Any]) -> Any:
-        """Return the other setting's value."""
-        return data[self.of]
+        """Return the default that fits the settings validated so far."""
+        return self.derive(data)
 
     def __str__(self) -> str:
-        return f"same as {self.of.upper()}"
+        return self.says
 
 
-def of_lease(nominal: int, part: int) -> Ceiling:
+def ceiling(nominal: int, of: str, part: int = 1) -> Derived:
+    """Return a default that gives way: `nominal`, but never more than a `part`-th of the setting `of`."""
+    share = of.upper() if part == 1 else f"{of.upper()} / {part}"
+    return Derived(lambda data: min(nominal, int(data[of]) // part), f"{nominal}, at most {share}", nominal)
+
+
+def of_lease(nominal: int, part: int) -> Derived:
     """Return a default that fits into a part of the lease."""
-    return Ceiling(nominal, "outbox_lease_duration_ms", part)
+    return ceiling(nominal, "outbox_lease_duration_ms", part)
 
 
 def tier_of(field: FieldInfo) -> Tier:

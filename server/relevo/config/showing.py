@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pydantic.fields import FieldInfo
 
-from relevo.config.setting import TIERS, Ceiling, Tier, bounds_of, show, tier_of
+from relevo.config.setting import TIERS, Tier, bounds_of, show, tier_of
 from relevo.config.settings import THEMES, Origin, Settings, fields_of
 
 _HEAD = """\
@@ -64,8 +64,7 @@ def _example(name: str, field: FieldInfo) -> str:
         meaning += f" From {bounds[0]} to {bounds[1]}."
     if default:
         meaning += f"\n# Default: {default}."
-    value = default.nominal if isinstance(default, Ceiling) else "" if default else _default(field)
-    return f"{meaning}\n# {name.upper()}={value}\n"
+    return f"{meaning}\n# {name.upper()}={'' if default else _default(field)}\n"
 
 
 def _others(tier: Tier) -> str:

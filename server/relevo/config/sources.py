@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, SecretStr
 
 from relevo.config.kinds import ExistingFolder, Name, Names, WebAddress
-from relevo.config.setting import MINUTE, SECOND, Theme, everyday, expert, tuning
+from relevo.config.setting import MINUTE, SECOND, Derived, Theme, everyday, expert, tuning
 
 SOURCES = ("chilecompra", "chilecompra-web", "ocds", "folder")
 NO_SOURCES = "none"
+_SAMPLE = ("folder",)
 REJECT_ATTEMPTS = 20
 """How often a reject is tried again by itself: some days."""
 
@@ -28,25 +29,17 @@ def _own_interval(what: str) -> Any:
     return tuning(f"How often {what}, in minutes; without it as WORKER_INTERVAL_MINUTES says.", None, 1, 1_440)
 
 
-class Configured(NamedTuple):
-    """A default that names the sources whose own settings are set; with no setting at all, the sample."""
-
-    nominal: tuple[str, ...]
-
-    def __call__(self, data: dict[str, Any]) -> tuple[str, ...]:
-        """Return the sources for which something is set."""
-        set_for = {
-            "chilecompra": data["chilecompra_ticket"],
-            "chilecompra-web": data["chilecompra_web_enabled"],
-            "ocds": data["ocds_url"] or data["ocds_folder"],
-            "folder": data["folder_source_dir"],
-        }
-        found = tuple(name for name, value in set_for.items() if value)
-        # Invented tenders are for the embedded demo alone, never for somebody's real database.
-        return found or (self.nominal if data["database_url"] is None else ())
-
-    def __str__(self) -> str:
-        return f"those whose ticket, address or folder is set; without DATABASE_URL {','.join(self.nominal)}"
+def _configured(data: dict[str, Any]) -> tuple[str, ...]:
+    """Return the sources for which something is set; with no setting at all, the sample."""
+    set_for = {
+        "chilecompra": data["chilecompra_ticket"],
+        "chilecompra-web": data["chilecompra_web_enabled"],
+        "ocds": data["ocds_url"] or data["ocds_folder"],
+        "folder": data["folder_source_dir"],
+    }
+    found = tuple(name for name, value in set_for.items() if value)
+    # Invented tenders are for the embedded demo alone, never for somebody's real database.
+    return found or (_SAMPLE if data["database_url"] is None else ())
 
 
 class Sources(Theme):
@@ -61,7 +54,11 @@ class Sources(Theme):
     chilecompra_web_enabled: bool = tuning("Whether Mercado Público's search page may be read as a source.", False)
     sources: Annotated[Names, AfterValidator(_sources)] = everyday(
         f"Where tenders come from, separated by commas: {', '.join(SOURCES)}, or {NO_SOURCES}.",
-        Configured(("folder",)),
+        Derived(
+            _configured,
+            f"those whose ticket, address or folder is set; without DATABASE_URL {','.join(_SAMPLE)}",
+            _SAMPLE,
+        ),
     )
     worker_interval_minutes: int = tuning(
         "How often each source is read, in minutes, unless it has an interval of its own.", 2, 1, 1_440

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relevo.config.kinds import Cron, Name, Names, Timezone
-from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, Ceiling, Theme, everyday, expert, of_lease, tuning
+from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, Theme, ceiling, everyday, expert, of_lease, tuning
 
 CYCLES = ("reaper", "ingest", "fanout", "digest", "dispatch", "receipt", "cleanup", "archive-export")
 
@@ -61,7 +61,7 @@ class Workers(Theme):
     )
     worker_idle_backoff_min_ms: int = expert(
         "The pause after the first run that found nothing, doubled for each one after it, in milliseconds.",
-        Ceiling(SECOND, "worker_idle_backoff_max_ms"),
+        ceiling(SECOND, "worker_idle_backoff_max_ms"),
         1,
         HOUR,
     )
@@ -78,7 +78,7 @@ class Workers(Theme):
     worker_tick_overall_max_ms: int = tuning("How long one tick may take in all, in milliseconds.", 480_000, 1, DAY)
     worker_tick_runner_max_ms: int = tuning(
         "How long each cycle of a tick may take, in milliseconds.",
-        Ceiling(MINUTE, "worker_tick_overall_max_ms"),
+        ceiling(MINUTE, "worker_tick_overall_max_ms"),
         1,
         DAY,
     )
