@@ -19,13 +19,13 @@ from relevo.core import push_fields
 from relevo.core.i18n import DOMAIN, LOCALE
 from relevo.http import dashboard
 from relevo.http.dashboard.labels import ACTIONS, COUNTERS, DETAILS, WORDS, spaced
-from relevo.operators import caps_and_digests, formats, health, reasons
+from relevo.operators import formats, health, reasons
 from relevo.operators.sources import CURSORS
 
 PLACES = [Path(str(each.__file__)).parent for each in (dashboard, sandbox)]
 BELOW = [
     *sorted(Path(health.__file__).parent.glob("*.py")),
-    *(Path(str(each.__file__)) for each in (reasons, caps_and_digests, formats, push_fields)),
+    *(Path(str(each.__file__)) for each in (reasons, formats, push_fields)),
 ]
 PO = LOCALE / "es" / "LC_MESSAGES" / f"{DOMAIN}.po"
 MO = PO.with_suffix(".mo")

@@ -241,12 +241,3 @@ select relevo.wake('fanout');
 -- name: forget_installation
 -- Forgets a person: deletes the installation with all that leads to anybody, and what was said to it alone.
 select relevo.forget_installation(%(installation_id)s);
-
--- name: forget_owner
--- Forgets an owner with all installations, and what was said to them alone.
-select relevo.forget_owner(%(owner)s);
-
--- name: find_unknown
--- Names those of some installations that are not registered.
-select u.id from unnest(%(installations)s::uuid[]) as u(id)
- where not exists (select from relevo.device_installations i where i.installation_id = u.id) order by u.id;

@@ -7,3 +7,7 @@ select (select count(*) from relevo.device_installations i where i.owner = %(own
          where r.owner = %(owner)s and r.choices <> '{}') as choices,
        (select coalesce(jsonb_agg(jsonb_build_object('project', nullif(r.project, ''), 'since', r.blocked_at, 'reason', r.block_reason) order by r.project), '[]')
           from relevo.owner_rules r where r.owner = %(owner)s and r.blocked_at is not null) as blocks;
+
+-- name: forget_owner
+-- Forgets an owner with all installations, and what was said to them alone.
+select relevo.forget_owner(%(owner)s);

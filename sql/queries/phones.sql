@@ -118,6 +118,11 @@ select %(owner)s::text as owner
  where exists (select from relevo.device_installations i where i.owner = %(owner)s)
     or exists (select from relevo.event_owners o where o.owner = %(owner)s);
 
+-- name: list_unknown_installations
+-- Lists those of some installations that are not registered.
+select u.installation_id from unnest(%(installations)s::uuid[]) as u(installation_id)
+ where not exists (select from relevo.device_installations i where i.installation_id = u.installation_id) order by u.installation_id;
+
 -- name: list_unknown_owners
 -- Lists those of some owners that no installation has, in their order; each is looked up by the index.
 select o.owner

@@ -109,7 +109,7 @@ def test_nothing_leads_to_a_person_who_was_forgotten(build, conn, folder_setting
         assert actions.forget(app.database, phone)
     else:
         assert "relevo.kept_inbox_items" in search_tables(conn, WORDS)
-        assert actions.forget_owner(app.database, OWNER) == 1
+        assert owners.forget(app.database, OWNER) == 1
     for needle in (secret, LOCALE, WISH, WORDS):
         assert search_tables(conn, needle) == [], needle
         assert search_files(tmp_path / "cold", needle) == [], needle
@@ -134,7 +134,7 @@ def test_nothing_leads_to_an_owner_who_was_forgotten(build, conn) -> None:
     assert inboxes.mark_inbox(conn, hot.event_id, "read", owner=OWNER)
     list(owners.export(app.database, OWNER))
     assert len(search_tables(conn, OWNER)) >= 5
-    actions.forget_owner(app.database, OWNER)
+    owners.forget(app.database, OWNER)
     assert [search_tables(conn, needle) for needle in (OWNER, LOCALE, WISH, WORDS)] == [[]] * 4
 
 

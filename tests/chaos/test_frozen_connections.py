@@ -219,7 +219,7 @@ def test_a_silent_worker_is_a_problem_that_others_tell(processes, proxy, conn, s
     observer = build(worker_id="observer", outbox_lease_duration_ms=HOUR_MS)
 
     def problems() -> str:
-        return " ".join(fleet.health(observer.database, observer.settings).problems)
+        return " ".join(fleet.status(observer.database, observer.settings).problems)
 
     worker = start(processes, proxy, sandbox, outbox_lease_duration_ms=4_000)
     assert "frozen" not in problems()

@@ -57,7 +57,7 @@ def statuses(worker: Relay, *names: str) -> list[str]:
 
 def problems(worker: Relay) -> str:
     """Return what any other process is told of what hangs in this worker, as of its last heartbeat."""
-    found = fleet.health(worker.app.database, worker.app.settings).problems
+    found = fleet.status(worker.app.database, worker.app.settings).problems
     return "; ".join(problem for problem in found if "hung" in problem)
 
 

@@ -87,7 +87,7 @@ def states(worker: Relay, project: str) -> dict[str, int]:
 
 def told(worker: Relay) -> list[str]:
     """Return what operators are told that is left alone."""
-    problems = fleet.status(worker.app.database, worker.app.settings).health.problems
+    problems = fleet.status(worker.app.database, worker.app.settings).problems
     return [str(problem) for problem in problems if problem.code == "left_alone"]
 
 

@@ -57,7 +57,7 @@ def outcomes(worker: Relay) -> dict[str, str]:
 
 def trouble(worker: Relay) -> str:
     """Return the first problem of the fleet's health."""
-    return fleet.health(worker.app.database, worker.app.settings).problems[0]
+    return fleet.status(worker.app.database, worker.app.settings).problems[0]
 
 
 def test_a_copy_rests_until_it_is_adopted(relay, copy, command, monkeypatch) -> None:
@@ -112,7 +112,7 @@ def test_another_name_is_another_instance(relay) -> None:
 
 def told(worker: Relay) -> dict[str, str]:
     """Return the problems that health finds with the settings of a worker, by their codes."""
-    found = fleet.health(worker.app.database, worker.app.settings).problems
+    found = fleet.status(worker.app.database, worker.app.settings).problems
     return {each.code: str(each) for each in found}
 
 

@@ -10,7 +10,7 @@ from relaying import Relay, token
 
 import relevo
 from relevo.client.values import Event, Owners, Preference
-from relevo.operators import actions, composing, event_types, owners, test_pushes, words
+from relevo.operators import actions, event_types, owners, test_pushes, words
 from relevo.operators.event_types import TypeSettings
 
 OWNER, SECRET, LOCALE, WISH, SAID = "persona-7781", "tokenof7781", "mi-NZ-x-rare", "rarisima", "Violeta"
@@ -111,7 +111,7 @@ def life(worker: Relay) -> str:
     relevo.enqueue(conn, plain)
     test_pushes.send(database, test_pushes.make("t", [phone], SAID, SAID, {"who": SAID}), [phone])
     sent = {"type": "note", "key": "c", "title": SAID, "audience": "owners", "owners": [OWNER]}
-    composing.send(database, sent, 1)
+    actions.send_event(database, sent, 1)
     worker.fan_out()
     worker.dispatch()
     made = conn.execute("select id from relevo.notification_deliveries where notification_event_id = %s", [worded])
@@ -146,7 +146,7 @@ def test_no_column_leads_to_an_owner_who_was_forgotten(relay: Any, capfd: pytest
         {name for name, goes in known.items() if name.split(".")[1] in PERSONAL and not goes} - filled - set(EXCUSED)
     )
     assert missing == set(), "fill it in `life`, or say in EXCUSED why no person can stand there"
-    assert actions.forget_owner(worker.app.database, OWNER) == 1
+    assert owners.forget(worker.app.database, OWNER) == 1
     assert {needle: columns(worker, needle) for needle in needles} == {needle: set() for needle in needles}
     assert columns(worker, phone) - PSEUDONYMS == set()
     told = "".join(capfd.readouterr())

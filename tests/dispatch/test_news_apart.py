@@ -93,10 +93,10 @@ def test_a_dead_consumer_is_its_own_warning(worker: Any, consumer: Consumer) -> 
         "update relevo.due_chunks set created_at = now() - interval '1 hour', due_at = now() - interval '1 hour'"
     )
     seen = fleet.status(worker.app.database, worker.app.settings)
-    codes = {problem.code for problem in seen.health.problems}
+    codes = {problem.code for problem in seen.problems}
     assert "news_not_taken" in codes
     assert codes.isdisjoint({"deliveries_late", "project_stopped", "requests_failing"})
-    [told] = [str(problem) for problem in seen.health.problems if problem.code == "news_not_taken"]
+    [told] = [str(problem) for problem in seen.problems if problem.code == "news_not_taken"]
     assert "your server behind the webhook billing takes no news of subscription billing" in told
     assert "no push is held up by it" in told
     assert (seen.due, [row["project"] for row in seen.projects if "news" in row["project"]]) == ([], [])
@@ -171,7 +171,7 @@ def test_a_refused_address_is_told(relay: Callable[..., Any], command: Any, tmp_
     assert [(allowed in each.what, mended in each.what) for each in found] == [(True, False), (False, True)]
     tell(worker, 1)
     worker.dispatch()
-    problems = fleet.health(worker.app.database, settings).problems
+    problems = fleet.status(worker.app.database, settings).problems
     told, other = (str(problem) for problem in problems if problem.code == "news_refused")
     assert f"cannot be sent to the webhook billing: {allowed}" in told
     assert "relevo redrive --project relevo.news::billing" in told

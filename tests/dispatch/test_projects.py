@@ -24,7 +24,7 @@ from relevo.runtime.timing import Every
 
 def problems(worker: Relay) -> str:
     """Return what is wrong with projects, as `relevo status` tells it."""
-    found = fleet.health(worker.app.database, worker.app.settings).problems
+    found = fleet.status(worker.app.database, worker.app.settings).problems
     return "; ".join(problem for problem in found if problem.startswith("project"))
 
 
@@ -265,7 +265,7 @@ class TestBreaker:
         worker = relay(push_breaker_failures=3)
 
         def told() -> list[str]:
-            return [each.code for each in fleet.health(worker.app.database, worker.app.settings).problems]
+            return [each.code for each in fleet.status(worker.app.database, worker.app.settings).problems]
 
         sandbox.add_fault("503", times=2)
         worker.tell("a")
@@ -405,7 +405,7 @@ class TestOperators:
         worker.tell(*(f"p{n}!InvalidCredentials" for n in range(5)))
         worker.dispatch()
         seen = fleet.status(worker.app.database, worker.app.settings)
-        assert (seen.projects[0]["breaker"], seen.health.ok) == ("open", False)
+        assert (seen.projects[0]["breaker"], bool(seen.problems)) == ("open", True)
         assert "InvalidCredentials" in problems(worker)
         said = command("status")
         assert said.code == 1

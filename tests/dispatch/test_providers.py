@@ -174,7 +174,7 @@ def test_a_credential_that_breaks_is_told_by_status(relay, tmp_path: Path, monke
     def told() -> list[str]:
         with worker.app.database.transaction() as connection:
             worker.app.worker.beat(connection)
-        found = fleet.health(worker.app.database, worker.app.settings).problems
+        found = fleet.status(worker.app.database, worker.app.settings).problems
         return [str(each) for each in found if each.code == "credential_unusable"]
 
     (said,) = told()

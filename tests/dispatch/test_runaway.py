@@ -83,7 +83,7 @@ def events(worker: Relay, **where: str) -> dict[str, int]:
 
 def problems(worker: Relay) -> list[str]:
     """Return what `relevo status` says of runaways."""
-    found = fleet.health(worker.app.database, worker.app.settings).problems
+    found = fleet.status(worker.app.database, worker.app.settings).problems
     return [problem for problem in found if "runaway" in problem]
 
 

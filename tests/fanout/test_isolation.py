@@ -104,7 +104,7 @@ class TestPoison:
         made = verbs.enqueue(conn, Event("poison", "1", "t", audience="everyone"))
         app = build()
         run_fan_out(app)
-        problems = fleet.status(app.database, app.settings).health.problems
+        problems = fleet.status(app.database, app.settings).problems
         (problem,) = [str(each) for each in problems if each.code == "fanout_fails"]
         assert f"event {made.event_id}" in problem
         assert "no room" in problem

@@ -145,7 +145,7 @@ def test_a_taken_port_is_a_problem_and_no_end(build: Callable[..., App], monkeyp
             eventually(lambda: built.worker.http and "problem" in built.worker.http, "the port is taken")
             with built.database.transaction() as connection:
                 built.worker.beat(connection)
-            [problem] = [each for each in fleet.health(built.database, built.settings).problems if "HTTP" in each]
+            [problem] = [each for each in fleet.status(built.database, built.settings).problems if "HTTP" in each]
             assert f"port {port}" in problem
             assert "HTTP_PORT" in problem
             squatter.close()
@@ -155,7 +155,7 @@ def test_a_taken_port_is_a_problem_and_no_end(build: Callable[..., App], monkeyp
             serving.stop()
     with built.database.transaction() as connection:
         built.worker.beat(connection)
-    assert not [each for each in fleet.health(built.database, built.settings).problems if "HTTP" in each]
+    assert not [each for each in fleet.status(built.database, built.settings).problems if "HTTP" in each]
 
 
 def test_metrics_may_have_a_port_of_their_own(serve: Callable[..., Served]) -> None:

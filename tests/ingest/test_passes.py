@@ -312,15 +312,15 @@ def test_what_stays_wrong_is_a_problem_in_health(relay, conn: Conn) -> None:
     """What a source gave up, and rejects that were tried in vain, are told by health until they are mended."""
     talking = relay()
     talking.answer(Fetched("ok", {}, (tender("1"),), problems=("the list of 2026-02-09 was given up",)))
-    problems = fleet.health(talking.app.database, talking.app.settings).problems
+    problems = fleet.status(talking.app.database, talking.app.settings).problems
     assert "source script: the list of 2026-02-09 was given up" in problems
     reject = Reject("codigo=2", "refused", retry=True)
     for _ in range(ingest.REJECT_ATTEMPTS + 1):
         talking.answer(Fetched("ok", {}, rejects=(reject,)))
-    [problem] = [each for each in fleet.health(talking.app.database, talking.app.settings).problems if "script" in each]
+    [problem] = [each for each in fleet.status(talking.app.database, talking.app.settings).problems if "script" in each]
     assert problem.startswith("source script: 1 reject was tried")
     talking.answer(Fetched("ok", {}, resolved=("codigo=2",)))
-    assert not any("script" in each for each in fleet.health(talking.app.database, talking.app.settings).problems)
+    assert not any("script" in each for each in fleet.status(talking.app.database, talking.app.settings).problems)
 
 
 def test_keys_of_different_items_are_different() -> None:

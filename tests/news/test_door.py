@@ -126,6 +126,6 @@ def test_health(conn: psycopg.Connection[Any], build: Callable[..., App]) -> Non
     conn.execute("update relevo.device_installations set active = false where provider = 'relevo.news'")
     write(conn, 2)
     reap(app)
-    problems = "\n".join(fleet.health(app.database, app.settings).problems)
+    problems = "\n".join(fleet.status(app.database, app.settings).problems)
     assert "2 news were dropped unread for subscription app" in problems
     assert "the webhook billing of subscription hook is registered so that it may get nothing" in problems

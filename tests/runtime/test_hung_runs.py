@@ -60,7 +60,7 @@ def is_told(app: App, what: str) -> None:
     words = f"worker {app.worker.worker_id}: {what} has hung since 20"
 
     def look() -> bool:
-        return any(words in problem for problem in fleet.health(app.database, app.settings).problems)
+        return any(words in problem for problem in fleet.status(app.database, app.settings).problems)
 
     eventually(look, f"health tells that {what} hangs")
 

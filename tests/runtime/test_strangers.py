@@ -93,7 +93,7 @@ def test_a_row_that_cannot_be_written_keeps_no_other_in_a_lapsed_claim(build, co
     assert conn.execute("select token, ids from relevo.claims").fetchall() == [(claim.token, [ids[7]])]
     queued = conn.execute("select u.id from relevo.due_chunks q cross join unnest(q.ids) as u(id) order by u.id")
     assert [row[0] for row in queued] == [each for each in ids if each != ids[7]]
-    said = " ".join(str(problem) for problem in fleet.health(worker.database, worker.settings).problems)
+    said = " ".join(str(problem) for problem in fleet.status(worker.database, worker.settings).problems)
     assert f"({ids[7]})" in said
     assert "this row cannot be written" in said
     conn.execute("drop function public.refuse_it() cascade")

@@ -9,7 +9,7 @@ import pytest
 
 from relevo import config
 from relevo.operators.health import find_problems
-from relevo.operators.health.observed import Observed
+from relevo.operators.health.problem import Observed
 from relevo.operators.health.waiting import stopped, tried_again, why_it_waits
 from relevo.operators.health.workers import why_off
 

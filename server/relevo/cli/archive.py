@@ -43,7 +43,7 @@ from relevo.cli.common import (
 from relevo.config import Settings
 from relevo.core.errors import ArchiveError, ConfigError, DatabaseUnavailableError, MigrationError, UsageError
 from relevo.core.ports import ArchiveStore
-from relevo.operators import actions, archive
+from relevo.operators import actions, archive, owners
 from relevo.operators.reading import Row, of_this_version
 
 cli = typer.Typer()
@@ -309,7 +309,7 @@ def forget(
         raise UsageError("Say whom to forget.", hint="`relevo forget INSTALLATION` or `relevo forget --owner OWNER`.")
     with prepared_database(settings) as database:
         if owner is not None:
-            count = actions.forget_owner(database, owner)
+            count = owners.forget(database, owner)
             words = f"Owner {escape(owner)} is forgotten, with {several(count, 'installation')}."
             say(words, {"owner": owner, "installations": count}, as_json=as_json)
             return

@@ -42,8 +42,8 @@ from relevo.config import Settings
 from relevo.core.errors import EventConflictError, RelevoError, UsageError
 from relevo.database import migrate
 from relevo.database.pool import Database
-from relevo.operators import actions, audit, events
-from relevo.operators.audience import unknown_owners
+from relevo.operators import audit, events
+from relevo.operators.audience import unknown_installations, unknown_owners
 from relevo.operators.events import TOLD_APART
 
 cli = typer.Typer()
@@ -145,7 +145,7 @@ def _enqueue_checked(
     with open_database(settings) as database:
         with suppress(pg.InsufficientPrivilege):  # an app's role may enqueue, and look at nothing
             migrate.prepare(database)
-        if unknown := actions.unknown_installations(database, to):
+        if unknown := unknown_installations(database, to):
             raise UsageError(f"There is no installation {unknown[0]}.", hint="`relevo installations` lists them.")
         try:
             return _enqueue(database, event, on_conflict)

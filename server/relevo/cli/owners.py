@@ -31,7 +31,7 @@ from relevo.client import consent
 from relevo.client import quiet as client_quiet
 from relevo.client.inboxes import MOST_AT_ONCE, InboxItem, Status
 from relevo.core.errors import UsageError
-from relevo.operators import actions, inboxes, owners
+from relevo.operators import inboxes, owners
 
 cli = typer.Typer()
 owner = typer.Typer(help="What is kept of a person: show, export, block, forget.", no_args_is_help=True)
@@ -143,7 +143,7 @@ def unblock(name: Name, project: Project = None, as_json: AsJson = False) -> Non
 def forget(name: Name, as_json: AsJson = False) -> None:
     """Forget an owner: all phones, what was said to them alone, marks, choices and the name."""
     with prepared_database() as database:
-        count = actions.forget_owner(database, name)
+        count = owners.forget(database, name)
     words = f"{as_written(name)} is forgotten, with {several(count, 'phone')}."
     say(words, {"owner": name, "installations": count}, as_json=as_json)
 

@@ -123,7 +123,7 @@ def status(
     settings = load_settings(only_looks=True)
     with open_database(settings) as database:
         seen = _watch(database, settings, every, times, as_json=as_json)
-    raise typer.Exit(OK if seen is not None and seen.health.ok else FAILED)
+    raise typer.Exit(OK if seen is not None and not seen.problems else FAILED)
 
 
 def glance(*, as_json: bool) -> int:
@@ -132,7 +132,7 @@ def glance(*, as_json: bool) -> int:
     with open_database(settings) as database:
         seen = fleet.status(database, settings)
     _show(seen, as_json=as_json)
-    return OK if seen.health.ok else FAILED
+    return FAILED if seen.problems else OK
 
 
 def _watch(database: Database, settings: Settings, every: float, times: int, *, as_json: bool) -> fleet.Status | None:
@@ -184,8 +184,8 @@ def _show(seen: fleet.Status, *, as_json: bool) -> None:
 
 def _as_json(seen: fleet.Status) -> dict[str, Any]:
     return {
-        "health": seen.health.problems,
-        "health_codes": [problem.code for problem in seen.health.problems],
+        "health": seen.problems,
+        "health_codes": [problem.code for problem in seen.problems],
         "claims": seen.claims,
         "sources": seen.sources,
         "projects": seen.projects,
@@ -198,9 +198,9 @@ def _as_json(seen: fleet.Status) -> dict[str, Any]:
 
 
 def _print_status(seen: fleet.Status) -> None:
-    for problem in seen.health.problems:
+    for problem in seen.problems:
         print_wrapped("Not healthy:", f"{problem.removesuffix('.')}.", "bold red")
-    if seen.health.ok:
+    if not seen.problems:
         out.print("[green]Healthy.[/]")
     out.print()
     none = "No cycle has run yet: start `relevo run`."

@@ -1,10 +1,9 @@
-"""What operators do: pause and resume cycles, redrive or release what was not sent, forget people."""
+"""What operators do: pause and resume cycles, send, redrive or release, forget phones, grant rights."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,9 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from psycopg import errors as pg
-from psycopg.rows import dict_row
 
-from relevo.client import news
+from relevo.client import news, verbs
 from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import NotFoundError, UsageError
@@ -24,6 +22,7 @@ from relevo.database.outages import BUSY
 from relevo.database.pool import Database
 from relevo.operators import audit, consistency
 from relevo.operators.formats import MOST_COUNTED
+from relevo.operators.reading import fetch
 
 _SQL = queries.load("actions", "consistency", "subscriptions")
 _WAKE = queries.load("wakeups")
@@ -117,16 +116,12 @@ class DeadLetters:
 
 def dead_letters(database: Database, which: DeadLetters, *, everything: bool = False) -> list[dict[str, Any]]:
     """Count the dead letters that are meant, by error code; of many so many."""
-    with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-        asked = which.parameters(everything=everything) | {"most": MOST_COUNTED}
-        return cursor.execute(_SQL["count_dead"], asked).fetchall()
+    return fetch(database, _SQL["count_dead"], **which.parameters(everything=everything), most=MOST_COUNTED)
 
 
 def try_redrive(database: Database, which: DeadLetters) -> dict[str, int]:
     """Return what a redrive would do, without doing it: how many it finds, up to a bound, and how many not, and why."""
-    asked = which.parameters() | {"look": _REDRIVE_LOOK, "most": MOST_TRIED}
-    with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(_SQL["try_redrive"], asked).fetchall()[0]
+    return fetch(database, _SQL["try_redrive"], **which.parameters(), look=_REDRIVE_LOOK, most=MOST_TRIED)[0]
 
 
 @audit.audited
@@ -267,16 +262,14 @@ def release_events(
     return {"events": int(released), "first_ids": ids, "origins": origins}
 
 
-def unknown_installations(database: Database, installations: Sequence[UUID]) -> list[UUID]:
-    """Return those of these installations that nobody registered; nothing to a role that may not look."""
-    if not installations:
-        return []
-    try:
-        with database.connection() as connection:
-            rows = connection.execute(_SQL["find_unknown"], {"installations": list(installations)}).fetchall()
-    except pg.InsufficientPrivilege:
-        return []
-    return [row[0] for row in rows]
+def send_event(database: Database, event: Mapping[str, Any], phones: int) -> int:
+    """Enqueue an event, and have that recorded, without names and texts; the same key again is the same event."""
+    named = {"event_type": event["type"], "key": event["key"], "audience": event["audience"], "phones": phones}
+    with audit.recorded(database, "enqueue_event", **named) as result:
+        with database.transaction() as connection:
+            (done,) = verbs.enqueue_json(connection, [event])
+        result.update(event_id=done.event_id, created=done.created)
+    return done.event_id
 
 
 @audit.audited
@@ -292,20 +285,6 @@ def forget(database: Database, installation_id: UUID) -> bool:
     with database.transaction() as connection:
         row = connection.execute(_SQL["forget_installation"], {"installation_id": installation_id}).fetchone()
     return row == (True,)
-
-
-def forget_owner(database: Database, owner: str) -> int:
-    """Forget an owner with all installations and what was said to them alone; return how many there were.
-
-    The record of it has a hash of the name: the name itself is what is to be forgotten.
-    """
-    mark = hashlib.sha256(owner.encode()).hexdigest()
-    with audit.recorded(database, "forget_owner", owner_sha256=mark) as result:
-        with database.transaction() as connection:
-            row = connection.execute(_SQL["forget_owner"], {"owner": owner}).fetchone()
-        count = int(row[0]) if row else 0
-        result["installations"] = count
-    return count
 
 
 @audit.audited

@@ -83,6 +83,15 @@ def named_phones(database: Database, event_id: int, *, limit: int) -> list[UUID]
     return [row["installation_id"] for row in rows]
 
 
+def unknown_installations(database: Database, installations: Sequence[UUID]) -> list[UUID]:
+    """Return those of these installations that nobody registered; nothing to who may not look."""
+    try:
+        rows = fetch(database, _SQL["list_unknown_installations"], installations=list(installations))
+    except pg.InsufficientPrivilege:
+        return []
+    return [row["installation_id"] for row in rows]
+
+
 def unknown_owners(database: Database, owners: Sequence[str]) -> list[str]:
     """Return those of these owners, of the first hundred, that no installation has; nothing to who may not look."""
     try:

@@ -8,11 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from shlex import quote
-from typing import Any
 
 import psycopg
 import requests
-from psycopg.rows import dict_row
 
 from relevo.config import Settings
 from relevo.core import queries
@@ -25,6 +23,7 @@ from relevo.database.pool import Database
 from relevo.operators import fleet
 from relevo.operators.consistency import Finding
 from relevo.operators.formats import in_numbers, in_words
+from relevo.operators.reading import Row, fetch
 
 _SQL = queries.load("doctor")
 _OLDEST_VERSION = 15
@@ -35,8 +34,6 @@ _MUCH_LOG = 1 << 30
 _ANSWER_S = 10.0
 _BROKEN = 500
 _NAMED = 5
-
-Row = dict[str, Any]
 
 
 def look_around(
@@ -65,11 +62,6 @@ def look_around(
     return [*found, *_held_back(database), *_store(store), *_expo(expo, settings), *_tokens(refused_tokens())]
 
 
-def _rows(database: Database, statement: str, **parameters: object) -> list[Row]:
-    with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(_SQL[statement], parameters).fetchall()
-
-
 def _settings(settings: Settings) -> Iterator[Finding]:
     for warning in settings.warnings:
         yield Finding(
@@ -93,7 +85,7 @@ def _settings(settings: Settings) -> Iterator[Finding]:
 
 def _server(database: Database, clock: Callable[[], float]) -> Iterator[Finding]:
     before = clock()
-    (row,) = _rows(database, "read_server")
+    (row,) = fetch(database, _SQL["read_server"])
     after = clock()
     yield from _version(row)
     there = row["now"].timestamp()
@@ -195,7 +187,7 @@ def _unregistered(database: Database, settings: Settings) -> Iterator[Finding]:
     """Name the months that the Iceberg catalog lacks; archive-export tries those again by itself."""
     if settings.archive_iceberg_uri is None:
         return
-    (row,) = _rows(database, "count_unregistered")
+    (row,) = fetch(database, _SQL["count_unregistered"])
     if not row["months"]:
         return
     why = f": {row['error'].removesuffix('.')}" if row["error"] else ""
@@ -210,7 +202,7 @@ def _unregistered(database: Database, settings: Settings) -> Iterator[Finding]:
 
 
 def _rights(database: Database) -> Iterator[Finding]:
-    denied = [row["name"] for row in _rows(database, "list_denied")]
+    denied = [row["name"] for row in fetch(database, _SQL["list_denied"])]
     if denied:
         named = ", ".join(denied[:3]) + (" …" if len(denied) > 3 else "")  # noqa: PLR2004
         yield Finding(
@@ -221,7 +213,7 @@ def _rights(database: Database) -> Iterator[Finding]:
 
 
 def _vacuum(database: Database) -> Iterator[Finding]:
-    for row in _rows(database, "list_bloated", least=_MANY_DEAD):
+    for row in fetch(database, _SQL["list_bloated"], least=_MANY_DEAD):
         since = f"last vacuumed at {row['vacuumed_at']:%Y-%m-%d %H:%M}Z" if row["vacuumed_at"] else "never vacuumed"
         yield Finding(
             "vacuum_behind",
@@ -231,21 +223,21 @@ def _vacuum(database: Database) -> Iterator[Finding]:
 
 
 def _held_back(database: Database) -> Iterator[Finding]:
-    for row in _rows(database, "list_old_snapshots", seconds=_LONG_S):
+    for row in fetch(database, _SQL["list_old_snapshots"], seconds=_LONG_S):
         yield Finding(
             "snapshot_old",
             f"{row['program']} (process {row['pid']}, {row['state']}) has had a transaction open for "
             f"{in_words(row['seconds'])}, which keeps dead rows in every table.",
             f"End it there, or: SELECT pg_terminate_backend({row['pid']}).",
         )
-    for row in _rows(database, "list_old_prepared", seconds=_LONG_S):
+    for row in fetch(database, _SQL["list_old_prepared"], seconds=_LONG_S):
         yield Finding(
             "prepared_old",
             f"The prepared transaction {row['gid']} has been waiting for {in_words(row['seconds'])}, "
             "and keeps dead rows and locks.",
             f"COMMIT PREPARED '{row['gid']}', or ROLLBACK PREPARED it.",
         )
-    for row in _rows(database, "list_stale_slots", bytes=_MUCH_LOG):
+    for row in fetch(database, _SQL["list_stale_slots"], bytes=_MUCH_LOG):
         keeps = "dead rows" if row["keeps_rows"] else f"{row['bytes'] / 1e9:.1f} GB of the log"
         yield Finding(
             "slot_stale",
@@ -256,7 +248,7 @@ def _held_back(database: Database) -> Iterator[Finding]:
 
 def _switched_off(database: Database) -> Iterator[Finding]:
     """Name each pause switch once, whether anything waits for it or not."""
-    for row in _rows(database, "list_paused"):
+    for row in fetch(database, _SQL["list_paused"]):
         yield Finding(
             "cycle_paused",
             f"{row['name']} has been paused for {in_words(row['seconds'])}: {row['reason'].removesuffix('.')}.",
@@ -300,7 +292,7 @@ def _held_up(database: Database) -> Iterator[Finding]:
 
 
 def _webhooks(database: Database, webhook_trouble: Callable[[str], str]) -> Iterator[Finding]:
-    for row in _rows(database, "list_webhooks"):
+    for row in fetch(database, _SQL["list_webhooks"]):
         if trouble := webhook_trouble(row["webhook"]):
             yield Finding(
                 "webhook_unknown",

@@ -16,8 +16,7 @@ from relevo.database.pool import Database
 from relevo.operators import archive, sources
 from relevo.operators.formats import MOST_COUNTED
 from relevo.operators.health import find_problems
-from relevo.operators.health.observed import Observed
-from relevo.operators.health.problem import Problem
+from relevo.operators.health.problem import Observed, Problem
 from relevo.operators.health.workers import next_round, why_off
 from relevo.operators.reading import MAX_LIMIT, Row, fetch, of_this_version
 
@@ -32,33 +31,13 @@ _MOST_TYPES = 12
 _TROUBLES = 20
 
 
-@dataclass(frozen=True)
-class Health:
-    """Whether the fleet is well, and if not, why."""
+@dataclass(frozen=True, kw_only=True)
+class Status(Observed):
+    """The fleet at a glance: what was seen, and all that is wrong."""
 
     problems: tuple[Problem, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Return whether nothing is wrong."""
-        return not self.problems
-
-
-@dataclass(frozen=True)
-class Status:
-    """The fleet at a glance."""
-
-    workers: list[Row]
-    cycles: list[Row]
     claims: Row
-    sources: list[Row]
-    projects: list[Row]
-    due: list[Row]
-    """What is due now per project and lane, and how long the oldest has been."""
-    held: list[Row]
-    """What the runaway brake holds, by type and origin."""
-    health: Health
-    dead_letters: int = 0
+    dead_letters: int
     """How many deliveries failed for good, up to a bound, and lie there until somebody sends them again."""
 
 
@@ -79,27 +58,28 @@ def status(database: Database, settings: Settings) -> Status:
     """Return the fleet at a glance."""
     workers = fetch(database, _SQL["list_workers"], limit=50)
     cycles = [row | {"off": why_off(row, settings)} for row in fetch(database, _SQL["list_cycles"])]
-    found, sending = sources.listed(database), projects(database)
-    due = fetch(database, _SQL["list_due"], most=MOST_COUNTED, limit=MAX_LIMIT)
-    waiting = fetch(database, _SQL["read_health"], most=MOST_COUNTED)[0]
-    stopped = held(database)
     stands = standing(database, settings)
-    waiting |= {"copied": stands.trouble(), "misnamed": stands.misnamed()}
-    waiting["news"] = subscriptions(database)
-    waiting["failing"] = failing_events(database)
-    waiting["troubles"] = fetch(database, _SQL["list_troubles"], limit=_TROUBLES)
     seen = Observed(
-        waiting.pop("now"), workers, cycles, due, found, sending, archive.months(database), stopped, **waiting
+        workers=workers,
+        cycles=cycles,
+        due=fetch(database, _SQL["list_due"], most=MOST_COUNTED, limit=MAX_LIMIT),
+        sources=sources.listed(database),
+        projects=projects(database),
+        archive=archive.months(database),
+        held=held(database),
+        copied=stands.trouble(),
+        misnamed=stands.misnamed(),
+        news=subscriptions(database),
+        failing=failing_events(database),
+        troubles=fetch(database, _SQL["list_troubles"], limit=_TROUBLES),
+        **fetch(database, _SQL["read_health"], most=MOST_COUNTED)[0],
     )
-    problems = Health(tuple(find_problems(seen, settings)))
-    claims = fetch(database, _SQL["sum_claims"])[0]
-    dead = fetch(database, _SQL["count_dead_letters"], most=MOST_COUNTED)[0]
-    return Status(workers, cycles, claims, found, sending, due, stopped, problems, dead["dead_letters"])
-
-
-def health(database: Database, settings: Settings) -> Health:
-    """Return what is wrong."""
-    return status(database, settings).health
+    return Status(
+        **vars(seen),
+        problems=tuple(find_problems(seen, settings)),
+        claims=fetch(database, _SQL["sum_claims"])[0],
+        dead_letters=fetch(database, _SQL["count_dead_letters"], most=MOST_COUNTED)[0]["dead_letters"],
+    )
 
 
 _STATUSES = {
@@ -191,7 +171,6 @@ def runtime(database: Database) -> Row:
 class Overview:
     """What people ask first: is all well, who can be reached, what arrives, of which kinds."""
 
-    now: datetime
     status: Status
     queue: Row
     hour: list[Row]
@@ -206,13 +185,12 @@ class Overview:
 
 def overview(database: Database, settings: Settings) -> Overview:
     """Return what the dashboard's first page shows."""
-    row = fetch(database, _SQL["count_queue"])[0]
+    seen = status(database, settings)
     return Overview(
-        row["now"],
-        status(database, settings),
-        _queue(database, row),
-        pushes(database, row["now"], bins=12, every_s=300),
-        pushes(database, row["now"], bins=24, every_s=3_600),
+        seen,
+        queue(database),
+        pushes(database, seen.now, bins=12, every_s=300),
+        pushes(database, seen.now, bins=24, every_s=3_600),
         fetch(database, _SQL["count_phones"], most=MOST_COUNTED),
         fetch(database, _SQL["sum_event_types"], look_at=MOST_EVENTS, limit=_MOST_TYPES),
     )
@@ -222,24 +200,21 @@ def overview(database: Database, settings: Settings) -> Overview:
 class System:
     """What somebody at 3 a.m. looks at: the machinery behind the pushes."""
 
-    now: datetime
     status: Status
     queue: Row
     durations: dict[tuple[str, str], list[Row]]
     """How long the last runs of each cycle took, oldest first."""
     next_rounds: dict[tuple[str, str], datetime | None]
-    archive: list[Row]
 
 
 def system(database: Database, settings: Settings) -> System:
     """Return the fleet as the dashboard's page of the system shows it."""
-    row = fetch(database, _SQL["count_queue"])[0]
     seen = status(database, settings)
     durations: dict[tuple[str, str], list[Row]] = {}
     for each in reversed(fetch(database, _SQL["list_durations"], limit=_DURATIONS)):
         durations.setdefault((each["cycle"], each["source"]), []).append(each)
-    coming = {(each["cycle"], each["source"]): next_round(each, settings, row["now"]) for each in seen.cycles}
-    return System(row["now"], seen, _queue(database, row), durations, coming, archive.months(database))
+    coming = {(each["cycle"], each["source"]): next_round(each, settings, seen.now) for each in seen.cycles}
+    return System(seen, queue(database), durations, coming)
 
 
 def pushes(database: Database, now: datetime, *, bins: int, every_s: int) -> list[Row]:

@@ -99,10 +99,11 @@ GAUGES = {
     "database_copied": Gauge("1 while the database looks like a copy and nothing is sent."),
 }
 _POOL = {
-    "pool_size": "Connections of the pool.",
-    "pool_available": "Connections of the pool that nobody uses.",
-    "requests_waiting": "Callers that wait for a connection.",
+    "relevo_pool_size_connections": ("pool_size", "Connections of the pool."),
+    "relevo_pool_available_connections": ("pool_available", "Connections of the pool that nobody uses."),
+    "relevo_pool_waiting_connections": ("requests_waiting", "Callers that wait for a connection."),
 }
+"""What the pool counts, by the name of its gauge."""
 
 
 class Gauges(Collector):
@@ -124,9 +125,7 @@ class Gauges(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield every gauge; without the database only those of this process."""
         rows = self._fleet()
-        yield self._single("relevo_database_up", f"1 if the last look reached PostgreSQL. {_OWN}", float(self._up))
-        yield self._info()
-        yield from self._pool()
+        yield from self._own()
         for name, gauge in GAUGES.items():
             family = GaugeMetricFamily(f"relevo_{name}", f"{gauge.says} {_FLEET}", labels=gauge.labels)
             for _, labels, value in (row for row in rows if row[0] == name):
@@ -155,19 +154,13 @@ class Gauges(Collector):
         self._up = True
         return [(name, labels, float(value)) for name, labels, value in rows]
 
-    def _pool(self) -> Iterator[GaugeMetricFamily]:
+    def _own(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the gauges of this process: whether it reaches the database, who it is, and its pool."""
+        yield GaugeMetricFamily("relevo_database_up", f"1 if the last look reached PostgreSQL. {_OWN}", float(self._up))
+        who = f"Always 1; its labels tell who this is. {_OWN}"
+        info = GaugeMetricFamily("relevo_worker_info", who, labels=("worker", "version"))
+        info.add_metric([self._worker_id, __version__], 1.0)
+        yield info
         stats = self._database.pool_stats()
-        for key, says in _POOL.items():
-            name = f"relevo_{key}" if key.startswith("pool") else "relevo_pool_waiting"
-            yield self._single(f"{name}_connections", f"{says} {_OWN}", float(stats.get(key, 0)))
-
-    def _info(self) -> GaugeMetricFamily:
-        family = GaugeMetricFamily(
-            "relevo_worker_info", f"Always 1; its labels tell who this is. {_OWN}", labels=("worker", "version")
-        )
-        family.add_metric([self._worker_id, __version__], 1.0)
-        return family
-
-    @staticmethod
-    def _single(name: str, says: str, value: float) -> GaugeMetricFamily:
-        return GaugeMetricFamily(name, says, value=value)
+        for name, (key, says) in _POOL.items():
+            yield GaugeMetricFamily(name, f"{says} {_OWN}", float(stats.get(key, 0)))

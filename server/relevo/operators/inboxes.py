@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from relevo.client import inboxes
@@ -34,17 +35,10 @@ def read(
     limit: int = 20,
 ) -> Inbox:
     """Read a page of an inbox, newest first, and count what is unread and unseen in it."""
+    whose: dict[str, Any] = {"owner": owner, "installation_id": installation_id, "project": project}
     with database.connection() as connection:
-        page = inboxes.inbox(
-            connection,
-            owner=owner,
-            installation_id=installation_id,
-            project=project,
-            status=status,
-            before=before,
-            limit=limit,
-        )
-        counts = inboxes.inbox_counts(connection, owner=owner, installation_id=installation_id, project=project)
+        page = inboxes.inbox(connection, **whose, status=status, before=before, limit=limit)
+        counts = inboxes.inbox_counts(connection, **whose)
     return Inbox(page, counts, project)
 
 

@@ -1,4 +1,4 @@
-"""Owners, as operators see them: how much is kept of one, all of it, and a block."""
+"""Owners, as operators see them: how much is kept of one, all of it, a block, and an end to it."""
 
 from __future__ import annotations
 
@@ -60,6 +60,15 @@ def unblock(database: Database, owner: str, project: str | None) -> int:
         with database.transaction() as connection:
             count = consent.unblock(connection, owner=owner, project=project)
         result["installations"] = count
+    return count
+
+
+def forget(database: Database, owner: str) -> int:
+    """Forget an owner with all installations and what was said to them alone; return how many there were."""
+    with audit.recorded(database, "forget_owner", owner_sha256=_mark(owner)) as result:
+        with database.transaction() as connection:
+            row = connection.execute(_SQL["forget_owner"], {"owner": owner}).fetchone()
+        result["installations"] = count = int(row[0]) if row else 0
     return count
 
 

@@ -10,7 +10,6 @@ from relevo.core.known_services import LABELS, NATIVE
 from relevo.core.model import NEWS
 from relevo.core.phrases import clipped
 from relevo.core.sending_project import SendingProject
-from relevo.operators import caps_and_digests
 
 MEANINGS = {
     "pending": N_("It is to be sent."),
@@ -215,6 +214,23 @@ NOT_ALLOWED = {
 """Why pushes may not go to a phone; anything else is what the push service said."""
 
 _OURS = ("capped", "in_digest", "batched")
+NO_ROOM = "There is no room for it: "
+"""As the database begins what it says of a cap."""
+_CAP = re.compile(r"at most (\d+) an? (hour|day|week)(?: of category (.+?))?(?:, and (\d+) are used)?\.?")
+_CAPS = {
+    "hour": N_("at most %(most)s an hour"),
+    "day": N_("at most %(most)s a day"),
+    "week": N_("at most %(most)s a week"),
+}
+_DAYS = {
+    "mon": N_("Monday"),
+    "tue": N_("Tuesday"),
+    "wed": N_("Wednesday"),
+    "thu": N_("Thursday"),
+    "fri": N_("Friday"),
+    "sat": N_("Saturday"),
+    "sun": N_("Sunday"),
+}
 
 
 def in_words(code: str | None) -> str:
@@ -240,7 +256,7 @@ def example(code: str | None, message: str | None) -> str:
     """Return what was said of an error; words of the database's own in the reader's language, or none."""
     if code not in _OURS:
         return message or ""
-    return caps_and_digests.cap(message) if code != "batched" else ""
+    return cap(message) if code != "batched" else ""
 
 
 def quoted(said: str) -> str:
@@ -302,3 +318,28 @@ def briefly(status: str, code: str | None) -> str:
 def not_allowed(why: str | None) -> str:
     """Say why pushes may not go to a phone."""
     return _(NOT_ALLOWED[why]) if why in NOT_ALLOWED else in_words(why)
+
+
+def cap(said: str | None) -> str:
+    """Say which cap there was no room under; what is no such sentence stays as it is."""
+    told = (said or "").removeprefix(NO_ROOM)
+    found = _CAP.fullmatch(told)
+    if found is None:
+        return told
+    most, per, category, used = found.groups()
+    words = _(_CAPS[per], most=most)
+    if category:
+        words = _("%(cap)s of category %(category)s", cap=words, category=category)
+    return _("%(cap)s, and %(used)s are used", cap=words, used=used) if used else words
+
+
+def wanted_when(said: str | None) -> str:
+    """Say when a preference wants to be told: hourly, daily or weekly."""
+    kind, *more = (said or "now").split()
+    if kind == "hourly":
+        return _("hourly")
+    if kind == "daily":
+        return _("daily at %(time)s", time=more[0])
+    if kind == "weekly":
+        return _("weekly, %(day)s at %(time)s", day=_(_DAYS[more[0]]), time=more[1])
+    return said or ""

@@ -58,44 +58,32 @@ def of_event(
     event: Row, counts: Mapping[str, int], sample: Row, requests: Requests, incidents: Sequence[Row]
 ) -> Iterator[Moment]:
     """Return what happened to an event, in the order in which what falls on one instant happens."""
-    yield from _made(event)
+    yield from _each(event, published="publicada_at", first_seen="first_seen_at", enqueued="created_at")
     yield from _fanned_out(event)
     yield from (Moment(row["journalled_at"], "request", row) for row in requests.rows)
     if requests.next:
         last = requests.rows[-1]["journalled_at"] if requests.rows else event["fanout_started_at"]
         yield Moment(last, "more_requests", {})
-    if event["first_sent_at"]:
-        yield Moment(event["first_sent_at"], "first_sent", event)
+    yield from _each(event, first_sent="first_sent_at")
     if event["silent"]["count"]:
         yield Moment(datetime.fromisoformat(event["silent"]["at"]), "went_silently", event["silent"])
     is_whole = sample["looked_at"] >= event["deliveries_created"]
-    yield from _sampled(sample, is_whole=is_whole)
+    if is_whole:
+        yield from _each(sample, receipts_failed="receipt_failed_at", first_opened="first_opened_at")
+    yield from _each(sample, superseded="superseded_at", capped="capped_at", quiet_expired="quiet_expired_at")
     yield from _gathered(event, sample)
-    if event["ended_at"]:
-        yield Moment(event["ended_at"], "ended", event)
-    if event["swept_at"]:
-        yield Moment(event["swept_at"], "swept", event)
+    yield from _each(event, ended="ended_at", swept="swept_at")
     if is_whole:
         yield from _latest(event, counts, sample)
     if event["deadline_at"] and _decides(event, counts):
         yield Moment(event["deadline_at"], "deadline", event)
-    if event["repeats_held_at"]:
-        yield Moment(event["repeats_held_at"], "pushes_held", event)
+    yield from _each(event, pushes_held="repeats_held_at")
     yield from (Moment(row["at"], "incident", row) for row in incidents)
 
 
-def _sampled(sample: Row, *, is_whole: bool) -> Iterator[Moment]:
-    """Return what is known of the deliveries that were looked at; `is_whole` if these are all of them."""
-    if is_whole and sample["receipts_failed"]:
-        yield Moment(sample["receipt_failed_at"], "receipts_failed", sample)
-    if sample["superseded"]:
-        yield Moment(sample["superseded_at"], "superseded", sample)
-    if sample["capped"]:
-        yield Moment(sample["capped_at"], "capped", sample)
-    if sample["quiet_expired"]:
-        yield Moment(sample["quiet_expired_at"], "quiet_expired", sample)
-    if is_whole and sample["first_opened_at"]:
-        yield Moment(sample["first_opened_at"], "first_opened", sample)
+def _each(row: Row, **columns: str) -> Iterator[Moment]:
+    """Return what happened of some codes, each at the time in its column, if it did."""
+    return (Moment(row[column], code, row) for code, column in columns.items() if row[column])
 
 
 def _gathered(event: Row, sample: Row) -> Iterator[Moment]:
@@ -109,27 +97,16 @@ def _gathered(event: Row, sample: Row) -> Iterator[Moment]:
         yield Moment(sample["batched_at"], "batched", row)
 
 
-def _made(event: Row) -> Iterator[Moment]:
-    if event["publicada_at"]:
-        yield Moment(event["publicada_at"], "published", event)
-    if event["first_seen_at"]:
-        yield Moment(event["first_seen_at"], "first_seen", event)
-    yield Moment(event["created_at"], "enqueued", event)
+def _fanned_out(event: Row) -> Iterator[Moment]:
     if event["scheduled_at"] > event["created_at"]:
         yield Moment(event["scheduled_at"], "scheduled", event)
-
-
-def _fanned_out(event: Row) -> Iterator[Moment]:
-    if event["held_at"]:
-        yield Moment(event["held_at"], "held", event)
-    if event["released_at"] and event["released_at"] != event["ended_at"]:
-        yield Moment(event["released_at"], "released", event)
-    if event["fanout_started_at"]:
-        yield Moment(event["fanout_started_at"], "fanout_began", event)
+    yield from _each(event, held="held_at")
+    if event["released_at"] != event["ended_at"]:
+        yield from _each(event, released="released_at")
+    yield from _each(event, fanout_began="fanout_started_at")
     if event["fanout_failures"]:
         yield Moment(event["updated_at"], "fanout_failed", event)
-    if event["fanout_finished_at"]:
-        yield Moment(event["fanout_finished_at"], "fanout_finished", event)
+    yield from _each(event, fanout_finished="fanout_finished_at")
 
 
 def _latest(event: Row, counts: Mapping[str, int], sample: Row) -> Iterator[Moment]:

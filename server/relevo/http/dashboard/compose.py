@@ -24,14 +24,15 @@ from relevo.http.dashboard.formats import number
 from relevo.http.dashboard.page import Page, fields_of, render
 from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem, of_error
-from relevo.operators import audience, composing, reasons, words
+from relevo.operators import actions, audience, reasons, words
 from relevo.operators.audience import LeftOut
-from relevo.operators.composing import MOST_UNCONFIRMED
 from relevo.operators.phones import owners_of
 from relevo.operators.test_pushes import MOST_PHONES
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 HERE = "/dashboard/compose"
+MOST_UNCONFIRMED = 1_000
+"""To more phones than these nothing is sent before their number was typed."""
 _SAMPLE = 10
 _WRONG = (InvalidInputError, MissingPartError, NotFoundError, Problem)
 
@@ -84,7 +85,7 @@ async def send(request: Request) -> Response:
         if sent is None:
             seen = await _look(request, form, event)
             _check_confirmed(form, seen)
-            sent = await threads.run(composing.send, event, seen.found.count)
+            sent = await threads.run(actions.send_event, event, seen.found.count)
     except _WRONG as error:
         return await _look_page(request, form, of_error(error))
     return RedirectResponse(f"/dashboard/events/{sent}", 303)

@@ -11,9 +11,8 @@ from relevo.core.i18n import N_
 from relevo.core.i18n import gettext as _
 from relevo.core.phrases import clipped
 from relevo.http.dashboard.formats import instant
-from relevo.operators import caps_and_digests
 from relevo.operators.audience import Nobody
-from relevo.operators.reasons import not_allowed
+from relevo.operators.reasons import cap, not_allowed, wanted_when
 
 RULES = {
     "event_gone": N_("There is no such event any more: it was archived or deleted."),
@@ -145,7 +144,7 @@ def rule(told: Explanation) -> str:
         category=values.get("category"),
         project=values.get("project"),
         differs=differs,
-        reason=": ".join(filter(None, (_(state), caps_and_digests.cap(values.get("reason"))))).removesuffix("."),
+        reason=": ".join(filter(None, (_(state), cap(values.get("reason"))))).removesuffix("."),
         preference=told.raw["preference"],
         until=values.get("local") or (instant(datetime.fromisoformat(values["until"])) if values.get("until") else ""),
         count=values.get("count"),
@@ -153,7 +152,7 @@ def rule(told: Explanation) -> str:
         zone=values.get("zone"),
         whose=_(ZONES.get(values.get("zone_of"), "")),
         at=instant(datetime.fromisoformat(values["at"])) if values.get("at") else "",
-        delivery=caps_and_digests.delivery(values.get("delivery")),
+        delivery=wanted_when(values.get("delivery")),
     )
     return " ".join(filter(None, (said, _silently(values.get("quiet") or {}))))
 

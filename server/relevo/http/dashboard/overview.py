@@ -30,7 +30,7 @@ async def overview(request: Request) -> Response:
         request,
         "overview.html",
         seen=seen,
-        problems=[_problem(each) for each in seen.status.health.problems],
+        problems=[_problem(each) for each in seen.status.problems],
         held=seen.status.held[:MOST_COUNTED],
         most_counted=MOST_COUNTED,
         most_events=MOST_EVENTS,

@@ -25,7 +25,7 @@ async def system(request: Request) -> Response:
         seen=seen,
         queue=seen.queue,
         running=[row for row in seen.status.workers if row["state"] != "stopped"],
-        months=list(reversed(seen.archive))[:_MOST_MONTHS],
+        months=list(reversed(seen.status.archive))[:_MOST_MONTHS],
         most_counted=MOST_COUNTED,
         worker_state=worker_state,
     )

@@ -20,7 +20,7 @@ from relevo.core.known_services import LABELS
 from relevo.core.phrases import clipped
 from relevo.core.sending_project import project_in_words
 from relevo.http.dashboard import explanations, formats, labels
-from relevo.operators import caps_and_digests, reasons
+from relevo.operators import reasons
 from relevo.operators.timeline import is_taken
 
 _TAG = re.compile(r"<[^<>]*>")
@@ -88,7 +88,6 @@ def _environment() -> Environment:
         "is_taken": is_taken,
         "languages": i18n.LANGUAGES,
         "owner_path": formats.owner_path,
-        "caps_and_digests": caps_and_digests,
         "percent": formats.percent,
         "progress_of": progress_of,
         "provider_labels": LABELS,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from relevo.config import Settings
-from relevo.operators.health.observed import Observed
-from relevo.operators.health.problem import Problem
+from relevo.operators.health.problem import Observed, Problem
 from relevo.operators.health.sending import (
     of_failures,
     of_fanout,

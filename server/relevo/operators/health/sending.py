@@ -11,8 +11,7 @@ from relevo.core.known_services import LABELS, NATIVE
 from relevo.core.phrases import Phrase
 from relevo.core.sending_project import SendingProject, project_in_words
 from relevo.operators.formats import in_numbers, in_words, timestamp
-from relevo.operators.health.observed import SLACK_S, Observed
-from relevo.operators.health.problem import Problem, Row
+from relevo.operators.health.problem import SLACK_S, Observed, Problem, Row
 from relevo.operators.health.waiting import remedy, times
 
 _DUE_FOR_LONG_S = 600.0

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from relevo.config import REJECT_ATTEMPTS
 from relevo.core.phrases import Phrase
 from relevo.operators.formats import in_numbers, in_words
-from relevo.operators.health.observed import USUAL
-from relevo.operators.health.problem import Problem, Row
+from relevo.operators.health.problem import USUAL, Problem, Row
 
 _SILENT_SOURCE_S = 3_600.0
 _NO_NEWS_S = 3 * 86_400.0  # a long weekend

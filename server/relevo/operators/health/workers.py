@@ -9,8 +9,7 @@ from typing import Any
 from relevo.config import Settings
 from relevo.core.phrases import Phrase
 from relevo.operators.formats import in_numbers, in_words, timestamp
-from relevo.operators.health.observed import SLACK_S, USUAL, Observed
-from relevo.operators.health.problem import Problem, Row
+from relevo.operators.health.problem import SLACK_S, USUAL, Observed, Problem, Row
 from relevo.runtime.timing import Cron
 
 _RETIRED_S = 7 * 86_400.0  # what nobody ran for a week was taken out of service
