@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
+from typing import get_args
 
 from babel.messages.catalog import Catalog, Message
 from babel.messages.extract import DEFAULT_KEYWORDS, extract_from_file
@@ -17,8 +18,9 @@ from babel.messages.pofile import read_po, write_po
 from relevo import sandbox
 from relevo.core import push_fields
 from relevo.core.i18n import DOMAIN, LOCALE
+from relevo.core.model import Lane, ReplyKind, Trigger
 from relevo.http import dashboard
-from relevo.http.dashboard.labels import ACTIONS, COUNTERS, DETAILS, WORDS, spaced
+from relevo.http.dashboard.labels import ACTIONS, DELIVERY_STATUSES, EVENT_STATES, spaced
 from relevo.operators import formats, health, reasons
 from relevo.operators.sources import CURSORS
 
@@ -30,6 +32,67 @@ BELOW = [
 PO = LOCALE / "es" / "LC_MESSAGES" / f"{DOMAIN}.po"
 MO = PO.with_suffix(".mo")
 KEYWORDS = {**DEFAULT_KEYWORDS, "Phrase": None, "Problem": (2,), "in_numbers": (2, 3)}
+WORDS = frozenset(
+    {
+        *EVENT_STATES,
+        *("sending", "finished"),
+        *DELIVERY_STATUSES,
+        *("running", "idle", "ok", "partial", "failed", "skipped", "abandoned"),
+        *("alive", "late", "stopped", "lost", "silent", "stopping"),
+        *("closed", "open", "probing"),
+        *("unchanged", "unavailable", "rejected"),
+        *("moving", "sealed", "retired", "exported", "verified", "dropped", "begun"),
+        *("none", "on", "off", "paused", "rests", "confirmed"),
+        *("everyone", "installations", "matching", "owners"),
+        *("granted", "denied", "undetermined"),
+        *get_args(Lane),
+        *get_args(Trigger),
+        *get_args(ReplyKind),
+    }
+)
+"""Every word that stands for a state somewhere."""
+COUNTERS = frozenset(
+    {
+        *("claims_reaped", "claims_lost", "deliveries_recovered", "deliveries_ambiguous", "deliveries_dead"),
+        *("deliveries_unknown", "deliveries_closed_by_late_ticket", "stale_ms", "workers_lost", "runs_abandoned"),
+        *("targets_selected", "deliveries_created", "deliveries_cancelled", "deliveries_ended"),
+        *("events_fanned_out", "events_held", "events_expired", "events_ended", "events_created", "events_cancelled"),
+        *("licitaciones_found", "licitaciones_new", "licitaciones_changed", "rejected", "mended"),
+        *("push_requests", "late_tickets", "tokens_disabled", "tokens_not_disabled", "calls_given_up"),
+        *("left_alone", "answers_not_written", "events_worded", "events_unrendered"),
+        *("notifications_sent", "notifications_confirmed", "notifications_failed", "notifications_retryable"),
+        *("notifications_postponed", "notifications_invalidated", "notifications_expired", "notifications_skipped"),
+        *("notifications_unconfirmed", "notifications_unknown", "notifications_cancelled", "notifications_silent"),
+        *("receipts_processed", "receipts_missing", "news_sent", "news_dropped"),
+        *("news_taken", "news_retryable", "news_postponed", "news_failed", "news_expired", "news_skipped"),
+        *("news_unknown", "news_cancelled", "news_invalid"),
+        *("partitions_made", "runs_pruned", "workers_pruned", "late_tickets_pruned", "incidents_pruned"),
+        *("minutes_pruned", "rejects_pruned", "projects_pruned", "audit_pruned", "attempts_pruned"),
+        *("dead_phones_pruned", "token_moves_pruned"),
+        *("signatures_pruned", "cap_uses_pruned", "digest_contents_pruned", "digests_pruned"),
+        *(
+            "digests_closed",
+            "events_digested",
+            "batches_closed",
+            "events_batched",
+            "batches_pruned",
+            "phones_looked_at",
+        ),
+        *("deliveries_capped", "deliveries_batched", "deliveries_left_to_digests"),
+        *("months_retired", "months_exported", "months_verified", "months_dropped", "rows_exported", "rows_verified"),
+        *("parts_uploaded", "mismatches", "archived_licitaciones", "archived_events", "archived_deliveries"),
+        *("archived_requests", "months_registered"),
+    }
+)
+"""What runs count."""
+DETAILS = frozenset(
+    {
+        *("answer", "cycle", "source", "reason", "event_id", "event_type", "project", "title", "phones", "id", "name"),
+        *("role", "days", "path", "method", "times", "error_code", "ids", "origin", "drop", "subscription", "outcome"),
+        *("installation_id", "reject_id", "worker", "paused", "version", "created", "audience", "key"),
+    }
+)
+"""With what, and to what end, as the record names it."""
 NAMES = {*map(spaced, COUNTERS | ACTIONS | DETAILS), *WORDS, *CURSORS.values()}
 """Words that stand in no sentence: pages show them by what the database and the code call a thing."""
 

@@ -14,8 +14,9 @@ from babel.messages.pofile import read_po
 import collect_texts
 import relevo
 from browsing import Person
+from collect_texts import COUNTERS, WORDS
 from relevo.core.i18n import LANGUAGES, translated, use_language
-from relevo.http.dashboard.labels import ACTIONS, COUNTERS, DELIVERY_STATUSES, KINDS, WORDS
+from relevo.http.dashboard.labels import ACTIONS, DELIVERY_STATUSES, KINDS
 from relevo.http.dashboard.templating import ENVIRONMENT
 from relevo.operators.formats import in_numbers, in_words
 from relevo.operators.health.problem import Problem, in_three

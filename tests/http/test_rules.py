@@ -13,10 +13,8 @@ from fastapi.routing import APIRoute
 
 from processes import eventually
 from relevo.access import api_tokens
-from relevo.config import Settings
 from relevo.http import api
 from relevo.http.guard import Guarded
-from relevo.http.readiness import Readiness
 from relevo.http.rules import RULES, rule_of
 from serving import Client, Served
 
@@ -53,7 +51,7 @@ def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
 
 def test_nothing_is_served_but_guarded_routes() -> None:
     """What the app serves was made as a guarded route: no mount, no page of FastAPI's own."""
-    app = api.make(None, rate_per_s=0, readiness=Readiness(Settings(), scheduled=False))  # type: ignore[arg-type]
+    app = api.make()
     assert [route for route in app.routes if not isinstance(route, Guarded)] == []
 
 

@@ -242,26 +242,25 @@ def _for_owner(statement: str, owner: str, project: str, **more: str) -> Call[in
     return Call(statement, {"owner": owner, "project": project, **more}, one(int))
 
 
-class Subscription(NamedTuple):
-    """What somebody wants to hear of; all kinds there are if none is named."""
-
-    name: str
-    kinds: Sequence[news.Kind] | None
-    project: str | None
-    webhook: str | None
-
-
-def subscribe(connection: Connection, asked: Subscription, caller: str | None) -> bool:
+def subscribe(
+    connection: Connection,
+    name: str,
+    caller: str | None,
+    *,
+    kinds: Sequence[news.Kind] | None,
+    project: str | None,
+    webhook: str | None,
+) -> bool:
     """Subscribe to news, or change a subscription; a caller of one project has those of that project alone."""
-    if caller is not None and asked.project not in (None, caller):
+    if caller is not None and project not in (None, caller):
         raise KeyTakenError("This token is for another project.")
-    connection.execute(_SQL["lock_subscription"], {"name": asked.name})
-    (owner,) = connection.execute(_SQL["find_subscription"], {"name": asked.name}).fetchone() or (caller,)
+    connection.execute(_SQL["lock_subscription"], {"name": name})
+    (owner,) = connection.execute(_SQL["find_subscription"], {"name": name}).fetchone() or (caller,)
     if caller is not None and owner != caller:
         raise KeyTakenError("A subscription of this name is there, and not of this project.")
-    project = asked.project or caller
-    kinds = asked.kinds or [kind for kind in news.USUAL_KINDS if project is None or kind != "event.finished"]
-    return news.subscribe_news(connection, asked.name, kinds=kinds, project=project, webhook=asked.webhook)
+    project = project or caller
+    kinds = kinds or [kind for kind in news.USUAL_KINDS if project is None or kind != "event.finished"]
+    return news.subscribe_news(connection, name, kinds=kinds, project=project, webhook=webhook)
 
 
 def read_news(

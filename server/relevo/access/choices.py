@@ -1,14 +1,14 @@
-"""Categories and choices for callers outside the database: an app's server for its owners, a phone for its own."""
+"""What people choose, for callers outside the database: categories and quiet hours, of owners and on a phone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from relevo.access import phones
 from relevo.access.phones import Known, NotAllowedError, Proof
-from relevo.client import consent
+from relevo.client import quiet
 from relevo.client.checks import check_storable
 from relevo.client.connections import verb
 from relevo.client.connections.steps import Call, as_json, from_json, one
@@ -31,21 +31,49 @@ def choose(asked: Mapping[str, Any], face: str) -> Call[bool]:
     return Call("choose_category", {"asked": as_json("choice", asked), "face": face}, one(bool))
 
 
+@verb
+def get_quiet(asked: Mapping[str, Any]) -> Call[Mapping[str, Any]]:
+    """Return quiet hours, as JSON has them."""
+    return Call("get_quiet", {"asked": as_json("quiet hours", asked)}, one(from_json))
+
+
 def list_of_phone(
     connection: Connection, installation_id: UUID, locale: str | None, proof: Proof
 ) -> list[Mapping[str, Any]]:
     """List the categories for a phone, with what its owner chose."""
-    known = phones.admit_known(connection, installation_id, proof)
+    known = phones.admit(connection, installation_id, proof)
     return list_categories(connection, known.owner, known.project, locale)
 
 
 def choose_on_phone(connection: Connection, installation_id: UUID, asked: Mapping[str, Any], proof: Proof) -> bool:
     """Note what a phone says that its owner chose; return whether something changed."""
-    known = phones.admit_known(connection, installation_id, proof)
-    return choose(connection, {**asked, "owner": owner_of(known), "project": known.project}, "phone")
+    known = phones.admit(connection, installation_id, proof)
+    return choose(connection, {**asked, "owner": _owner_of(known), "project": known.project}, "phone")
 
 
-def owner_of(known: Known) -> str:
+def get_quiet_of_phone(connection: Connection, installation_id: UUID, proof: Proof) -> Mapping[str, Any]:
+    """Return the quiet hours that hold for a phone."""
+    phones.admit(connection, installation_id, proof)
+    return get_quiet(connection, {"installation": str(installation_id)})
+
+
+def set_quiet_on_phone(
+    connection: Connection,
+    installation_id: UUID,
+    windows: Sequence[str] | None,
+    zone: str | None,
+    proof: Proof,
+    *,
+    all_phones: bool,
+) -> bool:
+    """Set the quiet hours of a phone, or of all phones of its owner."""
+    known = phones.admit(connection, installation_id, proof)
+    if all_phones:
+        return quiet.set_quiet(connection, windows, owner=_owner_of(known), project=known.project, zone=zone)
+    return quiet.set_quiet(connection, windows, installation_id=installation_id, zone=zone)
+
+
+def _owner_of(known: Known) -> str:
     """Return the owner of a phone; raises NotAllowedError if it has none."""
     if known.owner is None:
         raise NotAllowedError(
@@ -53,13 +81,3 @@ def owner_of(known: Known) -> str:
             hint="Register it with an owner, or with opt_outs of its own.",
         )
     return known.owner
-
-
-def block(connection: Connection, owner: str, reason: str, project: str | None) -> int:
-    """Send an owner nothing any more, as far as the caller's project goes."""
-    return consent.block(connection, owner=owner, project=project, reason=reason)
-
-
-def unblock(connection: Connection, owner: str, project: str | None) -> int:
-    """Let pushes go to an owner again, as far as the caller's project goes."""
-    return consent.unblock(connection, owner=owner, project=project)

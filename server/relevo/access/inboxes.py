@@ -57,19 +57,6 @@ def _resolve_for_app(connection: Connection, proof: Proof, named: Whose) -> Whos
     return replace(named, project=project or named.project)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Which items of an inbox are asked for."""
-
-    status: inboxes.Status = "current"
-    category: str | None = None
-    event_type: str | None = None
-    before: str | None = None
-    limit: int = 50
-    locale: str | None = None
-    digest: int | None = None
-
-
 class Page(NamedTuple):
     """A page of an inbox, as it is told, whose it is, and the place of its newest item."""
 
@@ -78,10 +65,10 @@ class Page(NamedTuple):
     newest: int
 
 
-def read(connection: Connection, proof: Proof, named: Whose, asked: Asked) -> Page:
-    """Read a page of the inbox that a caller gets."""
+def read(connection: Connection, proof: Proof, named: Whose, asked: Mapping[str, Any]) -> Page:
+    """Read a page of the inbox that a caller gets; `asked` says of which items, as `relevo.inbox` takes it."""
     whose = resolve(connection, proof, named)
-    found = inboxes.inbox(connection, **vars(whose), **vars(asked)).raw
+    found = inboxes.inbox(connection, **vars(whose), **asked).raw
     newest = found["newest"] or "0"  # a page without items: whatever comes is newer
     return Page({**found, "newest": newest}, whose, int(newest))
 

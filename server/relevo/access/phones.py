@@ -303,26 +303,19 @@ def prove(rules: Rules, asked: Installation, known: Known | None, proof: Proof, 
     return Proven(proof.token, signed, by_secret)
 
 
-def admit(connection: Connection, installation_id: UUID, proof: Proof) -> Proven:
-    """Let in who may read and change what is an installation's: its phone, and the app; nobody else learns anything."""
-    return _admit(connection, installation_id, proof)[0]
+def admit(connection: Connection, installation_id: UUID, proof: Proof) -> Known:
+    """Let in who may read and change what is an installation's: its phone, and the app; nobody else learns anything.
 
-
-def admit_known(connection: Connection, installation_id: UUID, proof: Proof) -> Known:
-    """Let in who may speak for an installation, and return whose it is: its secret ends with its owner."""
-    return _admit(connection, installation_id, proof)[1]
-
-
-def _admit(connection: Connection, installation_id: UUID, proof: Proof) -> tuple[Proven, Known]:
-    """Judge by one read: between two of them the phone could get another owner."""
+    Return whose it is, as it was judged by this one read: between two of them the phone could get another owner.
+    """
     known = _known(connection, installation_id)
     if known is not None and _is_phone(installation_id, known, proof):
-        return Proven(by_secret=True), known
+        return known
     if proof.token is None:
         raise _no_proof()
     if known is None or proof.token.project not in (None, known.project):
         raise _not_found(installation_id)
-    return Proven(by_app=proof.token), known
+    return known
 
 
 def _is_phone(installation_id: UUID, known: Known, proof: Proof) -> bool:
@@ -421,8 +414,8 @@ def history(
     connection: Connection, installation_id: UUID, proof: Proof, *, before: int = MOST_IDS, limit: int = 50
 ) -> list[Any]:
     """Return what an installation got, newest first, and why; its phone sees what came since it has its owner."""
-    proven = admit(connection, installation_id, proof)
-    asked = {"installation_id": installation_id, "before": before, "own": proven.by_secret, "limit": limit}
+    admit(connection, installation_id, proof)
+    asked = {"installation_id": installation_id, "before": before, "own": proof.token is None, "limit": limit}
     return _rows(connection, "list_history", asked)
 
 

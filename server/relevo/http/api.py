@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
@@ -36,12 +35,12 @@ from relevo.http.dashboard.refusals import Refusals
 from relevo.http.database_threads import DatabaseThreads
 from relevo.http.guard import Callers, Guarded
 from relevo.http.inbox_waiting import InboxWaiters
-from relevo.http.metrics import Exposition
 from relevo.http.rate_limiter import RateLimiter
-from relevo.http.readiness import Readiness
 from relevo.http.waiting import Waiters
-from relevo.http.waiting_places import MOST_WAITERS, Places
+from relevo.http.waiting_places import Places
+from relevo.operators import fleet
 
+_MOST_RUNS = 2
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
     events.router,
@@ -88,20 +87,8 @@ _PROOFS = {
 """How callers prove who they are."""
 
 
-def make(
-    threads: DatabaseThreads,
-    relevo: App | None = None,
-    *,
-    rate_per_s: int,
-    readiness: Readiness,
-    probes: DatabaseThreads | None = None,
-    rules: Rules | None = None,
-    cors_origins: Sequence[str] = (),
-    exposition: Exposition = metrics.nothing_yet,
-    codes: LoginCodes | None = None,
-    most_waiters: int = MOST_WAITERS,
-) -> FastAPI:
-    """Put the app together."""
+def make(relevo: App | None = None) -> FastAPI:
+    """Put the app together; without a process behind it, it can only say what it would serve."""
     app = FastAPI(
         title="Relevo",
         version=__version__,
@@ -112,34 +99,37 @@ def make(
         telemetry={"tracing": False, "metrics": False, "logs": False},  # else each request looks for somebody to tell
     )
     app.router.route_class = Guarded
-    app.state.threads = threads
-    app.state.has_tenders = relevo is None or any(cycle.name == "ingest" for cycle in relevo.registry.values())
     app.state.relevo = relevo
-    app.state.long_work = ops.LongWork()
-    # A connection of its own: while requests have all the others this process is busy, and no less ready than the rest.
-    app.state.checks = Cached(lambda: (probes or threads).run(readiness.look))
-    app.state.stats = Cached(lambda: ops.find_stats(threads, relevo))
-    app.state.device_rules = rules or Rules()
-    app.state.exposition = exposition
-    app.state.refusals = Refusals()
-    app.state.codes = codes or LoginCodes()
-    places = Places(most_waiters)
-    app.state.waiters = Waiters(threads, places)
-    app.state.inbox_waiters = InboxWaiters(threads, places)
-    app.state.callers = Callers(threads, RateLimiter(rate_per_s))
+    app.state.has_tenders = relevo is None or any(cycle.name == "ingest" for cycle in relevo.registry.values())
     problems.install(app)
     for router in ROUTERS:
         app.router.routes.extend(router.routes)  # as they are: each brings its rule, and nothing is put around it
-    if cors_origins:
+    if relevo is not None and relevo.settings.http_cors_origins:
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=list(cors_origins),
+            allow_origins=list(relevo.settings.http_cors_origins),
             allow_methods=["GET", "PUT", "POST", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "X-Relevo-Signature", "X-Request-Id"],
             expose_headers=["Retry-After", "X-Request-Id"],
         )
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
+
+
+def furnish(app: FastAPI, threads: DatabaseThreads, places: Places, rules: Rules, codes: LoginCodes) -> None:
+    """Give the app what its routes answer by."""
+    relevo: App = app.state.relevo
+    app.state.threads = threads
+    app.state.long_work = DatabaseThreads(
+        relevo.database, _MOST_RUNS, 0.0, busy_because=f"{_MOST_RUNS} runs by hand are under way here."
+    )
+    app.state.stats = Cached(lambda: threads.run(fleet.stats, relevo.settings))
+    app.state.device_rules = rules
+    app.state.refusals = Refusals()
+    app.state.codes = codes
+    app.state.waiters = Waiters(threads, places)
+    app.state.inbox_waiters = InboxWaiters(threads, places)
+    app.state.callers = Callers(threads, RateLimiter(relevo.settings.http_rate_per_second))
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

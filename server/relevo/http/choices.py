@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field, StrictBool
 from starlette.responses import Response
 
-from relevo.access import app_verbs, choices
+from relevo.access import choices
 from relevo.client import consent
 from relevo.http.database_threads import threads_of
 from relevo.http.fields import Body, Text
@@ -17,6 +17,7 @@ from relevo.http.guard import Guarded, caller_of
 from relevo.http.installations import MISSING, PhoneRoute, ask, proof_of
 from relevo.http.json_response import Json
 from relevo.http.owners import Owner, OwnerIn, do
+from relevo.operators import owners
 
 router = APIRouter(route_class=Guarded, tags=["choices"])
 phone_router = APIRouter(route_class=PhoneRoute, tags=["devices"])
@@ -144,15 +145,8 @@ async def list_categories(
 @router.put("/v1/categories/{category}", responses={200: {"model": CategorySet}})
 async def put_category(request: Request, category: Name, body: CategoryIn) -> Response:
     """Make or change a category; what it means for pushes holds at once, for those that wait, too."""
-    given = body.model_dump(exclude_none=True)
-    verb = consent.set_category
-    target = {"category": category, "rule": body.rule}
-    await threads_of(request).run(
-        app_verbs.as_operator,
-        "set_category",
-        target,
-        lambda c: verb(c, category, rule=body.rule, texts=given.get("texts")),
-    )
+    texts = body.model_dump(exclude_none=True).get("texts", {})
+    await threads_of(request).run(owners.set_category, category, body.rule, texts)
     return Json({"category": category})
 
 
@@ -170,7 +164,12 @@ async def choose_category(request: Request, body: ChoiceIn) -> Response:
 async def block_owner(request: Request, body: BlockIn) -> Response:
     """Send an owner nothing any more; what is kept of them stays. A token of one project does so there."""
     project = caller_of(request).project
-    many = await do(request, "block_owner", body.owner, lambda c: choices.block(c, body.owner, body.reason, project))
+    many = await do(
+        request,
+        "block_owner",
+        body.owner,
+        lambda c: consent.block(c, owner=body.owner, project=project, reason=body.reason),
+    )
     return Json({"installations": many})
 
 
@@ -178,7 +177,9 @@ async def block_owner(request: Request, body: BlockIn) -> Response:
 async def unblock_owner(request: Request, whose: OwnerIn) -> Response:
     """Let pushes go to an owner again."""
     project = caller_of(request).project
-    many = await do(request, "unblock_owner", whose.owner, lambda c: choices.unblock(c, whose.owner, project))
+    many = await do(
+        request, "unblock_owner", whose.owner, lambda c: consent.unblock(c, owner=whose.owner, project=project)
+    )
     return Json({"installations": many})
 
 

@@ -15,6 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fastapi import Request
 
+from relevo.app import App
 from relevo.database.pool import Connection, Database
 from relevo.database.replica import Answer, Reader
 from relevo.http.problems import busy
@@ -26,10 +27,18 @@ T = TypeVar("T")
 class DatabaseThreads:
     """A few threads, as many as the HTTP server's own pool has connections: none of them waits for one in vain."""
 
-    def __init__(self, database: Database, size: int, wait_s: float, reader: Reader | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        size: int,
+        wait_s: float,
+        reader: Reader | None = None,
+        busy_because: str = "All connections to the database are in use.",
+    ) -> None:
         self.database = database
         self.reader = reader or Reader(database)
         self._wait_s = wait_s
+        self._busy_because = busy_because
         self._turns = asyncio.Semaphore(size)
         self._threads = ThreadPoolExecutor(size, "relevo-http")
 
@@ -79,7 +88,7 @@ class DatabaseThreads:
             async with asyncio.timeout(self._wait_s):
                 await self._turns.acquire()
         except TimeoutError:
-            raise busy("All connections to the database are in use.") from None
+            raise busy(self._busy_because) from None
 
     def _end_turn(self, work: asyncio.Future[Any]) -> None:
         self._turns.release()
@@ -96,3 +105,15 @@ def threads_of(request: Request) -> DatabaseThreads:
     """Return the threads of the server that a request came to."""
     threads: DatabaseThreads = request.app.state.threads
     return threads
+
+
+def long_work_of(request: Request) -> DatabaseThreads:
+    """Return the threads for what may take a minute, so that it keeps nobody else from the database."""
+    threads: DatabaseThreads = request.app.state.long_work
+    return threads
+
+
+def app_of(request: Request) -> App:
+    """Return the process that a request came to."""
+    app: App = request.app.state.relevo
+    return app

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Path, Query, Request
@@ -12,17 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
 from relevo.access import app_verbs
-from relevo.access.app_verbs import EventLook, KeyTakenError, StartedError
+from relevo.access.app_verbs import EventLook
 from relevo.client import verbs
 from relevo.client.progress import progress_of
 from relevo.client.values import Enqueued
-from relevo.database.pool import Connection
 from relevo.http import event_schema
 from relevo.http.database_threads import DatabaseThreads, threads_of
 from relevo.http.fields import NO_TEXT, Body, Id, Text
-from relevo.http.guard import Guarded, caller_of
+from relevo.http.guard import Guarded, caller_of, do
 from relevo.http.json_response import Json
-from relevo.http.problems import Problem, ProblemBody, invalid
+from relevo.http.problems import ProblemBody, invalid
 from relevo.http.waiting import Waiters
 from relevo.operators.deliveries import of_event
 
@@ -40,7 +39,7 @@ _TAKEN = {
 _STARTED = {"model": ProblemBody, "description": "It has begun, or ended, and stays as it is."}
 LEFT = 499  # nobody hears it
 
-T = TypeVar("T")
+
 EventId = Annotated[int, Path(ge=1, lt=2**63)]
 WaitMs = Annotated[int | None, Query(ge=0, le=MAX_WAIT_MS, description="How long to wait at most, in ms.")]
 FormerWaitMs = Annotated[int | None, Query(alias="waitMs", ge=0, le=MAX_WAIT_MS, include_in_schema=False)]
@@ -346,11 +345,9 @@ async def change_event(request: Request, event: KeyedEventIn) -> Response:
     """
     if event.key is None:
         raise invalid("key", "must be given")
-    given, caller = _given(request, event, None), caller_of(request)
-    try:
-        done = await _do(request, "change_event", given["key"], lambda c: app_verbs.change(c, given, caller.project))
-    except StartedError as error:
-        raise Problem(409, error.message, hint=error.hint, kind="event-started") from None
+    given, project = _given(request, event, None), caller_of(request).project
+    target = {"event": given["key"]}
+    done = await do(request, "change_event", target, lambda c: app_verbs.change(c, given, project))
     return Json({"changed": True, "event_id": done.event["id"], "event": _event(request, done.event)})
 
 
@@ -377,11 +374,9 @@ async def complete_event(request: Request, event_id: EventId, how: CompleteIn | 
     """
     owner, reason = (how.owner, how.reason) if how else (None, "")
     project = caller_of(request).project
-    done = await _do(
-        request,
-        "complete_event",
-        event_id,
-        lambda c: app_verbs.complete(c, event_id, reason, owner, project),
+    target = {"event": str(event_id)}
+    done = await do(
+        request, "complete_event", target, lambda c: app_verbs.complete(c, event_id, reason, owner, project)
     )
     return Json({"completed": done.completed, "event_id": event_id, "counts": done.found.counts})
 
@@ -398,13 +393,6 @@ async def list_event_deliveries(
     await threads.run_statement(app_verbs.find, event_id, caller_of(request).project)
     rows = await threads.run(of_event, event_id, after=cursor, limit=limit)
     return Json({"items": rows, "next": str(rows[-1]["installation_id"]) if len(rows) == limit else None})
-
-
-async def _do(request: Request, action: str, event: object, verb: Callable[[Connection], T]) -> T:
-    """Do it in one transaction; what an operator does is recorded."""
-    if caller_of(request).role != "operator":
-        return await threads_of(request).run_in_transaction(verb)
-    return await threads_of(request).run(app_verbs.as_operator, action, {"event": str(event)}, verb)
 
 
 def _given(request: Request, event: EventIn, idempotency_key: str | None, place: str = "") -> dict[str, Any]:
@@ -435,10 +423,7 @@ def _event(request: Request, event: Mapping[str, Any]) -> Mapping[str, Any]:
 async def _enqueue(threads: DatabaseThreads, events: list[dict[str, Any]], project: str | None) -> list[Enqueued]:
     if project is None:
         return await threads.run_statement(verbs.enqueue_json, events)  # a single statement is a transaction by itself
-    try:
-        return await threads.run_in_transaction(app_verbs.enqueue, events, project)
-    except KeyTakenError as error:
-        raise Problem(409, error.message, kind="key-taken") from None
+    return await threads.run_in_transaction(app_verbs.enqueue, events, project)
 
 
 async def _waited(

@@ -8,11 +8,10 @@ import inspect
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-import structlog
 from fastapi import Request
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
@@ -20,10 +19,11 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from relevo.access import api_tokens, phones, sessions
+from relevo.access import api_tokens, app_verbs, phones, sessions
 from relevo.access.api_tokens import Token
+from relevo.database.pool import Connection
 from relevo.http.cached import FRESH_S
-from relevo.http.database_threads import DatabaseThreads
+from relevo.http.database_threads import DatabaseThreads, threads_of
 from relevo.http.problems import Problem, ProblemBody
 from relevo.http.rate_limiter import RateLimiter
 from relevo.http.rules import OPERATE, PHONE_BODY, RULES, SIGNED, Rule, rule_of
@@ -72,7 +72,7 @@ class Callers:
         looked up all the same, one at a time, and pays for itself if it is good. A token that was good within the last
         second is not asked for again: once revoked, it is refused a second later at the latest.
         """
-        bearer = _written_token(request)
+        bearer = written_token(request)
         written = bearer or (request.cookies.get(COOKIE, "") if rule.page else "")
         digest = _digest(written)
         if written and self._limiter.is_spent(self._counted(request, digest)):
@@ -86,7 +86,7 @@ class Callers:
             if rule.is_open:
                 return None
             detail = "This token is unknown, revoked or expired." if bearer else "You were logged out."
-            raise _unauthorised(detail, rule)
+            raise Problem(401, detail, hint=_how_to_make(rule))
         request.state.session = "" if bearer else written
         _remember(self._known, digest, token)
         return token
@@ -115,7 +115,7 @@ class Callers:
 
     def note_phone(self, request: Request, *, good: bool) -> None:
         """Count a phone by itself from now on, if the secret it brings was found good; else by its address."""
-        digest = _digest(_written_token(request))
+        digest = _digest(written_token(request))
         if good:
             _remember(self._phones, digest, None, _MOST_PHONES)
         else:
@@ -139,7 +139,8 @@ class Callers:
         if rule.own_check:
             return token
         if token is None:
-            raise _unauthorised("A token is needed, in the header Authorization after the word Bearer.", rule)
+            needed = "A token is needed, in the header Authorization after the word Bearer."
+            raise Problem(401, needed, hint=_how_to_make(rule))
         request.state.caller = token  # an error page tells who looks at it
         if token.role not in rule.roles:
             needed = " or ".join(sorted(rule.roles))
@@ -160,24 +161,17 @@ def _remember(what: OrderedDict[bytes, T], digest: bytes, value: T, most: int = 
         what.popitem(last=False)
 
 
-def _unauthorised(detail: str, rule: Rule) -> Problem:
-    return Problem(401, detail, hint=_how_to_make(rule), headers={"WWW-Authenticate": 'Bearer realm="relevo"'})
-
-
 def _how_to_make(rule: Rule) -> str:
     """Say how whoever runs Relevo makes a token that does, of the role that may do least."""
     role = next((each for each in ("app", "viewer") if each in rule.roles), "operator")
     return f"Where Relevo runs, `relevo token make NAME --role {role}` makes one; `relevo token list` shows all."
 
 
-def _written_token(request: Request) -> str:
-    given = header(request, b"authorization")
+def written_token(request: Request) -> str:
+    """Return the bearer token of a request, empty if there is none; a look at one header needs no mapping of them."""
+    headers = request.scope["headers"]
+    given = next((value.decode("latin-1") for name, value in headers if name == b"authorization"), "")
     return given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else ""
-
-
-def header(request: Request, name: bytes) -> str:
-    """Return the first header of a name, empty if there is none: a look at few needs no mapping of them."""
-    return next((value.decode("latin-1") for each, value in request.scope["headers"] if each == name), "")
 
 
 def caller_of(request: Request) -> Token:
@@ -185,6 +179,14 @@ def caller_of(request: Request) -> Token:
     token = request.state.caller
     assert isinstance(token, Token)
     return token
+
+
+async def do(request: Request, action: str, target: Mapping[str, object], verb: Callable[[Connection], T]) -> T:
+    """Do it in one transaction; what an operator does is recorded."""
+    token = request.state.caller
+    if token is None or token.role != "operator":
+        return await threads_of(request).run_in_transaction(verb)
+    return await threads_of(request).run(app_verbs.as_operator, action, target, verb)
 
 
 class Guarded(APIRoute):
@@ -287,6 +289,3 @@ def _may_answer(rule: Rule, method: str) -> tuple[int, ...]:
 
 def _documented(code: int) -> dict[str, Any]:
     return {"model": ProblemBody, "description": _TELLS[code]}
-
-
-log = structlog.get_logger("relevo.http")

@@ -12,19 +12,17 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from relevo.access import app_verbs, inboxes, phones
-from relevo.access.inboxes import Asked, Page, Whose
-from relevo.access.phones import NotAllowedError
+from relevo.access import inboxes, phones
+from relevo.access.inboxes import Page, Whose
 from relevo.client.inboxes import MOST_AT_ONCE, Mark, Status
 from relevo.database.pool import Connection
-from relevo.http.database_threads import DatabaseThreads
 from relevo.http.events import LEFT, MAX_WAIT_MS, EventId
 from relevo.http.fields import Body, Text
-from relevo.http.guard import Guarded
+from relevo.http.guard import Guarded, do
 from relevo.http.inbox_waiting import InboxWaiters
 from relevo.http.installations import MISSING, ask, proof_of
 from relevo.http.json_response import Json
-from relevo.http.problems import Problem, invalid
+from relevo.http.problems import invalid
 
 T = TypeVar("T")
 _PLACE = "^[0-9]{1,18}$"
@@ -45,17 +43,17 @@ class InboxRoute(Guarded):
 router = APIRouter(route_class=InboxRoute, tags=["inbox"])
 
 Name = Annotated[Text, Field(min_length=1, max_length=200)]
-_OWNER = "Whose inbox; not for phones, whose secret says it."
-_INSTALLATION = "Of an installation without owner; not for phones."
-_PROJECT = "Needed where the owner has phones in several projects; not for phones."
+_ASKED = {"status", "category", "event_type", "before", "limit", "locale", "digest"}
 
 
 class WhoseIn(Body):
     """Whose inbox it is; a phone leaves it out."""
 
-    owner: Name | None = Field(None, description=_OWNER)
-    installation_id: UUID | None = Field(None, description=_INSTALLATION)
-    project: Name | None = Field(None, description=_PROJECT)
+    owner: Name | None = Field(None, description="Whose inbox; not for phones, whose secret says it.")
+    installation_id: UUID | None = Field(None, description="Of an installation without owner; not for phones.")
+    project: Name | None = Field(
+        None, description="Needed where the owner has phones in several projects; not for phones."
+    )
 
 
 class BeforeIn(WhoseIn):
@@ -103,17 +101,7 @@ class MarkedOut(BaseModel):
     marked: bool
 
 
-class WhoseQuery(BaseModel):
-    """Whose inbox it is; a phone leaves it out."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    owner: Name | None = Field(None, description=_OWNER)
-    installation_id: UUID | None = Field(None, description=_INSTALLATION)
-    project: Name | None = Field(None, description=_PROJECT)
-
-
-class InboxQuery(WhoseQuery):
+class InboxQuery(WhoseIn):
     """Whose inbox it is, and which of its items."""
 
     status: Status = Field("current", description="Which items: `current` is all that were not archived.")
@@ -138,10 +126,6 @@ class InboxQuery(WhoseQuery):
     after: str | None = Field(None, pattern=_PLACE, description="`newest` of the page that is known, with `wait_ms`.")
     wait_ms: int | None = Field(None, ge=0, le=MAX_WAIT_MS, description="How long to wait at most, in ms.")
 
-    def asked(self) -> Asked:
-        """Return which items are asked for."""
-        return Asked(self.status, self.category, self.event_type, self.before, self.limit, self.locale, self.digest)
-
 
 @router.get("/v1/inbox", responses={200: {"model": InboxOut}, **MISSING})
 async def read_inbox(request: Request, query: Annotated[InboxQuery, Query()]) -> Response:
@@ -152,7 +136,7 @@ async def read_inbox(request: Request, query: Annotated[InboxQuery, Query()]) ->
     """
     if query.wait_ms and query.before is not None:
         raise invalid("wait_ms", "does not go with before: something new is on the first page")
-    named, asked, proof = _named(query), query.asked(), proof_of(request)
+    named, asked, proof = _named(query), query.model_dump(include=_ASKED), proof_of(request)
 
     async def find() -> Page:
         return await ask(request, inboxes.read, proof, named, asked)
@@ -190,7 +174,7 @@ async def _wait(
 
 
 @router.get("/v1/inbox/counts", responses={200: {"model": InboxCountsOut}, **MISSING})
-async def count_inbox(request: Request, query: Annotated[WhoseQuery, Query()]) -> Response:
+async def count_inbox(request: Request, query: Annotated[WhoseIn, Query()]) -> Response:
     """Count what is unread and unseen in an inbox: exactly up to 99, then "99+". What is archived counts in neither."""
     return Json(vars(await ask(request, inboxes.count, proof_of(request), _named(query))))
 
@@ -228,21 +212,15 @@ async def _mark_before(request: Request, what: BeforeIn | None, how: Literal["re
     return Json({"marked": done})
 
 
-def _named(given: WhoseIn | WhoseQuery | None) -> Whose:
+def _named(given: WhoseIn | None) -> Whose:
     return Whose(given.owner, given.installation_id, given.project) if given else Whose()
 
 
 async def _do(request: Request, action: str, named: Whose, verb: Callable[[Connection], T]) -> T:
-    """Do it in one transaction; what an operator does is recorded, without the name, which may be to be forgotten."""
-    token = request.state.caller
-    if token is None or token.role != "operator":
+    """Do it in one transaction; it is recorded without the name, which may be to be forgotten."""
+    if request.state.caller is None:
         return await ask(request, verb)
-    target = {"inbox_sha256": _hash(named.owner or str(named.installation_id))}
-    threads: DatabaseThreads = request.app.state.threads
-    try:
-        return await threads.run(app_verbs.as_operator, action, target, verb)
-    except NotAllowedError as error:
-        raise Problem(403, error.message, hint=error.hint) from None
+    return await do(request, action, {"inbox_sha256": _hash(named.owner or str(named.installation_id))}, verb)
 
 
 def _hash(text: str) -> str:

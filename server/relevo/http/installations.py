@@ -13,21 +13,21 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
 from relevo.access import phones
-from relevo.access.phones import NoProofError, NotAllowedError, Proof
+from relevo.access.phones import NoProofError, Proof
 from relevo.client import opens
 from relevo.client.checks import DELIVERY
 from relevo.client.values import Installation, Preference
 from relevo.core.known_services import EXPO, NATIVE, SERVICES, WITH_ENVIRONMENT, listed
 from relevo.database.pool import Connection
 from relevo.http.fields import Amount, Body, Id, Instant, Text
-from relevo.http.guard import Guarded
+from relevo.http.guard import Guarded, written_token
 from relevo.http.json_response import Json
 from relevo.http.problems import Problem, ProblemBody
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_BEARER = "bearer "
+
 _INSTALLATION = "/v1/installations/{installation_id}"
 _MAX_SIGNATURE = 250
 
@@ -325,8 +325,7 @@ def proof_of(request: Request) -> Proof:
     token = request.state.caller
     if token is not None and token.role not in ("app", "operator"):
         raise Problem(403, f"This takes a token of role app or operator; this one is of role {token.role}.")
-    given = request.headers.get("authorization", "")
-    secret = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER and token is None else None
+    secret = (written_token(request) or None) if token is None else None
     signature = request.headers.get("x-relevo-signature")
     return Proof(token, secret, signature[:_MAX_SIGNATURE] if signature else None)
 
@@ -351,15 +350,12 @@ def _uuid(text: str) -> UUID | None:
 
 
 async def ask(request: Request, verb: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Do what a phone asks for in one transaction; say 401 or 403 if it may not."""
+    """Do what a phone asks for in one transaction; count it by itself from now on if its secret was found good."""
     try:
         answer: T = await request.app.state.threads.run_in_transaction(verb, *args, **kwargs)
-    except NoProofError as error:
+    except NoProofError:
         request.app.state.callers.note_phone(request, good=False)
-        headers = {"WWW-Authenticate": 'Bearer realm="relevo"'}
-        raise Problem(401, error.message, hint=error.hint, headers=headers) from None
-    except NotAllowedError as error:
-        raise Problem(403, error.message, hint=error.hint) from None
+        raise
     if _is_proven_by_secret(request, answer):
         request.app.state.callers.note_phone(request, good=True)
     return answer

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import PlainTextResponse, Response
 
-from relevo.database.pool import Database
-from relevo.http.database_threads import DatabaseThreads
 from relevo.http.guard import Guarded
 
 router = APIRouter(route_class=Guarded, tags=["operators"])
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-Exposition = Callable[[Database], bytes]
-"""Writes all metrics of this process, and of the fleet, as Prometheus reads them."""
-
-
-def nothing_yet(_database: Database) -> bytes:
-    """Write no metric at all."""
-    return b"# EOF\n"
+_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 async def _answer(app: FastAPI) -> Response:
-    threads: DatabaseThreads = app.state.threads
-    return Response(await threads.run(app.state.exposition), media_type=CONTENT_TYPE)
+    """Write all metrics of this process, and of the fleet, as Prometheus reads them."""
+    written = await app.state.threads.run(lambda _database: app.state.relevo.metrics.render())
+    return Response(written, media_type=_CONTENT_TYPE)
 
 
 @router.get("/metrics", response_class=PlainTextResponse, responses={200: {"description": "Prometheus' text format."}})

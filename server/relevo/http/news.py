@@ -10,13 +10,12 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from relevo.access import app_verbs
-from relevo.access.app_verbs import KeyTakenError
 from relevo.client.news import MOST_AT_ONCE, Kind
 from relevo.http.database_threads import threads_of
 from relevo.http.fields import NO_TEXT, Body, Text
 from relevo.http.guard import Guarded, caller_of
 from relevo.http.json_response import Json
-from relevo.http.problems import Problem, ProblemBody
+from relevo.http.problems import ProblemBody
 
 router = APIRouter(route_class=Guarded, tags=["news"])
 
@@ -95,12 +94,10 @@ class Acknowledged(BaseModel):
 )
 async def subscribe_news(request: Request, subscription: Name, asked: SubscriptionIn) -> Response:
     """Subscribe to news from now on, or change what a subscription asks for."""
-    project = caller_of(request).project
-    given = app_verbs.Subscription(subscription, asked.kinds, asked.project, asked.webhook)
-    try:
-        created = await threads_of(request).run_in_transaction(app_verbs.subscribe, given, project)
-    except KeyTakenError as error:
-        raise Problem(409, error.message, kind="key-taken") from None
+    caller = caller_of(request).project
+    created = await threads_of(request).run_in_transaction(
+        app_verbs.subscribe, subscription, caller, kinds=asked.kinds, project=asked.project, webhook=asked.webhook
+    )
     return Json({"subscription": subscription, "created": created}, 201 if created else 200)
 
 

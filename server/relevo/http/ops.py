@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
 from relevo import service
-from relevo.app import App
 from relevo.core.model import Report
-from relevo.http.database_threads import DatabaseThreads, threads_of
+from relevo.http.database_threads import app_of, long_work_of, threads_of
 from relevo.http.fields import Id, Text, given_one_of
 from relevo.http.guard import Guarded
 from relevo.http.json_response import Json
-from relevo.http.problems import Problem, ProblemBody, busy, invalid
-from relevo.operators import actions, fleet
+from relevo.http.problems import ProblemBody, invalid
+from relevo.operators import actions
 from relevo.operators.actions import DeadLetters
 from relevo.operators.audit import latest as latest_audit
 
 router = APIRouter(route_class=Guarded, tags=["operators"])
-T = TypeVar("T")
-_MOST_RUNS = 2
 _NOT_FOUND = {"model": ProblemBody, "description": "What was named is not there."}
 
 Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
@@ -252,11 +244,6 @@ async def get_stats(request: Request) -> Response:
     return Json(await request.app.state.stats.get())
 
 
-async def find_stats(threads: DatabaseThreads, app: App | None) -> dict[str, Any]:
-    """Find what all who ask within a second are told."""
-    return await threads.run(fleet.stats, _running(app).settings)
-
-
 @router.get("/v1/ops/audit", responses={200: {"model": AuditPage}})
 async def list_audit(
     request: Request,
@@ -273,14 +260,14 @@ async def list_audit(
 async def run_cycle(request: Request, name: Name) -> Response:
     """Run a cycle once, by the lock that its schedule goes by, within a tick's budget; return how it ended."""
     began = time.monotonic()
-    reports = await _long(request, partial(service.run_beside, _app(request), name))
+    reports = await long_work_of(request).run(lambda _database: service.run_beside(app_of(request), name))
     return Json({"summary": _summary(name, reports, round((time.monotonic() - began) * 1000))})
 
 
 @router.post("/v1/ops/cycles/{name}/pause", responses={200: {"model": Paused}, 404: _NOT_FOUND})
 async def pause_cycle(request: Request, name: Name, why: PauseIn) -> Response:
     """Switch a cycle off in the whole fleet; runs in progress come to their end. One that is off keeps its reason."""
-    cycle, source = _app(request).switch_of(name)
+    cycle, source = app_of(request).switch_of(name)
     before = await threads_of(request).run(actions.pause, cycle, why.reason, source=source)
     return Json({"cycle": name, "paused": True, "changed": not before, **before})
 
@@ -288,7 +275,7 @@ async def pause_cycle(request: Request, name: Name, why: PauseIn) -> Response:
 @router.post("/v1/ops/cycles/{name}/resume", responses={200: {"model": Paused}, 404: _NOT_FOUND})
 async def resume_cycle(request: Request, name: Name) -> Response:
     """Switch a paused cycle on again."""
-    cycle, source = _app(request).switch_of(name)
+    cycle, source = app_of(request).switch_of(name)
     changed = await threads_of(request).run(actions.resume, cycle, source=source)
     return Json({"cycle": name, "paused": False, "changed": changed})
 
@@ -297,11 +284,10 @@ async def resume_cycle(request: Request, name: Name) -> Response:
 async def redrive_deliveries(request: Request, which: RedriveIn) -> Response:
     """Send dead letters again, or with `dry_run` only return which; what is past its deadline stays."""
     meant = DeadLetters(tuple(which.ids), which.error_code, which.event_id, which.project, which.event_type)
-    threads = threads_of(request)
-    found = await threads.run(actions.dead_letters, meant, everything=which.dry_run)
+    found = await threads_of(request).run(actions.dead_letters, meant, everything=which.dry_run)
     redriven = 0
     if found and not which.dry_run:
-        redriven = await _long(request, partial(actions.redrive, _app(request).database, meant))
+        redriven = await long_work_of(request).run(actions.redrive, meant)
     return Json({"found": found, "redriven": redriven})
 
 
@@ -316,45 +302,8 @@ async def release_brake(request: Request, what: ReleaseIn) -> Response:
         held = await threads_of(request).run(actions.release_project, what.project)
         return Json({"released": bool(held), "events": 0, "project": what.project, "what": held})
     assert what.event_type is not None
-    do = partial(actions.release_events, _app(request).database, what.event_type, what.origin, drop=what.drop)
-    done = await _long(request, do)
+    done = await long_work_of(request).run(actions.release_events, what.event_type, what.origin, drop=what.drop)
     return Json({"released": done["events"] > 0, "event_type": what.event_type, **done, "dropped": what.drop})
-
-
-def _app(request: Request) -> App:
-    return _running(request.app.state.relevo)
-
-
-def _running(app: App | None) -> App:
-    if app is None:
-        raise Problem(503, "This process runs no cycles.")
-    return app
-
-
-class LongWork:
-    """A few threads for what may take a minute, so that it keeps nobody else from the database."""
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_MOST_RUNS, "relevo-http-long")
-        self._turns = asyncio.Semaphore(_MOST_RUNS)
-
-    async def do(self, work: Callable[[], T]) -> T:
-        """Do something on a thread, to its end even if the caller leaves; 503 if all threads are taken."""
-        if self._turns.locked():
-            raise busy(f"{_MOST_RUNS} runs by hand are under way here.")
-        await self._turns.acquire()
-        running = asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, work)
-        running.add_done_callback(lambda _: self._turns.release())
-        return await asyncio.shield(running)
-
-    def close(self) -> None:
-        """Take no more work."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-async def _long(request: Request, work: Callable[[], T]) -> T:
-    long_work: LongWork = request.app.state.long_work
-    return await long_work.do(work)
 
 
 _WORST = ("failed", "partial", "ok", "idle", "skipped")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
@@ -13,6 +13,7 @@ from starlette.responses import Response
 from relevo.access import app_verbs
 from relevo.core.known_services import LABELS, SERVICES, WITH_ENVIRONMENT, listed
 from relevo.database.pool import Connection
+from relevo.http import guard
 from relevo.http.database_threads import threads_of
 from relevo.http.fields import Body, Text
 from relevo.http.guard import Guarded, caller_of
@@ -128,8 +129,5 @@ async def forget_owner(request: Request, whose: OwnerIn) -> Response:
 
 
 async def do(request: Request, action: str, owner: str, verb: Callable[[Connection], T]) -> T:
-    """Do it in one transaction; what an operator does is recorded, without the name, which may be to be forgotten."""
-    if caller_of(request).role != "operator":
-        return await threads_of(request).run_in_transaction(verb)
-    target: dict[str, Any] = {"owner_sha256": hashlib.sha256(owner.encode()).hexdigest()}
-    return await threads_of(request).run(app_verbs.as_operator, action, target, verb)
+    """Do it in one transaction; it is recorded without the name, which may be to be forgotten."""
+    return await guard.do(request, action, {"owner_sha256": hashlib.sha256(owner.encode()).hexdigest()}, verb)

@@ -16,6 +16,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
 
+from relevo.access.app_verbs import KeyTakenError, StartedError
+from relevo.access.phones import NoProofError, NotAllowedError
 from relevo.core.errors import (
     DatabaseUnavailableError,
     EventConflictError,
@@ -58,6 +60,18 @@ _TITLES = {
 }
 
 
+_STRANGER = 401
+_STATUSES: dict[type[RelevoError], tuple[int, str]] = {
+    NoProofError: (_STRANGER, ""),
+    NotAllowedError: (403, ""),
+    NotFoundError: (404, ""),
+    KeyTakenError: (409, "key-taken"),
+    StartedError: (409, "event-started"),
+    UsageError: (400, "invalid"),
+}
+"""The status of an error that is told as it is, and its kind if its status does not name it."""
+
+
 class FieldError(BaseModel):
     """What is wrong with one field."""
 
@@ -97,7 +111,9 @@ class Problem(Exception):  # noqa: N818 an answer, not a surprise
         self.kind = kind or _TITLES.get(status, "error").lower().replace(" ", "-")
         self.hint = hint
         self.errors = [{name: _told(text) for name, text in each.items()} for each in list(errors)[:_MAX_ERRORS]]
-        self.headers = dict(headers or {})
+        self.headers = dict(headers or {}) | (
+            {"WWW-Authenticate": 'Bearer realm="relevo"'} if status == _STRANGER else {}
+        )
         if retry_after_s is not None:
             self.headers["Retry-After"] = str(retry_after_s)
 
@@ -141,14 +157,11 @@ def of_error(error: Exception) -> Problem:  # noqa: PLR0911 a table
         case InvalidInputError():
             named = [{"field": field, "reason": error.message} for field in _fields(error.message)]
             return Problem(400, error.message, kind="invalid", hint=error.hint, errors=named)
-        case NotFoundError():
-            return Problem(404, error.message, hint=error.hint)
-        case UsageError():
-            return Problem(400, error.message, kind="invalid", hint=error.hint)
         case DatabaseUnavailableError() | MigrationError():
             return Problem(503, "The database cannot be used right now.", kind="database", retry_after_s=2 * _SOON_S)
         case RelevoError():
-            return Problem(500, error.message, hint=error.hint)
+            status, name = next((told for kind, told in _STATUSES.items() if isinstance(error, kind)), (500, ""))
+            return Problem(status, error.message, kind=name, hint=error.hint)
         case psycopg.Error() if isinstance(error, BUSY):
             return busy("Somebody else is in the way in the database.")
         case psycopg.DataError() | UnicodeError():

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field, StrictBool
 from starlette.responses import Response
 
-from relevo.access import app_verbs, quiet
+from relevo.access import app_verbs, choices
+from relevo.client import quiet
 from relevo.client.quiet import Whose
 from relevo.http.choices import Project
 from relevo.http.database_threads import threads_of
@@ -116,10 +117,11 @@ class Caps(BaseModel):
 @router.post("/v1/owners/quiet", responses={200: {"model": Changed}})
 async def set_owner_quiet(request: Request, body: OwnerHoursIn) -> Response:
     """Set the quiet hours of an owner's phones, also of those registered later; personal events follow at once."""
-    asked = body.model_dump(exclude_unset=True)
-    if project := caller_of(request).project or body.project:
-        asked["project"] = project
-    return Json({"changed": await do(request, "set_quiet", body.owner, lambda c: quiet.set_quiet(c, asked))})
+    whose = {"owner": body.owner, "project": caller_of(request).project or body.project}
+    changed = await do(
+        request, "set_quiet", body.owner, lambda c: quiet.set_quiet(c, body.windows, **whose, zone=body.zone)
+    )
+    return Json({"changed": changed})
 
 
 @router.get("/v1/quiet", responses={200: {"model": Hours}})
@@ -128,16 +130,18 @@ async def get_project_quiet(
 ) -> Response:
     """Return the quiet hours of a project's phones that have no others."""
     asked = {"project": caller_of(request).project or project or "default"}
-    return Json(await threads_of(request).run_in_transaction(quiet.get_quiet, asked))
+    return Json(await threads_of(request).run_in_transaction(choices.get_quiet, asked))
 
 
 @router.put("/v1/quiet", responses={200: {"model": Changed}})
 async def put_project_quiet(request: Request, body: ProjectHoursIn) -> Response:
     """Set the quiet hours of a project's phones that have no others, nor of their owner."""
     project = caller_of(request).project or body.project or "default"
-    asked = body.model_dump(exclude_unset=True) | {"project": project}
     changed = await threads_of(request).run(
-        app_verbs.as_operator, "set_quiet", {"project": project}, lambda c: quiet.set_quiet(c, asked)
+        app_verbs.as_operator,
+        "set_quiet",
+        {"project": project},
+        lambda c: quiet.set_quiet(c, body.windows, project=project, zone=body.zone),
     )
     return Json({"changed": changed})
 
@@ -147,8 +151,9 @@ async def list_caps(
     request: Request, project: Annotated[Text | None, Query(min_length=1, max_length=200)] = None
 ) -> Response:
     """List the caps, of one project or of all."""
-    found = await threads_of(request).run_in_transaction(quiet.list_caps, caller_of(request).project or project)
-    return Json({"items": found, "next": None})
+    project = caller_of(request).project or project
+    found = await threads_of(request).run_in_transaction(quiet.list_caps, project=project)
+    return Json({"items": [vars(each) for each in found], "next": None})
 
 
 @router.put("/v1/caps", responses={200: {"model": Changed}})
@@ -156,19 +161,21 @@ async def put_cap(request: Request, body: CapIn) -> Response:
     """Set, change or take away a cap; urgent events and mandatory categories neither count nor are held."""
     project = caller_of(request).project or body.project or "default"
     asked = body.model_dump(exclude_none=True) | {"project": project}
-    changed = await threads_of(request).run(app_verbs.as_operator, "set_cap", asked, lambda c: quiet.set_cap(c, asked))
+    changed = await threads_of(request).run(
+        app_verbs.as_operator, "set_cap", asked, lambda c: quiet.set_cap(c, **{"most": None} | asked)
+    )
     return Json({"changed": changed})
 
 
 @phone_router.get("/v1/installations/{installation_id}/quiet", responses={200: {"model": Hours}, **MISSING})
 async def get_quiet(request: Request, installation_id: UUID) -> Response:
     """Return the quiet hours that hold for a phone, whose they are, and until when it is quiet if it is now."""
-    return Json(await ask(request, quiet.get_of_phone, installation_id, proof_of(request)))
+    return Json(await ask(request, choices.get_quiet_of_phone, installation_id, proof_of(request)))
 
 
 @phone_router.put("/v1/installations/{installation_id}/quiet", responses={200: {"model": Changed}, **MISSING})
 async def put_quiet(request: Request, installation_id: UUID, body: PhoneHoursIn) -> Response:
     """Set the quiet hours of a phone, or of all phones of its owner."""
-    asked = body.model_dump(exclude_unset=True, exclude={"all_phones"})
-    changed = await ask(request, quiet.set_on_phone, installation_id, asked, body.all_phones, proof_of(request))
+    hours = body.windows, body.zone, proof_of(request)
+    changed = await ask(request, choices.set_quiet_on_phone, installation_id, *hours, all_phones=body.all_phones)
     return Json({"changed": changed})

@@ -18,13 +18,14 @@ from relevo.app import App
 from relevo.core.serving import BACKLOG, listen, url_of, uvicorn_config
 from relevo.database.replica import open_reader
 from relevo.http import api
+from relevo.http.cached import Cached
 from relevo.http.connections import ACCEPTED_AT_ONCE, Bounds, Connections, protocol_for, watch
 from relevo.http.dashboard.login_links import LoginCodes
 from relevo.http.database_threads import DatabaseThreads
-from relevo.http.metrics import Exposition, own_port
+from relevo.http.metrics import own_port
 from relevo.http.middleware import RequestMiddleware
 from relevo.http.readiness import Readiness
-from relevo.http.waiting_places import MOST_WAITERS
+from relevo.http.waiting_places import MOST_WAITERS, Places
 from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.wakeups import Listener
 
@@ -38,16 +39,9 @@ _PROBE_WAIT_S = 1.0
 class HttpServer:
     """The HTTP face of one process; a port that is taken is told in health and tried again, and ends nothing."""
 
-    def __init__(
-        self,
-        app: App,
-        *,
-        scheduled: bool = True,
-        exposition: Exposition | None = None,
-    ) -> None:
+    def __init__(self, app: App, *, scheduled: bool = True) -> None:
         self._app = app
         self._settings = app.settings
-        self._exposition = exposition or (lambda _database: app.metrics.render())
         self.readiness = Readiness(app.settings, scheduled)
         self._device_rules = Rules.of(app.settings, app.webpush_hosts)  # a bad file of keys is told at the start
         self.url = ""
@@ -144,19 +138,11 @@ class HttpServer:
         probes = DatabaseThreads(
             self._app.database.beside(f"relevo ready {self._app.worker.worker_id}", 1), 1, _PROBE_WAIT_S
         )
-        made = api.make(
-            threads,
-            self._app,
-            probes=probes,
-            rate_per_s=settings.http_rate_per_second,
-            readiness=self.readiness,
-            rules=self._device_rules,
-            cors_origins=settings.http_cors_origins or (),
-            exposition=self._exposition,
-            codes=self.codes,
-            most_waiters=min(MOST_WAITERS, max(2, self.connections.bounds.most // 2)),
-        )
-        self.api = made
+        self.api = made = api.make(self._app)
+        places = Places(min(MOST_WAITERS, max(2, self.connections.bounds.most // 2)))
+        api.furnish(made, threads, places, self._device_rules, self.codes)
+        # A connection of its own: while requests have all the others this process is busy, and no less ready.
+        made.state.checks = Cached(lambda: probes.run(self.readiness.look))
         wrapped = RequestMiddleware(made, settings.http_max_body_bytes, self._app.metrics.count_answer)
         self._servers = [_server(wrapped, self.connections)]
         serving = [self._servers[0].serve([listening])]

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from fastapi import Request
 from starlette.responses import Response
 
-from relevo.app import App
 from relevo.core.i18n import gettext as _
-from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem
 
-T = TypeVar("T")
 _MOST_ID = 2**63 - 1
 _LONGEST = 4_000
 
@@ -109,17 +105,3 @@ class Action:
     do: Do
     again: Again | None = None
     """Shows the form again, as it was filled in, with what is wrong with it."""
-
-
-def app_of(request: Request) -> App:
-    """Return the cycles of this process."""
-    app: App | None = request.app.state.relevo
-    if app is None:
-        raise Problem(503, _("This process runs no cycles."))
-    return app
-
-
-async def at_length(request: Request, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Do what may take long, with the database, beside everything else."""
-    done: T = await request.app.state.long_work.do(partial(work, threads_of(request).database, *args, **kwargs))
-    return done

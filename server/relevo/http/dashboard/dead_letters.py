@@ -7,10 +7,10 @@ from starlette.responses import Response
 
 from relevo.core.i18n import gettext as _
 from relevo.core.i18n import ngettext
-from relevo.http.dashboard.actions import Action, FormInput, Question, Result, at_length
+from relevo.http.dashboard.actions import Action, FormInput, Question, Result
 from relevo.http.dashboard.formats import number
 from relevo.http.dashboard.page import Page, read, render
-from relevo.http.database_threads import threads_of
+from relevo.http.database_threads import long_work_of, threads_of
 from relevo.operators import actions, deliveries
 from relevo.operators.actions import DeadLetters
 
@@ -83,7 +83,7 @@ def _why_not(tried: dict[str, int], again: int) -> dict[str, str]:
 
 
 async def _redrive(request: Request, form: FormInput) -> Result:
-    opened = await at_length(request, actions.redrive, _which(form))
+    opened = await long_work_of(request).run(actions.redrive, _which(form))
     letters = ngettext("%(n)s dead letter", "%(n)s dead letters", opened)
     title = _("%(n)s will be sent again.", n=letters) if opened else _("No dead letter fits any more.")
     return Result(title, back=_HERE)

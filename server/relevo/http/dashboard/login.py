@@ -23,7 +23,7 @@ from relevo.database.pool import Database
 from relevo.http.dashboard import refusals
 from relevo.http.dashboard.login_links import LoginCodes
 from relevo.http.dashboard.page import FORM_COOKIE, ICON, STATIC, Page, fields_of, keep, login_page, read_form
-from relevo.http.database_threads import threads_of
+from relevo.http.database_threads import app_of, threads_of
 from relevo.http.guard import COOKIE
 from relevo.http.problems import not_found
 from relevo.http.rules import VIEW_PAGE
@@ -75,7 +75,7 @@ async def show_login(request: Request, code: Annotated[str | None, Query(max_len
     if until is None and await _is_logged_in(request):
         return RedirectResponse(_HOME, 303)
     if until is None:
-        hint = _make_token(request)
+        hint = make_token(app_of(request).settings, sys.argv[0])
         _log.warning("login_refused", why="a link that is not good", address=_address(request), hint=hint)
         await refusals.note(request, "refused_login", "a link that is not good")
         wrong = _("This link was used, is too old, or is not for this machine.")
@@ -92,11 +92,6 @@ async def _is_logged_in(request: Request) -> bool:
     """Return whether this browser has a session that is good, as after a link that is opened a second time."""
     session = request.cookies.get(COOKIE, "")
     return bool(session) and await threads_of(request).run(sessions.verify, session) is not None
-
-
-def _make_token(request: Request) -> str:
-    app = request.app.state.relevo
-    return make_token(app.settings, sys.argv[0]) if app is not None else f"relevo {_MAKE}"
 
 
 def make_token(settings: Settings, program: str) -> str:

@@ -10,10 +10,10 @@ from relevo import service
 from relevo.access import app_verbs
 from relevo.core.i18n import gettext as _
 from relevo.core.i18n import ngettext
-from relevo.http.dashboard.actions import Action, FormInput, Question, Result, app_of, at_length
+from relevo.http.dashboard.actions import Action, FormInput, Question, Result
 from relevo.http.dashboard.formats import address
 from relevo.http.dashboard.page import SYSTEM
-from relevo.http.database_threads import threads_of
+from relevo.http.database_threads import app_of, long_work_of, threads_of
 from relevo.http.problems import Problem
 from relevo.operators import actions, events, fleet, reasons
 
@@ -65,8 +65,7 @@ async def _ask_run(request: Request, form: FormInput) -> Question:
 
 async def _run(request: Request, form: FormInput) -> Result:
     cycle, _switch = _cycle(request, form)
-    app = app_of(request)
-    reports = await at_length(request, lambda _database: service.run_beside(app, cycle))
+    reports = await long_work_of(request).run(lambda _database: service.run_beside(app_of(request), cycle))
     good = all(report.outcome != "failed" for report in reports)
     title = _("%(cycle)s has run.", cycle=cycle) if good else _("%(cycle)s has run and failed.", cycle=cycle)
     back = address("/dashboard/runs", cycle=cycle)
@@ -129,7 +128,7 @@ async def _ask_release_events(request: Request, form: FormInput) -> Question:
 
 async def _release_events(request: Request, form: FormInput) -> Result:
     event_type, origin = _stream(form)
-    done = await at_length(request, actions.release_events, event_type, origin)
+    done = await long_work_of(request).run(actions.release_events, event_type, origin)
     return Result(_("%(events)s of %(type)s will be sent.", events=_events(done["events"]), type=event_type))
 
 
@@ -147,7 +146,7 @@ async def _ask_drop_events(request: Request, form: FormInput) -> Question:
 
 async def _drop_events(request: Request, form: FormInput) -> Result:
     event_type, origin = _stream(form)
-    done = await at_length(request, actions.release_events, event_type, origin, drop=True)
+    done = await long_work_of(request).run(actions.release_events, event_type, origin, drop=True)
     return Result(_("%(events)s of %(type)s were ended unsent.", events=_events(done["events"]), type=event_type))
 
 
