@@ -9,13 +9,19 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from relevo.config import Settings
 from relevo.core.model import Outcome
-from relevo.runtime.timing import Cron, Every, Pauses, doubled, pause_ms
+from relevo.runtime.timing import Cron, Every, doubled, pause_ms
 
 SANTIAGO = "America/Santiago"
 NIGHTLY = Cron("17 3 * * *", SANTIAGO)
-PACE = Pauses(
-    busy_ms=250, idle_min_ms=1_000, idle_max_ms=30_000, idle_jitter_ms=500, error_ms=30_000, error_jitter_ms=2_000
+PACE = Settings(
+    worker_busy_loop_delay_ms=250,
+    worker_idle_backoff_min_ms=1_000,
+    worker_idle_backoff_max_ms=30_000,
+    worker_idle_backoff_jitter_ms=500,
+    worker_tick_loop_error_backoff_ms=30_000,
+    worker_tick_loop_max_jitter_ms=2_000,
 )
 
 
@@ -126,7 +132,7 @@ def test_the_pause_after_a_round(
 ) -> None:
     """Short after work, growing while idle, long after an error, each with its jitter and its cap."""
     outcome, more = round_
-    assert pause_ms(outcome, more=more, streak=streak, ceiling_ms=ceiling_ms, pauses=PACE, chance=chance) == expected
+    assert pause_ms(outcome, PACE, more=more, streak=streak, ceiling_ms=ceiling_ms, chance=chance) == expected
 
 
 @pytest.mark.parametrize("outcome", get_args(Outcome))
@@ -134,7 +140,7 @@ def test_no_pause_is_ever_without_bound(outcome: Outcome) -> None:
     """Whatever a round ends with, and however often, the pause stays below the hour."""
     for streak in (0, 1, 31, 10**9):
         for ceiling_ms in (10, 3_600_000):
-            pause = pause_ms(outcome, more=False, streak=streak, ceiling_ms=ceiling_ms, pauses=PACE, chance=1.0)
+            pause = pause_ms(outcome, PACE, more=False, streak=streak, ceiling_ms=ceiling_ms, chance=1.0)
             assert 0 < pause <= 3_602_000
 
 

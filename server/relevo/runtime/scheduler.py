@@ -22,7 +22,7 @@ from relevo.core.model import Outcome, Report
 from relevo.database.outages import BUSY
 from relevo.runtime.runner import IdleMode, Runner
 from relevo.runtime.runs import Cycle
-from relevo.runtime.timing import Pauses, Timing, doubled, pause_ms
+from relevo.runtime.timing import Timing, doubled, pause_ms
 
 _log = structlog.get_logger("relevo.scheduler")
 _CLOCK_CHECK_S = 2.0
@@ -82,25 +82,13 @@ class _WatchfulScheduler(BackgroundScheduler):  # type: ignore[misc]
         return _CLOCK_CHECK_S if wait_s is None else min(wait_s, _CLOCK_CHECK_S)
 
 
-def pauses_of(settings: Settings) -> Pauses:
-    """Return the pauses between rounds that the settings ask for."""
-    return Pauses(
-        busy_ms=settings.worker_busy_loop_delay_ms,
-        idle_min_ms=settings.worker_idle_backoff_min_ms,
-        idle_max_ms=settings.worker_idle_backoff_max_ms,
-        idle_jitter_ms=settings.worker_idle_backoff_jitter_ms,
-        error_ms=settings.worker_tick_loop_error_backoff_ms,
-        error_jitter_ms=settings.worker_tick_loop_max_jitter_ms,
-    )
-
-
 class Scheduler:
     """Runs the registry's cycles in time, wakes them up, and drains them."""
 
     def __init__(self, runner: Runner, cycles: Sequence[Cycle], settings: Settings) -> None:
         self._runner = runner
-        self._pauses = pauses_of(settings)
-        self._jitter_s = settings.worker_idle_backoff_jitter_ms / 1000
+        self._settings = settings
+        self._busy_s = settings.worker_busy_loop_delay_ms / 1000
         self._guard = threading.Condition()
         self._clocks = {cycle.key: _Clock(cycle) for cycle in cycles}
         self._stopping = False
@@ -200,7 +188,8 @@ class Scheduler:
 
     def _ended(self, event: JobExecutionEvent) -> None:
         clock = self._clocks[event.job_id]
-        pause_s = self._pauses.error_ms / 1000 if event.retval is None else event.retval
+        error_s = self._settings.worker_tick_loop_error_backoff_ms / 1000
+        pause_s = error_s if event.retval is None else event.retval
         if event.code == EVENT_JOB_MISSED:  # too late by APScheduler's book; the slot decides what is still worth doing
             pause_s = 0.0
         with self._guard:
@@ -230,15 +219,11 @@ class Scheduler:
             return report.look_again_in_s
         chance = random.random()  # noqa: S311 jitter needs no secrecy
         if report.next_slot_in_s is not None and outcome != "failed" and not report.more:
-            return report.next_slot_in_s + self._jitter_s * chance
+            return report.next_slot_in_s + self._settings.worker_idle_backoff_jitter_ms / 1000 * chance
         look_again_s = self._settle_down(clock, report) if clock.cycle.wakeable else None
+        ceiling_ms = clock.cycle.timing.ceiling_ms
         pause = pause_ms(
-            outcome,
-            more=report.more,
-            streak=clock.streak,
-            ceiling_ms=clock.cycle.timing.ceiling_ms,
-            pauses=self._pauses,
-            chance=chance,
+            outcome, self._settings, more=report.more, streak=clock.streak, ceiling_ms=ceiling_ms, chance=chance
         )
         if clock.cycle.wakeable and outcome == "ok" and not report.more:  # soon asleep, and so to be called
             pause = min(pause, took_s * 1000 * _RESTS_AS_LONG)
@@ -266,14 +251,14 @@ class Scheduler:
             elif sleeps:
                 look_again_s = _next_look_s(clock, report.open_transactions)
         if look_again_s is not None and report.outcome == "failed":
-            return max(look_again_s, self._pauses.busy_ms / 1000)
+            return max(look_again_s, self._busy_s)
         return look_again_s
 
     def _called_in_s(self, clock: _Clock) -> float:
         """Return how soon a cycle runs that is called."""
         if clock.last not in ("failed", "skipped"):
             return 0.0
-        return max(0.0, clock.ended + self._pauses.busy_ms / 1000 - time.monotonic())
+        return max(0.0, clock.ended + self._busy_s - time.monotonic())
 
     def _move(self, clock: _Clock, pause_s: float) -> None:
         """Set when a cycle's job runs next; the caller holds the guard."""

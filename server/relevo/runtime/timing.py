@@ -12,6 +12,7 @@ from cronsim import CronSim
 from relevo.config.kinds import check_cron
 
 if TYPE_CHECKING:
+    from relevo.config import Settings
     from relevo.core.model import Outcome
 
 _DAY_MS = 86_400_000
@@ -79,29 +80,19 @@ class Cron:
 Timing = Every | Cron
 
 
-@dataclass(frozen=True)
-class Pauses:
-    """The pauses between rounds of a cycle, in milliseconds."""
-
-    busy_ms: int
-    idle_min_ms: int
-    idle_max_ms: int
-    idle_jitter_ms: int
-    error_ms: int
-    error_jitter_ms: int
-
-
-def pause_ms(outcome: Outcome, *, more: bool, streak: int, ceiling_ms: int, pauses: Pauses, chance: float) -> float:
+def pause_ms(outcome: Outcome, settings: Settings, *, more: bool, streak: int, ceiling_ms: int, chance: float) -> float:
     """Return the pause before the next round: short after work, growing while idle, long after an error.
 
     `streak` counts the rounds that ended alike, this one included; `ceiling_ms` is the cycle's own interval.
     """
     if outcome == "failed":
-        return doubled(pauses.error_ms, streak, max(pauses.error_ms, ceiling_ms)) + pauses.error_jitter_ms * chance
+        error_ms = settings.worker_tick_loop_error_backoff_ms
+        return doubled(error_ms, streak, max(error_ms, ceiling_ms)) + settings.worker_tick_loop_max_jitter_ms * chance
+    busy_ms, jitter_ms = settings.worker_busy_loop_delay_ms, settings.worker_idle_backoff_jitter_ms
     if more or outcome in ("ok", "partial"):
-        return pauses.busy_ms + min(pauses.idle_jitter_ms, pauses.busy_ms) * chance
-    idle = doubled(pauses.idle_min_ms, streak, pauses.idle_max_ms) + pauses.idle_jitter_ms * chance
-    return min(idle, ceiling_ms)
+        return busy_ms + min(jitter_ms, busy_ms) * chance
+    idle_ms = doubled(settings.worker_idle_backoff_min_ms, streak, settings.worker_idle_backoff_max_ms)
+    return min(idle_ms + jitter_ms * chance, ceiling_ms)
 
 
 def doubled(base_ms: int, streak: int, cap_ms: int) -> int:
