@@ -32,8 +32,7 @@ def step(run: Run) -> Step:
 
     Once none closes, phones of a project whose time zone changed are brought to other slots.
     """
-    with run.transaction("bound_unflushed") as connection:
-        connection.execute(_SQL["open_digests"], {"now": run.now})
+    run.execute(_SQL["open_digests"], {"now": run.now}, "bound_unflushed")
     slot: tuple[str, str, str] | None = None
     try:
         with run.transaction("bound_unflushed") as connection:

@@ -137,8 +137,7 @@ class Export:
             return cursor.execute(_SQL["find_month"], asked).fetchone()
 
     def _write(self, statement: str, month: ExportMonth, **more: object) -> bool:
-        with self.run.transaction() as connection:
-            return connection.execute(_SQL[statement], month.key | more).rowcount == 1
+        return self.run.execute(_SQL[statement], month.key | more).rowcount == 1
 
     def _alarm(self, month: ExportMonth, wrong: Mismatch) -> Step:
         """Say it loudly, and leave the month to be exported again; a second time in one run is left to the next."""
@@ -384,8 +383,7 @@ class Export:
         if changed:
             key = manifest.folder_of(month.entity, month.month) + manifest.part_name(changed[0])
             raise self._wrong(month, changed, key, "is not the file that was uploaded")
-        with self.run.transaction() as connection:
-            row = connection.execute(_SQL["drop_retired"], month.key | {"now": self.run.now}).fetchone()
+        row = self.run.execute(_SQL["drop_retired"], month.key | {"now": self.run.now}).fetchone()
         dropped = int(row == (True,))
         return Step({"months_dropped": dropped}, items=dropped, more=True)
 

@@ -159,21 +159,18 @@ def _close_batches(run: Run) -> Step | None:
 
 
 def _close(run: Run, batch: int | None = None) -> Step | None:
-    with run.transaction("bound_relaxed") as connection:
-        asked = {"most": _BATCHES_TOGETHER, "alone": batch, "now": run.now}
-        closed, told = connection.execute(_SQL["close_batches"], asked).fetchone() or (0, 0)
+    asked = {"most": _BATCHES_TOGETHER, "alone": batch, "now": run.now}
+    closed, told = run.execute(_SQL["close_batches"], asked, "bound_relaxed").fetchone() or (0, 0)
     return Step({"batches_closed": closed, "events_batched": told}, items=closed, more=True) if closed else None
 
 
 def _list_due_batches(run: Run) -> list[int]:
-    with run.transaction("bound_relaxed") as connection:
-        due = connection.execute(_SQL["list_due_batches"], {"most": _BATCHES_TOGETHER, "now": run.now}).fetchall()
+    due = run.execute(_SQL["list_due_batches"], {"most": _BATCHES_TOGETHER, "now": run.now}, "bound_relaxed").fetchall()
     return [batch for (batch,) in due]
 
 
 def _put_off(run: Run, batch: int, error: psycopg.Error) -> Step:
-    with run.transaction("bound_relaxed") as connection:
-        connection.execute(_SQL["put_off_batch"], {"batch": batch, "now": run.now})
+    run.execute(_SQL["put_off_batch"], {"batch": batch, "now": run.now}, "bound_relaxed")
     return Step(problems=(f"batch {batch}: {normalise_error(error, 200)}",))
 
 
@@ -274,8 +271,7 @@ def _leave_alone(run: Run, event_id: int, error: psycopg.Error) -> Step:
     failed = {"event_id": event_id, "error": why, "base_ms": _RETRY_MS, "max_ms": _LONGEST_RETRY_MS, "now": run.now}
     problems = [f"event {event_id}: {why[:200]}"]
     try:
-        with run.transaction("bound_relaxed") as connection:
-            connection.execute(_SQL["note_failed_fanout"], failed)
+        run.execute(_SQL["note_failed_fanout"], failed, "bound_relaxed")
     except psycopg.Error as second:
         if is_unavailable(second):
             raise
@@ -436,6 +432,5 @@ def _end_some(run: Run, connection: Connection, event_id: int, day: date | None)
 
 def _sweep_later(run: Run, event_id: int, error: psycopg.Error) -> Step:
     """Put an event whose rest could not be ended behind the others; a later run tries again."""
-    with run.transaction("bound_relaxed") as connection:
-        connection.execute(_SQL["sweep_later"], {"event_id": event_id})
+    run.execute(_SQL["sweep_later"], {"event_id": event_id}, "bound_relaxed")
     return Step(problems=(f"the rest of event {event_id}: {normalise_error(error, 200)}",), more=True)

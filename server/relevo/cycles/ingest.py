@@ -281,25 +281,23 @@ class DatabaseSourceContext:
     def known(self, namespace: str, external_ids: Sequence[str]) -> Mapping[str, str]:
         """Return the fingerprints of the items that are stored already."""
         self.run.progress()
-        with self.run.database.connection() as connection:
-            asked = {"namespace": namespace, "external_ids": list(external_ids)}
-            return dict(connection.execute(_SQL["known_fingerprints"], asked).fetchall())
+        asked = {"namespace": namespace, "external_ids": list(external_ids)}
+        return dict(self.run.database.execute(_SQL["known_fingerprints"], asked).fetchall())
 
     def take_turn(self, quota: str, *, pace_ms: int, daily_limit: int) -> None:
         """Wait for this quota's next turn and count it."""
         if self.run.stopping.is_set() or not self.run.may_go_on():
             raise OutOfTime("this run's time is over")
-        with self.run.transaction() as connection:
-            row = connection.execute(
-                _SQL["take_turn"],
-                {
-                    "quota": quota,
-                    "pace_ms": pace_ms,
-                    "daily_limit": daily_limit,
-                    "timezone": self.run.settings.worker_timezone,
-                    "patience_ms": int(min(self.run.ms_left, _PATIENCE_MS)),
-                },
-            ).fetchone()
+        row = self.run.execute(
+            _SQL["take_turn"],
+            {
+                "quota": quota,
+                "pace_ms": pace_ms,
+                "daily_limit": daily_limit,
+                "timezone": self.run.settings.worker_timezone,
+                "patience_ms": int(min(self.run.ms_left, _PATIENCE_MS)),
+            },
+        ).fetchone()
         if row is None:
             self._refuse(quota, daily_limit)
         deadline = time.monotonic() + row[0]
@@ -310,11 +308,8 @@ class DatabaseSourceContext:
 
     def _refuse(self, quota: str, daily_limit: int) -> NoReturn:
         """Return why there is no turn: the day is spent, the quota rests for long, or this run is too short to wait."""
-        with self.run.database.connection() as connection:
-            row = connection.execute(
-                _SQL["read_quota"], {"quota": quota, "timezone": self.run.settings.worker_timezone}
-            )
-            spent, rests_s = row.fetchone() or (0, 0.0)
+        asked = {"quota": quota, "timezone": self.run.settings.worker_timezone}
+        spent, rests_s = self.run.database.execute(_SQL["read_quota"], asked).fetchone() or (0, 0.0)
         if spent >= daily_limit:
             raise NoRequestsLeft(f"today's {daily_limit} requests are spent")
         if rests_s * 1000 > _PATIENCE_MS:
@@ -323,14 +318,12 @@ class DatabaseSourceContext:
 
     def slow_down(self, quota: str, *, pace_ms: int, pause_ms: int = 0) -> None:
         """Set the quota's pace for the whole fleet, and let nobody ask before the pause is over."""
-        with self.run.transaction() as connection:
-            connection.execute(_SQL["slow_down"], {"quota": quota, "pace_ms": pace_ms, "pause_ms": pause_ms})
+        self.run.execute(_SQL["slow_down"], {"quota": quota, "pace_ms": pace_ms, "pause_ms": pause_ms})
 
     def pace_ms(self, quota: str, default_ms: int) -> int:
         """Return the quota's present pace."""
         self.run.progress()
-        with self.run.database.connection() as connection:
-            row = connection.execute(_SQL["read_pace"], {"quota": quota}).fetchone()
+        row = self.run.database.execute(_SQL["read_pace"], {"quota": quota}).fetchone()
         return int(row[0]) if row else default_ms
 
     def rejects_due(self, limit: int) -> Sequence[Reject]:

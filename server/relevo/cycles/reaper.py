@@ -116,8 +116,7 @@ def _is_our_turn(run: Run) -> bool:
     every_ms = (
         run.settings.reaper_interval_ms * 3 // 4
     )  # less than a round's pause: one replica alone is always in time
-    with run.transaction() as connection:
-        taken = connection.execute(_SQL["take_turn"], {"every_ms": every_ms, "now": run.now}).fetchone()
+    taken = run.execute(_SQL["take_turn"], {"every_ms": every_ms, "now": run.now}).fetchone()
     return by_hand or taken is not None
 
 
@@ -147,10 +146,9 @@ def _go_on(statement: str, run: Run) -> Counter[str]:
     batches, total = _IN_BATCHES[statement], 0
     found = batches.fewest
     while found >= batches.fewest and total < batches.most and run.may_go_on():
-        with run.transaction(batches.manner) as connection:
-            asked = {"limit": batches.limit, "window_ms": _TALLIES_SHOWN_MS, "now": run.now}
-            done = connection.execute(_SQL[statement], asked)
-            (found,) = (done.fetchone() if done.description else None) or (0,)
+        asked = {"limit": batches.limit, "window_ms": _TALLIES_SHOWN_MS, "now": run.now}
+        done = run.execute(_SQL[statement], asked, batches.manner)
+        (found,) = (done.fetchone() if done.description else None) or (0,)
         total += found
     return Counter(leftovers_deleted=total if statement == "delete_leftovers" else 0)
 
@@ -162,8 +160,7 @@ def _fold_repeats(run: Run) -> Counter[str]:
 
 def _fold_reactions(run: Run) -> Counter[str]:
     """Add to events how often they were opened and read since."""
-    with run.transaction() as connection:
-        folded = connection.execute(_SQL["fold_reactions"], {"limit": _FOLDS_PER_STEP}).fetchall()
+    folded = run.execute(_SQL["fold_reactions"], {"limit": _FOLDS_PER_STEP}).fetchall()
     for kind, count in folded:
         run.metrics.reactions.labels(kind).inc(max(count, 0))
     return Counter()

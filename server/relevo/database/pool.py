@@ -18,7 +18,7 @@ import relevo.core.needs_server  # isort: skip # noqa: F401 ahead of all it need
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, Literal, TypeVar
@@ -307,6 +307,13 @@ class Database:
         """
         with self._lend() as connection, self.begin(connection, manner):
             yield connection
+
+    def execute(
+        self, statement: bytes, parameters: Mapping[str, Any] | None = None, manner: Manner | None = None
+    ) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Send a single statement, with a manner in a transaction of its own; its rows outlast the loan."""
+        with self.connection() if manner is None else self.transaction(manner) as connection:
+            return connection.execute(statement, parameters)
 
     @contextmanager
     def begin(self, connection: Connection, manner: Manner, *, lock_ms: int | None = None) -> Iterator[None]:

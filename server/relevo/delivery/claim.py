@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from functools import cached_property
 from operator import is_
 from types import MappingProxyType
@@ -88,11 +87,6 @@ class Claim:
     def give_up_at(self) -> float:
         """A beat before the heartbeat lets go of it, when it can still be settled."""
         return self.taken_at + self.lasts_s - self.lease_ms / 4000
-
-    @property
-    def days(self) -> list[date]:
-        """The event days of its deliveries, in the order of their ids."""
-        return [delivery.event_day for delivery in self.deliveries]
 
     @property
     def ids(self) -> list[int]:

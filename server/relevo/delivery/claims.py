@@ -119,8 +119,7 @@ class Claims(Journal, Settling):
             "lease_ms": self._settings.outbox_lease_duration_ms,
             "now": now,
         }
-        with self._database.transaction("bound_relaxed") as connection:
-            groups = connection.execute(_SQL["claim_awaited"], parameters).fetchall()
+        groups = self._database.execute(_SQL["claim_awaited"], parameters, "bound_relaxed").fetchall()
         taken = [
             Awaiting(day, each, phone, ticket, version, sent_at, attempts)
             for sent_at, *of_each in groups

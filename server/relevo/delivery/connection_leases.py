@@ -173,6 +173,6 @@ class ConnectionLeases:
             if users or in_flight:
                 return False
             self._leased.pop(project, None)
-            with self._database.transaction("bound_relaxed") as connection:
-                connection.execute(_SQL["drop_connections"], {"worker_id": self._worker_id, "project": project})
+            dropped = {"worker_id": self._worker_id, "project": project}
+            self._database.execute(_SQL["drop_connections"], dropped, "bound_relaxed")
             return True

@@ -175,8 +175,7 @@ class DueLanes:
             "after_lane": after[1] if after else None,
             "limit": _PAGE if after else 0,
         }
-        with self._database.connection() as connection:
-            rows = [_Found(*row) for row in connection.execute(_SQL["list_due_lanes"], asked).fetchall()]
+        rows = [_Found(*row) for row in self._database.execute(_SQL["list_due_lanes"], asked).fetchall()]
         if rows:
             self._note(rows[0])
         else:

@@ -117,8 +117,7 @@ class Journal:
         """Hold back what changed since it was claimed, which only a read after the journal's commit can see."""
         of_wave = claim.wave_of(wave)
         phones = {"installations": of_wave.installations, "versions": of_wave.versions}
-        with self._database.transaction("bound_by_key") as connection:
-            rows = connection.execute(_SQL["look_at_phones"], numbers | phones).fetchall()
+        rows = self._database.execute(_SQL["look_at_phones"], numbers | phones, "bound_by_key").fetchall()
         if not rows:
             return verdicts
         going = {verdict.id for verdict in verdicts if verdict.verdict == "send"}
@@ -154,8 +153,8 @@ class Journal:
 
 def explain_loss(connection: Connection, claim: Claim) -> LossReason:
     """Return why a claim is no longer ours; `error` means that it stands, but may not be used any more."""
-    parameters = {"token": claim.token, "days": claim.days, "ids": claim.ids}
-    row = connection.execute(_SQL["explain_loss"], parameters).fetchone()
+    asked = columns.keys(claim.deliveries) | {"token": claim.token}
+    row = connection.execute(_SQL["explain_loss"], asked).fetchone()
     reason: LossReason = row[0] if row else "not_found"
     return reason
 

@@ -220,8 +220,7 @@ class MessageBuilder:
         known = self.context.claim.contents
         if not (unknown := {delivery.notification_event_id for delivery in deliveries} - known.keys()):
             return known
-        with self._services.database.connection() as connection:
-            rows = connection.execute(_SQL["read_contents"], {"events": array(unknown)}).fetchall()
+        rows = self._services.database.execute(_SQL["read_contents"], {"events": array(unknown)}).fetchall()
         return {**known, **{row[0]: columns.content_of(*row) for row in rows}}
 
     def _compose_one(self, delivery: Delivery, contents: Mapping[int, Content]) -> Answer | None:
@@ -301,8 +300,9 @@ class MessageBuilder:
         for first in range(0, len(phones), _COUNTED_TOGETHER):
             some = uuid_array(phones[first : first + _COUNTED_TOGETHER])
             try:
-                with self._services.database.connection() as connection:
-                    unread |= dict(connection.execute(_SQL["count_unread"], {"installations": some}).fetchall())
+                unread |= dict(
+                    self._services.database.execute(_SQL["count_unread"], {"installations": some}).fetchall()
+                )
             except psycopg.Error as error:
                 if is_unavailable(error):
                     raise

@@ -21,9 +21,8 @@ _BOUNDS = {"limit": 500, "most_open": 1_000}
 
 def distribute_news(run: Run) -> Counter[str]:
     """Share out what is new, send it on its way to webhooks, and forget what was dealt with, is old, or too much."""
-    with run.transaction() as connection:
-        if connection.execute(_SQL["is_anything_to_tell"]).fetchone() != (True,):
-            return Counter()
+    if run.execute(_SQL["is_anything_to_tell"]).fetchone() != (True,):
+        return Counter()
     _until_short(run, _note_finished)
     _until_short(run, _share_out)
     counts = _send_to_webhooks(run)
@@ -47,8 +46,7 @@ def _note_finished(run: Run) -> bool:
 
 
 def _share_out(run: Run) -> bool:
-    with run.transaction() as connection:
-        row = connection.execute(_SQL["share_out_news"], {"limit": _BATCH}).fetchone()
+    row = run.execute(_SQL["share_out_news"], {"limit": _BATCH}).fetchone()
     return row is not None and row[0] == _BATCH
 
 
@@ -59,8 +57,7 @@ def _trim(run: Run) -> bool:
         "retention_days": run.settings.news_retention_days,
         "now": run.now,
     }
-    with run.transaction() as connection:
-        trimmed = connection.execute(_SQL["trim_news"], kept).fetchall()
+    trimmed = run.execute(_SQL["trim_news"], kept).fetchall()
     for name, unread, _ in trimmed:
         if unread:
             _log.warning("news_dropped", subscription=name, news=unread)
@@ -69,8 +66,7 @@ def _trim(run: Run) -> bool:
 
 def _send_to_webhooks(run: Run) -> Counter[str]:
     """Make events of news, subscription by subscription; one whose news cannot be sent does not hold up the others."""
-    with run.transaction() as connection:
-        names = [row[0] for row in connection.execute(_SQL["list_webhooks"]).fetchall()]
+    names = [row[0] for row in run.execute(_SQL["list_webhooks"]).fetchall()]
     counts: Counter[str] = Counter()
     resting = run.resting("subscription")
     for name in names:

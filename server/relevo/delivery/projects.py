@@ -211,8 +211,7 @@ class Projects:
         if in_flight:
             return None
         read_at = time.monotonic()
-        with self._database.connection() as connection:
-            row = connection.execute(_SQL["lease_ahead"], self.connections.parameters(project)).fetchone()
+        row = self._database.execute(_SQL["lease_ahead"], self.connections.parameters(project)).fetchone()
         if row is None:
             return None
         share, composed, *seen = row
@@ -240,14 +239,12 @@ class Projects:
             "floor_ms": retry_after_ms,
             "now": now,
         }
-        with self._database.transaction("bound_relaxed") as connection:
-            row = connection.execute(_SQL["pause_receipts"], pause).fetchone()
+        row = self._database.execute(_SQL["pause_receipts"], pause, "bound_relaxed").fetchone()
         return int(row[0]) if row else max(retry_after_ms, _RECEIPT_PAUSE_MS)
 
     def resume_receipts(self, project: str) -> None:
         """Note that the push service returns a project's receipts again."""
-        with self._database.transaction("bound_relaxed") as connection:
-            connection.execute(_SQL["resume_receipts"], {"project": project})
+        self._database.execute(_SQL["resume_receipts"], {"project": project}, "bound_relaxed")
 
     def give_back(self, project: str, lane: Lane, count: int, now: datetime | None = None) -> None:
         """Put back tokens that were reserved and not used."""

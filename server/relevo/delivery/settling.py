@@ -168,8 +168,7 @@ class Settling:
                 "request_ids": uuid_array({a.request for a in sent if a.request is not None}),
                 "now": now,
             }
-            with self._database.transaction("bound_by_key") as connection:
-                connection.execute(_SQL["keep_tickets"], columns.keys(sent) | kept)
+            self._database.execute(_SQL["keep_tickets"], columns.keys(sent) | kept, "bound_by_key")
 
     def returned(self, gone: Sequence[tuple[UUID, int | None, datetime | None]]) -> dict[tuple[UUID, int | None], bool]:
         """Return which tokens of phones are not the end of it, given by their version and since when they are gone.
@@ -181,8 +180,7 @@ class Settling:
             "versions": array([version for _, version, _ in gone]),
             "gone_at": [gone_at for _, _, gone_at in gone],
         }
-        with self._database.connection() as connection:
-            rows = connection.execute(_SQL["list_returned"], asked).fetchall()
+        rows = self._database.execute(_SQL["list_returned"], asked).fetchall()
         return {(phone, version): has_moved for phone, version, has_moved in rows}
 
     def settle_receipts(
@@ -222,10 +220,9 @@ class Settling:
 
     def _confirm(self, claim: Claim, asked: int, now: datetime | None) -> int | None:
         """Write that all pushes of a claim arrived; None if it does not hold just that many."""
-        with self._database.transaction("bound_by_key") as connection:
-            row = connection.execute(
-                _SQL["settle_confirmed"], {"token": claim.token, "asked": asked, "now": now}
-            ).fetchone()
+        row = self._database.execute(
+            _SQL["settle_confirmed"], {"token": claim.token, "asked": asked, "now": now}, "bound_by_key"
+        ).fetchone()
         return row[0] if row else None
 
     def _retry_policy(self) -> dict[str, Any]:

@@ -36,8 +36,7 @@ def read_names(database: Database, deliveries: Iterable[Delivery], contents: Map
         "events": [data.get("event_id") for data in told],
         "installations": [data.get("installation_id") for data in told],
     }
-    with database.connection() as connection:
-        rows = connection.execute(_SQL["read_names"], asked).fetchall()
+    rows = database.execute(_SQL["read_names"], asked).fetchall()
     return Names(
         {event: key for event, key, _, _ in rows if key is not None},
         {str(installation): owner for _, _, installation, owner in rows if owner is not None},

@@ -46,15 +46,13 @@ def rebase(run: Run) -> Rebased:
     Every replica may do it, before the fleet's next turn is taken: what one does not come to, the next finds. A kind
     that cannot be written keeps no other waiting, and is tried again with the next round.
     """
-    with run.transaction() as connection:
-        if connection.execute(_SQL["was_set_back"], {"now": run.now}).fetchone() != (True,):
-            return Rebased()
+    if run.execute(_SQL["was_set_back"], {"now": run.now}).fetchone() != (True,):
+        return Rebased()
     done = Rebased(was_set_back=True, is_complete=False)
     for kind in _REBASED:
         with run.contain(Thing("part", f"reaper rebase_{kind}")):
             done.counts[kind] = _rebase(run, kind)
-    with run.transaction() as connection:
-        connection.execute(_SQL["wake_up"])
+    run.execute(_SQL["wake_up"])
     done.is_complete = run.may_go_on() and len(done.counts) == len(_REBASED)
     _log.warning("clock_set_back", **done.counts)
     return done
@@ -71,7 +69,6 @@ def _rebase(run: Run, kind: str) -> int:
         "longest_ms": max(longest_ms, RECEIPT_GIVE_UP_MS) if kind == "receipts" else longest_ms,
     }
     while changed >= _BATCH and run.may_go_on():
-        with run.transaction() as connection:
-            changed = connection.execute(_SQL[f"rebase_{kind}"], asked).rowcount
+        changed = run.execute(_SQL[f"rebase_{kind}"], asked).rowcount
         total += changed
     return total

@@ -218,8 +218,7 @@ class Runner:
         self._looked_for_leftovers[cycle.key] = time.monotonic()
         asked = {"cycle": cycle.name, "source": cycle.source, "worker_id": self._worker_id}
         try:
-            with self._database.connection() as connection:
-                left = connection.execute(_SQL["end_leftover_runs"], asked).fetchall()
+            left = self._database.execute(_SQL["end_leftover_runs"], asked).fetchall()
         except (DatabaseUnavailableError, psycopg.OperationalError):  # the next look does it; BUSY are such, too
             return
         for (run_id,) in left:
@@ -304,7 +303,7 @@ class Runner:
         took_s = time.monotonic() - run.started
         self._metrics.count_round(cycle.name, cycle.source, took_s, ending.counts)
         if worth_a_row:
-            self._metrics.count_run(cycle.name, cycle.source, outcome if kept else "not_recorded")
+            self._metrics.runs.labels(cycle.name, cycle.source, outcome if kept else "not_recorded").inc()
             level = _log.error if outcome == "failed" else _log.info
             level(
                 "run_finished",
@@ -403,7 +402,7 @@ class Runner:
                 if not written:
                     connection.execute(_SQL["count_skipped_slot"], {"cycle": cycle.name, "source": cycle.source})
         if written:
-            self._metrics.count_run(cycle.name, cycle.source, "skipped")
+            self._metrics.runs.labels(cycle.name, cycle.source, "skipped").inc()
         log = _log.info if written else _log.debug
         told_in_log = {"trigger": trigger, "outcome": "skipped", "reason": reason}
         log("run_skipped", run_id=context.run_id, cycle=cycle.key, worker_id=self._worker_id, **told_in_log)

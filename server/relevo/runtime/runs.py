@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 from uuid import UUID
+
+import psycopg
 
 from relevo.config import Settings
 from relevo.core import queries
@@ -205,6 +207,13 @@ class Run:
             yield connection
             self.progress()
 
+    def execute(
+        self, statement: bytes, parameters: Mapping[str, Any] | None = None, manner: Manner = "bound_transaction"
+    ) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Send a single statement in such a transaction of its own; its rows outlast it."""
+        with self.transaction(manner) as connection:
+            return connection.execute(statement, parameters)
+
     def ask_to_be_woken(self) -> None:
         """Say in table state that this cycle rests, though its run goes on, so that it is called when there is work."""
         with suppress(*BUSY):  # nobody calls then: it looks now and then all the same
@@ -239,8 +248,7 @@ class Run:
         """Say that there is work: from now on the run has a row. Calling it again does nothing."""
         if self.begun:
             return
-        with self.transaction("bound_unflushed") as connection:
-            connection.execute(_SQL["begin_run"], run_row(self.context))
+        self.execute(_SQL["begin_run"], run_row(self.context), "bound_unflushed")
         self.begun = True
 
     @property
@@ -266,8 +274,7 @@ class Run:
 def set_asleep(database: Database, cycle: str, worker_id: str, *, asleep: bool) -> bool:
     """Say in table state whether a cycle sleeps in this process; return if it is new. Raises one of BUSY."""
     said = {"cycle": cycle, "worker_id": worker_id, "asleep": asleep, "lock_ms": database.lock_ms}
-    with database.connection() as connection:
-        return connection.execute(_SQL["set_asleep"], said).rowcount > 0
+    return database.execute(_SQL["set_asleep"], said).rowcount > 0
 
 
 def run_row(context: RunContext) -> dict[str, Any]:

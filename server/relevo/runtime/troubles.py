@@ -141,7 +141,6 @@ class Troubles:
         if self.database is None:
             return
         try:
-            with self.database.transaction("bound_unflushed") as connection:
-                connection.execute(_SQL[statement], parameters)
+            self.database.execute(_SQL[statement], parameters, "bound_unflushed")
         except (DatabaseUnavailableError, psycopg.Error) as failed:
             _log.warning("trouble_not_told", error=normalise_error(failed, 200))

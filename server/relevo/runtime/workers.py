@@ -84,8 +84,7 @@ class Worker:
 
     def serve(self, providers: Sequence[str]) -> None:
         """Let installations name the push services that this process serves."""
-        with self._database.connection() as connection:
-            connection.execute(_SQL["add_providers"], {"providers": list(providers)})
+        self._database.execute(_SQL["add_providers"], {"providers": list(providers)})
 
     def beat(self, connection: Connection) -> None:
         """Say, inside the heartbeat's transaction, that this process lives, what hangs in it and why it rests."""
@@ -104,18 +103,15 @@ class Worker:
 
     def note_wakeups(self, wakeups: Literal["listening", "polling"]) -> None:
         """Say whether wake-ups are heard."""
-        with self._database.connection() as connection:
-            connection.execute(_SQL["note_wakeups"], {"worker_id": self.worker_id, "wakeups": wakeups})
+        self._database.execute(_SQL["note_wakeups"], {"worker_id": self.worker_id, "wakeups": wakeups})
 
     def stopping(self, why: str) -> None:
         """Say that this process has begun to stop."""
         _log.info("worker_stopping", worker_id=self.worker_id, why=why)
-        with self._database.transaction() as connection:
-            connection.execute(_SQL["note_stopping"], {"worker_id": self.worker_id, "now": None})
+        self._database.execute(_SQL["note_stopping"], {"worker_id": self.worker_id, "now": None}, "bound_transaction")
 
     def stopped(self) -> None:
         """Say goodbye; a command leaves no row, for a tick every minute would leave hundreds of thousands."""
         goodbye = "note_stopped" if self._role == "run" else "remove_worker"
-        with self._database.transaction() as connection:
-            connection.execute(_SQL[goodbye], {"worker_id": self.worker_id, "now": None})
+        self._database.execute(_SQL[goodbye], {"worker_id": self.worker_id, "now": None}, "bound_transaction")
         _log.info("worker_stopped", worker_id=self.worker_id)
