@@ -218,7 +218,7 @@ def build(
         claims = Claims(opened, settings, worker_id, heartbeat)
         claims.composed = frozenset(parts.composers)
         hung, guard, metrics = HungCalls(), Guard(settings), Metrics()
-        metrics.show(Gauges(opened, settings, worker_id))
+        metrics.registry.register(Gauges(opened, settings, worker_id))
         patience_s, stop_s = _time_for_runs(settings, role)
         runner = Runner(
             opened,

@@ -10,6 +10,7 @@ import pytest
 
 from relevo.core.model import Delivery
 from relevo.delivery import runaway
+from relevo.delivery.outcomes import obstructed
 from relevo.delivery.runaway import Count, Rules, Stop, Stream
 
 RULES = Rules(factor=2, min_events=100, first_events=1_000, repeats=10)
@@ -120,7 +121,8 @@ def test_what_is_held_looks_again_before_its_deadline(seconds_left: float | None
     delivery = Delivery(
         date(2026, 11, 20), 1, 1, UUID(int=1), "digest", "expo", "default", "bulk", False, "retryable", 3, 0, None
     )
-    answer = runaway.postpone(delivery._replace(seconds_left=seconds_left))
+    answer = obstructed(delivery._replace(seconds_left=seconds_left), "repeats_held")
+    assert answer is not None
     assert (answer.status, answer.attempted, answer.retry_after_ms) == ("retryable", False, pause_s * 1000)
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.registry import Collector
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 disable_created_metrics()  # type: ignore[no-untyped-call] # else a second line for each, which nobody reads
@@ -71,17 +70,9 @@ class Metrics:
     def _histogram(self, name: str, says: str, buckets: Iterable[float], *labels: str) -> Histogram:
         return Histogram(name, f"{says} {_OWN}", labels, registry=self.registry, buckets=tuple(buckets))
 
-    def show(self, more: Collector) -> None:
-        """Show something more beside the counters."""
-        self.registry.register(more)
-
     def render(self) -> bytes:
         """Return everything in Prometheus's text form; `CONTENT_TYPE` names it."""
         return generate_latest(self.registry)
-
-    def count_run(self, cycle: str, source: str, outcome: str) -> None:
-        """Count a run that has a row."""
-        self.runs.labels(cycle, source, outcome).inc()
 
     def count_round(self, cycle: str, source: str, seconds: float, counts: Mapping[str, int]) -> None:
         """Count a look for work with what it found, and of a run with work how long it took."""

@@ -13,52 +13,41 @@ from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
-from relevo.delivery import runaway
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Cron
 from relevo.runtime.troubles import Thing
 
 T = TypeVar("T")
 
-_SQL = queries.load("cleanup", "troubles")
+_SQL = queries.load("cleanup", "troubles", "runaway")
 _BATCH = 1_000
 _AHEAD = "the partitions ahead"
 _MONTHS_AHEAD = 2
 _PRUNED = {
-    "runs_pruned": "prune_runs",
-    "workers_pruned": "prune_workers",
-    "late_tickets_pruned": "prune_late_tickets",
-    "attempts_pruned": "prune_failed_attempts",
-    "cap_uses_pruned": "prune_cap_uses",
-    "incidents_pruned": "prune_incidents",
-    "minutes_pruned": "prune_push_minutes",
-    "rejects_pruned": "prune_rejects",
-    "projects_pruned": "prune_projects",
-    "audit_pruned": "prune_audit",
-    "dead_phones_pruned": "prune_dead_phones",
-    "token_moves_pruned": "prune_moved_tokens",
-    "signatures_pruned": "prune_signatures",
-    "inbox_items_pruned": "prune_kept_inbox_items",
-    "inbox_marks_pruned": "prune_inbox_marks",
-    "connections_pruned": "prune_connections",
-    "troubles_pruned": "prune_troubles",
-    "silent_pushes_pruned": "prune_silent_pushes",
-    "digest_contents_pruned": "prune_digest_contents",
-    "digests_pruned": "prune_digests",
-    "digest_changes_pruned": "prune_digest_changes",
-    "digest_slots_pruned": "prune_digest_slots",
-    "digest_events_pruned": "prune_digest_events",
-    "batches_pruned": "prune_batches",
-    "quiet_profiles_pruned": "prune_profiles",
+    "prune_runs": "runs_pruned",
+    "prune_workers": "workers_pruned",
+    "prune_late_tickets": "late_tickets_pruned",
+    "prune_failed_attempts": "attempts_pruned",
+    "prune_cap_uses": "cap_uses_pruned",
+    "prune_incidents": "incidents_pruned",
+    "prune_push_minutes": "minutes_pruned",
+    "prune_rejects": "rejects_pruned",
+    "prune_projects": "projects_pruned",
+    "prune_audit": "audit_pruned",
+    "prune_dead_phones": "dead_phones_pruned",
+    "prune_moved_tokens": "token_moves_pruned",
+    "prune_signatures": "signatures_pruned",
+    "prune_kept_inbox_items": "inbox_items_pruned",
+    "prune_inbox_marks": "inbox_marks_pruned",
+    "prune_digest_contents": "digest_contents_pruned",
+    "prune_digests": "digests_pruned",
+    "prune_batches": "batches_pruned",
 }
-_UNTOLD = (
-    "silent_pushes_pruned",
-    "connections_pruned",
-    "troubles_pruned",
-    "digest_changes_pruned",
-    "digest_slots_pruned",
-    "digest_events_pruned",
-    "quiet_profiles_pruned",
+"""The statements that delete what is old, and as what it is counted."""
+_UNCOUNTED = (
+    *("prune_connections", "prune_troubles", "prune_silent_pushes", "prune_profiles"),
+    *("prune_digest_changes", "prune_digest_slots", "prune_digest_events"),
+    *("prune_repeats", "prune_counts", "prune_streams"),
 )
 _A_NIGHT_S = 25 * 3_600.0  # so long it is told, for the next night tries again
 
@@ -91,21 +80,12 @@ def _prune(run: Run) -> tuple[dict[str, int], bool]:
         "dead_phones_days": settings.dead_phones_retention_days,
     }
     retention = days | {"limit": _BATCH, "now": run.now, "since": run.context.started_at}
-    pruned = {
-        name: _do(run, statement, partial(_delete, run, statement, retention), 0) for name, statement in _PRUNED.items()
-    }
-    counted = _do(run, "prune_runaway", partial(_forget_counts, run), 0)
-    return {name: count for name, count in pruned.items() if name not in _UNTOLD}, _BATCH in (*pruned.values(), counted)
+    pruned = {each: _do(run, each, partial(_delete, run, each, retention), 0) for each in (*_PRUNED, *_UNCOUNTED)}
+    return {name: pruned[each] for each, name in _PRUNED.items()}, _BATCH in pruned.values()
 
 
 def _delete(run: Run, statement: str, retention: dict[str, Any]) -> int:
-    with run.transaction() as connection:
-        return connection.execute(_SQL[statement], retention).rowcount
-
-
-def _forget_counts(run: Run) -> int:
-    with run.transaction() as connection:
-        return runaway.prune(connection, _BATCH, run.now)
+    return run.execute(_SQL[statement], retention).rowcount
 
 
 def _do(run: Run, part: str, work: Callable[[], T], otherwise: T) -> T:
@@ -126,8 +106,7 @@ def _keep_ahead(run: Run) -> tuple[int, tuple[str, ...]]:
         return 0, ()
     months = _MONTHS_AHEAD + 2  # the last one, this one, and those ahead
     try:
-        with run.transaction() as connection:
-            row = connection.execute(_SQL["keep_partitions_ahead"], {"months": months, "now": run.now}).fetchone()
+        row = run.execute(_SQL["keep_partitions_ahead"], {"months": months, "now": run.now}).fetchone()
     except pg.CheckViolation as error:
         run.given_up.months.add(_AHEAD)
         return 0, (f"{_AHEAD} could not be made: {normalise_error(error, 300)}",)

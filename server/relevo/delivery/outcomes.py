@@ -15,6 +15,7 @@ MALFORMED = "MalformedMessage"
 
 _ENDED = ("event_gone", "event_ended", "handled_elsewhere", "superseded")
 _LONGEST_TICKET = 200
+_LOOK_AGAIN_MS, _MINUTE_MS = 15 * 60_000, 60_000
 
 
 def alerts(tickets: Iterable[Ticket]) -> list[str]:
@@ -48,7 +49,8 @@ def obstructed(delivery: Delivery, obstacle: Obstacle | None) -> Answer | None:
     if obstacle == "token_changed":
         return not_attempted(delivery, Reply("held_back", code=obstacle))
     if obstacle == "repeats_held":
-        return runaway.postpone(delivery)
+        why = f"It was tried again too often. `{runaway.remedy(delivery.event_type)}` sends it."
+        return not_attempted(delivery, Reply("held_back", code=obstacle, message=why), _held_ms(delivery))
     if obstacle == "quiet_hours":
         return not_attempted(delivery, Reply("held_back", code=obstacle, not_before=delivery.quiet_until))
     if obstacle == "quiet_expired":
@@ -59,6 +61,13 @@ def obstructed(delivery: Delivery, obstacle: Obstacle | None) -> Answer | None:
     elif obstacle in _ENDED:
         status = "cancelled"
     return answer(delivery, status, code=obstacle)
+
+
+def _held_ms(delivery: Delivery) -> int:
+    """Return how long a delivery of a held event waits: it is looked at once more before its deadline."""
+    if delivery.seconds_left is None:
+        return _LOOK_AGAIN_MS
+    return min(_LOOK_AGAIN_MS, max(_MINUTE_MS, int(delivery.seconds_left * 1000) - _MINUTE_MS))
 
 
 def reason(said: Reply | Ticket) -> str:

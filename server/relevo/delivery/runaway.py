@@ -19,7 +19,6 @@ from psycopg.rows import class_row
 from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.logs import get_logger
-from relevo.core.model import Answer, Delivery
 from relevo.database.arrays import array, text_array, uuid_array
 from relevo.database.pool import Connection
 
@@ -32,8 +31,7 @@ _ALL_PHONES = UUID(int=0)
 _PAST = timedelta(days=7)  # one week has one of each day
 _HOUR = timedelta(hours=1)
 _FEW_DELIVERIES = 3
-_LOOK_AGAIN_MS = 15 * 60_000
-_MINUTE_MS = 60_000
+
 _LONGEST_REASON = 300
 
 
@@ -267,33 +265,10 @@ def fold_repeats(connection: Connection, settings: Settings, limit: int, now: da
     return len(storms)
 
 
-def prune(connection: Connection, limit: int, now: datetime | None) -> int:
-    """Delete a batch of what no decision reads any more; return the larger of its parts."""
-    pruning = {"limit": limit, "now": now}
-    steps = ("prune_repeats", "prune_counts", "prune_streams")
-    return max(connection.execute(_SQL[name], pruning).rowcount for name in steps)
-
-
 def _storm(event_id: int, event_type: str, repeats: int, deliveries: int) -> str:
     pushes = f"1 push of {event_type}" if deliveries == 1 else f"{deliveries} pushes of {event_type}"
     were = "was" if deliveries == 1 else "were"
     return f"{pushes} (event {event_id}) {were} tried again {repeats} times within an hour"
-
-
-def postpone(delivery: Delivery) -> Answer:
-    """Return the answer for a delivery of a held event: later, and once more before its deadline."""
-    pause_ms = _LOOK_AGAIN_MS
-    if delivery.seconds_left is not None:
-        pause_ms = min(pause_ms, max(_MINUTE_MS, int(delivery.seconds_left * 1000) - _MINUTE_MS))
-    return Answer(
-        delivery.event_day,
-        delivery.id,
-        "retryable",
-        attempted=False,
-        error_code="repeats_held",
-        error_message=f"It was tried again too often. `{remedy(delivery.event_type)}` sends it.",
-        retry_after_ms=pause_ms,
-    )
 
 
 def remedy(event_type: str, origin: str | None = None) -> str:
