@@ -17,6 +17,7 @@ from processes import eventually
 from relevo import Installation
 from relevo.client.tokens import subscription as read_subscription
 from relevo.core.errors import InvalidInputError
+from relevo.core.known_services import NATIVE, SERVICES
 from tokens import BAD_TOKENS, POINT, SECRET, subscription
 
 HEX = "00aa" * 16
@@ -30,6 +31,19 @@ def row(conn: psycopg.Connection[Any], phone: UUID) -> dict[str, Any]:
     found = conn.execute(PHONE, [phone]).fetchone()
     assert found is not None
     return dict(zip(("provider", "part", "platform", "token", "token_version", "project"), found, strict=True))
+
+
+def test_the_table_of_services_holds_in_sql(conn: psycopg.Connection[Any]) -> None:
+    """Each push service of the table may register, has its usual platform, and its phones fall into its parts."""
+    known = {name for (name,) in conn.execute("select provider from relevo.providers").fetchall()}
+    assert known == {*SERVICES, "webhook"}
+    parts = {"platform": "android", "environment": "sandbox", "host": "push.example.com", None: ""}
+    for name, service in SERVICES.items():
+        usual = service.platforms[0] if len(service.platforms) == 1 else "unknown"
+        part = "relevo.part_of(%(name)s, 'android', 'sandbox', relevo.normal_token(%(name)s, %(token)s))"
+        asked = f"select relevo.native_platform(%(name)s), {part}"
+        found = conn.execute(asked, {"name": name, "token": subscription()}).fetchone()
+        assert found == (usual if name in NATIVE else None, parts[service.part])
 
 
 def test_python_says_the_same_before_a_statement_is_sent(conn: psycopg.Connection[Any]) -> None:

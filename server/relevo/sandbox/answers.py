@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 JSON = "application/json; charset=utf-8"
 HTML = "text/html; charset=utf-8"
@@ -64,21 +64,13 @@ def unauthorised(status: int = 403) -> Refused:
     return Refused(status, "UNAUTHORIZED", "Insufficient permissions to send push notifications to this project.")
 
 
-def too_many_notifications(count: int, limit: int) -> Refused:
-    """Refuse a request with more recipients than fit into one."""
+def too_many(what: Literal["notifications", "receipts"], count: int, limit: int) -> Refused:
+    """Refuse a request with more recipients than fit into one, or a question for more receipts."""
+    do = "send" if what == "notifications" else "ask for"
     return Refused(
         400,
-        "PUSH_TOO_MANY_NOTIFICATIONS",
-        f"You can send a maximum of {limit} notifications per request (received {count}); divide your requests.",
-    )
-
-
-def too_many_receipts(count: int, limit: int) -> Refused:
-    """Refuse a question for more receipts than fit into one."""
-    return Refused(
-        400,
-        "PUSH_TOO_MANY_RECEIPTS",
-        f"You can ask for a maximum of {limit} receipts per request (received {count}); divide your requests.",
+        f"PUSH_TOO_MANY_{what.upper()}",
+        f"You can {do} a maximum of {limit} {what} per request (received {count}); divide your requests.",
     )
 
 

@@ -74,10 +74,15 @@ class Fault:
 @lru_cache(maxsize=10_000)
 def parse(text: str) -> Fault:
     """Understand a word, with its `*N` if it has one; raises InvalidInputError for one that does not exist."""
-    limited = _TIMES.fullmatch(text)
-    word, times = (limited[1], int(limited[2])) if limited else (text, None)
+    word, times = split_times(text)
     kind, value, seconds = _understand(word)
     return Fault(word, kind, value, seconds, times)
+
+
+def split_times(text: str) -> tuple[str, int | None]:
+    """Split a word from its `*N`, if it has one."""
+    limited = _TIMES.fullmatch(text)
+    return (limited[1], int(limited[2])) if limited else (text, None)
 
 
 def _understand(word: str) -> tuple[Kind, str, float]:
@@ -90,20 +95,21 @@ def _understand(word: str) -> tuple[Kind, str, float]:
     if word.startswith("project=") and len(word) > len("project="):
         return "project", word.removeprefix("project="), 0.0
     if word.startswith("slow="):
-        return "request", "slow", _seconds(word)
+        return "request", "slow", number_in(word, MAX_SECONDS, "seconds")
     if word in REQUEST_FAULTS and word != "slow":
         return "request", word, 0.0
     raise InvalidInputError(f"There is no fault {word[:100]!r}.", hint=f"{_HELP}.")
 
 
-def _seconds(word: str) -> float:
+def number_in(word: str, most: float, what: str = "a number") -> float:
+    """Return the number behind a word's `=`; raises InvalidInputError."""
     try:
-        seconds = float(word.removeprefix("slow="))
+        number = float(word.partition("=")[2])
     except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= MAX_SECONDS:
-        raise InvalidInputError(f"{word[:100]!r} must hold seconds from 0 to {MAX_SECONDS:g}.", hint="As in slow=2.5.")
-    return seconds
+        number = -1.0
+    if not 0 <= number <= most:
+        raise InvalidInputError(f"{word[:100]!r} must hold {what} from 0 to {most:g}.", hint="As in slow=2.5.")
+    return number
 
 
 def error_result(code: str, token: str) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def read_send(body: bytes) -> tuple[Recipients, bool]:
     if not isinstance(messages, list) or not messages:
         raise invalid("The body must be a message or a list with at least one.")
     if len(messages) > MAX_RECIPIENTS:
-        raise answers.too_many_notifications(len(messages), MAX_RECIPIENTS)
+        raise answers.too_many("notifications", len(messages), MAX_RECIPIENTS)
     recipients: Recipients = []
     for index, message in enumerate(messages):
         _check(index, message)
@@ -91,7 +91,7 @@ def read_send(body: bytes) -> tuple[Recipients, bool]:
             lone = False
             recipients.extend((token, message) for token in to)
     if len(recipients) > MAX_RECIPIENTS:
-        raise answers.too_many_notifications(len(recipients), MAX_RECIPIENTS)
+        raise answers.too_many("notifications", len(recipients), MAX_RECIPIENTS)
     return recipients, lone
 
 
@@ -148,5 +148,5 @@ def read_receipt_ids(body: bytes) -> list[str]:
     if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
         raise invalid('"ids" must be a list of strings.')
     if len(ids) > MAX_RECEIPTS:
-        raise answers.too_many_receipts(len(ids), MAX_RECEIPTS)
+        raise answers.too_many("receipts", len(ids), MAX_RECEIPTS)
     return ids

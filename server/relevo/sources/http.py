@@ -102,9 +102,9 @@ class Http:
         """GET an address; raises Trouble when no whole answer came."""
         return self._ask("GET", url, params=query, headers=headers)
 
-    def post(self, url: str, document: object, headers: Mapping[str, str] | None = None) -> Response:
+    def post(self, url: str, document: object) -> Response:
         """POST a JSON document; raises Trouble when no whole answer came."""
-        return self._ask("POST", url, json=document, headers=headers)
+        return self._ask("POST", url, json=document)
 
     def forget_cookies(self) -> None:
         """Start as a stranger again."""

@@ -11,7 +11,7 @@ from typing import Any
 from relevo.sandbox.services import apns_answers, device_tokens
 from relevo.sandbox.services.credentials import TOPIC
 from relevo.sandbox.services.device_tokens import Device
-from relevo.sandbox.services.exchange import Outcome, Peer, Request
+from relevo.sandbox.services.exchange import Outcome, Peer, Request, Service
 from relevo.sandbox.services.faults import delivers
 from relevo.sandbox.services.provider_tokens import ProviderTokens, Refusal
 from relevo.sandbox.services.state import State, spoiled
@@ -39,7 +39,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9.-]{1,255}")
 _BACKGROUND_PRIORITY = "5"
 
 
-class Apns:
+class Apns(Service):
     """The service of one environment; a connection has one stream until it showed a valid token."""
 
     name = "apns"

@@ -47,12 +47,12 @@ STATUS = {reason: status for status, reasons in _REASONS.items() for reason in r
 _GONE = 410
 
 
-def refused(reason: str, apns_id: str = "", *, gone_at: float | None = None) -> Answer:
-    """Answer with a reason, and when the token is gone with the time since when."""
+def refused(reason: str, apns_id: str = "") -> Answer:
+    """Answer with a reason, and when the token is gone with since when, which is now."""
     status = STATUS[reason]
     told: dict[str, object] = {"reason": reason}
     if status == _GONE:
-        told["timestamp"] = int(1000 * (time.time() if gone_at is None else gone_at))
+        told["timestamp"] = int(1000 * time.time())
     return Answer(status, json.dumps(told, separators=(",", ":")).encode(), "", {"apns-id": apns_id} if apns_id else {})
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from relevo.sandbox.answers import Answer
 from relevo.sandbox.faults import Fault
 
 MAX_BODY = 65_536
+_STREAMS = 100
 
 
 class Request(NamedTuple):
@@ -48,20 +51,62 @@ def headers_of(answer: Answer) -> list[tuple[str, str]]:
     return [*headers, *answer.headers.items()]
 
 
-class Service(Protocol):
+class Service(ABC):
     """One of the services, without any I/O."""
 
     name: str
-    speaks_http1: bool
+    speaks_http1 = True
 
+    @abstractmethod
     def answer(self, request: Request, peer: Peer) -> Outcome:
         """Take a request and say what it comes to."""
-        ...
 
-    def streams(self, peer: Peer) -> int:
+    def streams(self, peer: Peer) -> int:  # noqa: ARG002 the same for every connection
         """Return how many streams this connection may have open now."""
-        ...
+        return _STREAMS
 
     def goodbye(self) -> bytes:
         """Return what a GOAWAY of this service carries as its reason."""
-        ...
+        return b""
+
+
+Record = Callable[[Request, Outcome], None]
+
+
+class Speaker(ABC):
+    """The server's side of a connection; `feed` takes what the socket brought."""
+
+    def __init__(self, service: Service, transport: asyncio.Transport, record: Record) -> None:
+        self._service = service
+        self._transport = transport
+        self._record = record
+        self._loop = asyncio.get_running_loop()
+        self._peer = Peer()
+
+    @abstractmethod
+    def feed(self, data: bytes) -> None:
+        """Take bytes of the client."""
+
+    def _answered(self, method: str, path: str, headers: Sequence[tuple[str, str]], body: Body) -> Outcome:
+        request = Request(method, path, headers, body.whole())
+        outcome = self._service.answer(request, self._peer)
+        self._record(request, outcome)
+        return outcome
+
+
+@dataclass
+class Body:
+    """A request's body as it comes; of one that is too long no more is kept than shows that."""
+
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, part: bytes) -> None:
+        """Take a part."""
+        self.size += len(part)
+        if self.size <= MAX_BODY:
+            self.parts.append(part)
+
+    def whole(self) -> bytes:
+        """Return it; blanks for one that is too long."""
+        return b"".join(self.parts) if self.size <= MAX_BODY else b" " * (MAX_BODY + 1)

@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import Any
 
@@ -32,15 +31,13 @@ _CODES: dict[str, dict[str, Answer]] = {
     "webpush": webpush_answers.CODES,
 }
 _NAMED = {"fcm": "project", "apns": "topic"}
-_TIMES = re.compile(r"(.+)\*(\d{1,9})", re.DOTALL)
 _MAX_STREAMS = 1_000
 
 
 @lru_cache(maxsize=10_000)
 def parse(service: str, text: str) -> Fault:
     """Understand a word of a service; raises InvalidInputError for one that does not exist."""
-    limited = _TIMES.fullmatch(text)
-    word, times = (limited[1], int(limited[2])) if limited else (text, None)
+    word, times = expo.split_times(text)
     name, equals, value = word.partition("=")
     if equals:
         return _with_value(service, word, name, value, times)
@@ -53,22 +50,12 @@ def _with_value(service: str, word: str, name: str, value: str, times: int | Non
     if name == _NAMED.get(service) and value:
         return Fault(word, "project", value, 0.0, times)
     if name == "slow":
-        return Fault(word, "request", name, _number(word, value, expo.MAX_SECONDS), times)
+        return Fault(word, "request", name, expo.number_in(word, expo.MAX_SECONDS), times)
     if name == "streams":
-        return Fault(word, "request", name, int(_number(word, value, _MAX_STREAMS)), times)
+        return Fault(word, "request", name, int(expo.number_in(word, _MAX_STREAMS)), times)
     if name == "retry-after":
-        return Fault(word, "header", str(int(_number(word, value, 86_400))), 0.0, times)
+        return Fault(word, "header", str(int(expo.number_in(word, 86_400))), 0.0, times)
     raise _unknown(service, word)
-
-
-def _number(word: str, value: str, most: float) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number <= most:
-        raise InvalidInputError(f"{word[:100]!r} must hold a number from 0 to {most:g}.", hint="As in slow=2.5.")
-    return number
 
 
 def _unknown(service: str, word: str) -> InvalidInputError:

@@ -12,36 +12,26 @@ from relevo.sandbox.answers import Answer
 from relevo.sandbox.services import device_tokens, fcm_answers, fcm_messages
 from relevo.sandbox.services.access_tokens import AccessTokens
 from relevo.sandbox.services.credentials import PROJECT_ID
-from relevo.sandbox.services.exchange import Outcome, Peer, Request
+from relevo.sandbox.services.exchange import Outcome, Peer, Request, Service
 from relevo.sandbox.services.faults import delivers
 from relevo.sandbox.services.state import State, spoiled
 from relevo.sandbox.waiting import Kept
 
 _SEND = re.compile(r"/v1/projects/([^/]{1,200})/messages:send")
-_STREAMS = 100
 _MINUTE_S = 60.0
 _DEFAULT_TTL_S = 28 * 86_400.0
 
 
-class Fcm:
+class Fcm(Service):
     """The service, with the project of the sandbox's service account."""
 
     name = "fcm"
-    speaks_http1 = True
 
     def __init__(self, state: State, origin: str) -> None:
         self._state = state
         self.tokens = AccessTokens(state, f"{origin}/token")
         self._minute = 0.0
         self._spent = 0
-
-    def streams(self, peer: Peer) -> int:  # noqa: ARG002 the same for every connection
-        """Return how many streams a connection may have open."""
-        return _STREAMS
-
-    def goodbye(self) -> bytes:
-        """Google says nothing when it leaves."""
-        return b""
 
     def answer(self, request: Request, peer: Peer) -> Outcome:  # noqa: ARG002 connections are alike
         """Answer at the token endpoint, or take a message."""

@@ -11,13 +11,12 @@ _TYPE = "type.googleapis.com/"
 _JSON = "application/json; charset=UTF-8"
 
 
-def error(status: int, name: str, message: str, *details: dict[str, Any], retry_after: int | None = None) -> Answer:
+def error(status: int, name: str, message: str, *details: dict[str, Any]) -> Answer:
     """Answer with an error of Google's form."""
     told: dict[str, Any] = {"code": status, "message": message, "status": name}
     if details:
         told["details"] = list(details)
-    headers = {} if retry_after is None else {"retry-after": str(retry_after)}
-    return Answer(status, json.dumps({"error": told}, indent=2).encode(), _JSON, headers)
+    return Answer(status, json.dumps({"error": told}, indent=2).encode(), _JSON)
 
 
 def of_fcm(code: str) -> dict[str, Any]:

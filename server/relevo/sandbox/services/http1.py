@@ -7,23 +7,17 @@ import asyncio
 import h11
 
 from relevo.sandbox.answers import Answer
-from relevo.sandbox.services.exchange import MAX_BODY, Outcome, Peer, Request, Service, headers_of
-from relevo.sandbox.services.http2 import Record
+from relevo.sandbox.services.exchange import Body, Outcome, Record, Service, Speaker, headers_of
 
 
-class Http1:
-    """The server's side of a connection; `feed` takes what the socket brought."""
+class Http1(Speaker):
+    """One request after the other."""
 
     def __init__(self, service: Service, transport: asyncio.Transport, record: Record) -> None:
-        self._service = service
-        self._transport = transport
-        self._record = record
-        self._loop = asyncio.get_running_loop()
-        self._peer = Peer()
+        super().__init__(service, transport, record)
         self._h11 = h11.Connection(h11.SERVER)
         self._head: h11.Request | None = None
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._body = Body()
 
     def feed(self, data: bytes) -> None:
         """Take bytes of the client."""
@@ -44,14 +38,12 @@ class Http1:
         while True:
             event = self._h11.next_event()
             if isinstance(event, h11.Request):
-                self._head, self._parts, self._size = event, [], 0
+                self._head, self._body = event, Body()
                 if (b"expect", b"100-continue") in event.headers:
                     informed = h11.InformationalResponse(status_code=100, headers=[])
                     self._transport.write(self._h11.send(informed) or b"")
             elif isinstance(event, h11.Data):
-                self._size += len(event.data)
-                if self._size <= MAX_BODY:
-                    self._parts.append(bytes(event.data))
+                self._body.add(bytes(event.data))
             elif isinstance(event, h11.EndOfMessage):
                 self._end()
             elif isinstance(event, h11.ConnectionClosed):
@@ -65,11 +57,8 @@ class Http1:
         if head is None:
             return
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers]
-        body = b"".join(self._parts) if self._size <= MAX_BODY else b" " * (MAX_BODY + 1)
-        request = Request(head.method.decode("latin-1"), head.target.decode("latin-1"), headers, body)
-        outcome = self._service.answer(request, self._peer)
-        self._record(request, outcome)
-        self._play(outcome)
+        method, path = head.method.decode("latin-1"), head.target.decode("latin-1")
+        self._play(self._answered(method, path, headers, self._body))
 
     def _play(self, outcome: Outcome) -> None:
         fault = outcome.fault

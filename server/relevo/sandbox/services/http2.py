@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from h2.config import H2Configuration
@@ -23,32 +22,25 @@ from h2.settings import SettingCodes
 from hyperframe.frame import GoAwayFrame, SettingsFrame
 
 from relevo.sandbox.answers import Answer
-from relevo.sandbox.services.exchange import MAX_BODY, Outcome, Peer, Request, Service, headers_of
+from relevo.sandbox.services.exchange import Body, Outcome, Record, Service, Speaker, headers_of
 
 _NO_LIMIT = 2**31 - 1
 _LINGER_S = 1.0
 _MAX_OPEN = 10_000
 
-Record = Callable[[Request, Outcome], None]
-
 
 @dataclass
 class _Stream:
     headers: list[tuple[str, str]]
-    parts: list[bytes] = field(default_factory=list)
-    size: int = 0
+    body: Body = field(default_factory=Body)
     unsent: bytes = b""
 
 
-class Http2:
-    """The server's side of a connection; `feed` takes what the socket brought."""
+class Http2(Speaker):
+    """Many streams at once."""
 
     def __init__(self, service: Service, transport: asyncio.Transport, record: Record) -> None:
-        self._service = service
-        self._transport = transport
-        self._record = record
-        self._loop = asyncio.get_running_loop()
-        self._peer = Peer()
+        super().__init__(service, transport, record)
         self._streams: dict[int, _Stream] = {}
         self._last: int | None = None  # the last stream that is still served once a GOAWAY was sent
         self._most = service.streams(self._peer)
@@ -120,12 +112,8 @@ class Http2:
     def _collect(self, event: DataReceived) -> None:
         if event.flow_controlled_length:
             self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-        stream = self._streams.get(event.stream_id)
-        if stream is None:
-            return
-        stream.size += len(event.data)
-        if stream.size <= MAX_BODY:
-            stream.parts.append(event.data)
+        if (stream := self._streams.get(event.stream_id)) is not None:
+            stream.body.add(event.data)
 
     def _end(self, stream_id: int) -> None:
         stream = self._streams.get(stream_id)
@@ -133,10 +121,7 @@ class Http2:
             return
         told = dict(stream.headers)
         headers = [each for each in stream.headers if not each[0].startswith(":")]
-        body = b"".join(stream.parts) if stream.size <= MAX_BODY else b" " * (MAX_BODY + 1)
-        request = Request(told.get(":method", ""), told.get(":path", ""), headers, body)
-        outcome = self._service.answer(request, self._peer)
-        self._record(request, outcome)
+        outcome = self._answered(told.get(":method", ""), told.get(":path", ""), headers, stream.body)
         self._announce(self._service.streams(self._peer))
         self._play(stream_id, outcome)
 

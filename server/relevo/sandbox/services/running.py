@@ -19,15 +19,17 @@ from relevo.core.serving import listen, url_of
 from relevo.sandbox.services import certificates, credentials, device_tokens
 from relevo.sandbox.services.apns import PATH, Apns
 from relevo.sandbox.services.device_tokens import PUSH
-from relevo.sandbox.services.exchange import Outcome, Request, Service
+from relevo.sandbox.services.exchange import Outcome, Record, Request, Service, Speaker
 from relevo.sandbox.services.fcm import Fcm
+from relevo.sandbox.services.http1 import Http1
+from relevo.sandbox.services.http2 import Http2
 from relevo.sandbox.services.json_web_tokens import encode
-from relevo.sandbox.services.listening import Connection
 from relevo.sandbox.services.provider_tokens import ProviderTokens
 from relevo.sandbox.services.state import State
 from relevo.sandbox.services.webpush import WebPush
 from relevo.sandbox.state import SandboxState
 
+_MAX_CONNECTIONS = 1_000
 _MAX_WORDS = 10
 _MAX_NAME = 200
 _SECRET_PATHS = (PATH, PUSH)
@@ -162,3 +164,37 @@ def _line(service: Service, request: Request, outcome: Outcome) -> str:
     if outcome.fault is not None:
         parts.append(f"fault {outcome.fault.word}")
     return "  ".join(parts)
+
+
+class Connection(asyncio.Protocol):
+    """A client's connection, HTTP/2 or HTTP/1.1 as negotiated; it takes part in the set of those that are open."""
+
+    def __init__(self, service: Service, opened: set[asyncio.Transport], record: Record) -> None:
+        self._service = service
+        self._open = opened
+        self._record = record
+        self._transport: asyncio.Transport | None = None
+        self._speaker: Speaker | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Greet the client, or hang up where there is no protocol for it."""
+        assert isinstance(transport, asyncio.Transport)
+        tls = transport.get_extra_info("ssl_object")
+        is_http2 = tls is not None and tls.selected_alpn_protocol() == "h2"
+        if len(self._open) >= _MAX_CONNECTIONS or not (is_http2 or self._service.speaks_http1):
+            transport.abort()
+            return
+        self._transport = transport
+        self._open.add(transport)
+        self._speaker = (Http2 if is_http2 else Http1)(self._service, transport, self._record)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of the client."""
+        if self._speaker is not None:
+            self._speaker.feed(data)
+
+    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 asyncio's own signature
+        """Forget the connection."""
+        self._speaker = None
+        if self._transport is not None:
+            self._open.discard(self._transport)

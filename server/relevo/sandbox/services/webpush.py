@@ -14,14 +14,13 @@ from relevo.core.errors import InvalidInputError
 from relevo.sandbox.services import device_tokens, encryption, json_web_tokens, webpush_answers
 from relevo.sandbox.services.device_tokens import PUSH, Device
 from relevo.sandbox.services.encryption import CannotDecrypt
-from relevo.sandbox.services.exchange import Outcome, Peer, Request
+from relevo.sandbox.services.exchange import Outcome, Peer, Request, Service
 from relevo.sandbox.services.faults import delivers
 from relevo.sandbox.services.json_web_tokens import BadToken
 from relevo.sandbox.services.state import State, spoiled
 from relevo.sandbox.waiting import Kept
 
 MAX_BYTES = 4_096
-_STREAMS = 100
 _MAX_TTL_S = 28 * 86_400
 _LIFE_S = 86_400
 _MAX_KNOWN = 1_000
@@ -36,24 +35,15 @@ class _Refusal(Exception):  # noqa: N818 an answer, not an error of ours
         self.answer = webpush_answers.refused(status, message)
 
 
-class WebPush:
+class WebPush(Service):
     """The service, and the browsers behind it."""
 
     name = "webpush"
-    speaks_http1 = True
 
     def __init__(self, state: State, origin: str) -> None:
         self._state = state
         self._origin = origin
         self._known: dict[tuple[str, str], float] = {}
-
-    def streams(self, peer: Peer) -> int:  # noqa: ARG002 the same for every connection
-        """Return how many streams a connection may have open."""
-        return _STREAMS
-
-    def goodbye(self) -> bytes:
-        """Nothing is said at the end."""
-        return b""
 
     def answer(self, request: Request, peer: Peer) -> Outcome:  # noqa: ARG002 connections are alike
         """Take a message for a browser."""

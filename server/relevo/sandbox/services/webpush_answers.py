@@ -22,18 +22,18 @@ _TOLD: dict[int, tuple[int, str, str]] = {
     502: (950, "Bad Gateway", "A service behind this one does not answer."),
     503: (201, "Service Unavailable", "The service is overloaded."),
 }
-_DEFAULT_HEADERS = {
+_HEADERS = {
     301: {"location": "https://localhost/push/moved"},
     405: {"allow": "POST"},
     429: {"retry-after": "2"},
 }
 
 
-def refused(status: int, message: str = "", headers: dict[str, str] | None = None) -> Answer:
+def refused(status: int, message: str = "") -> Answer:
     """Answer with an error."""
     errno, error, default = _TOLD[status]
     told: dict[str, Any] = {"code": status, "errno": errno, "error": error, "message": message or default}
-    return in_json(told, status, _DEFAULT_HEADERS.get(status, {}) | (headers or {}))
+    return in_json(told, status, _HEADERS.get(status, {}))
 
 
 def taken(location: str, ttl: int) -> Answer:
