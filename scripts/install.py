@@ -17,7 +17,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 UNFINISHED = VENV / ".unfinished"  # exists only during an installation: left over, it tells of a cut
 STAMPS = {"run": VENV / ".stamp-run", "dev": VENV / ".stamp-dev"}
-EXTRAS = {"run": "embedded,fcm,apns,webpush,words", "dev": "dev"}
+EXTRAS = {"run": "embedded,native,words", "dev": "dev"}
 IDENTITY = "import pip, sys; assert sys.version_info >= (3, 11); print(sys.base_prefix, sys.version)"
 
 

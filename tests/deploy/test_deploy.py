@@ -97,7 +97,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--no-cache-dir",
         "--constraint",
         "/src/constraints.txt",
-        "/src[server,fcm,apns,webpush,words]",
+        "/src[server,native,words]",
     ]
     assert (folder / "src" / "constraints.txt").is_file()
     bare = ("--quiet", "--no-deps", "--no-index")
