@@ -17,6 +17,10 @@ PLACES = (
     "server/relevo/sandbox/",
     "server/relevo/client/tokens.py",
     "server/relevo/operators/phone_files.py",
+    "server/relevo/http/dashboard/templates/system.html",
+    "server/clients/expo/src/session.ts",
+    "server/clients/web/src/push.ts",
+    "server/clients/web/worker/relevo-worker.ts",
     "sql/first_rows.sql",
     "sql/functions/checks/check_service.sql",
     "sql/functions/checks/is_plain_installation.sql",
@@ -32,14 +36,15 @@ OTHERWISE = {
     "sql/functions/client/list_installations_in_project.sql": {"apns"},  # a field of the answer
 }
 """Where some are named as something else."""
+SUFFIXES = (".py", ".sql", ".html", ".js", ".ts", ".tsx")
 NAME = re.compile(rf"(?<![\w.@/-])({'|'.join(NATIVE)})(?![\w/\\-]|\.\w)")
 
 
 def named(path: Path) -> set[str]:
-    """Return the push services that a file names in its strings, docstrings apart; in SQL, in quotes."""
+    """Return the push services that a file names: in Python in its strings, docstrings apart, elsewhere in quotes."""
     text = path.read_text(encoding="utf-8")
-    if path.suffix == ".sql":
-        return set(re.findall(rf"'({'|'.join(NATIVE)})'", text))
+    if path.suffix != ".py":
+        return set(re.findall(rf"['\"`]({'|'.join(NATIVE)})(?:::)?['\"`]", text))
     tree = ast.parse(text)
     told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     strings = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in told)
@@ -47,10 +52,12 @@ def named(path: Path) -> set[str]:
 
 
 def files() -> Iterator[str]:
-    """Yield the files of the package, and of the SQL as it is now."""
-    folders = ("server/relevo", "sql/functions", "sql/queries", "sql/tables")
+    """Yield the files of the package, of the kits' sources, and of the SQL as it is now."""
+    kits = (f"server/clients/{kit}/{folder}" for kit in ("client", "expo", "pg", "web") for folder in ("src", "worker"))
+    folders = ("server/relevo", "sql/functions", "sql/queries", "sql/tables", *kits)
     found = (path for folder in folders for path in sorted((ROOT / folder).rglob("*")))
-    yield from (str(path.relative_to(ROOT)) for path in found if path.suffix in (".py", ".sql"))
+    written = (path for path in found if path.suffix in SUFFIXES and "generated" not in path.parts)
+    yield from (str(path.relative_to(ROOT)) for path in written)
     yield "sql/first_rows.sql"
 
 
@@ -76,5 +83,5 @@ def test_the_map_lists_all_of_them() -> None:
         str((ROOT / "server" / link).resolve().relative_to(ROOT)) for link in re.findall(r"\]\(([^)#:]+)\)", section)
     }
     needed = [file for file in files() if file.startswith(PLACES) and file.startswith("sql/") and named(ROOT / file)]
-    needed += [place for place in PLACES if place.endswith(".py")]
+    needed += [place for place in PLACES if not place.endswith("/")]
     assert [file for file in needed if file not in links] == []
