@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from relevo.config.kinds import Bucket, CatalogAddress, Folder, Name, Prefix, WebAddress
-from relevo.config.setting import MINUTE, SECOND, Derived, Theme, everyday, expert, tuning
+from relevo.config.setting import MINUTE, SECOND, Derived, Theme, between, everyday, expert, tuning
 
 
 def _beside_data(data: dict[str, Any]) -> Path | None:
@@ -18,8 +18,8 @@ def _beside_data(data: dict[str, Any]) -> Path | None:
 class Archive(Theme):
     """Retention and archive."""
 
-    deliveries_retention_days: int = everyday(
-        "For how many days after a month's end its deliveries, journal and events stay hot.", 90, 1, 36_500
+    deliveries_retention_days: Annotated[int, between(1, 36_500)] = everyday(
+        "For how many days after a month's end its deliveries, journal and events stay hot.", 90
     )
     archive_bucket: Bucket | None = everyday(
         "The S3 bucket to which retired months are exported; without it and ARCHIVE_FOLDER they stay in the database."
@@ -46,45 +46,39 @@ class Archive(Theme):
         "ARCHIVE_ICEBERG_URI."
     )
     archive_iceberg_namespace: Name = tuning("The namespace of the tables in that catalog.", "relevo")
-    archive_grace_days: int = tuning(
-        "For how many days a month stays in the database after its export was verified.", 7, 0, 3_650
+    archive_grace_days: Annotated[int, between(0, 3_650)] = tuning(
+        "For how many days a month stays in the database after its export was verified.", 7
     )
-    licitaciones_hot_months: int = tuning("For how many whole months tenders stay hot.", 12, 1, 1_200)
-    licitaciones_retention_days: int | None = tuning(
-        "For how many days after a month's end its tenders stay hot, in place of LICITACIONES_HOT_MONTHS.",
-        None,
-        1,
-        36_500,
+    licitaciones_hot_months: Annotated[int, between(1, 1_200)] = tuning(
+        "For how many whole months tenders stay hot.", 12
     )
-    dead_phones_retention_days: int = tuning(
+    licitaciones_retention_days: Annotated[int | None, between(1, 36_500)] = tuning(
+        "For how many days after a month's end its tenders stay hot, in place of LICITACIONES_HOT_MONTHS."
+    )
+    dead_phones_retention_days: Annotated[int, between(1, 36_500)] = tuning(
         "For how many days a phone is kept, with its owner's name and preferences, after its token was disabled or it "
         "was unregistered.",
         90,
-        1,
-        36_500,
     )
-    runs_retention_days: int = tuning(
-        "For how many days finished runs are kept, and with them rejects, incidents and projects that nothing uses.",
-        90,
-        1,
-        3_650,
+    runs_retention_days: Annotated[int, between(1, 3_650)] = tuning(
+        "For how many days finished runs are kept, and with them rejects, incidents and projects that nothing uses.", 90
     )
-    audit_retention_days: int = tuning("For how many days the record of what operators did is kept.", 400, 1, 36_500)
-    news_retention_days: int = tuning("For how many days news that nobody read are kept.", 7, 1, 3_650)
+    audit_retention_days: Annotated[int, between(1, 36_500)] = tuning(
+        "For how many days the record of what operators did is kept.", 400
+    )
+    news_retention_days: Annotated[int, between(1, 3_650)] = tuning(
+        "For how many days news that nobody read are kept.", 7
+    )
     archive_path_style: bool = expert(
         "Whether the bucket's name stands in the path rather than in the host name.",
         Derived(lambda data: data["archive_endpoint"] is not None, "true with ARCHIVE_ENDPOINT, else false"),
     )
-    archive_timeout_ms: int = expert(
-        "How long the archive's service may be silent within one request, in milliseconds.",
-        30 * SECOND,
-        10,
-        10 * MINUTE,
+    archive_timeout_ms: Annotated[int, between(10, 10 * MINUTE)] = expert(
+        "How long the archive's service may be silent within one request, in milliseconds.", 30 * SECOND
     )
-    archive_part_rows: int = expert("How many rows of a month one file holds at most.", 250_000, 1, 10_000_000)
-    archive_busy_share_percent: int = expert(
-        "The share of the time that export takes while others write to the database; 100: it does not step back.",
-        5,
-        1,
-        100,
+    archive_part_rows: Annotated[int, between(1, 10_000_000)] = expert(
+        "How many rows of a month one file holds at most.", 250_000
+    )
+    archive_busy_share_percent: Annotated[int, between(1, 100)] = expert(
+        "The share of the time that export takes while others write to the database; 100: it does not step back.", 5
     )

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from relevo.config.kinds import Host, Names, Project, ProxyAddress, SecretFile
-from relevo.config.setting import MINUTE, SECOND, Theme, everyday, expert, tuning
+from relevo.config.setting import MINUTE, SECOND, Theme, between, everyday, expert, tuning
 
 
 def _origins(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -23,11 +23,9 @@ class Http(Theme):
     http_host: Host = everyday(
         "The address on which HTTP is served; the default is for this machine only.", "127.0.0.1"
     )
-    http_port: int = everyday(
+    http_port: Annotated[int, between(0, 65_535)] = everyday(
         "The port on which HTTP is served, 0 for any that is free; without DATABASE_URL the next free one from it on.",
         8080,
-        0,
-        65_535,
     )
     http_open_registration: Project | None = everyday(
         "The project in which phones may register themselves over HTTP without token or signature, without an owner."
@@ -48,49 +46,35 @@ class Http(Theme):
         "separated by commas."
     )
     http_enabled: bool = tuning("Whether `relevo run` serves HTTP, too; `relevo serve` does it alone.", True)
-    metrics_port: int | None = tuning(
-        "A port of its own for /metrics, without a token, on HTTP_HOST; without it /metrics needs a viewer's token.",
-        None,
-        0,
-        65_535,
+    metrics_port: Annotated[int | None, between(0, 65_535)] = tuning(
+        "A port of its own for /metrics, without a token, on HTTP_HOST; without it /metrics needs a viewer's token."
     )
-    http_rate_per_second: int = tuning(
-        "How many requests a second one caller may make of one replica, twice that at once; 0 lifts the limit.",
-        200,
-        0,
-        100_000,
+    http_rate_per_second: Annotated[int, between(0, 100_000)] = tuning(
+        "How many requests a second one caller may make of one replica, twice that at once; 0 lifts the limit.", 200
     )
-    http_pool_size: int = tuning(
+    http_pool_size: Annotated[int, between(1, 50)] = tuning(
         "Connections to the database that serving HTTP may open, beside those of DATABASE_MAX_CONNECTIONS; "
         "/health/ready has one more of its own.",
         4,
-        1,
-        50,
     )
     http_allow_private: bool = tuning(
         "Whether sources and webhooks may lead to private, loopback or link-local addresses.", False
     )
-    http_pool_wait_ms: int = expert(
-        "How long a request may wait for one of these before it is answered 503, in milliseconds.",
-        2 * SECOND,
-        10,
-        MINUTE,
+    http_pool_wait_ms: Annotated[int, between(10, MINUTE)] = expert(
+        "How long a request may wait for one of these before it is answered 503, in milliseconds.", 2 * SECOND
     )
-    http_max_body_bytes: int = tuning("How many bytes the body of a request may have.", 1_000_000, 1_000, 100_000_000)
-    http_header_timeout_ms: int = expert(
-        "How long a caller may take for a request's headers, from its connection on, in milliseconds.",
-        10 * SECOND,
-        100,
-        5 * MINUTE,
+    http_max_body_bytes: Annotated[int, between(1_000, 100_000_000)] = tuning(
+        "How many bytes the body of a request may have.", 1_000_000
     )
-    http_body_timeout_ms: int = expert(
-        "How long a caller may take for a request's body, in milliseconds.", 30 * SECOND, 100, 30 * MINUTE
+    http_header_timeout_ms: Annotated[int, between(100, 5 * MINUTE)] = expert(
+        "How long a caller may take for a request's headers, from its connection on, in milliseconds.", 10 * SECOND
     )
-    http_max_connections: int = expert(
+    http_body_timeout_ms: Annotated[int, between(100, 30 * MINUTE)] = expert(
+        "How long a caller may take for a request's body, in milliseconds.", 30 * SECOND
+    )
+    http_max_connections: Annotated[int, between(1, 100_000)] = expert(
         "How many connections HTTP holds at most, three quarters of them from one address; a proxy in front is one "
         "address. It never takes more than five eighths of the files that the process may open (`ulimit -n`): the "
         "others are for sending and for PostgreSQL. Those that wait for their callers are closed first.",
         8_000,
-        1,
-        100_000,
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import SecretStr
 
 from relevo.config.kinds import ExistingFile, Names, SecretFile, WebAddress
-from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, Derived, Theme, everyday, expert, of_lease, tuning
+from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, Derived, Theme, between, everyday, expert, of_lease, tuning
 from relevo.core.known_services import NATIVE_IN_WORDS, SERVICES
 
 RECEIPT_GIVE_UP_MS = DAY
@@ -47,45 +47,38 @@ class Push(Theme):
         "A file of mode 600 with the addresses of webhooks as JSON: url and secret (whsec_…) by name, or two secrets "
         "while one takes over; it is read again when it has changed."
     )
-    push_rate_per_second: int = everyday(
-        "How many pushes a second one project may send, in the whole fleet; 0 lifts the limit.", 600, 0, 1_000_000
+    push_rate_per_second: Annotated[int, between(0, 1_000_000)] = everyday(
+        "How many pushes a second one project may send, in the whole fleet; 0 lifts the limit.", 600
     )
-    push_ttl_s: int = tuning(
-        "For how many seconds the push service keeps a push of an event without a deadline.", 86_400, 1, 2_419_200
+    push_ttl_s: Annotated[int, between(1, 2_419_200)] = tuning(
+        "For how many seconds the push service keeps a push of an event without a deadline.", 86_400
     )
     push_quiet_channel: str = tuning(
         "The notification channel on Android for pushes that go silently in quiet hours; without it they go by the "
         "event's own channel, which rings as the app set it up.",
         "",
     )
-    push_urgent_share_percent: int = tuning(
-        "The share of the rate that is the urgent lane's while both lanes are full; bulk has the rest.", 50, 1, 99
+    push_urgent_share_percent: Annotated[int, between(1, 99)] = tuning(
+        "The share of the rate that is the urgent lane's while both lanes are full; bulk has the rest.", 50
     )
-    push_request_timeout_ms: int = tuning(
-        "How long one request to the push service may take, in milliseconds.", of_lease(10 * SECOND, 4), 10, HOUR
+    push_request_timeout_ms: Annotated[int, between(10, HOUR)] = tuning(
+        "How long one request to the push service may take, in milliseconds.", of_lease(10 * SECOND, 4)
     )
-    push_chunk_size: int = expert("How many pushes travel in one request at most.", 100, 1, 100)
-    push_breaker_failures: int = tuning(
-        "After this many failed requests, or events refused with a 400, in a row a project's breaker opens.",
-        5,
-        1,
-        1_000,
+    push_chunk_size: Annotated[int, between(1, 100)] = expert("How many pushes travel in one request at most.", 100)
+    push_breaker_failures: Annotated[int, between(1, 1_000)] = tuning(
+        "After this many failed requests, or events refused with a 400, in a row a project's breaker opens.", 5
     )
     push_runaway_brake: bool = tuning(
         "Whether what comes again and again, far above its own past, is held until released; urgent ones never are.",
         True,
     )
-    push_runaway_min_events: int = tuning(
+    push_runaway_min_events: Annotated[int, between(1, 1_000_000)] = tuning(
         "The runaway brake lets a phone have this many events an hour of a type and origin that it knows for a week.",
         100,
-        1,
-        1_000_000,
     )
-    push_runaway_first_events: int = tuning(
+    push_runaway_first_events: Annotated[int, between(1, 1_000_000)] = tuning(
         "The runaway brake lets a phone have this many events an hour of a type and origin that is new, or personal.",
         1_000,
-        1,
-        1_000_000,
     )
     webpush_hosts: Names | None = tuning(
         "Further hosts of Web Push that phones may name, beside those of the known browsers: names separated by "
@@ -100,22 +93,19 @@ class Push(Theme):
     push_ca_file: ExistingFile | None = expert(
         f"A file of certificates that are trusted by {NATIVE_IN_WORDS}, beside the known ones: a sandbox's."
     )
-    receipt_first_poll_ms: int = expert(
+    receipt_first_poll_ms: Annotated[int, between(1, 12 * HOUR)] = expert(
         "How long after sending its receipt is first fetched, in milliseconds.",
         Derived(
             _first_poll_ms,
             f"{_FIRST_POLL_MS}, with the embedded sandbox {_FIRST_POLL_ON_SANDBOX_MS}",
             _FIRST_POLL_MS,
         ),
-        1,
-        12 * HOUR,
     )
-    receipt_chunk_size: int = expert("How many receipts one request fetches at most.", 300, 1, 1_000)
-    news_backlog_limit: int = tuning(
-        "How many news a subscription may have waiting; beyond that the oldest are dropped and counted.",
-        100_000,
-        1,
-        10_000_000,
+    receipt_chunk_size: Annotated[int, between(1, 1_000)] = expert(
+        "How many receipts one request fetches at most.", 300
+    )
+    news_backlog_limit: Annotated[int, between(1, 10_000_000)] = tuning(
+        "How many news a subscription may have waiting; beyond that the oldest are dropped and counted.", 100_000
     )
 
     @property

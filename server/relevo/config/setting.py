@@ -35,15 +35,20 @@ class Theme(BaseSettings):
     )
 
 
-def _declare(tier: Tier, meaning: str, default: Any = None, low: int | None = None, high: int | None = None) -> Any:
-    known: dict[str, Any] = {"description": meaning, "ge": low, "le": high, "json_schema_extra": {"tier": tier}}
+def _declare(tier: Tier, meaning: str, default: Any = None) -> Any:
+    known: dict[str, Any] = {"description": meaning, "json_schema_extra": {"tier": tier}}
     return Field(default_factory=default, **known) if callable(default) else Field(default, **known)
 
 
-# Each takes the setting's meaning, its default, and the least and the greatest number that fit.
+# Each takes the setting's meaning and its default.
 everyday = partial(_declare, "everyday")
 tuning = partial(_declare, "tuning")
 expert = partial(_declare, "expert")
+
+
+def between(low: int, high: int) -> Any:
+    """Return what keeps a number within bounds, which fit it as well."""
+    return Field(ge=low, le=high)
 
 
 class Derived(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, SecretStr
 
 from relevo.config.kinds import ExistingFolder, Name, Names, WebAddress
-from relevo.config.setting import MINUTE, SECOND, Derived, Theme, everyday, expert, tuning
+from relevo.config.setting import MINUTE, SECOND, Derived, Theme, between, everyday, expert, tuning
 
 SOURCES = ("chilecompra", "chilecompra-web", "ocds", "folder")
 NO_SOURCES = "none"
@@ -26,7 +26,7 @@ def _sources(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _own_interval(what: str) -> Any:
-    return tuning(f"How often {what}, in minutes; without it as WORKER_INTERVAL_MINUTES says.", None, 1, 1_440)
+    return tuning(f"How often {what}, in minutes; without it as WORKER_INTERVAL_MINUTES says.")
 
 
 def _configured(data: dict[str, Any]) -> tuple[str, ...]:
@@ -60,16 +60,20 @@ class Sources(Theme):
             _SAMPLE,
         ),
     )
-    worker_interval_minutes: int = tuning(
-        "How often each source is read, in minutes, unless it has an interval of its own.", 2, 1, 1_440
+    worker_interval_minutes: Annotated[int, between(1, 1_440)] = tuning(
+        "How often each source is read, in minutes, unless it has an interval of its own.", 2
     )
-    chilecompra_interval_minutes: int | None = _own_interval("ChileCompra's API is read")
-    chilecompra_web_interval_minutes: int | None = _own_interval("Mercado Público's search page is read")
-    ocds_interval_minutes: int | None = _own_interval("OCDS packages are read")
+    chilecompra_interval_minutes: Annotated[int | None, between(1, 1_440)] = _own_interval("ChileCompra's API is read")
+    chilecompra_web_interval_minutes: Annotated[int | None, between(1, 1_440)] = _own_interval(
+        "Mercado Público's search page is read"
+    )
+    ocds_interval_minutes: Annotated[int | None, between(1, 1_440)] = _own_interval("OCDS packages are read")
     ingest_notify_first_run: bool = tuning(
         "Whether what a source tells on its very first run is announced too, rather than only stored.", False
     )
-    ingest_catchup_days: int = tuning("How many missed days are read after an outage.", 30, 1, 3_650)
+    ingest_catchup_days: Annotated[int, between(1, 3_650)] = tuning(
+        "How many missed days are read after an outage.", 30
+    )
     folder_source_done_dir: ExistingFolder | None = tuning(
         "The folder to which files of FOLDER_SOURCE_DIR are moved a minute after they were read; without it they stay."
     )
@@ -79,14 +83,11 @@ class Sources(Theme):
     ocds_namespace: Name | None = expert(
         "The register the OCDS tenders belong to; without it their ocid's prefix, and chilecompra for Chile's."
     )
-    chilecompra_daily_limit: int = expert(
-        "How many requests a day one ticket may make, counted for the whole fleet.", 10_000, 1, 1_000_000
+    chilecompra_daily_limit: Annotated[int, between(1, 1_000_000)] = expert(
+        "How many requests a day one ticket may make, counted for the whole fleet.", 10_000
     )
-    chilecompra_pace_ms: int = expert(
-        "The pause between two requests to ChileCompra, longer while it complains, in milliseconds.",
-        3_500,
-        0,
-        10 * MINUTE,
+    chilecompra_pace_ms: Annotated[int, between(0, 10 * MINUTE)] = expert(
+        "The pause between two requests to ChileCompra, longer while it complains, in milliseconds.", 3_500
     )
     chilecompra_base_url: WebAddress = expert(
         "The address of ChileCompra's API.", "https://api.mercadopublico.cl/servicios/v1/publico"
@@ -94,9 +95,9 @@ class Sources(Theme):
     chilecompra_web_base_url: WebAddress = expert(
         "The address of Mercado Público's search page.", "https://www.mercadopublico.cl/BuscarLicitacion"
     )
-    http_timeout_ms: int = expert(
-        "How long one request to a source may take in all, in milliseconds.", 30 * SECOND, 10, 10 * MINUTE
+    http_timeout_ms: Annotated[int, between(10, 10 * MINUTE)] = expert(
+        "How long one request to a source may take in all, in milliseconds.", 30 * SECOND
     )
-    http_max_bytes: int = expert(
-        "How many bytes one answer or file of a source may have, unpacked.", 50_000_000, 1_000, 2_000_000_000
+    http_max_bytes: Annotated[int, between(1_000, 2_000_000_000)] = expert(
+        "How many bytes one answer or file of a source may have, unpacked.", 50_000_000
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from relevo.config.kinds import Cron, Name, Names, Timezone
-from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, Theme, ceiling, everyday, expert, of_lease, tuning
+from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, Theme, between, ceiling, everyday, expert, of_lease, tuning
 
 CYCLES = ("reaper", "ingest", "fanout", "digest", "dispatch", "receipt", "cleanup", "archive-export")
 
@@ -24,70 +26,63 @@ class Workers(Theme):
     worker_event_types: Names | None = tuning(
         "The event types this replica sends, separated by commas; without it all."
     )
-    worker_shutdown_timeout_ms: int = tuning(
-        "How long work in flight may go on after a request to stop, in milliseconds.", of_lease(30 * SECOND, 1), 0, HOUR
+    worker_shutdown_timeout_ms: Annotated[int, between(0, HOUR)] = tuning(
+        "How long work in flight may go on after a request to stop, in milliseconds.", of_lease(30 * SECOND, 1)
     )
     cleanup_cron: Cron = tuning("When the nightly cleanup runs, as a cron expression.", "17 3 * * *")
     archive_export_cron: Cron = tuning("When retired months are exported, as a cron expression.", "47 3 * * *")
-    dispatch_interval_minutes: int = expert(
-        "How often events are fanned out and deliveries sent at the latest, in minutes; new ones wake both.", 1, 1, 60
+    dispatch_interval_minutes: Annotated[int, between(1, 60)] = expert(
+        "How often events are fanned out and deliveries sent at the latest, in minutes; new ones wake both.", 1
     )
-    digest_interval_minutes: int = expert(
-        "How often it is looked for digests whose time has come, in minutes.", 1, 1, 60
+    digest_interval_minutes: Annotated[int, between(1, 60)] = expert(
+        "How often it is looked for digests whose time has come, in minutes.", 1
     )
-    receipt_interval_minutes: int = expert("How often receipts are fetched, in minutes.", 1, 1, 60)
-    reaper_interval_ms: int = expert(
-        "How often expired claims are taken back, in milliseconds.", of_lease(10 * SECOND, 2), 10, HOUR
+    receipt_interval_minutes: Annotated[int, between(1, 60)] = expert("How often receipts are fetched, in minutes.", 1)
+    reaper_interval_ms: Annotated[int, between(10, HOUR)] = expert(
+        "How often expired claims are taken back, in milliseconds.", of_lease(10 * SECOND, 2)
     )
-    fanout_slice_size: int = expert(
-        "How many candidates one slice of a fan-out takes, committed together.", 10_000, 1, 100_000
+    fanout_slice_size: Annotated[int, between(1, 100_000)] = expert(
+        "How many candidates one slice of a fan-out takes, committed together.", 10_000
     )
-    worker_busy_loop_delay_ms: int = expert(
+    worker_busy_loop_delay_ms: Annotated[int, between(0, 10 * MINUTE)] = expert(
         "The pause after a run that found work, in milliseconds; after one of fan-out or dispatch that left nothing, "
         "ten times what it took if that is less.",
         250,
-        0,
-        10 * MINUTE,
     )
-    worker_stay_ms: int = expert(
+    worker_stay_ms: Annotated[int, between(0, MINUTE)] = expert(
         "How long a run of fan-out or dispatch that found work stays for more before it ends, in milliseconds; "
         "no longer than a lease, and not at all while calls cannot be heard.",
         SECOND,
-        0,
-        MINUTE,
     )
-    worker_idle_backoff_max_ms: int = expert(
-        "The longest pause after runs that found nothing, in milliseconds.", 30 * SECOND, 1, HOUR
+    worker_idle_backoff_max_ms: Annotated[int, between(1, HOUR)] = expert(
+        "The longest pause after runs that found nothing, in milliseconds.", 30 * SECOND
     )
-    worker_idle_backoff_min_ms: int = expert(
+    worker_idle_backoff_min_ms: Annotated[int, between(1, HOUR)] = expert(
         "The pause after the first run that found nothing, doubled for each one after it, in milliseconds.",
         ceiling(SECOND, "worker_idle_backoff_max_ms"),
-        1,
-        HOUR,
     )
-    worker_idle_backoff_jitter_ms: int = expert(
-        "Up to this much is added to each pause, in milliseconds.", 500, 0, 10 * MINUTE
+    worker_idle_backoff_jitter_ms: Annotated[int, between(0, 10 * MINUTE)] = expert(
+        "Up to this much is added to each pause, in milliseconds.", 500
     )
-    worker_tick_loop_error_backoff_ms: int = expert(
-        "The pause after a run that failed, in milliseconds.", 30 * SECOND, 0, HOUR
+    worker_tick_loop_error_backoff_ms: Annotated[int, between(0, HOUR)] = expert(
+        "The pause after a run that failed, in milliseconds.", 30 * SECOND
     )
-    worker_tick_loop_max_jitter_ms: int = expert(
-        "Up to this much is added to the pause after a run that failed, in milliseconds.", 2 * SECOND, 0, 10 * MINUTE
+    worker_tick_loop_max_jitter_ms: Annotated[int, between(0, 10 * MINUTE)] = expert(
+        "Up to this much is added to the pause after a run that failed, in milliseconds.", 2 * SECOND
     )
     worker_tick_runners: Names = tuning("The cycles `relevo tick` runs, in this order, separated by commas.", CYCLES)
-    worker_tick_overall_max_ms: int = tuning("How long one tick may take in all, in milliseconds.", 480_000, 1, DAY)
-    worker_tick_runner_max_ms: int = tuning(
-        "How long each cycle of a tick may take, in milliseconds.",
-        ceiling(MINUTE, "worker_tick_overall_max_ms"),
-        1,
-        DAY,
+    worker_tick_overall_max_ms: Annotated[int, between(1, DAY)] = tuning(
+        "How long one tick may take in all, in milliseconds.", 480_000
     )
-    worker_tick_runner_max_items: int = tuning(
-        "How many items each cycle of a tick may process.", 100_000, 1, 1_000_000_000
+    worker_tick_runner_max_ms: Annotated[int, between(1, DAY)] = tuning(
+        "How long each cycle of a tick may take, in milliseconds.", ceiling(MINUTE, "worker_tick_overall_max_ms")
     )
-    worker_tick_shard_count: int | None = expert(
-        "Into how many shards ticks divide the deliveries; goes with WORKER_TICK_SHARD_INDEX.", None, 1, 10_000
+    worker_tick_runner_max_items: Annotated[int, between(1, 1_000_000_000)] = tuning(
+        "How many items each cycle of a tick may process.", 100_000
     )
-    worker_tick_shard_index: int | None = expert(
-        "Which shard this tick processes, counted from 0; goes with WORKER_TICK_SHARD_COUNT.", None, 0, 9_999
+    worker_tick_shard_count: Annotated[int | None, between(1, 10_000)] = expert(
+        "Into how many shards ticks divide the deliveries; goes with WORKER_TICK_SHARD_INDEX."
+    )
+    worker_tick_shard_index: Annotated[int | None, between(0, 9_999)] = expert(
+        "Which shard this tick processes, counted from 0; goes with WORKER_TICK_SHARD_COUNT."
     )
