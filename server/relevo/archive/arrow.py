@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from psycopg.conninfo import make_conninfo
 
@@ -90,7 +90,7 @@ def connect(database: Database) -> Iterator[Arrow]:
 
     spare = _take_spare(database.direct_dsn)
     mark = spare.mark if spare else next(_marks)
-    with _watching(mark, database.long_answer_s) as watchdog:
+    with _Watchdog(mark, database.long_answer_s) as watchdog:
         try:
             with watchdog.waiting():
                 known: Any = spare or _ask_types(database.direct_dsn, mark)  # to the driver it is what it closes
@@ -142,16 +142,6 @@ def _bound(connection: Any, database: Database) -> None:
         cursor.execute(_SQL["bound_arrow"].decode(), [str(database.lock_ms), str(database.long_statement_ms)])
 
 
-@contextmanager
-def _watching(mark: int, patience_s: float) -> Iterator[_Watchdog]:
-    watchdog = _Watchdog(mark, patience_s)
-    watchdog.start()
-    try:
-        yield watchdog
-    finally:
-        watchdog.stop()
-
-
 class _Watchdog:
     """Cuts a connection whose server is silent for too long while somebody waits for it.
 
@@ -168,12 +158,11 @@ class _Watchdog:
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="relevo-arrow-watchdog", daemon=True)
 
-    def start(self) -> None:
-        """Begin to watch."""
+    def __enter__(self) -> Self:
         self._thread.start()
+        return self
 
-    def stop(self) -> None:
-        """Stop watching."""
+    def __exit__(self, *_: object) -> None:
         self._done.set()
         self._thread.join()
 

@@ -55,10 +55,18 @@ class Relation:
     group_rows: int
     """In groups of how many its rows are copied."""
 
-    @property
-    def place(self) -> dict[str, Any]:
-        """What names it in a statement."""
-        return {"schema": self.schema, "relation": self.name}
+    def ask(self, connection: Connection, statement: bytes, **more: object) -> Any:
+        """Return PostgreSQL's answer about it: most write a statement, in which names are names and values values."""
+        asked = {
+            "schema": self.schema,
+            "relation": self.name,
+            "names": [each.name for each in self.columns],
+            "types": [each.type for each in self.columns],
+            "keys": list(self.keys),
+        }
+        row = connection.execute(statement, asked | more).fetchone()
+        assert row is not None
+        return row[0]
 
 
 def read_relation(connection: Connection, schema: str, name: str) -> Relation:
@@ -77,18 +85,9 @@ def read_relation(connection: Connection, schema: str, name: str) -> Relation:
 
 
 def compose_rows(connection: Connection, relation: Relation, span: Span) -> str:
-    """Let PostgreSQL write the statement that reads a range of rows, in which names are names and values are values."""
-    asked = relation.place | {
-        "names": [each.name for each in relation.columns],
-        "types": [each.type for each in relation.columns],
-        "keys": list(relation.keys),
-        "after": list(span.after),
-        "last": list(span.last),
-        "most": span.most,
-    }
-    row = connection.execute(_SQL["compose_rows"], asked).fetchone()
-    assert row is not None
-    return str(row[0])
+    """Return the statement that reads a range of rows."""
+    bounds = {"after": list(span.after), "last": list(span.last), "most": span.most}
+    return str(relation.ask(connection, _SQL["compose_rows"], **bounds))
 
 
 @contextmanager

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
 
 from relevo.core.errors import ArchiveError
+from relevo.core.logs import normalise_error
 from relevo.core.model import Column
 
 FORMAT = 1
-_MOST_IN_A_GROUP = 1_000_000
-_PART = re.compile(r"part-\d{5}\.parquet")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,60}")
 
 
@@ -23,7 +26,7 @@ class Part:
     """One file: its rows, its size, the hash of its bytes and of its rows as PostgreSQL writes them."""
 
     file: str
-    rows: int
+    rows: Annotated[int, Field(ge=1)]
     bytes: int
     file_sha256: str
     content_sha256: str
@@ -44,7 +47,7 @@ class Manifest:
     parts: tuple[Part, ...]
     export_id: str = ""
     """What tells this database's month from that of another one with the same name; nothing in the first manifests."""
-    group_rows: int = 50_000
+    group_rows: Annotated[int, Field(ge=1, le=1_000_000)] = 50_000
     """In groups of how many rows the files were written, and the rows hashed."""
 
     @property
@@ -74,6 +77,9 @@ class Manifest:
         return json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
+_MANIFEST = TypeAdapter(Manifest)
+
+
 def folder_of(entity: str, month: date) -> str:
     """Return what the keys of a month begin with; engines read year and month from it."""
     return f"{entity}/year={month:%Y}/month={month:%m}/"
@@ -87,6 +93,12 @@ def key_of(entity: str, month: date) -> str:
 def part_name(part: int) -> str:
     """Return the name of a part's file."""
     return f"part-{part:05}.parquet"
+
+
+def file_sha256(path: Path) -> str:
+    """Return the hash of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def month_of(key: str) -> tuple[str, date] | None:
@@ -106,7 +118,8 @@ def parse(text: str, key: str) -> Manifest:
             )
         return _parse(document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ArchiveError(f"{key} is no manifest of a month: {error}.", hint="Is this Relevo's archive?") from error
+        said = normalise_error(error, 200)
+        raise ArchiveError(f"{key} is no manifest of a month: {said}.", hint="Is this Relevo's archive?") from error
 
 
 def written_by(content: bytes) -> str | None:
@@ -119,50 +132,19 @@ def written_by(content: bytes) -> str | None:
 
 
 def _parse(document: Mapping[str, Any]) -> Manifest:
-    year, month = document["month"].split("-")
-    columns = tuple(Column(_name(each["name"]), str(each["type"])) for each in document["columns"])
-    parts = tuple(
-        Part(
-            _file(each["file"]),
-            int(each["rows"]),
-            int(each["bytes"]),
-            str(each["file_sha256"]),
-            str(each["content_sha256"]),
-            tuple(map(str, each["first_key"])),
-            tuple(map(str, each["last_key"])),
-        )
-        for each in document["parts"]
-    )
-    keys = tuple(map(_name, document["keys"]))
-    version = int(document["schema_version"])
-    when = date(int(year), int(month), 1)
-    about = (_name(document["entity"]), when, version, str(document["software_version"]))
-    read = Manifest(
-        *about, columns, keys, parts, str(document.get("export_id", "")), int(document.get("group_rows", 50_000))
-    )
-    if not 1 <= read.group_rows <= _MOST_IN_A_GROUP:
-        raise ValueError(f"groups of {read.group_rows} rows are none")
+    read = _MANIFEST.validate_python({**document, "month": f"{document['month']}-01"})
+    columns = [each.name for each in read.columns]
+    if strange := [name for name in (read.entity, *columns) if not _NAME.fullmatch(name)]:
+        raise ValueError(f"{strange[0]!r} is no name of a column or table")
     if (read.rows, read.bytes) != (document["rows"], document["bytes"]):
         raise ValueError("its parts do not add up to what it says")
-    if not keys or not set(keys) <= {each.name for each in columns}:
+    if not read.keys or not set(read.keys) <= set(columns):
         raise ValueError("its keys are none of its columns")
     before: tuple[str, ...] = ()
-    for number, part in enumerate(parts, start=1):
+    for number, part in enumerate(read.parts, start=1):
         if (part.file, part.first_key) != (part_name(number), before):
             raise ValueError(f"{part.file} does not follow the part before it")
-        if part.rows < 1 or len(part.last_key) != len(keys):
-            raise ValueError(f"{part.file} has no rows, or no key for its last one")
+        if len(part.last_key) != len(read.keys):
+            raise ValueError(f"{part.file} has no key for its last row")
         before = part.last_key
     return read
-
-
-def _name(text: str) -> str:
-    if not _NAME.fullmatch(text):
-        raise ValueError(f"{text!r} is no name of a column or table")
-    return text
-
-
-def _file(text: str) -> str:
-    if not _PART.fullmatch(text):
-        raise ValueError(f"{text!r} is no name of a part")
-    return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -120,9 +119,7 @@ def fetch(store: ArchiveStore, record: Manifest, folder: Path, progress: Progres
 def _fetch_part(store: ArchiveStore, record: Manifest, part: Part, folder: Path) -> Path:
     path = folder / part.file
     store.fetch(record.key_of(part), path)
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != part.file_sha256:
+    if manifest.file_sha256(path) != part.file_sha256:
         raise ArchiveError(
             f"{record.key_of(part)} in {store.name} is not the file its manifest lists.",
             hint="It was changed or damaged; bring it back from a copy of the store.",
@@ -222,12 +219,12 @@ def restore(
                 with _readable(record, part):
                     _check_file(path, record, part)
                     _load(arrow, path, relation, progress)
-        arrow.execute(_composed(words, "compose_key", relation))
+        arrow.execute(relation.ask(words, _SQL["compose_key"]))
         for part in record.parts:
             statement = copying.compose_rows(words, relation, Span(part.first_key, part.last_key))
             _check(arrow, statement, relation, part, progress)
         arrow.commit()
-        words.execute(_composed(words, "compose_analyze", relation).encode())
+        words.execute(relation.ask(words, _SQL["compose_analyze"]).encode())
     return Restored(schema, relation.name, record.rows)
 
 
@@ -257,30 +254,15 @@ def _refuse_unknown_types(record: Manifest) -> None:
 
 def _make_table(words: Connection, arrow: Arrow, relation: Relation, *, replace: bool) -> None:
     """Make the table, in the transaction in which it is filled; statements are written on the other connection."""
-    if not _is_there(words, "find_schema", relation):
-        arrow.execute(_composed(words, "compose_schema", relation))
-    if _is_there(words, "find_table", relation):
+    if not relation.ask(words, _SQL["find_schema"]):
+        arrow.execute(relation.ask(words, _SQL["compose_schema"]))
+    if relation.ask(words, _SQL["find_table"]):
         if not replace:
             raise UsageError(
                 f"{relation.schema}.{relation.name} is there already.", hint="Say --replace to restore it once more."
             )
-        arrow.execute(_composed(words, "compose_drop", relation))
-    arrow.execute(_composed(words, "compose_table", relation))
-
-
-def _is_there(words: Connection, statement: str, relation: Relation) -> bool:
-    return words.execute(_SQL[statement], relation.place).fetchone() == (True,)
-
-
-def _composed(words: Connection, statement: str, relation: Relation) -> str:
-    asked: dict[str, Any] = relation.place | {
-        "names": [each.name for each in relation.columns],
-        "types": [each.type for each in relation.columns],
-        "keys": list(relation.keys),
-    }
-    row = words.execute(_SQL[statement], asked).fetchone()
-    assert row is not None
-    return str(row[0])
+        arrow.execute(relation.ask(words, _SQL["compose_drop"]))
+    arrow.execute(relation.ask(words, _SQL["compose_table"]))
 
 
 def _load(arrow: Arrow, path: Path, relation: Relation, progress: Progress) -> None:

@@ -11,7 +11,7 @@ import socket
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec, TypeVar, get_type_hints
@@ -29,7 +29,7 @@ from relevo.core import logs
 from relevo.core.errors import RelevoError, UsageError
 from relevo.database import migrate, opening
 from relevo.database.pool import Database
-from relevo.database.replica import Reader, opened_reader
+from relevo.database.replica import Reader, open_reader
 from relevo.operators import reading
 from relevo.operators.formats import in_words
 
@@ -162,7 +162,7 @@ def open_lists(settings: Settings | None = None) -> Iterator[Lists]:
     A command knows nothing of the one before it, so a replica is read once it has all that was acknowledged until now.
     """
     settings = settings or load_settings(only_looks=True)
-    with open_database(settings) as database, opened_reader(database, settings) as reader:
+    with open_database(settings) as database, closing(open_reader(database, settings)) as reader:
         reader.catch_up()
         lists = Lists(reader)
         yield lists

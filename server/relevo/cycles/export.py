@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 import time
 from collections.abc import Sequence
@@ -205,7 +204,7 @@ class Export:
             "last_key": copied.last_key(relation.keys),
             "rows": rows,
             "bytes": path.stat().st_size,
-            "file_sha256": file_sha256(path),
+            "file_sha256": manifest.file_sha256(path),
             "content_sha256": copied.sha256,
         }
 
@@ -228,7 +227,7 @@ class Export:
             return
         there = path.with_name("there")
         self.store.fetch(key, there)
-        if file_sha256(there) == file_sha256(path):
+        if manifest.file_sha256(there) == manifest.file_sha256(path):
             return
         self._refuse_others(month, key, there)
         self._still_ours()
@@ -282,7 +281,7 @@ class Export:
         path = folder / "_manifest.json"
         path.write_text(self._manifest(month, parts).to_json(), encoding="utf-8")
         self._put(month, path)
-        if not self._write("finish_upload", month, manifest_sha256=file_sha256(path)):
+        if not self._write("finish_upload", month, manifest_sha256=manifest.file_sha256(path)):
             uploaded = sum(part.rows for part in parts)
             raise self._wrong(month, [], month.relation, f"has {month.rows} rows, and its parts {uploaded}")
         return Step({"months_exported": 1}, items=1, more=True)
@@ -333,7 +332,7 @@ class Export:
             self.store.fetch(key, path)
         except ArchiveMissingError:
             return "is not in the store"
-        if file_sha256(path) != part.file_sha256:
+        if manifest.file_sha256(path) != part.file_sha256:
             return "is not the file that was uploaded"
         span = Span(part.first_key, part.last_key)
         relation, about = self._relation(month), self._about(month, part.part)
@@ -347,7 +346,7 @@ class Export:
         key = manifest.key_of(month.entity, month.month)
         try:
             self.store.fetch(key, folder / "manifest")
-            same = file_sha256(folder / "manifest") == month.manifest_sha256
+            same = manifest.file_sha256(folder / "manifest") == month.manifest_sha256
         except ArchiveMissingError:
             same = False
         if not same:
@@ -393,7 +392,7 @@ class Export:
             self.store.fetch(manifest.folder_of(month.entity, month.month) + manifest.part_name(part.part), path)
         except ArchiveMissingError:
             return False
-        return file_sha256(path) == part.file_sha256
+        return manifest.file_sha256(path) == part.file_sha256
 
 
 def _written_by(path: Path, key: str) -> str | None:
@@ -401,9 +400,3 @@ def _written_by(path: Path, key: str) -> str | None:
     from relevo.archive import parquet  # noqa: PLC0415
 
     return parquet.file_says(path, "export_id") if key.endswith(".parquet") else manifest.written_by(path.read_bytes())
-
-
-def file_sha256(path: Path) -> str:
-    """Return the hash of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

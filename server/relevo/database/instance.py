@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from relevo.config import Settings
@@ -112,12 +113,8 @@ def record(database: Database, settings: Settings) -> None:
 
 def count_queued(database: Database, most: int) -> dict[str, int]:
     """Count, up to a bound, what would begin to move once this database is adopted."""
-    with database.connection() as connection:
-        cursor = connection.execute(_SQL["count_queued"], {"most": most})
-        row = cursor.fetchone()
-        assert row is not None
-        assert cursor.description is not None
-        return {column.name: value for column, value in zip(cursor.description, row, strict=True)}
+    with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(_SQL["count_queued"], {"most": most}).fetchall()[0]
 
 
 def adopt(

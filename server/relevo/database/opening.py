@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from relevo.config import Settings
@@ -15,22 +15,17 @@ from relevo.database.pool import Database
 def database(settings: Settings, application_name: str = "relevo") -> Iterator[Database]:
     """Open the configured database, or the embedded one while no DATABASE_URL is set."""
     if settings.database_url is not None:
-        opened = Database(
-            settings.database_url, settings.database_direct_url or settings.database_url, settings, application_name
-        )
-        try:
+        direct = settings.database_direct_url or settings.database_url
+        with closing(Database(settings.database_url, direct, settings, application_name)) as opened:
             yield opened
-        finally:
-            opened.close()
         return
     from relevo import embedded  # noqa: PLC0415 a command on a server of its own needs none of it
 
-    with embedded.acquire(embedded_folder(settings), settings.relevo_postgres_bin) as server:
-        opened = Database(server.dsn, server.dsn, settings, application_name)
-        try:
-            yield opened
-        finally:
-            opened.close()
+    with (
+        embedded.acquire(embedded_folder(settings), settings.relevo_postgres_bin) as server,
+        closing(Database(server.dsn, server.dsn, settings, application_name)) as opened,
+    ):
+        yield opened
 
 
 def embedded_folder(settings: Settings) -> Path:

@@ -160,7 +160,8 @@ class Database:
         self._bounds_all = bounds_all
         self._given = (dsn, direct_dsn)
         self._dsn = conninfo(dsn, settings, application_name)
-        self._direct_dsn = conninfo(direct_dsn, settings, application_name)
+        self.direct_dsn = conninfo(direct_dsn, settings, application_name)
+        """The address without a pooler in between, with the limits every connection has."""
         self._connect_s = settings.database_connect_timeout_ms / 1000
         margin_ms = settings.database_answer_margin_ms
         self._answer_s = (settings.database_statement_timeout_ms + margin_ms) / 1000
@@ -246,11 +247,6 @@ class Database:
         """Return how many connections the pool has, how many of them are free, and how many callers wait."""
         return self._pool.get_stats()
 
-    @property
-    def direct_dsn(self) -> str:
-        """The address without a pooler in between, with the limits every connection has."""
-        return self._direct_dsn
-
     def single(self) -> Connection:
         """Open a connection of its own, outside the pool, for the heartbeat."""
         return self._connect(self._dsn, self._answer_s)
@@ -260,7 +256,7 @@ class Database:
 
         A `long` one bears statements that take minutes.
         """
-        return self._connect(self._direct_dsn, self.long_answer_s if long else self._answer_s)
+        return self._connect(self.direct_dsn, self.long_answer_s if long else self._answer_s)
 
     def _connect(self, dsn: str, patience_s: float) -> Connection:
         with self.watch(connecting=True):

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
@@ -225,7 +224,7 @@ class Reader:
             _log.warning("read_replica_left", why=why, hint="Lists are read from the primary meanwhile.")
 
 
-def open_reader(primary: Database, settings: Settings, application_name: str, pool_size: int) -> Reader:
+def open_reader(primary: Database, settings: Settings, application_name: str = "relevo", pool_size: int = 1) -> Reader:
     """Return a reader of the primary, and of the replica that DATABASE_READ_URL names, if there is one."""
     if settings.database_read_url is None:
         return Reader(primary)
@@ -240,13 +239,3 @@ def open_reader(primary: Database, settings: Settings, application_name: str, po
     replica = Database(url, url, impatient, application_name, pool_size=pool_size, bounds_all=True)
     replica.logs_outages = False  # the reader says it
     return Reader(primary, replica, most_behind_s=settings.database_read_max_lag_ms / 1000)
-
-
-@contextmanager
-def opened_reader(primary: Database, settings: Settings, application_name: str = "relevo") -> Iterator[Reader]:
-    """Lend a reader for as long as a command takes."""
-    reader = open_reader(primary, settings, application_name, pool_size=1)
-    try:
-        yield reader
-    finally:
-        reader.close()

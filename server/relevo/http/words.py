@@ -123,7 +123,7 @@ async def list_words(
     limit: Annotated[int, Query(ge=1, le=100, description="How many at most.")] = 20,
 ) -> Response:
     """List the event types that have texts, each with its current version."""
-    rows = await threads_of(request).run_in_transaction(words.list_in, after, limit)
+    rows = await threads_of(request).run(words.list_words, after, limit)
     more = rows[-1]["event_type"] if len(rows) == limit else None
     return Json({"items": [_told(row) for row in rows], "next": more})
 
@@ -135,7 +135,7 @@ async def get_words(
     version: Annotated[int | None, Query(ge=1, lt=2**31, description="The current one if left out.")] = None,
 ) -> Response:
     """Read a version of what an event type says."""
-    return Json(_told(await threads_of(request).run_in_transaction(words.read_in, event_type, version)))
+    return Json(_told(await threads_of(request).run(words.show, event_type, version)))
 
 
 @router.post("/v1/words/preview", responses={200: {"model": PreviewBody}})

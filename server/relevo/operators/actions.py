@@ -86,9 +86,7 @@ def adopt(
 
     Refused while a worker is at work where it belongs, which that would stop, unless it is forced.
     """
-    with audit.recorded(database, "adopt", instance=settings.relevo_instance, was=shown.differences()) as result:
-        instance.adopt(database, settings, shown, queued, adopted_by, force=force)
-        result.update(queued)
+    instance.adopt(database, settings, shown, queued, adopted_by, force=force)
     with database.connection() as connection:
         for cycle in ("fanout", "dispatch", "receipt"):
             connection.execute(_WAKE["send_wake"], {"cycle": cycle})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from shlex import quote
 
 import psycopg
@@ -151,7 +152,7 @@ def _instance(database: Database, settings: Settings) -> Iterator[Finding]:
 
 def _replica(database: Database, settings: Settings) -> Iterator[Finding]:
     """Look whether the server of DATABASE_READ_URL answers, is a replica of this database, and is close behind."""
-    with replica.opened_reader(database, settings) as reader:
+    with closing(replica.open_reader(database, settings)) as reader:
         if reader.replica is None:
             return
         try:

@@ -137,21 +137,16 @@ def _save(connection: Connection, wording: Wording) -> Saved:
     return Saved(row[0], before is None or before["version"] != row[0])
 
 
-def read_in(connection: Connection, event_type: str, version: int | None = None) -> Row:
+def show(database: Database, event_type: str, version: int | None = None) -> Row:
     """Return a version of a type's texts, or the current one; raises NotFoundError."""
-    row = _read(connection, event_type, version)
+    with database.connection() as connection:
+        row = _read(connection, event_type, version)
     if row is None:
         what = f"Version {version} of the texts of" if version else "The texts of"
         raise NotFoundError(
             f"{what} {checks.quoted(event_type)} are not there.", hint="`relevo words show` lists the types with texts."
         )
     return row
-
-
-def show(database: Database, event_type: str, version: int | None = None) -> Row:
-    """Return a version of a type's texts, or the current one; raises NotFoundError."""
-    with database.connection() as connection:
-        return read_in(connection, event_type, version)
 
 
 def list_words(database: Database, after: str = "", limit: int = 100) -> list[Row]:
@@ -175,12 +170,6 @@ def set_project_locale(database: Database, project: str, locale: str | None) -> 
         conn.execute(
             _SQL["set_project_locale" if locale else "forget_project_locale"], {"project": project, "locale": locale}
         )
-
-
-def list_in(connection: Connection, after: str, limit: int) -> list[Row]:
-    """List the types that have texts, each with its current version, in the caller's transaction."""
-    with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(_SQL["list_wordings"], {"after": after, "limit": limit}).fetchall()
 
 
 def _read(connection: Connection, event_type: str, version: int | None) -> Row | None:
