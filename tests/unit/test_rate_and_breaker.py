@@ -96,11 +96,19 @@ class TestReserve:
         state, _ = rate_and_breaker.reserve(FULL, RULES, NOW, "bulk", 60)
         assert (state.bulk_tokens, state.urgent_tokens) == (70.0, 130.0)
 
-    def test_the_wait_is_the_time_a_request_takes_to_fill(self) -> None:
-        """A hundred missing at 600 a second take a sixth of a second; at a tenth of the rate ten times as long."""
-        for share in (1.0, 0.1):
-            _, grant = rate_and_breaker.reserve(replace(EMPTY, rate_share=share), RULES, NOW, "bulk", 1_000)
-            assert grant.wait_s == pytest.approx(100 / 600 / share)
+    @pytest.mark.parametrize(
+        ("share", "wait_s", "count"), [(1, 1 / 6, 100), (0.5, 1 / 3, 100), (0.1, 1, 60), (0.01, 1, 6)]
+    )
+    def test_a_full_request_is_waited_for_up_to_a_second(self, share: float, wait_s: float, count: int) -> None:
+        """A hundred missing at 600 a second take a sixth of a second; where the rate was halved often, less is sent."""
+        slow = replace(EMPTY, rate_share=share)
+        _, grant = rate_and_breaker.reserve(slow, RULES, NOW, "urgent", 1_000)
+        assert grant.wait_s == pytest.approx(wait_s)
+        later = NOW + timedelta(seconds=wait_s)
+        _, grant = rate_and_breaker.reserve(
+            replace(slow, filled_at=later, urgent_tokens=count), RULES, later, "urgent", 1_000
+        )
+        assert grant.count == count
 
     def test_no_limit(self) -> None:
         """Rate 0 grants everything, but neither a breaker nor a rest nor a brake is lifted by it."""

@@ -137,7 +137,9 @@ def reserve(state: Project, rules: Rules, now: datetime, lane: Lane, wanted: int
     if rules.rate_per_s == 0:
         return state, Grant(wanted)
     level = state.urgent_tokens if lane == "urgent" else state.bulk_tokens
-    worth = max(1, min(wanted, _request(rules)))
+    worth = max(
+        1, min(wanted, _request(rules), int(_rate_of(state, rules)))
+    )  # nobody waits longer than a second for more
     if level < worth:
         return state, Grant(0, "rate", (worth - level) / _rate_of(state, rules))
     count = min(wanted, int(level) // worth * worth)  # full requests: a small one costs as much
