@@ -259,16 +259,18 @@ def run_cycle(app: App, name: str) -> list[Report]:
     cycles = app.cycles([name])
     if not cycles:
         raise UsageError("There is no source to read.", hint="Name some in SOURCES, or set CHILECOMPRA_TICKET.")
-    with one_shot(app, "run-cycle", cycles), audit.recorded(app.database, "run_cycle", cycle=name) as result:
-        reports = [app.runner.run(cycle, "manual") for cycle in cycles]
-        result.update({report.cycle: report.outcome for report in reports})
-        return reports
+    with one_shot(app, "run-cycle", cycles):
+        return _run_by_hand(app, name, None)
 
 
 def run_beside(app: App, name: str) -> list[Report]:
     """Run one cycle by hand in a process that goes on, every source of it, within the budget that a tick gives it."""
-    settings = app.settings
-    budget = Budget(settings.worker_tick_runner_max_ms, settings.worker_tick_runner_max_items)
+    return _run_by_hand(
+        app, name, Budget(app.settings.worker_tick_runner_max_ms, app.settings.worker_tick_runner_max_items)
+    )
+
+
+def _run_by_hand(app: App, name: str, budget: Budget | None) -> list[Report]:
     cycles = app.cycles([name])
     with audit.recorded(app.database, "run_cycle", cycle=name) as result:
         reports = [app.runner.run(cycle, "manual", budget=budget) for cycle in cycles]
@@ -286,11 +288,8 @@ def tick(app: App, names: Sequence[str] | None = None, shard: Shard | None = Non
         for cycle in cycles:
             left_ms = int((deadline - time.monotonic()) * 1000)
             if left_ms <= 0 or app.runner.stopping.is_set():
-                why = (
-                    "the tick was told to stop"
-                    if app.runner.stopping.is_set()
-                    else "the tick's overall budget is spent"
-                )
+                told = app.runner.stopping.is_set()
+                why = "the tick was told to stop" if told else "the tick's overall budget is spent"
                 reports.append(app.runner.skip(cycle, "tick", why))
                 continue
             budget = Budget(min(left_ms, settings.worker_tick_runner_max_ms), settings.worker_tick_runner_max_items)

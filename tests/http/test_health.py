@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from relevo import config
 from relevo.database.pool import Database
-from relevo.http.readiness import Readiness, is_ready
+from relevo.http.health import Readiness, is_ready
 from serving import Served
 
 

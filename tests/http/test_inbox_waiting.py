@@ -20,7 +20,7 @@ from processes import eventually
 from relevo.access.inboxes import Numbering
 from relevo.http import inbox_waiting
 from relevo.http.inbox_waiting import Progress
-from relevo.http.waiting_places import Places
+from relevo.http.waiting import Places
 from serving import Served, fan_out
 
 

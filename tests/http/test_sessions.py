@@ -15,8 +15,7 @@ from browsing import Person
 from relevo.access import api_tokens
 from relevo.config import Settings
 from relevo.http.dashboard.formats import address, owner_path
-from relevo.http.dashboard.login import make_token
-from relevo.http.dashboard.login_links import LoginCodes
+from relevo.http.dashboard.login import LoginCodes, make_token
 from relevo.http.dashboard.templating import ENVIRONMENT
 from relevo.http.rules import RULES
 from relevo.operators import audit
@@ -139,7 +138,7 @@ def test_a_bad_link_tells_no_paths(served: Served, monkeypatch: pytest.MonkeyPat
 def test_codes_grow_old(monkeypatch: pytest.MonkeyPatch) -> None:
     """After ten minutes a code is good for nothing; what failed gives it back; only so many are kept."""
     codes, now = LoginCodes(), [1000.0]
-    monkeypatch.setattr("relevo.http.dashboard.login_links.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("relevo.http.dashboard.login.time.monotonic", lambda: now[0])
     code = codes.make()
     until = codes.take(code)
     assert until is not None

@@ -113,13 +113,8 @@ def _http(built: app.App, *, scheduled: bool = True) -> list[service.Face]:
     return [made, Greeting(built.settings, made)] if built.settings.database_url is None and local else [made]
 
 
-class Greets(Protocol):
-    """What a greeting needs to know of the HTTP server."""
-
-    url: str
-
-    def wait_until_serving(self, timeout_s: float) -> bool:
-        """Wait until a port was found; return whether it was."""
+class Greets(demo_room.Serves, Protocol):
+    """What a greeting needs to know of the HTTP server, too."""
 
     def login_link(self) -> str:
         """Return a link that logs in once."""
@@ -138,9 +133,7 @@ class Greeting:
 
     def watch(self, *_: object) -> None:
         """Say it, now that everything runs; while the port is taken, once it is free."""
-        if self._server.wait_until_serving(_GREET_WITHIN_S):
-            self._greet()
-        else:
+        if not self._greet():
             self._waiting.start()
 
     def stop(self) -> None:
@@ -148,12 +141,12 @@ class Greeting:
         self._stopping.set()
 
     def _wait(self) -> None:
-        while not self._stopping.is_set():
-            if self._server.wait_until_serving(_GREET_WITHIN_S):
-                self._greet()
-                return
+        while not self._stopping.is_set() and not self._greet():
+            pass
 
-    def _greet(self) -> None:
+    def _greet(self) -> bool:
+        if not self._server.wait_until_serving(_GREET_WITHIN_S):
+            return False
         lines = [
             f"Dashboard: {self._server.url}/dashboard",
             f"Log in, once and within 10 minutes: {self._server.login_link()}",
@@ -161,6 +154,7 @@ class Greeting:
         if (phones := embedded_sandbox.address(self._settings.relevo_data_dir)) is not None:
             lines.insert(0, f"What the phones of the sandbox got: {phones}")
         out.print("", *(f"[bold]{line}[/]" for line in lines), "", sep="\n", soft_wrap=True)
+        return True
 
 
 @cli.command(epilog="Example: relevo tick --runners fanout,dispatch")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,7 +35,8 @@ def set_words(files: Files, as_json: AsJson = False) -> None:
         with database.connection() as connection:
             providers = texts.providers_of(connection)
         for file, wording in zip(files, parsed, strict=True):
-            _check(file, wording, providers)
+            with _naming(file):
+                texts.check(wording, providers)
         for wording in parsed:
             saved = texts.save(database, wording)
             told = "is saved" if saved.created else "is current already"
@@ -51,7 +53,8 @@ def check(files: Files, as_json: AsJson = False) -> None:
         providers = texts.providers_of(connection)
     for file in files:
         wording = _parse(file)
-        rendered = _check(file, wording, providers)
+        with _naming(file):
+            rendered = texts.check(wording, providers)
         if as_json:
             print_json([{"type": wording.event_type, "locales": list(rendered)}])
         else:
@@ -126,15 +129,15 @@ def language(
 
 def _parse(file: Path) -> Wording:
     given = texts.read_file(file)
-    try:
+    with _naming(file):
         return texts.parse(given)
-    except InvalidInputError as error:
-        raise UsageError(f"{file}: {error.message}", hint=error.hint) from error
 
 
-def _check(file: Path, wording: Wording, providers: Sequence[str]) -> Mapping[str, Text]:
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Say of what is wrong in which file it is."""
     try:
-        return texts.check(wording, providers)
+        yield
     except InvalidInputError as error:
         raise UsageError(f"{file}: {error.message}", hint=error.hint) from error
 

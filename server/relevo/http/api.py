@@ -30,14 +30,13 @@ from relevo.http import (
     words,
 )
 from relevo.http.cached import Cached
-from relevo.http.dashboard.login_links import LoginCodes
+from relevo.http.dashboard.login import LoginCodes
 from relevo.http.dashboard.refusals import Refusals
 from relevo.http.database_threads import DatabaseThreads
 from relevo.http.guard import Callers, Guarded
 from relevo.http.inbox_waiting import InboxWaiters
 from relevo.http.rate_limiter import RateLimiter
-from relevo.http.waiting import Waiters
-from relevo.http.waiting_places import Places
+from relevo.http.waiting import Places, Waiters
 from relevo.operators import fleet
 
 _MOST_RUNS = 2

@@ -1,17 +1,38 @@
-"""Health: is this process alive, and can it do its work?"""
+"""Health: is this process alive, and can it do its work? Each part by name, with a next step if not.
+
+Anybody may ask, so that names, addresses and identifiers stay in the log.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from relevo.config import Settings
+from relevo.core.errors import RelevoError
+from relevo.core.logs import normalise_error
+from relevo.database import migrate
+from relevo.database.pool import Database
 from relevo.http.guard import Guarded
 from relevo.http.json_response import Json
 from relevo.http.problems import Problem
-from relevo.http.readiness import is_ready
+from relevo.operators import fleet
+from relevo.runtime.scheduler import Scheduler
+from relevo.runtime.wakeups import Listener
 
 router = APIRouter(route_class=Guarded, tags=["health"])
+OK = "ok"
+_NO_DATABASE = "cannot be used right now: `relevo doctor` and the log say why"
+_UNKNOWN = "cannot be told: `relevo doctor` and the log say why"
+_NOT_AT_HOME = (
+    "this database belongs elsewhere, or is a copy: `relevo doctor` says why; `relevo adopt` makes it this one's"
+)
+_log = structlog.get_logger("relevo.http")
 
 
 class Live(BaseModel):
@@ -48,3 +69,70 @@ async def check_ready(request: Request) -> Response:
     good = is_ready(found)
     answer = {"status": "ready" if good else "not ready", "checks": found}
     return Json(answer, 200 if good else 503, {} if good else {"Retry-After": "2"})
+
+
+@dataclass
+class Readiness:
+    """What is looked at."""
+
+    settings: Settings
+    scheduled: bool
+    """Whether this process runs cycles itself, rather than `relevo serve` beside others that do."""
+    scheduler: Scheduler | None = None
+    listener: Listener | None = None
+    _told: str = ""
+
+    def look(self, database: Database) -> dict[str, str]:
+        """Return what was found of each part: `ok`, `degraded: …` or what is wrong with it."""
+        if not self._is_reached(database):
+            return {"database": _NO_DATABASE, "migrations": "unknown", **self._process()}
+        migrated = self._migrations(database)
+        if migrated != OK:
+            return {"database": OK, "migrations": migrated, **self._process()}
+        trouble = fleet.standing(database, self.settings).trouble()
+        self._tell(trouble)
+        at_home = _NOT_AT_HOME if trouble else OK
+        own = self._process() if self.scheduled else {"scheduler": _fleet(database)}
+        return {"database": OK, "migrations": OK, "instance": at_home, **own}
+
+    def _is_reached(self, database: Database) -> bool:
+        try:
+            database.ping()
+        except RelevoError as error:
+            self._tell(normalise_error(error, 200))
+            return False
+        return True
+
+    def _migrations(self, database: Database) -> str:
+        try:
+            missing = migrate.missing(database)
+        except RelevoError as error:
+            self._tell(normalise_error(error, 200))
+            return _UNKNOWN
+        return f"{len(missing)} to run: `relevo migrate`" if missing else OK
+
+    def _tell(self, problem: str) -> None:
+        """Say in the log what is wrong, once."""
+        if problem and problem != self._told:
+            _log.warning("not_ready", problem=problem)
+        self._told = problem
+
+    def _process(self) -> dict[str, str]:
+        if not self.scheduled:
+            return {}
+        running = self.scheduler is not None and self.scheduler.is_running
+        hearing = self.listener.hearing if self.listener is not None else None
+        heard = {"listening": OK, "polling": "degraded: wake-ups are not heard, polling goes on"}
+        return {
+            "scheduler": OK if running else "not started yet, or stopping",
+            "listener": heard.get(hearing or "", "not started yet, or stopped"),
+        }
+
+
+def is_ready(found: Mapping[str, str]) -> bool:
+    """Return whether nothing is wrong; what is degraded still works."""
+    return all(said == OK or said.startswith("degraded") for said in found.values())
+
+
+def _fleet(database: Database) -> str:
+    return OK if fleet.has_scheduler(database) else "no worker is alive: start `relevo run`"

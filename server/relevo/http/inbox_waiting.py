@@ -14,8 +14,7 @@ from relevo.access import inboxes
 from relevo.access.inboxes import Numbering, Whose
 from relevo.http.database_threads import DatabaseThreads
 from relevo.http.problems import Problem
-from relevo.http.waiting import gone
-from relevo.http.waiting_places import Places
+from relevo.http.waiting import Places, gone
 
 _log = structlog.get_logger("relevo.http")
 LOOK_S = 1.0

@@ -20,12 +20,12 @@ from relevo.database.replica import open_reader
 from relevo.http import api
 from relevo.http.cached import Cached
 from relevo.http.connections import ACCEPTED_AT_ONCE, Bounds, Connections, protocol_for, watch
-from relevo.http.dashboard.login_links import LoginCodes
+from relevo.http.dashboard.login import LoginCodes
 from relevo.http.database_threads import DatabaseThreads
+from relevo.http.health import Readiness
 from relevo.http.metrics import own_port
 from relevo.http.middleware import RequestMiddleware
-from relevo.http.readiness import Readiness
-from relevo.http.waiting_places import MOST_WAITERS, Places
+from relevo.http.waiting import MOST_WAITERS, Places
 from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.wakeups import Listener
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from relevo.http.dashboard import (
     action_pages,
-    archive,
-    audit,
     compose,
     dead_letters,
     deliveries,
@@ -14,10 +12,7 @@ from relevo.http.dashboard import (
     login,
     overview,
     people,
-    phones,
-    runs,
     search,
-    sources,
     system,
     test_push,
 )
@@ -30,13 +25,8 @@ ROUTERS = (
     events.router,
     deliveries.router,
     people.router,
-    phones.router,
     guide.router,
-    runs.router,
-    sources.router,
     dead_letters.router,
-    archive.router,
-    audit.router,
     compose.router,
     test_push.router,
     action_pages.router,

@@ -1,9 +1,13 @@
-"""Logging in and out, and what pages load."""
+"""Logging in and out, by a token or by a link that is good once, and what pages load."""
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+import secrets
 import sys
+import threading
+import time
 from pathlib import PurePath
 from shlex import quote
 from typing import Annotated
@@ -21,7 +25,6 @@ from relevo.core.i18n import LANGUAGES
 from relevo.core.i18n import gettext as _
 from relevo.database.pool import Database
 from relevo.http.dashboard import refusals
-from relevo.http.dashboard.login_links import LoginCodes
 from relevo.http.dashboard.page import FORM_COOKIE, ICON, STATIC, Page, fields_of, keep, login_page, read_form
 from relevo.http.database_threads import app_of, threads_of
 from relevo.http.guard import COOKIE
@@ -36,6 +39,40 @@ _MAKE = "token make me --role operator --days 1"
 _LANGUAGE_HOURS = 365 * 24
 _HOME = "/dashboard"
 _NOT_ENOUGH = "a token whose role or project is not enough"
+_CODE_GOOD_FOR_S = 600.0
+_MOST_CODES = 20
+
+
+class LoginCodes:
+    """Login links: each code is good once, for ten minutes, in the process that made it; only a hash is kept."""
+
+    def __init__(self) -> None:
+        self._until: dict[bytes, float] = {}
+        self._lock = threading.Lock()
+
+    def make(self) -> str:
+        """Make a code."""
+        code = secrets.token_urlsafe(24)
+        with self._lock:
+            while len(self._until) >= _MOST_CODES:
+                self._until.pop(next(iter(self._until)))
+            self._until[_hash(code)] = time.monotonic() + _CODE_GOOD_FOR_S
+        return code
+
+    def take(self, code: str) -> float | None:
+        """Use a code up; return until when it was good, or None if it is not."""
+        with self._lock:
+            until = self._until.pop(_hash(code), None)
+        return until if until is not None and time.monotonic() < until else None
+
+    def give_back(self, code: str, until: float) -> None:
+        """Let a code be used after all: what it was taken for failed."""
+        with self._lock:
+            self._until[_hash(code)] = until
+
+
+def _hash(code: str) -> bytes:
+    return hashlib.sha256(code.encode("utf-8", "replace")).digest()
 
 
 @router.get("/dashboard/static/{name}")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import Annotated, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 from urllib.parse import parse_qsl
 
 import psycopg
 import structlog
-from fastapi import Request
+from fastapi import Query, Request
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import State
 from starlette.responses import HTMLResponse, Response
 
 from relevo.access import sessions
@@ -23,12 +25,13 @@ from relevo.core.errors import RelevoError
 from relevo.core.i18n import COOKIE as LANGUAGE_COOKIE
 from relevo.core.i18n import N_, gettext, language, language_for, use_language
 from relevo.database.pool import Database
-from relevo.http.dashboard import menu, refusals
+from relevo.http.dashboard import refusals
 from relevo.http.dashboard.templating import ENVIRONMENT
 from relevo.http.database_threads import threads_of
 from relevo.http.guard import COOKIE, Guarded
 from relevo.http.problems import Problem, of_error, request_id_of
 from relevo.http.rules import OPERATE_PAGE
+from relevo.operators import fleet
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,6 +51,8 @@ POLICY = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 SYSTEM, PEOPLE = "/dashboard/system", "/dashboard/people"
+SOURCES, ARCHIVE = "/dashboard/sources", "/dashboard/archive"
+_USE_KNOWN_FOR_S = 60.0
 PAGES = {
     "/dashboard": N_("Overview"),
     "/dashboard/events": N_("Events"),
@@ -56,12 +61,16 @@ PAGES = {
     "/dashboard/compose": N_("Compose"),
     SYSTEM: N_("System"),
     "/dashboard/runs": N_("Runs"),
-    menu.SOURCES: N_("Sources"),
-    menu.ARCHIVE: N_("Archive"),
+    SOURCES: N_("Sources"),
+    ARCHIVE: N_("Archive"),
     "/dashboard/audit": N_("Audit"),
 }
 """What the navigation leads to; each name is a text of the pages."""
 SEARCH = "/dashboard/search"
+Text = Annotated[str, Query(max_length=200)]
+Hours = Annotated[str, Query(pattern="^[0-9]{0,4}$")]
+Place = Annotated[str, Query(pattern="^[0-9.]{0,40}$")]
+"""What addresses of lists may carry: filters, so that a list can be shared, and the place of a page of it."""
 ICON = "relevo.svg"
 _KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 STATIC = {
@@ -82,7 +91,7 @@ class Page(Guarded):
         async def shown(request: Request) -> Response:
             chosen, accepted = request.cookies.get(LANGUAGE_COOKIE, ""), request.headers.get("accept-language", "")
             use_language(language_for(chosen, accepted))
-            await menu.look(request)
+            await _look_what_is_used(request)
             return _remember_action(request, await answered(request))
 
         async def answered(request: Request) -> Response:
@@ -191,8 +200,36 @@ def _is_guide_at_home(request: Request) -> bool:
 
 def _menu(request: Request) -> dict[str, str]:
     """Return the pages of the navigation with their names; those of what is not used here are left out."""
-    unused = menu.unused(request)
+    unused = _unused(request)
     return {path: gettext(name) for path, name in PAGES.items() if path not in unused or request.url.path == path}
+
+
+async def _look_what_is_used(request: Request) -> None:
+    """Find out once a minute, for whoever is logged in, whether there is something of what no setting speaks of."""
+    state: State = request.app.state
+    settings: Settings = state.relevo.settings
+    if COOKIE not in request.cookies or not request.url.path.startswith("/dashboard"):
+        return
+    if _used_by_settings(settings) >= {SOURCES, ARCHIVE} or time.monotonic() < getattr(state, "menu_known_until", 0.0):
+        return
+    state.menu_known_until = time.monotonic() + _USE_KNOWN_FOR_S
+    try:
+        found = await state.threads.run(fleet.used)
+    except (psycopg.Error, RelevoError):
+        return
+    state.menu_found = {path for path, name in ((SOURCES, "sources"), (ARCHIVE, "archive")) if found[name]}
+
+
+def _unused(request: Request) -> set[str]:
+    """Return the pages that the menu leaves out."""
+    found: set[str] = getattr(request.app.state, "menu_found", set())
+    return {SOURCES, ARCHIVE} - _used_by_settings(request.app.state.relevo.settings) - found
+
+
+def _used_by_settings(settings: Settings) -> set[str]:
+    """Return the pages of what the settings speak of."""
+    told = {SOURCES: settings.sources, ARCHIVE: settings.archive_bucket or settings.archive_folder}
+    return {path for path, value in told.items() if value}
 
 
 def login_page(
