@@ -9,6 +9,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -135,7 +136,7 @@ class Expo:
         """Ask for receipts in one request; a receipt that says neither ok nor error is none yet."""
         if len(ticket_ids) > self.max_receipts:
             raise ValueError(f"one request asks for at most {self.max_receipts} receipts, got {len(ticket_ids)}")
-        asked = {each: _Wanted(each) for each in ticket_ids if not each.startswith(NO_TICKET)}
+        asked = {each: SimpleNamespace(id=each) for each in ticket_ids if not each.startswith(NO_TICKET)}
         if not asked:
             return ReceiptReply("answered")
         client = self._client(project)
@@ -417,12 +418,3 @@ def _secret(access_token: str | None) -> str | None:
     if not token.isascii() or not token.isprintable() or " " in token:
         raise ValueError("the push service's access token must be one word of ASCII")
     return token or None
-
-
-class _Wanted:
-    """A ticket as the SDK takes it when it asks for receipts."""
-
-    __slots__ = ("id",)
-
-    def __init__(self, ticket_id: str) -> None:
-        self.id = ticket_id
