@@ -8,6 +8,7 @@ messages by which a repetition is known.
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import Any
 
 from relevo.sandbox.messages import Message
@@ -71,7 +72,6 @@ class Phones:
 
     def __init__(self) -> None:
         self._phones: dict[str, Phone] = {}
-        self._order: list[str] = []
         self._forgotten = 0
         self._recent: deque[tuple[Phone, _Kept]] = deque()
         self._known: set[int] = set()
@@ -128,16 +128,14 @@ class Phones:
         return phone
 
     def _meet(self, token: str, kind: str) -> Phone:
-        if len(self._order) >= MAX_PHONES:
+        if len(self._phones) >= MAX_PHONES:
             self._forget(MAX_PHONES // 100)
         phone = self._phones[token] = Phone(token, kind)
-        self._order.append(token)
         return phone
 
     def _forget(self, count: int) -> None:
-        for token in self._order[:count]:
+        for token in list(islice(self._phones, count)):
             del self._phones[token]
-        del self._order[:count]
         self._forgotten += count
 
     def _remember(self, fingerprint: int) -> None:
@@ -174,9 +172,9 @@ class Phones:
     def page(self, limit: int, after: int) -> tuple[list[Phone], int | None]:
         """Return up to `limit` phones behind a position, and the position to go on from, if there are more."""
         start = max(0, after - self._forgotten)
-        tokens = self._order[start : start + limit]
-        end = start + len(tokens)
-        return [self._phones[token] for token in tokens], end + self._forgotten if end < len(self._order) else None
+        found = list(islice(self._phones.values(), start, start + limit))
+        end = start + len(found)
+        return found, end + self._forgotten if end < len(self._phones) else None
 
     def latest(self, limit: int) -> list[Phone]:
         """Return the phones reached last, the latest first."""
@@ -186,9 +184,9 @@ class Phones:
             found.setdefault(phone.token, phone)
             if len(found) == limit:
                 break
-        for token in reversed(self._order[-limit:]):
+        for token, phone in islice(reversed(self._phones.items()), limit):
             if len(found) < limit:
-                found.setdefault(token, self._phones[token])
+                found.setdefault(token, phone)
         return list(found.values())
 
 

@@ -60,11 +60,11 @@ def merge(stored: Item, newer: Item) -> Item:
         monto_label=label,
         rubros=rubros,
         rubro_scheme=scheme,
-        publicada_at=_finer("publicada_at", stored, newer),
-        cierra_at=_finer("cierra_at", stored, newer),
+        publicada_at=_dating("publicada_at", stored, newer).publicada_at,
+        cierra_at=_dating("cierra_at", stored, newer).cierra_at,
         url=newer.url or stored.url,
         as_of=newer.as_of or stored.as_of,
-        whole_days=tuple(name for name in _DATES if _is_day(name, stored, newer)),
+        whole_days=tuple(name for name in _DATES if name in _dating(name, stored, newer).whole_days),
     )
 
 
@@ -127,25 +127,14 @@ def _name(stored: Item, newer: Item) -> str:
     return stored.nombre if untold else _longer(stored.nombre, newer.nombre) or stored.nombre
 
 
-def _finer(name: str, stored: Item, newer: Item) -> datetime | None:
-    """Return the newer moment, unless it is a bare day and the stored one a time on it."""
-    before, now = _moments(name, stored, newer)
-    return now if before is None or (now is not None and not _says_less(name, before, newer)) else before
-
-
-def _is_day(name: str, stored: Item, newer: Item) -> bool:
-    before, now = _moments(name, stored, newer)
-    kept = before is not None and (now is None or _says_less(name, before, newer))
-    return name in (stored.whole_days if kept else newer.whole_days)
-
-
-def _says_less(name: str, before: datetime, newer: Item) -> bool:
-    told: datetime = getattr(newer, name)
-    return name in newer.whole_days and before.astimezone(told.tzinfo).date() == told.date()
-
-
-def _moments(name: str, stored: Item, newer: Item) -> tuple[datetime | None, datetime | None]:
-    return getattr(stored, name), getattr(newer, name)
+def _dating(name: str, stored: Item, newer: Item) -> Item:
+    """Return whose date of this name stands: the newer one, unless it is a bare day and the stored one a time on it."""
+    before: datetime | None = getattr(stored, name)
+    told: datetime | None = getattr(newer, name)
+    if before is None or told is None:
+        return newer if before is None else stored
+    says_less = name in newer.whole_days and before.astimezone(told.tzinfo).date() == told.date()
+    return stored if says_less else newer
 
 
 def _money(stored: Item, newer: Item) -> tuple[Decimal | None, str | None, str | None]:
