@@ -97,7 +97,7 @@ def test_the_wheel_migrates_a_database(site: Path, empty_database: str, tmp_path
     sql = run("-c", "from relevo.core import queries; print(queries.sql_root())", cwd=tmp_path, **settings)
     assert Path(sql.strip()) == site / "relevo" / "sql"
 
-    run("-m", "relevo.cli", "migrate", cwd=tmp_path, **settings)
+    run("-m", "relevo", "migrate", cwd=tmp_path, **settings)
     with psycopg.connect(empty_database) as connection:
         [found] = connection.execute("select to_regclass('relevo.worker_runs') is not null").fetchall()
     assert found == (True,)

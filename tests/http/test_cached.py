@@ -17,9 +17,8 @@ from relevo.app import App
 from relevo.database.pool import Database
 from relevo.http.cached import FRESH_S, Cached
 from relevo.http.database_threads import DatabaseThreads
-from relevo.http.guard import COOKIE, Callers
+from relevo.http.guard import COOKIE, Callers, RateLimiter
 from relevo.http.problems import Problem
-from relevo.http.rate_limiter import RateLimiter
 from relevo.http.rules import READ, VIEW_PAGE
 from serving import EVENT, Served, phone
 

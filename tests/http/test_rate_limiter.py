@@ -20,8 +20,8 @@ from processes import eventually
 from relevo.access import api_tokens, sessions
 from relevo.app import App
 from relevo.http import server
+from relevo.http.guard import RateLimiter
 from relevo.http.problems import Problem
-from relevo.http.rate_limiter import RateLimiter
 from relevo.operators import fleet
 from relevo.sandbox import Sandbox
 from serving import EVENT, Served, free_port

@@ -16,7 +16,7 @@ import requests
 from processes import PATIENCE_S
 from relevo import cli
 
-COMMAND = [sys.executable, "-m", "relevo.cli", "sandbox"]
+COMMAND = [sys.executable, "-m", "relevo", "sandbox"]
 
 
 @contextmanager

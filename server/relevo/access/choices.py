@@ -26,9 +26,8 @@ def list_categories(owner: str | None, project: str | None, locale: str | None) 
 
 
 @verb
-def choose(asked: Mapping[str, Any], face: str) -> Call[bool]:
-    """Note what an owner chose of a category; return whether something changed."""
-    return Call("choose_category", {"asked": as_json("choice", asked), "face": face}, one(bool))
+def _choose(asked: Mapping[str, Any]) -> Call[bool]:
+    return Call("choose_category", {"asked": as_json("choice", asked), "face": "phone"}, one(bool))
 
 
 @verb
@@ -48,7 +47,7 @@ def list_of_phone(
 def choose_on_phone(connection: Connection, installation_id: UUID, asked: Mapping[str, Any], proof: Proof) -> bool:
     """Note what a phone says that its owner chose; return whether something changed."""
     known = phones.admit(connection, installation_id, proof)
-    return choose(connection, {**asked, "owner": _owner_of(known), "project": known.project}, "phone")
+    return _choose(connection, {**asked, "owner": _owner_of(known), "project": known.project})
 
 
 def get_quiet_of_phone(connection: Connection, installation_id: UUID, proof: Proof) -> Mapping[str, Any]:

@@ -5,8 +5,7 @@ Exit codes: 0 success, 1 failed, 2 wrong usage or settings, 3 skipped because lo
 
 from __future__ import annotations
 
-import relevo.core.needs_server  # isort: skip # ahead of all it needs
-import relevo.cli.pause_gc  # isort: skip # noqa: F401 ahead of what is long to load
+import relevo.core.needs_server  # isort: skip # noqa: F401 ahead of all it needs
 
 import gc
 import os
@@ -26,8 +25,6 @@ from relevo.cli.common import FAILED, USAGE, complain, user
 from relevo.core import logs
 from relevo.core.errors import ConfigError, InvalidInputError, RelevoError, UsageError
 from relevo.operators import audit
-
-gc.enable()  # all is loaded
 
 PARTS = {
     "watching": ("runs", "status", "deliveries", "sources"),

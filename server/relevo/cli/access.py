@@ -45,11 +45,10 @@ def make(
     as_json: AsJson = False,
 ) -> None:
     """Make a token and print it: this once, for the database keeps only its hash."""
-    settings = load_settings()
     known = {each: each for each in api_tokens.ROLES}
     if role not in known:
         raise UsageError(f"There is no role {role}.", hint=f"Known: {', '.join(known)}.")
-    with prepared_database(settings) as database:
+    with prepared_database() as database:
         written, made = api_tokens.make(database, name, known[role], project=project, days=days)
     if as_json:
         print_json([{"id": made.id, "token": written}])

@@ -304,10 +304,9 @@ def forget(
     as_json: AsJson = False,
 ) -> None:
     """Forget a person: delete an installation and all that leads to anybody; archived rows hold a random key."""
-    settings = load_settings()
     if (installation is None) == (owner is None):
         raise UsageError("Say whom to forget.", hint="`relevo forget INSTALLATION` or `relevo forget --owner OWNER`.")
-    with prepared_database(settings) as database:
+    with prepared_database() as database:
         if owner is not None:
             count = owners.forget(database, owner)
             words = f"Owner {escape(owner)} is forgotten, with {several(count, 'installation')}."

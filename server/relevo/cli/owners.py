@@ -186,14 +186,13 @@ def set_category(
     as_json: AsJson = False,
 ) -> None:
     """Make or change a category; what is not given stays as it is. A changed rule holds for what waits, too."""
-    settings = load_settings()
     known = {each: each for each in consent.RULES}
     if rule is not None and rule not in known:
         raise UsageError(f"There is no rule {rule}.", hint=f"Known: {', '.join(known)}.")
     texts: dict[str, dict[str, str]] = {locale: {"name": text} for locale, text in _by_locale("--name", names or ())}
     for locale, text in _by_locale("--sentence", sentences or ()):
         texts.setdefault(locale, {})["sentence"] = text
-    with prepared_database(settings) as database:
+    with prepared_database() as database:
         owners.set_category(database, name, None if rule is None else known[rule], texts)
     say(f"Category {as_written(name)} is set.", {"category": name, "rule": rule}, as_json=as_json)
 

@@ -82,18 +82,13 @@ def doctor(
 
     settings = load_settings()
     with open_database(settings) as database:
-        store, expo = archive_store(settings), push_services.expo_address(settings)
-        known, refused = (
-            partial(push_services.webhook_trouble, settings),
-            partial(push_services.refused_tokens, settings),
-        )
         around = checkup.look_around(
             database,
             settings,
-            store=store,
-            expo=expo,
-            webhook_trouble=known,
-            refused_tokens=refused,
+            store=archive_store(settings),
+            expo=push_services.expo_address(settings),
+            webhook_trouble=partial(push_services.webhook_trouble, settings),
+            refused_tokens=partial(push_services.refused_tokens, settings),
             credential_troubles=partial(push_services.credential_troubles, settings),
         )
         with progress("Looking at deliveries") as tell:

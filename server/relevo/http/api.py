@@ -20,7 +20,6 @@ from relevo.http import (
     health,
     inbox,
     installations,
-    metrics,
     news,
     ops,
     owners,
@@ -33,9 +32,8 @@ from relevo.http.cached import Cached
 from relevo.http.dashboard.login import LoginCodes
 from relevo.http.dashboard.refusals import Refusals
 from relevo.http.database_threads import DatabaseThreads
-from relevo.http.guard import Callers, Guarded
+from relevo.http.guard import Callers, Guarded, RateLimiter
 from relevo.http.inbox_waiting import InboxWaiters
-from relevo.http.rate_limiter import RateLimiter
 from relevo.http.waiting import Places, Waiters
 from relevo.operators import fleet
 
@@ -54,7 +52,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     inbox.router,
     tenders.router,
     ops.router,
-    metrics.router,
+    health.metrics_router,
     api_page.router,
     *dashboard.ROUTERS,
 )

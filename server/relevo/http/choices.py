@@ -12,22 +12,21 @@ from starlette.responses import Response
 from relevo.access import choices
 from relevo.client import consent
 from relevo.http.database_threads import threads_of
-from relevo.http.fields import Body, Text
+from relevo.http.fields import Body, Reason, Text, Text35, Text100
 from relevo.http.guard import Guarded, caller_of
-from relevo.http.installations import MISSING, PhoneRoute, ask, proof_of
+from relevo.http.installations import INSTALLATION, MISSING, PhoneRoute, ask, proof_of
 from relevo.http.json_response import Json
 from relevo.http.owners import Owner, OwnerIn, do
 from relevo.operators import owners
 
 router = APIRouter(route_class=Guarded, tags=["choices"])
-phone_router = APIRouter(route_class=PhoneRoute, tags=["devices"])
+phone_router = APIRouter(prefix=INSTALLATION, route_class=PhoneRoute, tags=["devices"], responses=MISSING)
 
 Project = Annotated[Text, Field(min_length=1, max_length=200, description="`default` unless it is said.")]
 AskedLocale = Annotated[
     Text | None, Query(min_length=1, max_length=35, description="Of the texts, such as es-CL; English if none is near.")
 ]
 Name = Annotated[Text, Path(min_length=1, max_length=100, description="The category.")]
-Locale = Annotated[Text, Field(min_length=1, max_length=35)]
 Words = Annotated[Text, Field(min_length=1, max_length=2_000, description="What the person was shown.")]
 Channel = Annotated[Literal["push", "web"], Field(description="Phones or browsers; both if it is left out.")]
 
@@ -35,7 +34,7 @@ Channel = Annotated[Literal["push", "web"], Field(description="Phones or browser
 class CategoryText(Body):
     """What a category is called, and what people are told of it."""
 
-    name: Annotated[Text, Field(min_length=1, max_length=100)]
+    name: Text100
     sentence: Annotated[Text, Field(min_length=1, max_length=500)] | None = None
 
 
@@ -85,14 +84,14 @@ class PhoneChoiceIn(Body):
     wanted: StrictBool
     channel: Channel | None = None
     words: Words | None = None
-    locale: Locale | None = None
+    locale: Text35 | None = None
 
 
 class ChoiceIn(PhoneChoiceIn):
     """What an owner chose of a category."""
 
     owner: Owner
-    category: Annotated[Text, Field(min_length=1, max_length=100)]
+    category: Text100
     project: Project | None = None
 
 
@@ -105,7 +104,7 @@ class Chosen(BaseModel):
 class BlockIn(OwnerIn):
     """Whom nothing is sent to any more, and why."""
 
-    reason: Annotated[Text, Field(max_length=300)] = ""
+    reason: Reason = ""
 
 
 class Blocked(BaseModel):
@@ -153,58 +152,36 @@ async def put_category(request: Request, category: Name, body: CategoryIn) -> Re
 @router.post("/v1/owners/choices", responses={200: {"model": Chosen}})
 async def choose_category(request: Request, body: ChoiceIn) -> Response:
     """Note what an owner chose of a category, with when and by which words, and hold to it at once."""
-    asked = body.model_dump(exclude_none=True)
-    if project := caller_of(request).project or body.project:
-        asked["project"] = project
-    changed = await do(request, "choose_category", body.owner, lambda c: choices.choose(c, asked, "app"))
-    return Json({"changed": changed})
+    return Json({"changed": await do(request, "choose_category", verb=consent.choose, **dict(body))})
 
 
 @router.post("/v1/owners/block", responses={200: {"model": Blocked}})
 async def block_owner(request: Request, body: BlockIn) -> Response:
     """Send an owner nothing any more; what is kept of them stays. A token of one project does so there."""
-    project = caller_of(request).project
-    many = await do(
-        request,
-        "block_owner",
-        body.owner,
-        lambda c: consent.block(c, owner=body.owner, project=project, reason=body.reason),
-    )
-    return Json({"installations": many})
+    return Json({"installations": await do(request, "block_owner", verb=consent.block, **dict(body))})
 
 
 @router.post("/v1/owners/unblock", responses={200: {"model": Blocked}})
 async def unblock_owner(request: Request, whose: OwnerIn) -> Response:
     """Let pushes go to an owner again."""
-    project = caller_of(request).project
-    many = await do(
-        request, "unblock_owner", whose.owner, lambda c: consent.unblock(c, owner=whose.owner, project=project)
-    )
-    return Json({"installations": many})
+    return Json({"installations": await do(request, "unblock_owner", whose.owner, consent.unblock)})
 
 
 @router.post("/v1/owners/export", responses={200: {"model": Exported}})
 async def export_owner(request: Request, body: ExportIn) -> Response:
     """Return everything that is kept of an owner, a kind at a time; for a token of one project, what is there."""
-    project = caller_of(request).project
-    asked = body.model_dump()
-    kind = asked.pop("kind")
-    page = await do(
-        request, "export_owner", body.owner, lambda c: consent.export_owner(c, kind, project=project, **asked)
-    )
+    page = await do(request, "export_owner", verb=consent.export_owner, **dict(body))
     return Json({"items": list(page.items), "next": page.next})
 
 
-@phone_router.get("/v1/installations/{installation_id}/choices", responses={200: {"model": Categories}, **MISSING})
+@phone_router.get("/choices", responses={200: {"model": Categories}})
 async def list_choices(request: Request, installation_id: UUID, locale: AskedLocale = None) -> Response:
     """List the categories, and what the phone's owner chose of them."""
     found = await ask(request, choices.list_of_phone, installation_id, locale, proof_of(request))
     return Json({"items": found, "next": None})
 
 
-@phone_router.put(
-    "/v1/installations/{installation_id}/choices/{category}", responses={200: {"model": Chosen}, **MISSING}
-)
+@phone_router.put("/choices/{category}", responses={200: {"model": Chosen}})
 async def put_choice(request: Request, installation_id: UUID, category: Name, body: PhoneChoiceIn) -> Response:
     """Note what the phone's owner chose of a category: it holds on all their phones."""
     asked = {**body.model_dump(exclude_none=True), "category": category}

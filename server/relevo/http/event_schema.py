@@ -99,5 +99,3 @@ KEYED_EVENT = EVENT | {"allOf": [{"anyOf": _SAYS_SOMETHING}, {"anyOf": _AUDIENCE
 
 Moment = Annotated[Text, Field(max_length=64, json_schema_extra={"format": "date-time"})]
 Uuid = Annotated[str, Field(json_schema_extra={"format": "uuid"})]
-Owner = Annotated[Text, Field(min_length=1, max_length=200)]
-Topic = Annotated[Text, Field(min_length=1, max_length=100)]

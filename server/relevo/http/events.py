@@ -18,10 +18,10 @@ from relevo.client.progress import progress_of
 from relevo.client.values import Enqueued
 from relevo.http import event_schema
 from relevo.http.database_threads import DatabaseThreads, threads_of
-from relevo.http.fields import NO_TEXT, Body, Id, Text
+from relevo.http.fields import NO_TEXT, Body, Id, Reason, Text, Text100, Text200
 from relevo.http.guard import Guarded, caller_of, do
 from relevo.http.json_response import Json
-from relevo.http.problems import ProblemBody, invalid
+from relevo.http.problems import ProblemBody, invalid, missing
 from relevo.http.waiting import Waiters
 from relevo.operators.deliveries import of_event
 
@@ -30,7 +30,7 @@ router = APIRouter(route_class=Guarded, tags=["events"])
 DEFAULT_WAIT_MS, MAX_WAIT_MS = 15_000, 30_000
 MOST_AT_ONCE = 1_000
 _RETRY_MS = 1_000
-_NOT_FOUND = {"model": ProblemBody, "description": "There is no such event, or it is another project's."}
+_MISSING = missing("There is no such event, or it is another project's.")
 _TAKEN = {
     "model": ProblemBody,
     "description": "The type and key are those of an event that says something else (`other-content`, with what "
@@ -76,12 +76,12 @@ class EventIn(BaseModel):
     push: dict[str, Any] | None = Field(None, description="Further fields of the push message.")
     audience: Literal["everyone", "installations", "owners", "matching"]
     installations: list[event_schema.Uuid] | None = Field(None, max_length=100_000)
-    owners: list[event_schema.Owner] | None = Field(None, max_length=100_000)
-    topics: list[event_schema.Topic] | None = Field(
+    owners: list[Text200] | None = Field(None, max_length=100_000)
+    topics: list[Text100] | None = Field(
         None, max_length=100, description="With an audience of matching: only phones that asked for one of them."
     )
     matching: dict[str, Any] | None = Field(None, json_schema_extra=event_schema.MATCHING)
-    category: Text | None = Field(None, min_length=1, max_length=100)
+    category: Text100 | None = None
     collapse: Text | None = Field(
         None, min_length=1, max_length=64, description="It takes the place of a former one of its type and this key."
     )
@@ -169,7 +169,7 @@ class EventOut(BaseModel):
 class CancelIn(Body):
     """Why."""
 
-    reason: Text = Field(default="", max_length=300)
+    reason: Reason = ""
 
 
 class CancelOut(BaseModel):
@@ -192,10 +192,8 @@ class ChangedOut(BaseModel):
 class CompleteIn(Body):
     """By whom, and why."""
 
-    owner: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(
-        None, description="Whose other phones get no more of it; everybody's if left out."
-    )
-    reason: Annotated[Text, Field(max_length=300)] = ""
+    owner: Text200 | None = Field(None, description="Whose other phones get no more of it; everybody's if left out.")
+    reason: Reason = ""
 
 
 class CompleteOut(BaseModel):
@@ -245,7 +243,7 @@ class DeliveryPage(BaseModel):
 _WAITED: dict[int | str, dict[str, Any]] = {
     200: {"model": EventOut, "description": "Nothing is left to send: some was sent, or nobody was to get it."},
     202: {"model": EventOut, "description": "Not over yet; Retry-After says when to ask again."},
-    404: _NOT_FOUND,
+    **_MISSING,
     422: {"model": EventOut, "description": "Everything has ended, and nothing was sent."},
 }
 
@@ -337,7 +335,7 @@ async def find_event(
     return await _waited(request, first, until, wait_ms or 0)
 
 
-@router.put("/v1/events", responses={200: {"model": ChangedOut}, 404: _NOT_FOUND, 409: _STARTED})
+@router.put("/v1/events", responses={200: {"model": ChangedOut}, **_MISSING, 409: _STARTED})
 async def change_event(request: Request, event: KeyedEventIn) -> Response:
     """Change an event that has not begun yet: this takes the place of what the one of its type and key says.
 
@@ -351,7 +349,7 @@ async def change_event(request: Request, event: KeyedEventIn) -> Response:
     return Json({"changed": True, "event_id": done.event["id"], "event": _event(request, done.event)})
 
 
-@router.post("/v1/events/{event_id}/cancel", responses={200: {"model": CancelOut}, 404: _NOT_FOUND})
+@router.post("/v1/events/{event_id}/cancel", responses={200: {"model": CancelOut}, **_MISSING})
 async def cancel_event(request: Request, event_id: EventId, why: CancelIn | None = None) -> Response:
     """End an event: nothing of it is sent any more; what was sent stays sent.
 
@@ -366,7 +364,7 @@ async def cancel_event(request: Request, event_id: EventId, why: CancelIn | None
     return Json(told | {"counts": done.found.counts})
 
 
-@router.post("/v1/events/{event_id}/complete", responses={200: {"model": CompleteOut}, 404: _NOT_FOUND})
+@router.post("/v1/events/{event_id}/complete", responses={200: {"model": CompleteOut}, **_MISSING})
 async def complete_event(request: Request, event_id: EventId, how: CompleteIn | None = None) -> Response:
     """Say that an event was handled elsewhere, or by one owner on one phone: the rest ends unsent.
 
@@ -381,7 +379,7 @@ async def complete_event(request: Request, event_id: EventId, how: CompleteIn | 
     return Json({"completed": done.completed, "event_id": event_id, "counts": done.found.counts})
 
 
-@router.get("/v1/events/{event_id}/deliveries", responses={200: {"model": DeliveryPage}, 404: _NOT_FOUND})
+@router.get("/v1/events/{event_id}/deliveries", responses={200: {"model": DeliveryPage}, **_MISSING})
 async def list_event_deliveries(
     request: Request,
     event_id: EventId,

@@ -76,6 +76,15 @@ def _storable(text: str) -> str:
 Text = Annotated[str, AfterValidator(_storable), Field(json_schema_extra={"pattern": "^[^\\u0000]*$"})]
 """A text that the database has room for."""
 
+Text35 = Annotated[Text, Field(min_length=1, max_length=35)]
+Text64 = Annotated[Text, Field(min_length=1, max_length=64)]
+Text100 = Annotated[Text, Field(min_length=1, max_length=100)]
+Text200 = Annotated[Text, Field(min_length=1, max_length=200)]
+"""Texts that say something, in so many characters at most."""
+
+Reason = Annotated[Text, Field(max_length=300)]
+"""Why something is done; nobody has to say it."""
+
 
 def _without_null(schema: dict[str, Any]) -> None:
     """Say of each field what can be sent: None is what it is if it was left out."""

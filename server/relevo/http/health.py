@@ -1,6 +1,6 @@
-"""Health: is this process alive, and can it do its work? Each part by name, with a next step if not.
+"""What monitors ask: is this process alive, can it do its work, and what can be measured of it?
 
-Anybody may ask, so that names, addresses and identifiers stay in the log.
+Anybody may ask for its health, so that names, addresses and identifiers stay in the log.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import structlog
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, FastAPI, Request
 from pydantic import BaseModel
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from relevo.config import Settings
 from relevo.core.errors import RelevoError
@@ -26,6 +26,9 @@ from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.wakeups import Listener
 
 router = APIRouter(route_class=Guarded, tags=["health"])
+metrics_router = APIRouter(route_class=Guarded, tags=["operators"])
+"""/metrics, on the API's own port with a viewer's token; without one it is on METRICS_PORT."""
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
 OK = "ok"
 _NO_DATABASE = "cannot be used right now: `relevo doctor` and the log say why"
 _UNKNOWN = "cannot be told: `relevo doctor` and the log say why"
@@ -136,3 +139,28 @@ def is_ready(found: Mapping[str, str]) -> bool:
 
 def _fleet(database: Database) -> str:
     return OK if fleet.has_scheduler(database) else "no worker is alive: start `relevo run`"
+
+
+async def _expose(app: FastAPI) -> Response:
+    """Write all metrics of this process, and of the fleet, as Prometheus reads them."""
+    written = await app.state.threads.run(lambda _database: app.state.relevo.metrics.render())
+    return Response(written, media_type=_METRICS)
+
+
+@metrics_router.get(
+    "/metrics", response_class=PlainTextResponse, responses={200: {"description": "Prometheus' text format."}}
+)
+async def get_metrics(request: Request) -> Response:
+    """Return everything that can be measured, in Prometheus' text format."""
+    return await _expose(request.app)
+
+
+def own_port(api: FastAPI) -> FastAPI:
+    """Make the app that serves /metrics alone, on a port of its own, where no token is asked for."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+
+    @app.get("/metrics")
+    async def _metrics() -> Response:
+        return await _expose(api)
+
+    return app

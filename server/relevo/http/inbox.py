@@ -17,7 +17,7 @@ from relevo.access.inboxes import Page, Whose
 from relevo.client.inboxes import MOST_AT_ONCE, Mark, Status
 from relevo.database.pool import Connection
 from relevo.http.events import LEFT, MAX_WAIT_MS, EventId
-from relevo.http.fields import Body, Text
+from relevo.http.fields import Body, Text, Text100, Text200
 from relevo.http.guard import Guarded, do
 from relevo.http.inbox_waiting import InboxWaiters
 from relevo.http.installations import MISSING, ask, proof_of
@@ -40,18 +40,17 @@ class InboxRoute(Guarded):
             await ask(request, phones.admit_reader, proof)
 
 
-router = APIRouter(route_class=InboxRoute, tags=["inbox"])
+router = APIRouter(route_class=InboxRoute, tags=["inbox"], responses=MISSING)
 
-Name = Annotated[Text, Field(min_length=1, max_length=200)]
 _ASKED = {"status", "category", "event_type", "before", "limit", "locale", "digest"}
 
 
 class WhoseIn(Body):
     """Whose inbox it is; a phone leaves it out."""
 
-    owner: Name | None = Field(None, description="Whose inbox; not for phones, whose secret says it.")
+    owner: Text200 | None = Field(None, description="Whose inbox; not for phones, whose secret says it.")
     installation_id: UUID | None = Field(None, description="Of an installation without owner; not for phones.")
-    project: Name | None = Field(
+    project: Text200 | None = Field(
         None, description="Needed where the owner has phones in several projects; not for phones."
     )
 
@@ -105,7 +104,7 @@ class InboxQuery(WhoseIn):
     """Whose inbox it is, and which of its items."""
 
     status: Status = Field("current", description="Which items: `current` is all that were not archived.")
-    category: Text | None = Field(None, min_length=1, max_length=100, description="Of this category alone.")
+    category: Text100 | None = Field(None, description="Of this category alone.")
     event_type: Text | None = Field(
         None, alias="type", min_length=1, max_length=100, description="Of this event type alone."
     )
@@ -127,7 +126,7 @@ class InboxQuery(WhoseIn):
     wait_ms: int | None = Field(None, ge=0, le=MAX_WAIT_MS, description="How long to wait at most, in ms.")
 
 
-@router.get("/v1/inbox", responses={200: {"model": InboxOut}, **MISSING})
+@router.get("/v1/inbox", responses={200: {"model": InboxOut}})
 async def read_inbox(request: Request, query: Annotated[InboxQuery, Query()]) -> Response:
     """Read a page of an inbox, newest first: an owner's for the app's server, for a phone that of its own owner.
 
@@ -173,25 +172,25 @@ async def _wait(
                 return page
 
 
-@router.get("/v1/inbox/counts", responses={200: {"model": InboxCountsOut}, **MISSING})
+@router.get("/v1/inbox/counts", responses={200: {"model": InboxCountsOut}})
 async def count_inbox(request: Request, query: Annotated[WhoseIn, Query()]) -> Response:
     """Count what is unread and unseen in an inbox: exactly up to 99, then "99+". What is archived counts in neither."""
     return Json(vars(await ask(request, inboxes.count, proof_of(request), _named(query))))
 
 
-@router.post("/v1/inbox/read-before", responses={200: {"model": MarkedOut}, **MISSING})
+@router.post("/v1/inbox/read-before", responses={200: {"model": MarkedOut}})
 async def mark_inbox_read(request: Request, what: BeforeIn | None = None) -> Response:
     """Mark everything in an inbox that came until an instant, or until now, as read."""
     return await _mark_before(request, what, "read")
 
 
-@router.post("/v1/inbox/seen-before", responses={200: {"model": MarkedOut}, **MISSING})
+@router.post("/v1/inbox/seen-before", responses={200: {"model": MarkedOut}})
 async def mark_inbox_seen(request: Request, what: BeforeIn | None = None) -> Response:
     """Mark everything in an inbox that came until an instant, or until now, as seen."""
     return await _mark_before(request, what, "seen")
 
 
-@router.post("/v1/inbox/{event_id}/{mark}", responses={200: {"model": MarkedOut}, **MISSING})
+@router.post("/v1/inbox/{event_id}/{mark}", responses={200: {"model": MarkedOut}})
 async def mark_inbox_item(
     request: Request,
     event_id: EventId,

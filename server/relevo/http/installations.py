@@ -19,16 +19,16 @@ from relevo.client.checks import DELIVERY
 from relevo.client.values import Installation, Preference
 from relevo.core.known_services import EXPO, NATIVE, SERVICES, WITH_ENVIRONMENT, listed
 from relevo.database.pool import Connection
-from relevo.http.fields import Amount, Body, Id, Instant, Text
+from relevo.http.fields import Amount, Body, Id, Instant, Reason, Text, Text35, Text64, Text100, Text200
 from relevo.http.guard import Guarded, written_token
 from relevo.http.json_response import Json
-from relevo.http.problems import Problem, ProblemBody
+from relevo.http.problems import Problem, missing
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-_INSTALLATION = "/v1/installations/{installation_id}"
+INSTALLATION = "/v1/installations/{installation_id}"
 _MAX_SIGNATURE = 250
 
 
@@ -38,18 +38,14 @@ class PhoneRoute(Guarded):
     async def prove(self, request: Request) -> None:
         """Refuse who brings no proof, or a wrong secret; where there is no body the route itself does."""
         if self.body_field is not None:
-            await _prove(request, may_be_new=self.path == _INSTALLATION)
-
-
-router = APIRouter(route_class=PhoneRoute, tags=["devices"])
+            await _prove(request, may_be_new=self.path == INSTALLATION)
 
 
 Name = Annotated[Text, Path(min_length=1, max_length=100, description="The preference's name.")]
 Opaque = Annotated[str | None, Query(pattern="^[0-9]{1,19}$", description="`next` of the page before.")]
 Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
-MISSING: dict[int | str, dict[str, Any]] = {
-    404: {"model": ProblemBody, "description": "It is not there, or not for this caller to see."}
-}
+MISSING = missing("It is not there, or not for this caller to see.")
+router = APIRouter(prefix=INSTALLATION, route_class=PhoneRoute, tags=["devices"], responses=MISSING)
 
 
 class InstallationBody(Body):
@@ -59,9 +55,7 @@ class InstallationBody(Body):
         None,
         description=f"The push token: {listed((each.token for each in SERVICES.values()), ', or ')}.",
     )
-    project: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(
-        None, description="It stays in its project."
-    )
+    project: Text200 | None = Field(None, description="It stays in its project.")
     provider: Annotated[Text, Field(min_length=1, max_length=40)] | None = Field(
         None,
         description=f"The push service: `{EXPO}` (the usual one), {listed(f'`{name}`' for name in NATIVE)}; another "
@@ -73,16 +67,16 @@ class InstallationBody(Body):
         "token; production unless it is said.",
     )
     platform: Literal["ios", "android", "web", "unknown"] | None = Field(None)
-    locale: Annotated[Text, Field(min_length=1, max_length=35)] | None = Field(None)
-    timezone: Annotated[Text, Field(min_length=1, max_length=64)] | None = Field(
+    locale: Text35 | None = Field(None)
+    timezone: Text64 | None = Field(
         None, description="The time zone it is in, by its IANA name, such as America/Santiago."
     )
-    owner: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(
+    owner: Text200 | None = Field(
         None, description="Whose phone it is; with a token or a signature of the app's alone."
     )
     push_capable: StrictBool = True
     permission: Literal["granted", "denied", "undetermined"] = "granted"
-    opt_outs: list[Annotated[Text, Field(min_length=1, max_length=100)]] | None = Field(None, max_length=100)
+    opt_outs: list[Text100] | None = Field(None, max_length=100)
     renew_secret: StrictBool = Field(
         False,
         description="Whether a phone that has a secret is given another; with a token or a signature of the app's.",
@@ -100,7 +94,7 @@ class RegisteredBody(BaseModel):
 class ReasonIn(Body):
     """Why."""
 
-    reason: Annotated[Text, Field(max_length=300)] = ""
+    reason: Reason = ""
 
 
 class LoggedOutBody(BaseModel):
@@ -144,13 +138,13 @@ class PreferenceBody(BaseModel):
 
     enabled: StrictBool = True
     rubro_prefix: Annotated[str, Field(pattern="^[0-9A-Za-z-]{1,20}$")] | None = None
-    tipo: Annotated[Text, Field(min_length=1, max_length=100)] | None = None
-    region: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
+    tipo: Text100 | None = None
+    region: Text200 | None = None
     monto_min: Amount | None = None
     monto_max: Amount | None = None
     moneda: Annotated[str, Field(pattern="^[A-Z]{3}$")] | None = None
-    keywords: list[Annotated[Text, Field(min_length=1, max_length=100)]] | None = Field(None, max_length=20)
-    topics: list[Annotated[Text, Field(min_length=1, max_length=100)]] | None = Field(None, max_length=100)
+    keywords: list[Text100] | None = Field(None, max_length=20)
+    topics: list[Text100] | None = Field(None, max_length=100)
     delivery: Annotated[str, Field(pattern=f"^({DELIVERY})$")] | None = None
 
 
@@ -200,8 +194,8 @@ class History(BaseModel):
 
 
 @router.put(
-    "/v1/installations/{installation_id}",
-    responses={200: {"model": RegisteredBody}, 201: {"model": RegisteredBody, "description": "It is new."}, **MISSING},
+    "",
+    responses={200: {"model": RegisteredBody}, 201: {"model": RegisteredBody, "description": "It is new."}},
 )
 async def register_installation(request: Request, installation_id: UUID, body: InstallationBody) -> Response:
     """Register a phone, or refresh it.
@@ -219,21 +213,21 @@ async def register_installation(request: Request, installation_id: UUID, body: I
     return Json(answer, 201 if made.created else 200, {"Cache-Control": "no-store"})
 
 
-@router.delete("/v1/installations/{installation_id}", status_code=204, responses=MISSING)
+@router.delete("", status_code=204)
 async def delete_installation(request: Request, installation_id: UUID) -> Response:
     """Forget a phone: its token, owner and preferences are deleted, and what was said to it alone."""
     await ask(request, phones.forget, installation_id, proof_of(request))
     return Response(status_code=204)
 
 
-@router.post("/v1/installations/{installation_id}/log-out", responses={200: {"model": LoggedOutBody}, **MISSING})
+@router.post("/log-out", responses={200: {"model": LoggedOutBody}})
 async def log_out_installation(request: Request, installation_id: UUID) -> Response:
     """Log a phone out: nothing is sent to it until it registers again, and its secret ends."""
     done = await ask(request, phones.log_out, installation_id, proof_of(request))
     return Json({"logged_out": done})
 
 
-@router.post("/v1/installations/{installation_id}/complete", responses={200: {"model": CompletedBody}, **MISSING})
+@router.post("/complete", responses={200: {"model": CompletedBody}})
 async def complete_installation(request: Request, installation_id: UUID, why: ReasonIn | None = None) -> Response:
     """Say that everything for a phone until now was handled elsewhere: what is left of it ends unsent."""
     reason = (why or ReasonIn()).reason
@@ -241,7 +235,7 @@ async def complete_installation(request: Request, installation_id: UUID, why: Re
     return Json({"completed": done})
 
 
-@router.post("/v1/installations/{installation_id}/opened", responses={200: {"model": OpenedBody}, **MISSING})
+@router.post("/opened", responses={200: {"model": OpenedBody}})
 async def report_opened(request: Request, installation_id: UUID, opened: OpenedIn) -> Response:
     """Report that a push was opened, at once or later; the same report again changes nothing.
 
@@ -252,25 +246,21 @@ async def report_opened(request: Request, installation_id: UUID, opened: OpenedI
     return Json({"outcome": outcome})
 
 
-@router.get("/v1/installations/{installation_id}/preferences", responses={200: {"model": Preferences}, **MISSING})
+@router.get("/preferences", responses={200: {"model": Preferences}})
 async def list_preferences(request: Request, installation_id: UUID) -> Response:
     """Return what a phone asks for: any one of its preferences that matches is enough."""
     found = await ask(request, phones.preferences, installation_id, proof_of(request))
     return Json({"items": found, "next": None})
 
 
-@router.get(
-    "/v1/installations/{installation_id}/preferences/{name}", responses={200: {"model": NamedPreference}, **MISSING}
-)
+@router.get("/preferences/{name}", responses={200: {"model": NamedPreference}})
 async def get_preference(request: Request, installation_id: UUID, name: Name) -> Response:
     """Return one preference of a phone."""
     [found] = await ask(request, phones.preferences, installation_id, proof_of(request), name)
     return Json(found)
 
 
-@router.put(
-    "/v1/installations/{installation_id}/preferences/{name}", responses={200: {"model": NamedPreference}, **MISSING}
-)
+@router.put("/preferences/{name}", responses={200: {"model": NamedPreference}})
 async def set_preference(request: Request, installation_id: UUID, name: Name, body: PreferenceBody) -> Response:
     """Set one preference of a phone; `default` is the one a new phone has, which asks for all that names no topic."""
     proof = proof_of(request)
@@ -279,14 +269,14 @@ async def set_preference(request: Request, installation_id: UUID, name: Name, bo
     return Json(found)
 
 
-@router.delete("/v1/installations/{installation_id}/preferences/{name}", status_code=204, responses=MISSING)
+@router.delete("/preferences/{name}", status_code=204)
 async def delete_preference(request: Request, installation_id: UUID, name: Name) -> Response:
     """Remove one preference of a phone; one without any gets no tenders."""
     await ask(request, phones.set_preference, installation_id, name, None, proof_of(request))
     return Response(status_code=204)
 
 
-@router.get("/v1/installations/{installation_id}/deliveries", responses={200: {"model": History}, **MISSING})
+@router.get("/deliveries", responses={200: {"model": History}})
 async def list_installation_deliveries(
     request: Request, installation_id: UUID, limit: Limit = 50, cursor: Opaque = None
 ) -> Response:

@@ -12,10 +12,10 @@ from starlette.responses import Response
 from relevo.access import app_verbs
 from relevo.client.news import MOST_AT_ONCE, Kind
 from relevo.http.database_threads import threads_of
-from relevo.http.fields import NO_TEXT, Body, Text
+from relevo.http.fields import NO_TEXT, Body, Text200
 from relevo.http.guard import Guarded, caller_of
 from relevo.http.json_response import Json
-from relevo.http.problems import ProblemBody
+from relevo.http.problems import ProblemBody, missing
 
 router = APIRouter(route_class=Guarded, tags=["news"])
 
@@ -27,9 +27,7 @@ Name = Annotated[
     ),
 ]
 Position = Annotated[int, Field(ge=0, lt=2**63)]
-MISSING: dict[int | str, dict[str, Any]] = {
-    404: {"model": ProblemBody, "description": "There is no such subscription, or it is another project's."}
-}
+_MISSING = missing("There is no such subscription, or it is another project's.")
 _TAKEN = {"model": ProblemBody, "description": "The name, or the project, is not this token's."}
 
 
@@ -39,10 +37,8 @@ class SubscriptionIn(Body):
     kinds: Annotated[list[Kind], Field(min_length=1, max_length=10)] | None = Field(
         None, description="Which news; all but delivery.opened if left out, with a project not event.finished either."
     )
-    project: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(
-        None, description="Of whose phones; a token of one project has its own."
-    )
-    webhook: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(
+    project: Text200 | None = Field(None, description="Of whose phones; a token of one project has its own.")
+    webhook: Text200 | None = Field(
         None, description="The name in WEBHOOKS_FILE they are sent to; without it they are read here."
     )
 
@@ -101,7 +97,7 @@ async def subscribe_news(request: Request, subscription: Name, asked: Subscripti
     return Json({"subscription": subscription, "created": created}, 201 if created else 200)
 
 
-@router.get("/v1/news/{subscription}", responses={200: {"model": NewsPage}, **MISSING})
+@router.get("/v1/news/{subscription}", responses={200: {"model": NewsPage}, **_MISSING})
 async def read_news(
     request: Request,
     subscription: Name,
@@ -119,7 +115,7 @@ async def read_news(
     return Json({"items": items, "next": items[-1]["position"] if len(items) == limit else None})
 
 
-@router.post("/v1/news/{subscription}/acknowledge", responses={200: {"model": Acknowledged}, **MISSING})
+@router.post("/v1/news/{subscription}/acknowledge", responses={200: {"model": Acknowledged}, **_MISSING})
 async def acknowledge_news(request: Request, subscription: Name, upto: AcknowledgeIn) -> Response:
     """Say that news were dealt with up to a position: they do not come again."""
     project = caller_of(request).project

@@ -15,13 +15,13 @@ from relevo.http.database_threads import app_of, long_work_of, threads_of
 from relevo.http.fields import Id, Text, given_one_of
 from relevo.http.guard import Guarded
 from relevo.http.json_response import Json
-from relevo.http.problems import ProblemBody, invalid
+from relevo.http.problems import invalid, missing
 from relevo.operators import actions
 from relevo.operators.actions import DeadLetters
 from relevo.operators.audit import latest as latest_audit
 
 router = APIRouter(route_class=Guarded, tags=["operators"])
-_NOT_FOUND = {"model": ProblemBody, "description": "What was named is not there."}
+_MISSING = missing("What was named is not there.")
 
 Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
 Name = Annotated[str, Path(min_length=1, max_length=200, description="A cycle, or one source of it: ingest:folder.")]
@@ -256,7 +256,7 @@ async def list_audit(
     return Json({"items": rows, "next": str(rows[-1]["id"]) if len(rows) == limit else None})
 
 
-@router.post("/v1/ops/cycles/{name}/run", responses={200: {"model": RunAnswer}, 404: _NOT_FOUND})
+@router.post("/v1/ops/cycles/{name}/run", responses={200: {"model": RunAnswer}, **_MISSING})
 async def run_cycle(request: Request, name: Name) -> Response:
     """Run a cycle once, by the lock that its schedule goes by, within a tick's budget; return how it ended."""
     began = time.monotonic()
@@ -264,7 +264,7 @@ async def run_cycle(request: Request, name: Name) -> Response:
     return Json({"summary": _summary(name, reports, round((time.monotonic() - began) * 1000))})
 
 
-@router.post("/v1/ops/cycles/{name}/pause", responses={200: {"model": Paused}, 404: _NOT_FOUND})
+@router.post("/v1/ops/cycles/{name}/pause", responses={200: {"model": Paused}, **_MISSING})
 async def pause_cycle(request: Request, name: Name, why: PauseIn) -> Response:
     """Switch a cycle off in the whole fleet; runs in progress come to their end. One that is off keeps its reason."""
     cycle, source = app_of(request).switch_of(name)
@@ -272,7 +272,7 @@ async def pause_cycle(request: Request, name: Name, why: PauseIn) -> Response:
     return Json({"cycle": name, "paused": True, "changed": not before, **before})
 
 
-@router.post("/v1/ops/cycles/{name}/resume", responses={200: {"model": Paused}, 404: _NOT_FOUND})
+@router.post("/v1/ops/cycles/{name}/resume", responses={200: {"model": Paused}, **_MISSING})
 async def resume_cycle(request: Request, name: Name) -> Response:
     """Switch a paused cycle on again."""
     cycle, source = app_of(request).switch_of(name)
@@ -291,7 +291,7 @@ async def redrive_deliveries(request: Request, which: RedriveIn) -> Response:
     return Json({"found": found, "redriven": redriven})
 
 
-@router.post("/v1/ops/release", responses={200: {"model": ReleaseOut}, 404: _NOT_FOUND})
+@router.post("/v1/ops/release", responses={200: {"model": ReleaseOut}, **_MISSING})
 async def release_brake(request: Request, what: ReleaseIn) -> Response:
     """Let a project send again, or send (or with `drop` end) what the runaway brake holds of an event type."""
     if (what.project is None) == (what.event_type is None):

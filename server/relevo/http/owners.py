@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
@@ -12,10 +12,9 @@ from starlette.responses import Response
 
 from relevo.access import app_verbs
 from relevo.core.known_services import LABELS, SERVICES, WITH_ENVIRONMENT, listed
-from relevo.database.pool import Connection
 from relevo.http import guard
 from relevo.http.database_threads import threads_of
-from relevo.http.fields import Body, Text
+from relevo.http.fields import Body, Reason, Text
 from relevo.http.guard import Guarded, caller_of
 from relevo.http.json_response import Json
 
@@ -34,7 +33,7 @@ class OwnerIn(Body):
 class OwnerCompleteIn(OwnerIn):
     """Whom it is about, and why."""
 
-    reason: Annotated[Text, Field(max_length=300)] = ""
+    reason: Reason = ""
 
 
 class LoggedOut(BaseModel):
@@ -104,16 +103,14 @@ async def log_out_owner(request: Request, whose: OwnerIn) -> Response:
 
     A token of one project does so for the phones there.
     """
-    project = caller_of(request).project
-    many = await do(request, "log_out_owner", whose.owner, lambda c: app_verbs.log_out(c, whose.owner, project))
+    many = await do(request, "log_out_owner", whose.owner, app_verbs.log_out)
     return Json({"installations": many})
 
 
 @router.post("/v1/owners/complete", responses={200: {"model": OwnerCompleted}})
 async def complete_owner(request: Request, whose: OwnerCompleteIn) -> Response:
     """Say that an owner has handled everything until now on one phone: the others get no more of it."""
-    owner, reason, project = whose.owner, whose.reason, caller_of(request).project
-    done = await do(request, "complete_owner", owner, lambda c: app_verbs.complete_owner(c, owner, reason, project))
+    done = await do(request, "complete_owner", whose.owner, app_verbs.complete_owner, reason=whose.reason)
     return Json({"completed": done})
 
 
@@ -123,11 +120,14 @@ async def forget_owner(request: Request, whose: OwnerIn) -> Response:
 
     A token of one project forgets the phones and events of that project.
     """
-    project = caller_of(request).project
-    many = await do(request, "forget_owner", whose.owner, lambda c: app_verbs.forget(c, whose.owner, project))
+    many = await do(request, "forget_owner", whose.owner, app_verbs.forget)
     return Json({"installations": many})
 
 
-async def do(request: Request, action: str, owner: str, verb: Callable[[Connection], T]) -> T:
-    """Do it in one transaction; it is recorded without the name, which may be to be forgotten."""
-    return await guard.do(request, action, {"owner_sha256": hashlib.sha256(owner.encode()).hexdigest()}, verb)
+async def do(
+    request: Request, action: str, owner: str, verb: Callable[..., T], *, project: str | None = None, **given: Any
+) -> T:
+    """Do something with an owner, in the caller's project if it has one; the record has a hash, for names go."""
+    target = {"owner_sha256": hashlib.sha256(owner.encode()).hexdigest()}
+    project = caller_of(request).project or project
+    return await guard.do(request, action, target, lambda c: verb(c, owner=owner, project=project, **given))

@@ -91,6 +91,11 @@ class ProblemBody(BaseModel):
     request_id: str | None = None
 
 
+def missing(description: str) -> dict[int | str, dict[str, Any]]:
+    """Say for the API's document that a route may answer 404, and what that means there."""
+    return {404: {"model": ProblemBody, "description": description}}
+
+
 class Problem(Exception):  # noqa: N818 an answer, not a surprise
     """An error that the caller is told: raise it from anywhere in a route."""
 

@@ -14,14 +14,14 @@ from relevo.client import quiet
 from relevo.client.quiet import Whose
 from relevo.http.choices import Project
 from relevo.http.database_threads import threads_of
-from relevo.http.fields import NO_TEXT, Body, Text
+from relevo.http.fields import NO_TEXT, Body, Text, Text100
 from relevo.http.guard import Guarded, caller_of
-from relevo.http.installations import MISSING, PhoneRoute, ask, proof_of
+from relevo.http.installations import INSTALLATION, MISSING, PhoneRoute, ask, proof_of
 from relevo.http.json_response import Json
 from relevo.http.owners import Owner, do
 
 router = APIRouter(route_class=Guarded, tags=["quiet hours"])
-phone_router = APIRouter(route_class=PhoneRoute, tags=["devices"])
+phone_router = APIRouter(prefix=INSTALLATION, route_class=PhoneRoute, tags=["devices"], responses=MISSING)
 
 _DAY = "(mon|tue|wed|thu|fri|sat|sun)"
 Window = Annotated[
@@ -88,9 +88,7 @@ class CapIn(Body):
     most: Annotated[int, Field(ge=1, le=1_000), NO_TEXT] | None = Field(
         None, description="If it is left out, the cap is taken away."
     )
-    category: Annotated[Text, Field(min_length=1, max_length=100)] | None = Field(
-        None, description="Events of all categories together, if it is left out."
-    )
+    category: Text100 | None = Field(None, description="Events of all categories together, if it is left out.")
     over: Literal["skip", "digest"] | None = Field(
         None, description="What becomes of what is over it: found in the inbox alone, or told in the next digest, too."
     )
@@ -117,11 +115,7 @@ class Caps(BaseModel):
 @router.post("/v1/owners/quiet", responses={200: {"model": Changed}})
 async def set_owner_quiet(request: Request, body: OwnerHoursIn) -> Response:
     """Set the quiet hours of an owner's phones, also of those registered later; personal events follow at once."""
-    whose = {"owner": body.owner, "project": caller_of(request).project or body.project}
-    changed = await do(
-        request, "set_quiet", body.owner, lambda c: quiet.set_quiet(c, body.windows, **whose, zone=body.zone)
-    )
-    return Json({"changed": changed})
+    return Json({"changed": await do(request, "set_quiet", verb=quiet.set_quiet, **dict(body))})
 
 
 @router.get("/v1/quiet", responses={200: {"model": Hours}})
@@ -167,13 +161,13 @@ async def put_cap(request: Request, body: CapIn) -> Response:
     return Json({"changed": changed})
 
 
-@phone_router.get("/v1/installations/{installation_id}/quiet", responses={200: {"model": Hours}, **MISSING})
+@phone_router.get("/quiet", responses={200: {"model": Hours}})
 async def get_quiet(request: Request, installation_id: UUID) -> Response:
     """Return the quiet hours that hold for a phone, whose they are, and until when it is quiet if it is now."""
     return Json(await ask(request, choices.get_quiet_of_phone, installation_id, proof_of(request)))
 
 
-@phone_router.put("/v1/installations/{installation_id}/quiet", responses={200: {"model": Changed}, **MISSING})
+@phone_router.put("/quiet", responses={200: {"model": Changed}})
 async def put_quiet(request: Request, installation_id: UUID, body: PhoneHoursIn) -> Response:
     """Set the quiet hours of a phone, or of all phones of its owner."""
     hours = body.windows, body.zone, proof_of(request)

@@ -22,8 +22,7 @@ from relevo.http.cached import Cached
 from relevo.http.connections import ACCEPTED_AT_ONCE, Bounds, Connections, protocol_for, watch
 from relevo.http.dashboard.login import LoginCodes
 from relevo.http.database_threads import DatabaseThreads
-from relevo.http.health import Readiness
-from relevo.http.metrics import own_port
+from relevo.http.health import Readiness, own_port
 from relevo.http.middleware import RequestMiddleware
 from relevo.http.waiting import MOST_WAITERS, Places
 from relevo.runtime.scheduler import Scheduler

@@ -14,15 +14,13 @@ from relevo.core.wordings import Text as Said
 from relevo.core.wordings import Wording
 from relevo.database.pool import Connection, Database
 from relevo.http.database_threads import threads_of
-from relevo.http.fields import Body, Text
+from relevo.http.fields import Body, Text, Text35, Text64, Text100
 from relevo.http.guard import Guarded
 from relevo.http.json_response import Json
-from relevo.http.problems import ProblemBody
+from relevo.http.problems import missing
 from relevo.operators import words
 
 router = APIRouter(route_class=Guarded, tags=["words"])
-EventType = Annotated[Text, Field(min_length=1, max_length=100)]
-Locale = Annotated[Text, Field(min_length=1, max_length=35)]
 
 
 class TextIn(Body):
@@ -36,15 +34,15 @@ class TextIn(Body):
 class WordsIn(Body):
     """What an event type says."""
 
-    type: EventType
-    default: Locale | None = Field(None, description="The locale that is shown where no other fits; one alone is it.")
+    type: Text100
+    default: Text35 | None = Field(None, description="The locale that is shown where no other fits; one alone is it.")
     arguments: dict[str, str | int | float] = Field(
         default_factory=dict,
         json_schema_extra={"propertyNames": {"pattern": f"^{NAME.pattern}$"}},
         max_length=words.MOST_ARGUMENTS,
         description="The arguments that texts name, with a sample.",
     )
-    texts: dict[str, TextIn | Locale] = Field(
+    texts: dict[str, TextIn | Text35] = Field(
         min_length=1,
         max_length=words.MOST_LOCALES,
         json_schema_extra={"propertyNames": {"pattern": f"^{LOCALE.pattern}$"}},
@@ -62,9 +60,7 @@ class PreviewIn(WordsIn):
     given: dict[str, str | int | float] = Field(
         default_factory=dict, max_length=words.MOST_ARGUMENTS, description="Arguments in place of the samples."
     )
-    timezone: Annotated[Text, Field(min_length=1, max_length=64)] | None = Field(
-        None, description="Where the phone is; UTC if not given."
-    )
+    timezone: Text64 | None = Field(None, description="Where the phone is; UTC if not given.")
 
 
 class SavedBody(BaseModel):
@@ -102,9 +98,7 @@ class PreviewBody(BaseModel):
     texts: dict[str, dict[str, str]]
 
 
-_MISSING: dict[int | str, dict[str, Any]] = {
-    404: {"model": ProblemBody, "description": "The type, or that version of it, has no texts."}
-}
+_MISSING = missing("The type, or that version of it, has no texts.")
 
 
 @router.post(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from relevo.http.dashboard import (
-    action_pages,
     compose,
     dead_letters,
     deliveries,
     events,
     guide,
     login,
+    operator_actions,
     overview,
     people,
     search,
@@ -29,6 +29,6 @@ ROUTERS = (
     dead_letters.router,
     compose.router,
     test_push.router,
-    action_pages.router,
+    operator_actions.router,
     search.nowhere,  # the last
 )

@@ -15,8 +15,8 @@ from relevo.client import verbs
 from relevo.client.values import Preview
 from relevo.core import wordings
 from relevo.core.errors import InvalidInputError, MissingPartError, NotFoundError
+from relevo.core.i18n import N_, ngettext
 from relevo.core.i18n import gettext as _
-from relevo.core.i18n import ngettext
 from relevo.core.wordings import Text, Wording
 from relevo.http.dashboard import drafts
 from relevo.http.dashboard.actions import FormInput
@@ -34,6 +34,11 @@ HERE = "/dashboard/compose"
 MOST_UNCONFIRMED = 1_000
 """To more phones than these nothing is sent before their number was typed."""
 _SAMPLE = 10
+_BY_CATEGORY = {
+    "opted_out": N_("opted out of the category %(category)s"),
+    "refused": N_("their owners refused the category %(category)s"),
+    "not_accepted": N_("their owners have not accepted the category %(category)s"),
+}
 _WRONG = (InvalidInputError, MissingPartError, NotFoundError, Problem)
 
 
@@ -228,10 +233,6 @@ def _left_out_heading(left: LeftOut, *, matching: bool) -> str:
 
 
 def _why_left_out(reason: str, category: str | None) -> str:
-    if reason == "opted_out":
-        return _("opted out of the category %(category)s", category=category or "")
-    if reason == "refused":
-        return _("their owners refused the category %(category)s", category=category or "")
-    if reason == "not_accepted":
-        return _("their owners have not accepted the category %(category)s", category=category or "")
+    if reason in _BY_CATEGORY:
+        return _(_BY_CATEGORY[reason], category=category or "")
     return reasons.not_allowed(reason).removesuffix(".")

@@ -1,23 +1,30 @@
-"""What operators do: pause, resume and run cycles, release what is held, cancel events, try rejects again."""
+"""What operators do: pause, resume and run cycles, release what is held, cancel events, try rejects again.
+
+Two pages are around every action: the question before it, and its result.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
-from fastapi import Request
+from fastapi import APIRouter, Path, Request
+from starlette.responses import RedirectResponse, Response
 
 from relevo import service
 from relevo.access import app_verbs
+from relevo.core.errors import InvalidInputError
 from relevo.core.i18n import gettext as _
 from relevo.core.i18n import ngettext
+from relevo.http.dashboard import dead_letters, test_push
 from relevo.http.dashboard.actions import Action, FormInput, Question, Result
 from relevo.http.dashboard.formats import address
-from relevo.http.dashboard.page import SYSTEM
+from relevo.http.dashboard.page import SOURCES, SYSTEM, Page, fields_of, render
 from relevo.http.database_threads import app_of, long_work_of, threads_of
-from relevo.http.problems import Problem
+from relevo.http.problems import Problem, of_error
 from relevo.operators import actions, events, fleet, reasons
 
-_SOURCES = "/dashboard/sources"
+router = APIRouter(route_class=Page, include_in_schema=False)
 
 
 def _cycle(request: Request, form: FormInput) -> tuple[str, tuple[str, str]]:
@@ -117,37 +124,30 @@ async def _held(request: Request, form: FormInput) -> tuple[list[str], int, dict
 async def _ask_release_events(request: Request, form: FormInput) -> Question:
     whys, total, stream = await _held(request, form)
     told = _("Everything that the runaway brake holds of it is sent; it judges anew what comes then.")
-    return Question(
+    title, button = (
         _("Send what is held of %(type)s?", type=stream["type"]),
         _("Send %(events)s", events=_events(total)),
-        [*whys, told],
-        hidden=stream,
-        possible=total > 0,
     )
-
-
-async def _release_events(request: Request, form: FormInput) -> Result:
-    event_type, origin = _stream(form)
-    done = await long_work_of(request).run(actions.release_events, event_type, origin)
-    return Result(_("%(events)s of %(type)s will be sent.", events=_events(done["events"]), type=event_type))
+    return Question(title, button, [*whys, told], hidden=stream, possible=total > 0)
 
 
 async def _ask_drop_events(request: Request, form: FormInput) -> Question:
     whys, total, stream = await _held(request, form)
-    return Question(
-        _("End what is held of %(type)s without sending it?", type=stream["type"]),
-        _("End %(events)s", events=_events(total)),
-        [*whys, _("Nothing of it is sent any more. This cannot be taken back.")],
-        hidden=stream,
-        grave=True,
-        possible=total > 0,
-    )
+    told = _("Nothing of it is sent any more. This cannot be taken back.")
+    title = _("End what is held of %(type)s without sending it?", type=stream["type"])
+    button = _("End %(events)s", events=_events(total))
+    return Question(title, button, [*whys, told], hidden=stream, grave=True, possible=total > 0)
 
 
-async def _drop_events(request: Request, form: FormInput) -> Result:
+async def _release_events(request: Request, form: FormInput, *, drop: bool = False) -> Result:
     event_type, origin = _stream(form)
-    done = await long_work_of(request).run(actions.release_events, event_type, origin, drop=True)
-    return Result(_("%(events)s of %(type)s were ended unsent.", events=_events(done["events"]), type=event_type))
+    done = await long_work_of(request).run(actions.release_events, event_type, origin, drop=drop)
+    parts = {"events": _events(done["events"]), "type": event_type}
+    sent, ended = (
+        _("%(events)s of %(type)s will be sent.", **parts),
+        _("%(events)s of %(type)s were ended unsent.", **parts),
+    )
+    return Result(ended if drop else sent)
 
 
 def _events(n: int) -> str:
@@ -225,23 +225,55 @@ async def _ask_retry(_request: Request, form: FormInput) -> Question:
         title = _("Try reject %(id)s again?", id=reject)
     told = _("The next pass of the source looks at what it offered once more.")
     hidden = {"reject": reject or "", "source": source}
-    return Question(title, _("Try again"), [told], hidden=hidden, back=_SOURCES)
+    return Question(title, _("Try again"), [told], hidden=hidden, back=SOURCES)
 
 
 async def _retry(request: Request, form: FormInput) -> Result:
     reject, source = _rejects(form)
     tried = await threads_of(request).run(actions.retry_rejects, source=source or None, reject_id=reject)
     rejects = ngettext("%(n)s reject", "%(n)s rejects", tried)
-    return Result(_("%(rejects)s will be tried again by the next pass.", rejects=rejects), back=_SOURCES)
+    return Result(_("%(rejects)s will be tried again by the next pass.", rejects=rejects), back=SOURCES)
 
 
 ACTIONS = {
+    **dead_letters.ACTIONS,
+    **test_push.ACTIONS,
     "pause": Action(_ask_pause, _pause),
     "resume": Action(_ask_resume, _resume),
     "run": Action(_ask_run, _run),
     "release": Action(_ask_release_project, _release_project),
     "send-held": Action(_ask_release_events, _release_events),
-    "drop-held": Action(_ask_drop_events, _drop_events),
+    "drop-held": Action(_ask_drop_events, partial(_release_events, drop=True)),
     "cancel": Action(_ask_cancel, _cancel),
     "retry": Action(_ask_retry, _retry),
 }
+Verb = Annotated[str, Path(max_length=40)]
+
+
+def _action(verb: str) -> Action:
+    if verb not in ACTIONS:
+        raise Problem(404, _("There is nothing at this address."))
+    return ACTIONS[verb]
+
+
+@router.get("/dashboard/actions/{verb}")
+async def ask(request: Request, verb: Verb) -> Response:
+    """Ask before something is done."""
+    action, form = _action(verb), FormInput(request.query_params)
+    try:
+        question = await action.ask(request, form)
+    except (Problem, InvalidInputError) as error:
+        if action.again is None:
+            raise
+        return action.again(request, form, of_error(error))
+    return render(request, question.template, live=False, verb=verb, question=question, **question.context)
+
+
+@router.post("/dashboard/actions/{verb}")
+async def do(request: Request, verb: Verb) -> Response:
+    """Do it, and show what was done."""
+    action = _action(verb)
+    result = await action.do(request, FormInput(await fields_of(request)))
+    if result.redirect:
+        return RedirectResponse(result.redirect, 303)
+    return render(request, result.template, live=False, result=result, **result.context)

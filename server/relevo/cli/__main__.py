@@ -1,5 +1,0 @@
-"""`python -m relevo.cli` is the command `relevo`."""
-
-from relevo.cli import main
-
-main()
