@@ -242,7 +242,7 @@ def build(
         worker = Worker(
             opened, settings, worker_id, hung, guard=guard, composers=sorted(parts.composers), unusable=unusable
         )
-        heartbeat.announce(guard.check)  # first: the beat tells what it found
+        heartbeat.announce(guard.look)  # first: the beat tells what it found, and a run that is under way stops
         heartbeat.announce(worker.beat)
         try:
             registry, hosts = _registry(services, parts), partial(push_services.webpush_hosts, sending, credentials)

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from relevo.core.model import Delivery
+from relevo.core.phrases import release_command
 from relevo.delivery import runaway
 from relevo.delivery.outcomes import obstructed
 from relevo.delivery.runaway import Count, Rules, Stop, Stream
@@ -128,5 +129,5 @@ def test_what_is_held_looks_again_before_its_deadline(seconds_left: float | None
 
 def test_the_remedy_can_be_pasted() -> None:
     """A type is whatever the app calls it: a shell must not read it otherwise."""
-    assert runaway.remedy("digest", "app") == "relevo release --type digest --origin app"
-    assert runaway.remedy("a; rm -rf b") == "relevo release --type 'a; rm -rf b'"
+    assert release_command("digest", "app") == "relevo release --type digest --origin app"
+    assert release_command("a; rm -rf b") == "relevo release --type 'a; rm -rf b'"

@@ -21,6 +21,7 @@ from relevo.core.model import Column
 
 SCHEMA_VERSION = 1
 _SAMPLE = 2_000
+_UUID = pa.binary(16)
 _DECIMAL = re.compile(r"numeric\((\d+),(\d+)\)")
 _PLAIN = {
     "bigint": pa.int64(),
@@ -245,7 +246,7 @@ def dataset(files: Sequence[str], columns: Sequence[Column], filesystem: Any, ba
 def binary_rows(path: Path, columns: Sequence[Column], tell: Callable[[int], None]) -> pa.RecordBatchReader:
     """Read a file as PostgreSQL takes it in binary form, telling of each batch how many rows it has."""
     names = [each.name for each in columns]
-    schema = pa.schema([(each.name, _binary_type(each)) for each in columns])
+    schema = pa.schema([(each.name, _UUID if each.type == "uuid" else arrow_type(each)) for each in columns])
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in pq.ParquetFile(path).iter_batches(32_768, columns=names, use_threads=False):
@@ -265,16 +266,12 @@ def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield batch
 
 
-def _binary_type(column: Column) -> pa.DataType:
-    return pa.binary(16) if column.type == "uuid" else arrow_type(column)
-
-
 def _as_binary(values: pa.Array, column: Column) -> pa.Array:
     if column.type == "uuid":
         digits = pc.replace_substring(pc.fill_null(values, "0" * 32), "-", "")
         raw = pa.py_buffer(bytes.fromhex("".join(digits.to_pylist())))
         valid = pc.is_valid(values)
-        return pa.Array.from_buffers(pa.binary(16), len(values), [valid.buffers()[1], raw], offset=0)
+        return pa.Array.from_buffers(_UUID, len(values), [valid.buffers()[1], raw], offset=0)
     if column.type == "jsonb":
         return pc.binary_join_element_wise("\x01", values, "")  # the version of jsonb's binary form
     return values

@@ -109,7 +109,7 @@ def _retire_month(run: Run, month: RetiringMonth) -> Step:
             f"{lost} of its deliveries are neither finished nor in any queue; `relevo doctor --repair` puts them there"
         )
         return _later(run, month, ended, why)
-    sealed = _briefly(run, "seal_month", month.key | _part_rows(run))
+    sealed = _briefly(run, "seal_month", month.key | {"part_rows": run.settings.archive_part_rows})
     if sealed == (True,):
         return Step({"deliveries_ended": ended} if ended else {}, items=1, more=True)
     return _later(
@@ -175,10 +175,6 @@ def _detach(run: Run, month: RetiringMonth, rows: int) -> Step:
     return Step({"months_retired": 1, _RETIRED[month.entity]: rows}, items=1, more=True)
 
 
-def _part_rows(run: Run) -> dict[str, int]:
-    return {"part_rows": run.settings.archive_part_rows}
-
-
 def _later(run: Run, month: RetiringMonth, ended: int, why: str) -> Step:
     """Leave a month to a later run, and go on with the others."""
     run.given_up.months.add(month.relation)
@@ -233,7 +229,7 @@ def _move(run: Run, entity: str) -> Step | None:
     if row is None or row[0] is None:
         return _finish(run, entity)
     month: date = row[0]
-    batch = {"month": month, "limit": _BATCH} | _part_rows(run)
+    batch = {"month": month, "limit": _BATCH, "part_rows": run.settings.archive_part_rows}
     count, moved, until = 0, _BATCH, time.monotonic() + _MOVING_S
     while moved == _BATCH and time.monotonic() < until and run.may_go_on():
         try:

@@ -6,6 +6,7 @@ gettext translates a whole text at once; Babel's LazyProxy could do this, and wo
 from __future__ import annotations
 
 from collections.abc import Callable
+from shlex import quote
 from typing import Self
 
 
@@ -51,3 +52,8 @@ def clipped(text: str | None, most: int = 120) -> str:
     """Write the beginning of a text that may be long."""
     text = text or ""
     return f"{text[: most - 1]}…" if len(text) > most else text
+
+
+def release_command(event_type: str, origin: str | None = None) -> str:
+    """Return the command that releases what the runaway brake holds."""
+    return f"relevo release --type {quote(event_type)}" + (f" --origin {quote(origin)}" if origin else "")

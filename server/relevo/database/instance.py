@@ -167,10 +167,6 @@ class Guard:
         self.differs = ""
         """In what the database differs from where it belongs."""
 
-    def check(self, connection: Connection) -> None:
-        """Look again with every heartbeat: a run that is under way stops, too."""
-        self.look(connection)
-
     def look(self, connection: Connection) -> str:
         """Look again, and return why nothing may be sent from here."""
         before, standing = self.trouble, read(connection, self._settings)

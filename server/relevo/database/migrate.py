@@ -152,39 +152,33 @@ def migrate(
     known: Sequence[Migration] | None = None,
     *,
     lock_wait_ms: int = _LOCK_WAIT_MS,
+    newer_may_serve: bool = False,
     tell: Tell = lambda _: None,
 ) -> list[Migration]:
     """Bring the schema up to date, each migration in its own transaction; tell of each, and return what was run."""
-    return _catch_up(database, available() if known is None else known, lock_wait_ms, newer_may_serve=False, tell=tell)
-
-
-def prepare(database: Database, known: Sequence[Migration] | None = None) -> list[Migration]:
-    """Migrate before work begins, and log it in one line; a newer schema is fine while it serves this version."""
-    done: list[Migration] = []
-    chosen = available() if known is None else known
-    try:
-        _catch_up(database, chosen, _LOCK_WAIT_MS, newer_may_serve=True, tell=done.append)
-    finally:  # what was done is told, too, where the next one failed
-        if done:
-            _log.info("migrated", migrations=len(done), first=str(done[0]), last=str(done[-1]))
-    return done
-
-
-def _catch_up(
-    database: Database, known: Sequence[Migration], lock_wait_ms: int, *, newer_may_serve: bool, tell: Tell
-) -> list[Migration]:
+    known = available() if known is None else known
     done: list[Migration] = []
     with database.watch(), database.direct(long=True) as connection:
         while _pending(connection, known, newer_may_serve=newer_may_serve):
             with connection.transaction():
-                bounds = {"lock_ms": lock_wait_ms, "statement_ms": database.long_statement_ms}
-                _take_turn(connection, bounds)
+                _take_turn(connection, {"lock_ms": lock_wait_ms, "statement_ms": database.long_statement_ms})
                 ahead = _pending(connection, known, newer_may_serve=newer_may_serve)[:1]
                 for migration in ahead:
                     _apply(connection, migration)
             for migration in ahead:
                 tell(migration)
             done += ahead
+    return done
+
+
+def prepare(database: Database, known: Sequence[Migration] | None = None) -> list[Migration]:
+    """Migrate before work begins, and log it in one line; a newer schema is fine while it serves this version."""
+    done: list[Migration] = []
+    try:
+        migrate(database, known, newer_may_serve=True, tell=done.append)
+    finally:  # what was done is told, too, where the next one failed
+        if done:
+            _log.info("migrated", migrations=len(done), first=str(done[0]), last=str(done[-1]))
     return done
 
 
@@ -296,16 +290,8 @@ def _apply(connection: Connection, migration: Migration) -> None:
             hint="Nothing of it was kept; mend the cause and run `relevo migrate` again.",
         ) from error
     for done in migration.covers or (migration,):
-        connection.execute(
-            _SQL["record_applied"],
-            {
-                "version": done.version,
-                "name": done.name,
-                "checksum": done.checksum,
-                "needs": done.needs,
-                "applied_by": __version__,
-            },
-        )
+        line = Applied(done.version, done.name, done.checksum, done.needs, applied_by=__version__)
+        connection.execute(_SQL["record_applied"], line._asdict())
 
 
 def _ordered(version: str) -> tuple[int, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from relevo.core.model import Answer, Delivery, Obstacle, Reply, Status, Ticket, Verdict
+from relevo.core.phrases import release_command
 from relevo.database.arrays import storable
-from relevo.delivery import runaway
 
 LEAST_PAUSE_MS = 1_000
 """A composer that reschedules to the past is not called again and again in the same moment."""
@@ -49,7 +49,7 @@ def obstructed(delivery: Delivery, obstacle: Obstacle | None) -> Answer | None:
     if obstacle == "token_changed":
         return not_attempted(delivery, Reply("held_back", code=obstacle))
     if obstacle == "repeats_held":
-        why = f"It was tried again too often. `{runaway.remedy(delivery.event_type)}` sends it."
+        why = f"It was tried again too often. `{release_command(delivery.event_type)}` sends it."
         return not_attempted(delivery, Reply("held_back", code=obstacle, message=why), _held_ms(delivery))
     if obstacle == "quiet_hours":
         return not_attempted(delivery, Reply("held_back", code=obstacle, not_before=delivery.quiet_until))

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from shlex import quote
 from uuid import UUID
 
 from psycopg.rows import class_row
@@ -19,6 +18,7 @@ from psycopg.rows import class_row
 from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.logs import get_logger
+from relevo.core.phrases import release_command
 from relevo.database.arrays import array, text_array, uuid_array
 from relevo.database.pool import Connection
 
@@ -271,14 +271,9 @@ def _storm(event_id: int, event_type: str, repeats: int, deliveries: int) -> str
     return f"{pushes} (event {event_id}) {were} tried again {repeats} times within an hour"
 
 
-def remedy(event_type: str, origin: str | None = None) -> str:
-    """Return the command that releases what is held."""
-    return f"relevo release --type {quote(event_type)}" + (f" --origin {quote(origin)}" if origin else "")
-
-
 def _report(
     connection: Connection, event_type: str, reason: str, projects: Sequence[str], now: datetime | None
 ) -> None:
-    detail = f"{reason}; `{remedy(event_type)}` lets it go on"[:_LONGEST_REASON]
+    detail = f"{reason}; `{release_command(event_type)}` lets it go on"[:_LONGEST_REASON]
     connection.execute(_SQL["tell_stopped"], {"projects": text_array(projects), "detail": detail, "now": now})
     _log.error("runaway_stopped", event_type=event_type, projects=list(projects), detail=detail)

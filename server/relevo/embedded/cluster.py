@@ -68,18 +68,9 @@ def make_password(layout: Layout) -> None:
 
 def initdb_command(folder: Path, layout: Layout, settings: Mapping[str, str]) -> list[str]:
     """Make a data folder in which nobody connects without the password."""
-    where = [
-        str(folder / "initdb"),
-        "-D",
-        str(layout.data_new),
-        "-U",
-        "postgres",
-        "-E",
-        "UTF8",
-        "--no-locale",
-    ]
-    auth = ["--auth=scram-sha-256", f"--pwfile={layout.password}"]
-    return [*where, *auth, *(["--no-sync"] if settings.get("fsync") == "off" else [])]
+    made = [str(folder / "initdb"), f"--pgdata={layout.data_new}", "--encoding=UTF8", "--no-locale"]
+    auth = ["--username=postgres", "--auth=scram-sha-256", f"--pwfile={layout.password}"]
+    return [*made, *auth, *(["--no-sync"] if settings.get("fsync") == "off" else [])]
 
 
 def settle(layout: Layout) -> None:

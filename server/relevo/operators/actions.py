@@ -24,8 +24,7 @@ from relevo.operators import audit, consistency
 from relevo.operators.formats import MOST_COUNTED
 from relevo.operators.reading import fetch
 
-_SQL = queries.load("actions", "consistency", "subscriptions")
-_WAKE = queries.load("wakeups")
+_SQL = queries.load("actions", "consistency", "subscriptions", "wakeups")
 _REDRIVE_BATCH = 500
 _MOST_EVENTS = 1_000
 """Of so many events of a project a redrive notes that it opened dead letters of theirs."""
@@ -89,7 +88,7 @@ def adopt(
     instance.adopt(database, settings, shown, queued, adopted_by, force=force)
     with database.connection() as connection:
         for cycle in ("fanout", "dispatch", "receipt"):
-            connection.execute(_WAKE["send_wake"], {"cycle": cycle})
+            connection.execute(_SQL["send_wake"], {"cycle": cycle})
 
 
 @dataclass(frozen=True)

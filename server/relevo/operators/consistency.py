@@ -176,15 +176,11 @@ def _misplaced(database: Database, now: datetime | None, tell: Callable[[int], N
     for found in find_misplaced(database, now=now, tell=tell):
         counts[found.kind] += len(found.ids)
         examples[found.kind] = [*examples[found.kind], *found.ids][:_EXAMPLES]
-    return [
-        Finding(kind, say_misplaced(kind, count, examples[kind]), MISPLACED[kind][2], count, kind in HARMLESS)
-        for kind, count in counts.items()
-        if count
-    ]
+    return [_of_kind(kind, count, examples[kind]) for kind, count in counts.items() if count]
 
 
-def say_misplaced(kind: str, count: int, examples: Sequence[int]) -> str:
-    """Say how many deliveries do not stand where they must, and name the first of them."""
-    (one, many), how, _ = MISPLACED[kind]
+def _of_kind(kind: str, count: int, examples: Sequence[int]) -> Finding:
+    (one, many), how, hint = MISPLACED[kind]
     named = ", ".join(map(str, examples)) + (" …" if count > len(examples) else "")
-    return f"{in_numbers(count, one, many)} {how}: {named}."
+    what = f"{in_numbers(count, one, many)} {how}: {named}."
+    return Finding(kind, what, hint, count, harmless=kind in HARMLESS)

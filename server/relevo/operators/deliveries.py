@@ -186,13 +186,8 @@ def push(database: Database, delivery_id: int) -> Push | None:
 def _spans(found: Row, requests: Sequence[Row]) -> Iterator[tuple[str, str, datetime, datetime]]:
     """Return between which instants a delivery waited to be sent, and for its receipt."""
     until = found["completed_at"] or found["now"]
-    is_sent = found["status"] in _TAKEN
-    yield (
-        "dispatch",
-        "",
-        found["created_at"],
-        found["last_attempt_at"] if is_sent and found["last_attempt_at"] else until,
-    )
+    sent_at = found["last_attempt_at"] if found["status"] in _TAKEN else None
+    yield "dispatch", "", found["created_at"], sent_at or until
     if requests and found["provider_ticket_id"]:
         yield "receipt", "", requests[0]["journalled_at"], until
 

@@ -275,7 +275,8 @@ def because(reason: str | None) -> str:
 def happened(what: str, said: str) -> str:
     """Say in the reader's language what a worker wrote of an incident of a project beside its kind."""
     if what in ("breaker_opened", "probe_failed"):
-        return _capital(because(said))
+        why = because(said)
+        return why[:1].upper() + why[1:]
     text, form = _DETAILS.get(what, (None, ""))
     found = text.fullmatch(said) if text else None
     if found is None:
@@ -284,10 +285,6 @@ def happened(what: str, said: str) -> str:
     if "reason" in told:
         told["reason"] = because(told["reason"])
     return _(form, **told)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def meaning(status: str, provider: str = "") -> str:

@@ -64,7 +64,8 @@ def parse(given: Mapping[str, Any]) -> Wording:
     """Return the texts of a type as they are given; raises InvalidInputError with the first thing that is wrong."""
     wordings.need()
     _refuse(next(_shape_complaints(given), None))
-    texts = {locale: _text_of(given["texts"], locale) for locale in given["texts"]}
+    said = given["texts"]
+    texts = {locale: dict(said[text] if isinstance(text, str) else text) for locale, text in said.items()}
     default = given.get("default") or next(iter(texts))
     samples = {name: _sample(value) for name, value in (given.get("arguments") or {}).items()}
     if "default" not in given and len(texts) > 1:
@@ -220,11 +221,6 @@ def _text_complaints(texts: Mapping[str, Any]) -> Iterator[str]:
                     yield f"texts.{locale}.{name} must have at most {_MOST_BRACES} arguments and branches"
                 if pattern and (slow := _SLOW.search(pattern)):
                     yield f"texts.{locale}.{name} must not use {slow[1]}"
-
-
-def _text_of(texts: Mapping[str, Any], locale: str) -> dict[str, str]:
-    text = texts[locale]
-    return dict(texts[text] if isinstance(text, str) else text)
 
 
 def _kinds(texts: Mapping[str, Mapping[str, str]], samples: Arguments) -> dict[str, Kind]:

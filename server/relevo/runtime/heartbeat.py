@@ -74,7 +74,7 @@ class Heartbeat:
         self._interval_s = interval_ms / 1000
         self._connection: Connection | None = None
         self._held: dict[UUID, tuple[Lease, Renewal]] = {}
-        self._announcements: list[Callable[[Connection], None]] = []
+        self._announcements: list[Callable[[Connection], object]] = []
         self._due = 0.0
         """When the leases need a beat; whatever else makes us beat before may fail without a loss."""
         self._look_at = 0.0
@@ -101,7 +101,7 @@ class Heartbeat:
         if not self._thread.is_alive():
             self._disconnect()
 
-    def announce(self, announcement: Callable[[Connection], None]) -> None:
+    def announce(self, announcement: Callable[[Connection], object]) -> None:
         """Have something written with every beat, such as that this worker lives."""
         self._announcements.append(announcement)
 

@@ -8,11 +8,11 @@ from shlex import quote
 
 from relevo.config import Settings
 from relevo.core.known_services import LABELS, NATIVE
-from relevo.core.phrases import Phrase
+from relevo.core.phrases import Phrase, release_command
 from relevo.core.sending_project import SendingProject, project_in_words
 from relevo.operators.formats import in_numbers, in_words, timestamp
 from relevo.operators.health.problem import SLACK_S, Observed, Problem, Row
-from relevo.operators.health.waiting import remedy, times
+from relevo.operators.health.waiting import times
 
 _DUE_FOR_LONG_S = 600.0
 _DROPPED_LATELY = timedelta(days=1)
@@ -221,7 +221,7 @@ def of_runaway(row: Row) -> Problem:
             origin=row["origin"],
         ),
         reason=row["reason"],
-        remedy=remedy(row["event_type"], row["origin"]),
+        remedy=release_command(row["event_type"], row["origin"]),
         them=Phrase("it") if row["events"] == 1 else Phrase("them"),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from relevo.core.phrases import Phrase
+from relevo.core.phrases import Phrase, release_command
 from relevo.core.sending_project import project_in_words
 from relevo.operators.formats import in_numbers, timestamp
 from relevo.operators.health.problem import Row
@@ -72,15 +72,9 @@ def _until(row: Row) -> str:
 
 def _runaway(event: Row) -> str:
     return Phrase(
-        "held by the runaway brake; `{remedy}` sends what it holds of this type", remedy=remedy(event["event_type"])
+        "held by the runaway brake; `{remedy}` sends what it holds of this type",
+        remedy=release_command(event["event_type"]),
     )
-
-
-def remedy(event_type: str, origin: str | None = None) -> str:
-    """Return the command that releases what the runaway brake holds."""
-    from relevo.delivery import runaway  # noqa: PLC0415 where nothing is held, it is not needed
-
-    return runaway.remedy(event_type, origin)
 
 
 def times(count: int) -> str:
