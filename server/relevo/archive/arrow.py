@@ -95,7 +95,9 @@ def connect(database: Database) -> Iterator[Arrow]:
             with watchdog.waiting():
                 known: Any = spare or _ask_types(database.direct_dsn, mark)  # to the driver it is what it closes
                 connection = dbapi.Connection(known, AdbcConnection(known.types))
-                _bound(connection, database)
+                with connection.cursor() as cursor:
+                    bounds = [str(database.lock_ms), str(database.long_statement_ms)]
+                    cursor.execute(_SQL["bound_arrow"].decode(), bounds)
         except dbapi.Error as error:
             raise DatabaseUnavailableError(
                 f"PostgreSQL did not answer ({normalise_error(error, 200)}).",
@@ -135,11 +137,6 @@ def _ask_types(dsn: str, mark: int) -> _Known:
 
     marked = make_conninfo(dsn, client_encoding="UTF8", tcp_user_timeout=mark)
     return _Known(dsn, mark, adbc_driver_postgresql.connect(marked))
-
-
-def _bound(connection: Any, database: Database) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(_SQL["bound_arrow"].decode(), [str(database.lock_ms), str(database.long_statement_ms)])
 
 
 class _Watchdog:

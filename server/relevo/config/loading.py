@@ -143,7 +143,8 @@ def _explain(name: str, reason: ValueError | None, value: str) -> str:
     field = fields_of(Settings)[name]
     wanted = str(reason) if isinstance(reason, ValueError) else f"must be {_wanted(field, value)}"
     is_told = not _is_secret(field) and not value.lstrip().startswith("{")  # what belongs into a file of secrets
-    return wanted if not is_told else f"{wanted}, got {_quote(value)}"
+    got = value if _is_whole(value) else repr(scrub(value)[:_MAX_QUOTED])
+    return f"{wanted}, got {got}" if is_told else wanted
 
 
 def _wanted(field: FieldInfo, value: str) -> str:
@@ -158,10 +159,6 @@ def _wanted(field: FieldInfo, value: str) -> str:
 
 def _is_secret(field: FieldInfo) -> bool:
     return bool({field.annotation, *get_args(field.annotation)} & {Address, ProxyAddress, SecretStr})
-
-
-def _quote(value: str) -> str:
-    return value if _is_whole(value) else repr(scrub(value)[:_MAX_QUOTED])
 
 
 def _is_whole(value: str) -> bool:

@@ -52,8 +52,7 @@ def complaints(settings: Settings, cycles: Sequence[str]) -> Complaints:
         **{(each.name, each.of): each.complaint(settings) for each in LIMITS if not each.holds(settings)},
         **_of_shards(settings),
         **_of_sources(settings),
-        **_of_archive(settings),
-        **_of_push(settings),
+        **_of_places(settings),
         **_of_cycles(settings, cycles),
     }
 
@@ -87,12 +86,14 @@ def _of_sources(settings: Settings) -> Complaints:
     return found
 
 
-def _of_archive(settings: Settings) -> Complaints:
+def _of_places(settings: Settings) -> Complaints:
     found: Complaints = {}
     if settings.database_direct_url and not settings.database_url:
         found["database_url", "database_direct_url"] = "must be set along with DATABASE_DIRECT_URL"
     if settings.database_read_url and not settings.database_url:
         found["database_url", "database_read_url"] = "must be set along with DATABASE_READ_URL"
+    if settings.push_projects_file and settings.push_projects:
+        found["push_projects", "push_projects_file"] = "must not be set along with PUSH_PROJECTS_FILE"
     if settings.archive_bucket and settings.archive_folder:
         found["archive_folder", "archive_bucket"] = (
             f"must not be set along with ARCHIVE_BUCKET ({settings.archive_bucket})"
@@ -102,12 +103,6 @@ def _of_archive(settings: Settings) -> Complaints:
     if settings.archive_sse_kms_key_id and settings.archive_sse != "aws:kms":
         found["archive_sse", "archive_sse_kms_key_id"] = "must be aws:kms along with ARCHIVE_SSE_KMS_KEY_ID"
     return found
-
-
-def _of_push(settings: Settings) -> Complaints:
-    if settings.push_projects_file and settings.push_projects:
-        return {("push_projects", "push_projects_file"): "must not be set along with PUSH_PROJECTS_FILE"}
-    return {}
 
 
 def _of_cycles(settings: Settings, known: Sequence[str]) -> Complaints:

@@ -176,7 +176,8 @@ class Database:
         self._was_read_only = False
         self.logs_outages = True
         """Whether the log tells of an outage; a command that ends with its error says it there."""
-        self._doubted = False
+        self.is_doubted = False
+        """Whether a connection was lost since a new one proved that the server answers."""
         self._told_at = -math.inf
         self._prober: Callable[[], None] | None = None
         self._on_reachable: list[Callable[[], None]] = []
@@ -289,7 +290,8 @@ class Database:
     @contextmanager
     def _lend(self) -> Iterator[Connection]:
         with self.watch():
-            self._wait_until_reachable()
+            if self._prober is not None and not self._reachable.wait(self._connect_s):
+                raise DatabaseUnavailableError("PostgreSQL does not answer.", hint="It is asked again every moment.")
             with self._pool.connection() as connection:
                 yield connection
                 self._used[connection] = time.monotonic()  # not by the pool's own hook, which would give it back later
@@ -315,7 +317,8 @@ class Database:
     def begin(self, connection: Connection, manner: Manner, *, lock_ms: int | None = None) -> Iterator[None]:
         """Hold a transaction open on a connection: begun and bounded in one message, below a third of the lease."""
         try:
-            connection.execute(self._beginning(connection, manner, lock_ms), prepare=False)
+            flush = b"" if connection.is_flushed else _FLUSH  # first: what need not wait for the disk says so after it
+            connection.execute(_BEGIN + flush + self._bounds(manner, lock_ms), prepare=False)
             yield
         except psycopg.Rollback as wished:
             connection.rollback()
@@ -327,10 +330,6 @@ class Database:
             raise
         else:
             connection.commit()
-
-    def _beginning(self, connection: Connection, manner: Manner, lock_ms: int | None = None) -> bytes:
-        """Return what begins a transaction in some manner; what need not wait for the disk says so after all others."""
-        return _BEGIN + (b"" if connection.is_flushed else _FLUSH) + self._bounds(manner, lock_ms)
 
     def _bounds(self, manner: Bounds, lock_ms: int | None = None) -> bytes:
         return bounds(
@@ -378,7 +377,7 @@ class Database:
 
     def _doubt(self, *, probing: bool = False) -> None:
         """Have somebody prove, on a new connection, that the server answers."""
-        self._doubted = True
+        self.is_doubted = True
         if self._prober is not None and not probing:
             self._prober()
 
@@ -410,11 +409,6 @@ class Database:
         """Whether the server answered when it was last asked."""
         return self._reachable.is_set()
 
-    @property
-    def is_doubted(self) -> bool:
-        """Whether a connection was lost since a new one proved that the server answers."""
-        return self._doubted
-
     def probe_by(self, prober: Callable[[], None] | None) -> None:
         """Have somebody look again and again whether the server answers, and called when it seems that it does not.
 
@@ -430,10 +424,6 @@ class Database:
         """Do what is to be done once the server answers again."""
         for action in self._on_reachable:
             action()
-
-    def _wait_until_reachable(self) -> None:
-        if self._prober is not None and not self._reachable.wait(self._connect_s):
-            raise DatabaseUnavailableError("PostgreSQL does not answer.", hint="It is asked again every moment.")
 
     def _note(self, *, down: bool, detail: str = "") -> None:
         now = time.monotonic()
@@ -468,7 +458,7 @@ class Database:
         if changed:
             if self.logs_outages:
                 _log.info("database_reachable")
-        elif not self._doubted or now - self._told_at < _TELL_EVERY_S:
+        elif not self.is_doubted or now - self._told_at < _TELL_EVERY_S:
             return
-        self._doubted, self._told_at = False, now
+        self.is_doubted, self._told_at = False, now
         self.tell_reachable()

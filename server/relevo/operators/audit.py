@@ -18,16 +18,7 @@ from relevo.core import queries
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.logs import get_logger, normalise_error, redact
 from relevo.database.pool import Database
-from relevo.operators.reading import (
-    MAX_LIMIT,
-    Page,
-    Row,
-    cut_page,
-    fetch,
-    how_many_to_look_at,
-    of_this_version,
-    read_place,
-)
+from relevo.operators.reading import MAX_LIMIT, Page, Row, fetch, fetch_page, of_this_version
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -88,10 +79,9 @@ def page(
     limit: int = 50,
 ) -> Page:
     """Return what was done that fits, newest first; `actor` is a part of a name."""
-    look = how_many_to_look_at(limit, action, outcome, actor, hours)
-    asked = {"action": action, "outcome": outcome, "actor": actor, "hours": hours}
-    rows = fetch(database, _SQL["page_audit"], **asked, before=read_place(before)[1], look=look, limit=limit + 1)
-    return cut_page(rows, limit, look)
+    asked: dict[str, Any] = {"action": action, "outcome": outcome, "actor": actor, "hours": hours}
+    narrowed = any(each is not None for each in asked.values())
+    return fetch_page(database, _SQL["page_audit"], before, limit, narrowed=narrowed, **asked)
 
 
 @contextmanager

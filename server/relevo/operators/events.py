@@ -17,18 +17,7 @@ from relevo.operators import runs, timeline
 from relevo.operators.audience import Nobody, nobody
 from relevo.operators.formats import MOST_COUNTED
 from relevo.operators.health.waiting import stopped, tried_again, why_it_waits
-from relevo.operators.reading import (
-    MAX_LIMIT,
-    MOST_IDS,
-    Page,
-    Row,
-    as_uuid,
-    fetch,
-    fetch_by_key,
-    is_id,
-    of_this_version,
-    storable,
-)
+from relevo.operators.reading import MAX_LIMIT, MOST_IDS, Page, Row, as_uuid, fetch, fetch_by_key, is_id, storable
 from relevo.operators.timeline import Moment, Requests
 
 _SQL = queries.load("events")
@@ -102,7 +91,7 @@ def types(database: Database) -> list[str]:
 
 def is_event(database: Database, event_id: int) -> bool:
     """Return whether there is an event of this number."""
-    with of_this_version(), database.connection() as connection:
+    with database.connection() as connection:
         return verbs.get(connection, event_id) is not None
 
 

@@ -18,7 +18,7 @@ from relevo.database.pool import Database
 
 MAX_LIMIT = 1_000
 MOST_IDS = 2**63
-LOOKED_AT = 2_000
+_LOOKED_AT = 2_000
 """How many rows a page with filters looks at before it stops and says so."""
 _PLACE = re.compile(r"(?:(\d{1,18})\.)?(\d{1,18})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -62,13 +62,24 @@ def of_this_version() -> Iterator[None]:
         ) from error
 
 
-def how_many_to_look_at(limit: int, *filters: object) -> int:
-    """Return how many rows a page looks at: with filters many, else one more than it shows."""
-    return LOOKED_AT if any(each is not None for each in filters) else limit + 1
+def fetch_page(
+    database: Database,
+    statement: bytes,
+    before: str,
+    limit: int,
+    *,
+    narrowed: bool,
+    by_key: bool = False,
+    **asked: object,
+) -> Page:
+    """Return a page of a list, from the `next` of the page before on; a narrowed one looks at a bounded number of rows.
 
-
-def cut_page(rows: list[Row], limit: int, look: int) -> Page:
-    """Cut a page out of what was found; the next begins after its last row, or where the look ended."""
+    The next begins after its last row, or where the look ended.
+    """
+    at, number = _read_place(before)
+    look = _LOOKED_AT if narrowed else limit + 1
+    place = {"before_at": at, "before": number, "look": look, "limit": limit + 1}
+    rows = (fetch_by_key if by_key else fetch)(database, statement, **asked, **place)
     fitting = [row for row in rows if row["id"] is not None]
     if len(fitting) > limit:
         last = fitting[limit - 1]
@@ -82,7 +93,7 @@ def _write_place(number: int, at: datetime | None) -> str:
     return f"{(at - _EPOCH) // timedelta(microseconds=1)}.{number}" if at else str(number)
 
 
-def read_place(place: str) -> tuple[datetime | None, int | None]:
+def _read_place(place: str) -> tuple[datetime | None, int | None]:
     """Read a place as the page before wrote it."""
     if not place:
         return None, None

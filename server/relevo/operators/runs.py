@@ -8,16 +8,7 @@ from datetime import datetime
 from relevo.config import CYCLES
 from relevo.core import queries
 from relevo.database.pool import Database
-from relevo.operators.reading import (
-    MAX_LIMIT,
-    Page,
-    Row,
-    cut_page,
-    fetch,
-    fetch_by_key,
-    how_many_to_look_at,
-    read_place,
-)
+from relevo.operators.reading import MAX_LIMIT, Page, Row, fetch, fetch_page
 
 _SQL = queries.load("runs")
 
@@ -42,12 +33,10 @@ def page(
     limit: int = 50,
 ) -> Page:
     """Return runs that fit, newest first; `before` is the `next` of the page before."""
-    at, number = read_place(before)
-    look = how_many_to_look_at(limit, outcome, worker)
     asked = {"cycle": cycle, "source": source, "outcome": outcome, "worker": worker, "hours": hours}
     statement = _SQL["page_troubled_runs" if outcome in _TROUBLED else "page_runs"]
-    rows = fetch_by_key(database, statement, **asked, before_at=at, before=number, look=look, limit=limit + 1)
-    return cut_page(rows, limit, look)
+    narrowed = outcome is not None or worker is not None
+    return fetch_page(database, statement, before, limit, narrowed=narrowed, by_key=True, **asked)
 
 
 def run(database: Database, run_id: int) -> Row | None:

@@ -8,7 +8,7 @@ from relevo.config import REJECT_ATTEMPTS
 from relevo.core import queries
 from relevo.database.pool import Database
 from relevo.operators.formats import MOST_COUNTED
-from relevo.operators.reading import LOOKED_AT, MAX_LIMIT, Page, Row, cut_page, fetch, read_place
+from relevo.operators.reading import MAX_LIMIT, Page, Row, fetch, fetch_page
 
 _SQL = queries.load("sources", "tenders")
 
@@ -50,9 +50,7 @@ def rejects(database: Database, *, source: str | None = None, limit: int = 20) -
 
 def page_of_rejects(database: Database, *, source: str | None = None, before: str = "", limit: int = 50) -> Page:
     """Return what sources offered and could not be used, newest first."""
-    place = {"before": read_place(before)[1], "look": LOOKED_AT, "limit": limit + 1}
-    rows = fetch(database, _SQL["page_rejects"], source=source, **place)
-    return cut_page(rows, limit, LOOKED_AT)
+    return fetch_page(database, _SQL["page_rejects"], before, limit, narrowed=True, source=source)
 
 
 def quotas(database: Database, timezone: str) -> list[Row]:
