@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from relevo.core import i18n
 from relevo.core.addresses import is_address
-from relevo.sandbox import admin, answers, messages, page, page_buttons
+from relevo.sandbox import admin, answers, messages, page
 from relevo.sandbox.answers import Answer, Refused
 from relevo.sandbox.state import Exchange, SandboxState
 
@@ -82,8 +82,8 @@ class SandboxApp:
                 return Exchange(found)
         encoding, _ = _headers(scope)
         body = messages.unpack(await _read(receive), encoding)
-        if method == "POST" and path in page_buttons.PATHS:
-            return Exchange(await page_buttons.press(self.state, path, body))
+        if method == "POST" and path in page.BUTTONS:
+            return Exchange(await page.press(self.state, path, body))
         return Exchange(admin.answer(self.state, method, path, scope["query_string"], body))
 
     async def _play(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:

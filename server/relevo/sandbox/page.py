@@ -1,17 +1,18 @@
-"""The pages: totals, phones and faults at `/`, and what came of one event, delivery or phone; nothing from elsewhere.
+"""The pages: totals, phones and faults at `/`, what came of one event, delivery or phone, and what their buttons do.
 
-They belong to the dashboard's family: its style sheet is theirs, and its script renews them.
+They belong to the dashboard's family: its style sheet is theirs, and its script renews them; nothing is from elsewhere.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -23,10 +24,12 @@ from relevo.core.known_services import LABELS
 from relevo.core.phrases import clipped
 from relevo.sandbox.answers import HTML, Answer
 from relevo.sandbox.phone_apps import LOCALES
+from relevo.sandbox.phones import Phone
 from relevo.sandbox.services import device_tokens
 from relevo.sandbox.state import SandboxState
 
 SHOWN = 60
+BUTTONS = ("/switch", "/tap", "/dismiss", "/language")
 _HERE = Path(__file__).parent
 _FILES = {
     "/relevo.css": (
@@ -171,3 +174,27 @@ def _environment() -> Environment:
         "text": _text,
     }
     return made
+
+
+async def press(state: SandboxState, path: str, body: bytes) -> Answer:
+    """Do what a button says, and lead back to where it was pressed."""
+    form = {name: values[-1] for name, values in parse_qs(body.decode("latin-1")).items()}
+    phone = state.phones.find(form.get("phone", ""))
+    if phone is not None:
+        await _do(state, path, phone, form)
+    back = f"/phones/{quote(phone.token, safe='')}" if phone and form.get("back") == "phone" else "/"
+    return Answer(303, b"", HTML, {"location": back, "cache-control": "no-store"})
+
+
+async def _do(state: SandboxState, path: str, phone: Phone, form: Mapping[str, str]) -> None:
+    delivery, app = form.get("delivery", ""), phone.app
+    data = phone.data_of(delivery)
+    match path:
+        case "/switch":
+            state.switch(phone.token, on=form.get("on") == "1")
+        case "/tap" if data is not None:
+            phone.touch(delivery, await asyncio.to_thread(app.tap, data) if app else "tapped")
+        case "/dismiss" if data is not None:
+            phone.touch(delivery, "dismissed")
+        case "/language" if app and form.get("locale") in LOCALES:
+            await asyncio.to_thread(app.speak, form["locale"])

@@ -17,14 +17,13 @@ from relevo.core.errors import InvalidInputError
 from relevo.core.known_services import NATIVE, listed
 from relevo.core.serving import listen, url_of
 from relevo.sandbox.services import certificates, credentials, device_tokens
-from relevo.sandbox.services.apns import PATH, Apns
+from relevo.sandbox.services.apns import PATH, Apns, ProviderTokens
 from relevo.sandbox.services.device_tokens import PUSH
 from relevo.sandbox.services.exchange import Outcome, Record, Request, Service, Speaker
 from relevo.sandbox.services.fcm import Fcm
 from relevo.sandbox.services.http1 import Http1
 from relevo.sandbox.services.http2 import Http2
 from relevo.sandbox.services.json_web_tokens import encode
-from relevo.sandbox.services.provider_tokens import ProviderTokens
 from relevo.sandbox.services.state import State
 from relevo.sandbox.services.webpush import WebPush
 from relevo.sandbox.state import SandboxState

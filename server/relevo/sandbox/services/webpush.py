@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import struct
 import time
 from typing import Any
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from relevo.core.errors import InvalidInputError
-from relevo.sandbox.services import device_tokens, encryption, json_web_tokens, webpush_answers
+from relevo.sandbox.services import credentials, device_tokens, json_web_tokens, webpush_answers
 from relevo.sandbox.services.device_tokens import PUSH, Device
-from relevo.sandbox.services.encryption import CannotDecrypt
 from relevo.sandbox.services.exchange import Outcome, Peer, Request, Service
 from relevo.sandbox.services.faults import delivers
 from relevo.sandbox.services.json_web_tokens import BadToken
@@ -27,6 +31,45 @@ _MAX_KNOWN = 1_000
 _VAPID = re.compile(r"vapid\s+(.{1,10000})", re.IGNORECASE)
 _TOPIC = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _URGENCIES = (None, "very-low", "low", "normal", "high")
+_HEADER = struct.Struct("!16sIB")
+_POINT_BYTES = 65
+_LAST_RECORD = 2
+
+
+class CannotDecrypt(Exception):  # noqa: N818 what somebody sent, not an error of ours
+    """The body is not encrypted for this browser."""
+
+
+def decrypt(body: bytes, private: ec.EllipticCurvePrivateKey, secret: bytes) -> bytes:
+    """Return the text of a message for a browser's key: RFC 8291 on RFC 8188, one record; raises CannotDecrypt."""
+    if len(body) < _HEADER.size + _POINT_BYTES:
+        raise CannotDecrypt("it is too short")
+    salt, record_size, key_size = _HEADER.unpack_from(body)
+    if key_size != _POINT_BYTES:
+        raise CannotDecrypt("its key is no point of 65 bytes")
+    sender = body[_HEADER.size : _HEADER.size + key_size]
+    record = body[_HEADER.size + key_size :]
+    if len(record) > record_size:
+        raise CannotDecrypt("it has more than one record")
+    try:
+        theirs = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), sender)
+    except ValueError:
+        raise CannotDecrypt("its key is no point of the curve") from None
+    info = b"WebPush: info\0" + credentials.point(private.public_key()) + sender
+    material = _derive(secret, private.exchange(ec.ECDH(), theirs), info, 32)
+    key = _derive(salt, material, b"Content-Encoding: aes128gcm\0", 16)
+    nonce = _derive(salt, material, b"Content-Encoding: nonce\0", 12)
+    try:
+        padded = AESGCM(key).decrypt(nonce, record, None).rstrip(b"\0")
+    except InvalidTag:
+        raise CannotDecrypt("it was encrypted for another key") from None
+    if not padded or padded[-1] != _LAST_RECORD:
+        raise CannotDecrypt("its padding is wrong")
+    return padded[:-1]
+
+
+def _derive(salt: bytes, material: bytes, info: bytes, length: int) -> bytes:
+    return HKDF(hashes.SHA256(), length, salt, info).derive(material)
 
 
 class _Refusal(Exception):  # noqa: N818 an answer, not an error of ours
@@ -111,7 +154,7 @@ class WebPush(Service):
         headers = {name: value for name, value in request.headers if name in ("ttl", "urgency", "topic")}
         private, secret = self._state.credentials.browser_key(place)
         try:
-            plain = encryption.decrypt(request.body, private, secret) if request.body else b""
+            plain = decrypt(request.body, private, secret) if request.body else b""
         except CannotDecrypt as error:
             return {"title": None, "body": f"(not decrypted: {error})", "webpush": headers}
         try:
