@@ -167,8 +167,8 @@ class Installation:
     installation_id: UUID | None = None
     project: str | None = None
     provider: str | None = None
-    """The push service it is reached by: expo unless something else is said; fcm or another that Relevo speaks to,
-    webhook, or one of your own."""
+    """The push service it is reached by: expo unless something else is said; fcm, apns, webpush, webhook, or one of
+    your own."""
     platform: Literal["ios", "android", "web", "unknown"] | None = None
     locale: str | None = None
     owner: str | None = None
