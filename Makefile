@@ -76,7 +76,7 @@ fmt: installed-dev ## format the code and mend what the linter can mend
 	@.venv/bin/ruff check --fix-only --quiet
 	@.venv/bin/ruff format
 
-docs: installed-dev ## write the pages of server/docs that are generated: settings, HTTP API, commands
+docs: installed-dev ## write .env.example and the pages of server/docs that are generated: settings, HTTP API, commands
 	@.venv/bin/python scripts/generate_docs.py $(ARGS)
 
 clients: installed-dev ## install the kits of server/clients, write their types from the OpenAPI document, and build them

@@ -1,7 +1,7 @@
 """Every setting: its name, its meaning, its bounds. No other package reads the environment.
 
-A file for each theme declares its settings; `settings` combines them, `loading` reads them, `relations` says which must
-fit together, `showing` lists them.
+A file for each theme declares its settings; `settings` combines and lists them, `loading` reads them, `relations` says
+which must fit together.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import relevo.core.needs_server  # isort: skip # noqa: F401 ahead of all it need
 from relevo.config.loading import environment, load
 from relevo.config.push import RECEIPT_GIVE_UP_MS
 from relevo.config.setting import MINUTE, TIERS
-from relevo.config.settings import Settings
-from relevo.config.showing import SettingRow, describe, example
+from relevo.config.settings import SettingRow, Settings, describe
 from relevo.config.sources import REJECT_ATTEMPTS
 from relevo.config.workers import CYCLES
 
@@ -26,6 +25,5 @@ __all__ = [
     "Settings",
     "describe",
     "environment",
-    "example",
     "load",
 ]

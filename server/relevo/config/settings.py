@@ -1,10 +1,10 @@
-"""All settings of a process as one frozen object."""
+"""All settings of a process as one frozen object, and as rows that a person reads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -15,7 +15,7 @@ from relevo.config.http import Http
 from relevo.config.installation import Installation
 from relevo.config.outbox import Outbox
 from relevo.config.push import Push
-from relevo.config.setting import Theme, show
+from relevo.config.setting import Theme, Tier, bounds_of, show, tier_of
 from relevo.config.sources import Sources
 from relevo.config.workers import Workers
 from relevo.core.proxies import Proxies
@@ -64,3 +64,47 @@ class Settings(Archive, Http, Sources, Workers, Push, Installation, Database, Ou
 def fields_of(model: type[Theme]) -> dict[str, FieldInfo]:
     """Return the settings of a class by name, without what `load` noticed."""
     return {name: field for name, field in model.model_fields.items() if field.description}
+
+
+class SettingRow(NamedTuple):
+    """One setting as a person reads it."""
+
+    name: str
+    value: str
+    default: str
+    meaning: str
+    source: Origin
+    tier: Tier
+    theme: str
+    bounds: str
+
+
+def describe(settings: Settings) -> list[SettingRow]:
+    """List every setting with its value, default, meaning and where its value came from."""
+    return [
+        SettingRow(
+            name.upper(),
+            show(getattr(settings, name)),
+            _default(field),
+            field.description or "",
+            _source(settings, name, field),
+            tier_of(field),
+            (theme.__doc__ or "").rstrip("."),
+            "{} to {}".format(*bounds) if (bounds := bounds_of(field)) else "",
+        )
+        for theme in THEMES
+        for name, field in fields_of(theme).items()
+    ]
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default_factory:
+        return str(field.default_factory)
+    return "" if field.default is None else show(field.default)
+
+
+def _source(settings: Settings, name: str, field: FieldInfo) -> Origin:
+    if name in settings.origins:
+        return settings.origins[name]
+    nominal = getattr(field.default_factory, "nominal", None)
+    return "derived" if field.default_factory and getattr(settings, name) != nominal else "default"
