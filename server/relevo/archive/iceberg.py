@@ -1,30 +1,41 @@
 """The archive as tables of Apache Iceberg: the files of each month are named in a catalog, and never written anew.
 
-The catalog is for those who analyse. Export and restore go by manifests alone, and what fails here holds up neither.
+The catalog is for those who analyse. Export and restore go by manifests alone, and what fails here holds up neither: it
+is written down, and tried by the next run. A month is verified and dropped whether its catalog knows it or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from relevo.archive import parquet
+import structlog
+
+from relevo.archive import copying, marker, restore
 from relevo.archive.manifest import Manifest
 from relevo.config import Settings
-from relevo.core.errors import ArchiveError, MissingPartError, RelevoError
+from relevo.core import queries
+from relevo.core.errors import ArchiveError, MissingPartError, RelevoError, UsageError
 from relevo.core.logs import normalise_error
-from relevo.core.model import Column
+from relevo.core.model import Column, Step
 from relevo.core.ports import ArchiveStore, Warehouse
+from relevo.database.pool import Database
+from relevo.runtime.runs import Run
 
 if TYPE_CHECKING:  # a second that only those with a catalog spend
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
+_SQL = queries.load("iceberg_months")
+_log = structlog.get_logger("relevo.iceberg_months")
 FOLDER = "_iceberg"
 """Below the archive's prefix; the underscore keeps engines from reading it as data."""
 _TRIES = 3
+_MOST_FAILED = 3  # months that a run tries in vain; the others would fare no better
+_CATALOG_TIMEOUTS = 10  # it looks at each file of a month; well before a run counts as hung
 _COMPARABLE = ("bigint", "integer", "smallint", "date", "timestamp with time zone")
 _PROPERTIES = {
     "write.metadata.metrics.default": "counts",
@@ -120,6 +131,8 @@ class IcebergTables:
 
     def _table(self, catalog: Catalog, record: Manifest) -> Table:
         """Return the table, with every column of the month."""
+        from relevo.archive import parquet  # noqa: PLC0415 Arrow takes a tenth of a second, and most commands need none
+
         catalog.create_namespace_if_not_exists(self._namespace)
         schema = parquet.arrow_schema(record.columns, {})
         # A REST catalog says itself where the metadata of its tables lie, and refuses any other place.
@@ -174,3 +187,54 @@ def _expire(table: Table) -> None:
 def _metadata_files(table: Table, snapshot: Any) -> Iterator[str]:
     yield snapshot.manifest_list
     yield from (each.manifest_path for each in snapshot.manifests(table.io))
+
+
+def step(run: Run, store: ArchiveStore) -> Step:
+    """Register one month that is verified and not in the catalog yet, if there is a catalog and such a month."""
+    if run.settings.archive_iceberg_uri is None:
+        return Step()
+    failed = run.given_up.unregistered
+    with run.transaction() as connection:
+        found = connection.execute(_SQL["find_unregistered"], {"given_up": list(failed)}).fetchone()
+    if found is None:
+        return Step()
+    entity, month, relation = found
+    try:
+        _register(run, store, entity, month)
+    except (ArchiveError, MissingPartError, TimeoutError) as error:
+        is_silent = isinstance(error, TimeoutError)
+        why = (
+            ArchiveError("The Iceberg catalog does not answer.", hint="The next run tries again.")
+            if is_silent
+            else error
+        )
+        failed.add(relation)
+        _write(run, "record_unregistered", entity, month, error=normalise_error(why))
+        _log.warning("iceberg_not_registered", relation=relation, detail=str(why))
+        more = not is_silent and len(failed) < _MOST_FAILED
+        return Step(more=more, problems=(f"{relation}: {normalise_error(why, 300)}",))
+    _write(run, "record_registered", entity, month)
+    return Step({"months_registered": 1}, items=1, more=True)
+
+
+def record(database: Database, months: Iterable[Manifest]) -> None:
+    """Write down that months are in the catalog; a month that this database knows nothing of is left out."""
+    keys = [(each.entity, each.month) for each in months]
+    asked = {"entities": [entity for entity, _ in keys], "months": [month for _, month in keys]}
+    with database.transaction() as connection:
+        connection.execute(_SQL["record_all_registered"], asked)
+
+
+def _register(run: Run, store: ArchiveStore, entity: str, month: date) -> None:
+    marker.check(run, store)
+    try:
+        stored = restore.read_manifest(store, entity, month)
+    except UsageError:  # somebody removed it from the archive: there is nothing to be named
+        return
+    within_s = _CATALOG_TIMEOUTS * run.settings.archive_timeout_ms / 1000
+    copying.in_background(lambda: IcebergTables(run.settings, store).register(stored), within_s)
+
+
+def _write(run: Run, statement: str, entity: str, month: date, **more: object) -> None:
+    with run.transaction() as connection:
+        connection.execute(_SQL[statement], {"entity": entity, "month": month} | more)

@@ -22,7 +22,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from relevo.archive import iceberg_months, restore
+from relevo.archive import iceberg, restore
 from relevo.archive.manifest import Manifest
 from relevo.cli.common import (
     AsJson,
@@ -266,15 +266,13 @@ def _raise(error: ArchiveError) -> NoReturn:
 @group.command(epilog="Example: relevo archive register")
 def register(as_json: AsJson = False) -> None:
     """Name every month's files in the Iceberg catalog, and take out of it what the archive no longer has."""
-    from relevo.archive.iceberg import IcebergTables  # noqa: PLC0415 a second that only this command spends
-
     settings = load_settings()
     store = _store(settings)
     if settings.archive_iceberg_uri is None:
         raise UsageError("No Iceberg catalog is set.", hint="Set ARCHIVE_ICEBERG_URI.")
     complaints: list[ArchiveError] = []
     records = restore.months(store, complaints.append)
-    tables = IcebergTables(settings, store)
+    tables = iceberg.IcebergTables(settings, store)
     for entity in restore.ENTITIES:
         added = sum(tables.register(record).added for record in records if record.entity == entity)
         # What cannot be read may be a store in trouble: nothing is taken out by its word.
@@ -292,7 +290,7 @@ def _record(settings: Settings, records: Sequence[Manifest]) -> None:
     """
     absent = suppress(ConfigError, DatabaseUnavailableError, MigrationError)
     with absent, open_database(settings) as database, of_this_version():
-        iceberg_months.record(database, records)
+        iceberg.record(database, records)
 
 
 @cli.command(epilog="Example: relevo forget 0d9e5b0a-6c1f-4b8e-9d53-1f2a3b4c5d6e")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from rich.markup import escape
 
 from relevo import __version__, config
@@ -30,7 +31,6 @@ from relevo.cli.common import (
 )
 from relevo.core.errors import UsageError
 from relevo.database import migrate, opening
-from relevo.database.conninfo import psql_call
 from relevo.operators import actions, consistency, fleet
 from relevo.operators.formats import in_numbers
 
@@ -216,11 +216,20 @@ def psql(context: typer.Context) -> None:
         server = embedded.acquire(opening.embedded_folder(settings), settings.relevo_postgres_bin)
         server.inheritable()
         program, dsn = str(server.bin / "psql"), server.dsn
-    arguments, more = psql_call(dsn, context.args)
+    arguments, more = _psql_call(dsn, context.args)
     try:
         os.execvpe(program, ["psql", *arguments], config.environment(**more))  # noqa: S606 psql takes our place
     except FileNotFoundError:
         raise UsageError("There is no psql on this machine.", hint="Install the package postgresql-client.") from None
+
+
+def _psql_call(dsn: str, words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return psql's arguments and what its environment needs more; the password is in no argument list."""
+    given = conninfo_to_dict(dsn)
+    more = {"PGOPTIONS": "-c search_path=relevo,public", "PGAPPNAME": "relevo psql"}
+    if password := given.pop("password", None):
+        more["PGPASSWORD"] = str(password)
+    return ["-d", make_conninfo("", **given), *words], more
 
 
 @cli.command(epilog="Example: relevo version")

@@ -15,7 +15,7 @@ import structlog
 from psycopg.rows import class_row
 
 from relevo import __version__
-from relevo.archive import copying, iceberg_months, manifest, marker
+from relevo.archive import copying, iceberg, manifest, marker
 from relevo.archive.copying import Relation, Span
 from relevo.archive.manifest import Manifest
 from relevo.archive.throttle import Throttle
@@ -113,7 +113,7 @@ class Export:
         """Upload one part, or verify one, or drop one month whose grace is over, or register one."""
         month = self._find()
         if month is None:
-            return iceberg_months.step(self.run, self.store)
+            return iceberg.step(self.run, self.store)
         work = {"retired": self._upload, "exported": self._verify, "verified": self._drop}[month.state]
         try:
             marker.check(self.run, self.store)

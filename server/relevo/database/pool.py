@@ -27,6 +27,7 @@ from weakref import WeakKeyDictionary
 import psycopg
 from psycopg import errors as pg
 from psycopg.abc import PQGen
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.waiting import Ready
 from psycopg_pool import ConnectionPool, PoolTimeout
 
@@ -34,7 +35,6 @@ from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import DatabaseUnavailableError, StoppedError
 from relevo.core.logs import get_logger, normalise_error
-from relevo.database.conninfo import conninfo
 from relevo.database.outages import GONE, explain_unavailable, is_unavailable
 
 T = TypeVar("T")
@@ -75,6 +75,20 @@ def _bare(statement: bytes) -> str:
 
 _BEGIN = _bare(_SQL["begin_transaction"]).encode()
 _FLUSH = _bare(_SQL["flush_transaction"]).encode()
+
+
+def _conninfo(dsn: str, settings: Settings, application_name: str) -> str:
+    """Complete a DSN with the limits every connection of ours has, leaving alone what it already says."""
+    limits: dict[str, Any] = {
+        "application_name": application_name[:60],
+        "connect_timeout": max(2, settings.database_connect_timeout_ms // 1000),
+        "keepalives_idle": 5,
+        "keepalives_interval": 2,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 10_000,
+    }
+    given = conninfo_to_dict(dsn)
+    return make_conninfo(dsn, **{key: value for key, value in limits.items() if key not in given})
 
 
 class NoAnswerError(psycopg.OperationalError):
@@ -159,8 +173,8 @@ class Database:
         self._settings = settings
         self._bounds_all = bounds_all
         self._given = (dsn, direct_dsn)
-        self._dsn = conninfo(dsn, settings, application_name)
-        self.direct_dsn = conninfo(direct_dsn, settings, application_name)
+        self._dsn = _conninfo(dsn, settings, application_name)
+        self.direct_dsn = _conninfo(direct_dsn, settings, application_name)
         """The address without a pooler in between, with the limits every connection has."""
         self._connect_s = settings.database_connect_timeout_ms / 1000
         margin_ms = settings.database_answer_margin_ms
