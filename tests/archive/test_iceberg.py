@@ -61,7 +61,7 @@ def test_an_exported_month_is_a_table(
     assert {"id", "event_day"} <= bounds
     assert not bounds & {"installation_id", "event_type", "last_error_message", "provider_ticket_id"}
 
-    shutil.rmtree(tmp_path / "cold" / "relevo" / manifest.folder_of(ENTITY, OLD))
+    shutil.rmtree(tmp_path / "cold" / "relevo" / manifest.Month(ENTITY, OLD).folder)
     assert tables.remove_others(ENTITY, lambda: restore.months(store, print)).removed == len(record.parts)
     table = opened(settings).load_table(f"relevo.{ENTITY}")
     assert table.scan().to_arrow().num_rows == 0

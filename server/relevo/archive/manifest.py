@@ -35,11 +35,37 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Manifest:
-    """A month of an entity."""
+class Month:
+    """A month of an entity, and how it is named: in statements, as a table, in the store."""
 
     entity: str
     month: date
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What names it in a statement."""
+        return {"entity": self.entity, "month": self.month}
+
+    @property
+    def relation(self) -> str:
+        """What a table of it is called."""
+        return f"{self.entity}_{self.month:%Y_%m}"
+
+    @property
+    def folder(self) -> str:
+        """What its keys in the store begin with; engines read year and month from it."""
+        return f"{self.entity}/year={self.month:%Y}/month={self.month:%m}/"
+
+    @property
+    def manifest_key(self) -> str:
+        """Where its manifest lies; the underscore keeps engines from reading it as data."""
+        return f"{self.folder}_manifest.json"
+
+
+@dataclass(frozen=True)
+class Manifest(Month):
+    """What a month in the store consists of."""
+
     schema_version: int
     software_version: str
     columns: tuple[Column, ...]
@@ -60,14 +86,9 @@ class Manifest:
         """How large its files are."""
         return sum(part.bytes for part in self.parts)
 
-    @property
-    def relation(self) -> str:
-        """What a table of it is called."""
-        return f"{self.entity}_{self.month:%Y_%m}"
-
     def key_of(self, part: Part) -> str:
         """Return where a part lies in the store."""
-        return folder_of(self.entity, self.month) + part.file
+        return self.folder + part.file
 
     def to_json(self) -> str:
         """Write it down, the same for the same month."""
@@ -78,16 +99,6 @@ class Manifest:
 
 
 _MANIFEST = TypeAdapter(Manifest)
-
-
-def folder_of(entity: str, month: date) -> str:
-    """Return what the keys of a month begin with; engines read year and month from it."""
-    return f"{entity}/year={month:%Y}/month={month:%m}/"
-
-
-def key_of(entity: str, month: date) -> str:
-    """Return where a month's manifest lies; the underscore keeps engines from reading it as data."""
-    return f"{folder_of(entity, month)}_manifest.json"
 
 
 def part_name(part: int) -> str:
@@ -101,10 +112,10 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def month_of(key: str) -> tuple[str, date] | None:
+def month_of(key: str) -> Month | None:
     """Return whose manifest lies under a key, or None if it is something else."""
     found = re.fullmatch(r"([a-z_]+)/year=(\d{4})/month=(0[1-9]|1[0-2])/_manifest\.json", key)
-    return (found[1], date(int(found[2]), int(found[3]), 1)) if found else None
+    return Month(found[1], date(int(found[2]), int(found[3]), 1)) if found else None
 
 
 def parse(text: str, key: str) -> Manifest:

@@ -14,7 +14,7 @@ from typing import Any
 from relevo.archive import copying, manifest
 from relevo.archive.arrow import Arrow, connect
 from relevo.archive.copying import Relation, Span
-from relevo.archive.manifest import Manifest, Part
+from relevo.archive.manifest import Manifest, Month, Part
 from relevo.core import queries
 from relevo.core.errors import ArchiveError, ArchiveMissingError, UsageError
 from relevo.core.logs import normalise_error
@@ -55,12 +55,11 @@ def months(store: ArchiveStore, complain: Callable[[ArchiveError], None]) -> lis
     """Return the manifests of every month in a store; of what cannot be read, or is not listed, complain and go on."""
     keys = [each.key for each in store.listing("")]
     found: list[Manifest] = []
-    for entity, month in sorted(whose for key in keys if (whose := manifest.month_of(key))):
+    named = [month for key in keys if (month := manifest.month_of(key))]
+    for month in sorted(named, key=lambda each: (each.entity, each.month)):
         try:
-            found.append(read_manifest(store, entity, month))
-            _refuse_unlisted(
-                store, found[-1], [key for key in keys if key.startswith(manifest.folder_of(entity, month))]
-            )
+            found.append(read_manifest(store, month.entity, month.month))
+            _refuse_unlisted(store, found[-1], [key for key in keys if key.startswith(month.folder)])
         except ArchiveError as error:
             complain(error)
     return found
@@ -68,7 +67,7 @@ def months(store: ArchiveStore, complain: Callable[[ArchiveError], None]) -> lis
 
 def read_manifest(store: ArchiveStore, entity: str, month: date) -> Manifest:
     """Read the manifest of a month; without one there is no such month."""
-    key = manifest.key_of(entity, month)
+    key = Month(entity, month).manifest_key
     with tempfile.TemporaryDirectory(prefix="relevo-manifest-") as folder:
         path = Path(folder) / "manifest"
         try:
@@ -86,13 +85,12 @@ def read_manifest(store: ArchiveStore, entity: str, month: date) -> Manifest:
 
 def _refuse_unlisted(store: ArchiveStore, record: Manifest, keys: Sequence[str] | None = None) -> None:
     """Raise if something lies beside a month's files that its manifest does not list: one of the two is wrong."""
-    folder = manifest.folder_of(record.entity, record.month)
-    found = [each.key for each in store.listing(folder)] if keys is None else keys
-    listed = {manifest.key_of(record.entity, record.month), *map(record.key_of, record.parts)}
-    unlisted = sorted(key.removeprefix(folder) for key in found if key not in listed)
+    found = [each.key for each in store.listing(record.folder)] if keys is None else keys
+    listed = {record.manifest_key, *map(record.key_of, record.parts)}
+    unlisted = sorted(key.removeprefix(record.folder) for key in found if key not in listed)
     if unlisted:
         raise ArchiveError(
-            f"{folder} in {store.name} holds what its manifest does not list: {', '.join(unlisted)[:200]}.",
+            f"{record.folder} in {store.name} holds what its manifest does not list: {', '.join(unlisted)[:200]}.",
             hint="Bring the manifest back from a copy of the store if it leaves a part out; else move that elsewhere.",
         )
 

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import class_row
 
+from relevo.archive.manifest import Month
 from relevo.core import queries
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
@@ -30,11 +31,9 @@ _RETIRED = {"notification_deliveries": "archived_deliveries", "push_requests": "
 
 
 @dataclass(frozen=True)
-class RetiringMonth:
+class RetiringMonth(Month):
     """A month of a partitioned table that is past its retention."""
 
-    entity: str
-    month: date
     state: str
     blocks: int
     rows: int | None
@@ -42,16 +41,6 @@ class RetiringMonth:
     file: int
     kept_blocks: int
     """How many of its blocks were copied from already, as long as it is the same file."""
-
-    @property
-    def relation(self) -> str:
-        """The name of its partition."""
-        return f"{self.entity}_{self.month:%Y_%m}"
-
-    @property
-    def key(self) -> dict[str, Any]:
-        """What names it in a statement."""
-        return {"entity": self.entity, "month": self.month}
 
 
 def retire(run: Run) -> Step:

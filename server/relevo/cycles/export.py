@@ -6,7 +6,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from psycopg.rows import class_row
 from relevo import __version__
 from relevo.archive import copying, iceberg, manifest, marker
 from relevo.archive.copying import Relation, Span
-from relevo.archive.manifest import Manifest
+from relevo.archive.manifest import Manifest, Month
 from relevo.archive.throttle import Throttle
 from relevo.config import Settings
 from relevo.core import queries
@@ -36,14 +35,13 @@ _PUT_TIMEOUTS = 20  # a slow store takes a part in many requests, and is asked a
 OFF = "no archive store is set; set ARCHIVE_BUCKET or ARCHIVE_FOLDER"
 
 
-@dataclass(frozen=True)
-class ExportMonth:
+@dataclass(frozen=True, kw_only=True)
+class ExportMonth(Month):
     """A month that left the hot tables and has not left the database."""
 
-    entity: str
-    month: date
     state: str
-    relation: str
+    relation: str = ""
+    """The table that is to be dropped, as the database has it."""
     part_rows: int
     rows: int
     export_id: str
@@ -51,16 +49,6 @@ class ExportMonth:
     mismatches: int
     manifest_sha256: str | None
     """The hash of the manifest that was written, by whatever version of this program."""
-
-    @property
-    def key(self) -> dict[str, Any]:
-        """What names it in a statement."""
-        return {"entity": self.entity, "month": self.month}
-
-    @property
-    def place(self) -> dict[str, Any]:
-        """Where its rows are."""
-        return {"schema": _SCHEMA, "relation": self.relation}
 
 
 @dataclass(frozen=True)
@@ -222,7 +210,7 @@ class Export:
 
     def _put(self, month: ExportMonth, path: Path) -> None:
         """Store a file; what lies there is kept if it is the same, replaced if it is this export's, else refused."""
-        key = manifest.folder_of(month.entity, month.month) + path.name
+        key = month.folder + path.name
         if self.store.put(key, path):
             return
         there = path.with_name("there")
@@ -250,7 +238,7 @@ class Export:
     def _is_ours_beside(self, month: ExportMonth, path: Path) -> bool:
         """Return whether the month's objects that can still be read are all of this export, and there is one."""
         authors = set()
-        for each in self.store.listing(manifest.folder_of(month.entity, month.month)):
+        for each in self.store.listing(month.folder):
             self.run.may_go_on()  # raises if the lease was lost
             self.store.fetch(each.key, path)
             authors.add(_written_by(path, each.key))
@@ -258,7 +246,7 @@ class Export:
 
     def _refuse_others_manifest(self, month: ExportMonth, path: Path) -> None:
         """Raise if the month is another export's already: nothing is laid beside its files."""
-        key = manifest.key_of(month.entity, month.month)
+        key = month.manifest_key
         try:
             self.store.fetch(key, path)
         except ArchiveMissingError:
@@ -274,7 +262,7 @@ class Export:
     def _tidy(self, month: ExportMonth) -> None:
         """Take away what uploads that died left unfinished; by now all that counts is whole."""
         self._still_ours()
-        self.store.tidy(manifest.folder_of(month.entity, month.month))
+        self.store.tidy(month.folder)
 
     def _finish_upload(self, month: ExportMonth, parts: Sequence[ExportPart], folder: Path) -> Step:
         self._tidy(month)
@@ -316,7 +304,7 @@ class Export:
                     "finish_verify", month, now=self.run.now, grace_days=self.run.settings.archive_grace_days
                 )
                 return Step({"months_verified": int(done)}, items=1, more=True)
-            key = manifest.folder_of(month.entity, month.month) + manifest.part_name(part.part)
+            key = month.folder + manifest.part_name(part.part)
             path = Path(folder) / "fetched"
             why = copying.in_background(lambda: self._differs(month, part, key, path))
         if why:
@@ -343,7 +331,7 @@ class Export:
 
     def _check_whole(self, month: ExportMonth, parts: Sequence[ExportPart], folder: Path) -> None:
         """See that the manifest is the one that was written, lists every object, and leaves no row out."""
-        key = manifest.key_of(month.entity, month.month)
+        key = month.manifest_key
         try:
             self.store.fetch(key, folder / "manifest")
             same = manifest.file_sha256(folder / "manifest") == month.manifest_sha256
@@ -359,7 +347,7 @@ class Export:
             raise self._wrong(month, [], month.relation, "has rows that are in no part")
 
     def _check_listing(self, month: ExportMonth, parts: Sequence[ExportPart]) -> None:
-        folder = manifest.folder_of(month.entity, month.month)
+        folder = month.folder
         found = {each.key.removeprefix(folder): each.size for each in self.store.listing(folder)}
         found.pop("_manifest.json", None)
         wrong = [part.part for part in parts if found.pop(manifest.part_name(part.part), None) != part.bytes]
@@ -380,7 +368,7 @@ class Export:
             self._check_whole(month, parts, Path(folder))
             changed = [part.part for part in parts if not self._is_unchanged(month, part, Path(folder) / "part")]
         if changed:
-            key = manifest.folder_of(month.entity, month.month) + manifest.part_name(changed[0])
+            key = month.folder + manifest.part_name(changed[0])
             raise self._wrong(month, changed, key, "is not the file that was uploaded")
         row = self.run.execute(_SQL["drop_retired"], month.key | {"now": self.run.now}).fetchone()
         dropped = int(row == (True,))
@@ -389,7 +377,7 @@ class Export:
     def _is_unchanged(self, month: ExportMonth, part: ExportPart, path: Path) -> bool:
         self.run.may_go_on()  # raises if the lease was lost
         try:
-            self.store.fetch(manifest.folder_of(month.entity, month.month) + manifest.part_name(part.part), path)
+            self.store.fetch(month.folder + manifest.part_name(part.part), path)
         except ArchiveMissingError:
             return False
         return manifest.file_sha256(path) == part.file_sha256
