@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from relevo.access import sessions
+from relevo.access import api_tokens
 from serving import Client, Served
 
 WIDTHS, COLOURS = (360, 1280), ("light", "dark")
@@ -31,7 +31,7 @@ class Person:
 
     def send(self, path: str, **fields: str) -> Any:
         """Send a form of this person's own session."""
-        return self.post(path, form=sessions.form_mark(self.cookies["relevo_session"]), **fields)
+        return self.post(path, form=api_tokens.form_mark(self.cookies["relevo_session"]), **fields)
 
     def log_in(self, token: str | None = None, **fields: str) -> Any:
         """Fill in the login form."""

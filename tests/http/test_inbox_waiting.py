@@ -18,17 +18,16 @@ from inboxes import sent
 from phones import add_phones
 from processes import eventually
 from relevo.access.inboxes import Numbering
-from relevo.http import inbox_waiting
-from relevo.http.inbox_waiting import Progress
-from relevo.http.waiting import Places
+from relevo.http import waiting
+from relevo.http.waiting import Places, Progress
 from serving import Served, fan_out
 
 
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look as often as a test can use, not once a second, nor less often the busier the machine is."""
-    monkeypatch.setattr(inbox_waiting, "LOOK_S", 0.02)
-    monkeypatch.setattr(inbox_waiting, "_REST", 1)
+    monkeypatch.setattr(waiting, "LOOK_S", 0.02)
+    monkeypatch.setattr(waiting, "_REST", 1)
 
 
 class Poll:

@@ -60,20 +60,12 @@ class Proof:
 
 @dataclass(frozen=True)
 class Known:
-    """An installation that is there, as far as its callers are judged by it."""
+    """An installation that is there, as far as its callers, or who wants its token, are judged by it."""
 
     project: str
     provider: str
-    owner: str | None
+    owner: str | None = None
     secret_hash: bytes | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True)
-class Holder:
-    """Another installation, which has the token that somebody wants to register."""
-
-    project: str
-    provider: str
 
 
 @dataclass(frozen=True)
@@ -116,19 +108,15 @@ class Rules:
     @classmethod
     def of(cls, settings: Settings, hosts: Callable[[str], Hosts]) -> Rules:
         """Read them from the settings and the keys' file."""
-        return cls(cls._keys(settings), settings.http_open_registration, hosts)
-
-    @staticmethod
-    def _keys(settings: Settings) -> Mapping[str, SigningKey]:
-        if settings.http_signing_keys_file is None:
-            return {}
+        file = settings.http_signing_keys_file
         try:
-            return read_keys(settings.http_signing_keys_file.read_text(encoding="utf-8"))
+            keys = {} if file is None else read_keys(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ConfigError(
                 f"HTTP_SIGNING_KEYS_FILE cannot be used: {error}.",
                 hint='As in {"2026-11": {"secret": "…"}}; `openssl rand -base64 32` makes a secret.',
             ) from None
+        return cls(keys, settings.http_open_registration, hosts)
 
     def check_endpoint(self, token: str, project: str) -> None:
         """Refuse a Web Push subscription whose address, which a phone chose, is none of a push service."""
@@ -144,7 +132,7 @@ class Rules:
 
 
 def judge(
-    asked: Installation, known: Known | None, holder: Holder | None, proven: Proven, open_project: str | None
+    asked: Installation, known: Known | None, holder: Known | None, proven: Proven, open_project: str | None
 ) -> None:
     """Decide whether a caller may register this; refuse it if not."""
     if known is None:
@@ -158,7 +146,7 @@ def judge(
 
 
 def judge_secret(
-    asked: Installation, known: Known | None, holder: Holder | None, proven: Proven, *, renew: bool
+    asked: Installation, known: Known | None, holder: Known | None, proven: Proven, *, renew: bool
 ) -> bool:
     """Decide whether whoever registers this gets a secret: a new phone, one without any, or one that asks for it."""
     if _is_webhook(asked, known, holder):
@@ -174,7 +162,7 @@ def judge_secret(
     return proven.is_vouched_for and (renew or not keeps)
 
 
-def _is_webhook(asked: Installation, known: Known | None, holder: Holder | None) -> bool:
+def _is_webhook(asked: Installation, known: Known | None, holder: Known | None) -> bool:
     named = asked.provider, known.provider if known else None, holder.provider if holder else None
     return _WEBHOOK in named
 
@@ -186,7 +174,7 @@ def _webhooks_are_the_apps() -> NotAllowedError:
     )
 
 
-def _judge_move(asked: Installation, holder: Holder, proven: Proven) -> None:
+def _judge_move(asked: Installation, holder: Known, proven: Proven) -> None:
     """Decide whether a token moves here from the installation that has it."""
     if not proven.by_signature:
         raise NotAllowedError(
@@ -437,7 +425,7 @@ def _known(connection: Connection, installation_id: UUID) -> Known | None:
     return Known(*columns)
 
 
-def _lock(connection: Connection, asked: Installation) -> Holder | None:
+def _lock(connection: Connection, asked: Installation) -> Known | None:
     """Lock an installation and whoever else has its token, so that both stay as they are read; return the other."""
     names = {"installation_id": asked.installation_id, "token": asked.token, "token_hash": None}
     names |= {"provider": asked.provider, "environment": asked.environment}
@@ -447,7 +435,7 @@ def _lock(connection: Connection, asked: Installation) -> Holder | None:
     if asked.owner is not None:
         connection.execute(_SQL["lock_owner"], {"owner": asked.owner})
     locked = connection.execute(_SQL["lock_phones"], names).fetchall()
-    return next((Holder(*row) for found, *row in locked if found != asked.installation_id), None)
+    return next((Known(*row) for found, *row in locked if found != asked.installation_id), None)
 
 
 def _is_secret(installation_id: UUID, known: Known | None, secret: str | None) -> bool:

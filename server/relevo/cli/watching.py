@@ -182,19 +182,12 @@ def _show(seen: fleet.Status, *, as_json: bool) -> None:
         _print_status(seen)
 
 
+_TOLD = ("claims", "sources", "projects", "due", "dead_letters", "held", "cycles", "workers")
+
+
 def _as_json(seen: fleet.Status) -> dict[str, Any]:
-    return {
-        "health": seen.problems,
-        "health_codes": [problem.code for problem in seen.problems],
-        "claims": seen.claims,
-        "sources": seen.sources,
-        "projects": seen.projects,
-        "due": seen.due,
-        "dead_letters": seen.dead_letters,
-        "held": seen.held,
-        "cycles": seen.cycles,
-        "workers": seen.workers,
-    }
+    health = {"health": seen.problems, "health_codes": [problem.code for problem in seen.problems]}
+    return health | {name: getattr(seen, name) for name in _TOLD}
 
 
 def _print_status(seen: fleet.Status) -> None:

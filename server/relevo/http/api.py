@@ -33,8 +33,7 @@ from relevo.http.dashboard.login import LoginCodes
 from relevo.http.dashboard.refusals import Refusals
 from relevo.http.database_threads import DatabaseThreads
 from relevo.http.guard import Callers, Guarded, RateLimiter
-from relevo.http.inbox_waiting import InboxWaiters
-from relevo.http.waiting import Places, Waiters
+from relevo.http.waiting import InboxWaiters, Places, Waiters
 from relevo.operators import fleet
 
 _MOST_RUNS = 2

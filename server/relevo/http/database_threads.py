@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -56,21 +57,13 @@ class DatabaseThreads:
         self, function: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Call a function with a connection inside a transaction that is committed when it returns."""
-        return await self._run(partial(self._in_transaction, function, *args, **kwargs))
+        return await self._run(partial(_call_in, self.database.transaction, function, *args, **kwargs))
 
     async def run_statement(
         self, function: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Call a function of a single statement with a connection, without the ceremony of a transaction."""
-        return await self._run(partial(self._outside, function, *args, **kwargs))
-
-    def _outside(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        with self.database.connection() as connection:
-            return function(connection, *args, **kwargs)
-
-    def _in_transaction(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        with self.database.transaction() as connection:
-            return function(connection, *args, **kwargs)
+        return await self._run(partial(_call_in, self.database.connection, function, *args, **kwargs))
 
     async def _run(self, call: Callable[[], T]) -> T:
         """Have a thread do it; whoever leaves before it is done keeps its turn until then."""
@@ -99,6 +92,13 @@ class DatabaseThreads:
         """Take no more functions."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.reader.close()
+
+
+def _call_in(
+    opened: Callable[[], AbstractContextManager[Connection]], function: Callable[..., T], *args: Any, **kwargs: Any
+) -> T:
+    with opened() as connection:
+        return function(connection, *args, **kwargs)
 
 
 def threads_of(request: Request) -> DatabaseThreads:

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from relevo.access import api_tokens, app_verbs, phones, sessions
+from relevo.access import api_tokens, app_verbs, phones
 from relevo.access.api_tokens import Token
 from relevo.database.pool import Connection
 from relevo.http.cached import FRESH_S
@@ -110,7 +110,7 @@ class Callers:
         self._limiter.spend(self._counted(request, digest))
         if not written:
             return None
-        token = await (self._of_bearer(digest, written) if bearer else self._threads.run(sessions.verify, written))
+        token = await self._find(digest, written, is_session=not bearer)
         if token is None:
             self._known.pop(digest, None)
             if rule.is_open:
@@ -126,10 +126,7 @@ class Callers:
         async with self._doubted:
             if digest in self._known or digest in self._phones:
                 return
-            if is_session:
-                token = await self._threads.run(sessions.verify, written)
-            else:
-                token = await self._of_bearer(digest, written)
+            token = await self._find(digest, written, is_session=is_session)
             if token is not None:
                 _remember(self._known, digest, token)
             elif not is_session and await self._threads.run_in_transaction(phones.is_good_secret, written):
@@ -151,7 +148,9 @@ class Callers:
         else:
             self._phones.pop(digest, None)
 
-    async def _of_bearer(self, digest: bytes, written: str) -> Token | None:
+    async def _find(self, digest: bytes, written: str, *, is_session: bool) -> Token | None:
+        if is_session:
+            return await self._threads.run(api_tokens.verify_session, written)
         token, asked_at = self._good.get(digest, (None, -math.inf))
         if token is not None and self._clock() - asked_at <= FRESH_S:
             return token

@@ -19,10 +19,10 @@ from relevo.database.pool import Connection
 from relevo.http.events import LEFT, MAX_WAIT_MS, EventId
 from relevo.http.fields import Body, Text, Text100, Text200
 from relevo.http.guard import Guarded, do
-from relevo.http.inbox_waiting import InboxWaiters
 from relevo.http.installations import MISSING, ask, proof_of
 from relevo.http.json_response import Json
 from relevo.http.problems import invalid
+from relevo.http.waiting import InboxWaiters
 
 T = TypeVar("T")
 _PLACE = "^[0-9]{1,18}$"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -85,7 +84,7 @@ class HttpServer:
             server.should_exit = True
 
     def _life(self) -> None:
-        listening = self._until_bound(self._bind)
+        listening = self._until_bound()
         if listening is None:
             return
         self.url = url_of(listening)
@@ -93,12 +92,12 @@ class HttpServer:
         _log.info("http_serving", url=self.url, docs=f"{self.url}/docs")
         asyncio.run(self._serve(listening))
 
-    def _until_bound(self, bind: Callable[[], socket.socket]) -> socket.socket | None:
+    def _until_bound(self) -> socket.socket | None:
         """Bind, trying again while the port is taken; None if told to stop before."""
         told = ""
         while not self._stop.is_set():
             try:
-                return bind()
+                return self._bind()
             except OSError as error:
                 told = self._complain(error, told)
                 self._stop.wait(_AGAIN_S)

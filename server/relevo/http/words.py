@@ -151,13 +151,9 @@ def _preview(connection: Connection, own: dict[str, Any], asked: PreviewIn) -> d
     return words.preview(wording, asked.given, asked.timezone)
 
 
+_TOLD = ("version", "zoned", "arguments", "texts", "created_at")
+
+
 def _told(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": row["event_type"],
-        "version": row["version"],
-        "default": row["default_locale"],
-        "zoned": row["zoned"],
-        "arguments": row["arguments"],
-        "texts": row["texts"],
-        "created_at": row["created_at"],
-    }
+    named = {"type": row["event_type"], "default": row["default_locale"]}
+    return named | {name: row[name] for name in _TOLD}

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from relevo.http.dashboard import (
     compose,
-    dead_letters,
     deliveries,
     events,
     guide,
     login,
     operator_actions,
-    overview,
     people,
     search,
     system,
@@ -19,14 +17,12 @@ from relevo.http.dashboard import (
 
 ROUTERS = (
     login.router,
-    overview.router,
     system.router,
     search.router,
     events.router,
     deliveries.router,
     people.router,
     guide.router,
-    dead_letters.router,
     compose.router,
     test_push.router,
     operator_actions.router,

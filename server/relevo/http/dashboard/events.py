@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from relevo.core.i18n import gettext as _
 from relevo.http.dashboard.labels import DELIVERY_STATUSES, EVENT_STATES
-from relevo.http.dashboard.page import Page, read, render
+from relevo.http.dashboard.page import Before, Id, Page, read, render
 from relevo.http.problems import Problem
 from relevo.operators import deliveries, events
 from relevo.operators.events import Story
@@ -18,7 +18,6 @@ from relevo.operators.timeline import is_taken
 from relevo.push_services import sandbox_address
 
 router = APIRouter(route_class=Page, include_in_schema=False)
-_MOST_IDS = 2**63 - 1
 
 
 @router.get("/dashboard/events")
@@ -27,7 +26,7 @@ async def latest(
     event_type: Annotated[str, Query(alias="type", max_length=100)] = "",
     status: Annotated[str, Query(max_length=20)] = "",
     project: Annotated[str, Query(max_length=200)] = "",
-    before: Annotated[int | None, Query(ge=1, le=_MOST_IDS)] = None,
+    before: Before = None,
 ) -> Response:
     """Show the latest events, of one kind if asked."""
     chosen = {"type": event_type, "status": status if status in EVENT_STATES else "", "project": project}
@@ -55,7 +54,7 @@ async def latest(
 @router.get("/dashboard/events/{event_id}")
 async def story(
     request: Request,
-    event_id: Annotated[int, Path(ge=0, le=_MOST_IDS)],
+    event_id: Id,
     status: Annotated[str, Query(max_length=20)] = "",
     after: Annotated[str | None, Query(max_length=40)] = None,
     requests: Annotated[str, Query(max_length=60)] = "",

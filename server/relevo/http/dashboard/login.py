@@ -16,7 +16,7 @@ import structlog
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import RedirectResponse, Response
 
-from relevo.access import api_tokens, sessions
+from relevo.access import api_tokens
 from relevo.access.api_tokens import Token
 from relevo.config import Settings
 from relevo.core.addresses import is_loopback
@@ -128,7 +128,7 @@ async def show_login(request: Request, code: Annotated[str | None, Query(max_len
 async def _is_logged_in(request: Request) -> bool:
     """Return whether this browser has a session that is good, as after a link that is opened a second time."""
     session = request.cookies.get(COOKIE, "")
-    return bool(session) and await threads_of(request).run(sessions.verify, session) is not None
+    return bool(session) and await threads_of(request).run(api_tokens.verify_session, session) is not None
 
 
 def make_token(settings: Settings, program: str) -> str:
@@ -143,7 +143,7 @@ def _begin_by_link(database: Database) -> str:
     """Begin a session of a token that nobody ever sees, and that ends after a day."""
     with audit.acting_as("login link", "http"):
         _plain, token = api_tokens.make(database, "login link", "operator", days=_LINK_DAYS)
-        return sessions.begin(database, token)
+        return api_tokens.begin_session(database, token)
 
 
 @router.post("/login")
@@ -162,7 +162,7 @@ async def log_in(request: Request) -> Response:
         await refusals.note(request, "refused_login", _NOT_ENOUGH if token else "a token that is not good", token)
         return login_page(request, said, 403 if token else 401, after=after)
     with audit.acting_as(f"{token.name} ({token.id})", "http"):
-        session = await threads_of(request).run(sessions.begin, token)
+        session = await threads_of(request).run(api_tokens.begin_session, token)
     return _welcome(request, session, after)
 
 
@@ -171,7 +171,7 @@ async def log_out(request: Request) -> Response:
     """End the session."""
     await fields_of(request)
     if session := getattr(request.state, "session", ""):
-        await threads_of(request).run(sessions.end, session)
+        await threads_of(request).run(api_tokens.end_session, session)
     answer = RedirectResponse("/login", 303)
     answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
     return answer
@@ -190,7 +190,7 @@ def _why_not(token: Token) -> str:
 
 def _welcome(request: Request, session: str, after: str) -> Response:
     answer = RedirectResponse(after, 303)
-    keep(request, answer, COOKIE, session, sessions.HOURS * 3600)
+    keep(request, answer, COOKIE, session, api_tokens.SESSION_HOURS * 3600)
     return answer
 
 

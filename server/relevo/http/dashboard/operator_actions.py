@@ -16,7 +16,7 @@ from relevo.access import app_verbs
 from relevo.core.errors import InvalidInputError
 from relevo.core.i18n import gettext as _
 from relevo.core.i18n import ngettext
-from relevo.http.dashboard import dead_letters, test_push
+from relevo.http.dashboard import deliveries, test_push
 from relevo.http.dashboard.actions import Action, FormInput, Question, Result
 from relevo.http.dashboard.formats import address
 from relevo.http.dashboard.page import SOURCES, SYSTEM, Page, fields_of, render
@@ -236,7 +236,7 @@ async def _retry(request: Request, form: FormInput) -> Result:
 
 
 ACTIONS = {
-    **dead_letters.ACTIONS,
+    **deliveries.ACTIONS,
     **test_push.ACTIONS,
     "pause": Action(_ask_pause, _pause),
     "resume": Action(_ask_resume, _resume),

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import pathlib
 import secrets
 import time
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Annotated, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 from urllib.parse import parse_qsl
 
 import psycopg
 import structlog
-from fastapi import Query, Request
+from fastapi import Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import State
 from starlette.responses import HTMLResponse, Response
 
-from relevo.access import sessions
+from relevo.access import api_tokens
 from relevo.access.api_tokens import Token
 from relevo.config import Settings
 from relevo.core.errors import RelevoError
@@ -67,6 +67,9 @@ PAGES = {
 }
 """What the navigation leads to; each name is a text of the pages."""
 SEARCH = "/dashboard/search"
+Id = Annotated[int, Path(ge=0, lt=2**63)]
+"""The number by which an address names something."""
+Before = Annotated[int | None, Query(ge=1, lt=2**63)]
 Text = Annotated[str, Query(max_length=200)]
 Hours = Annotated[str, Query(pattern="^[0-9]{0,4}$")]
 Place = Annotated[str, Query(pattern="^[0-9.]{0,40}$")]
@@ -75,7 +78,7 @@ ICON = "relevo.svg"
 _KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 STATIC = {
     each.name: (each.read_bytes(), _KINDS[each.suffix])
-    for each in sorted((Path(__file__).parent / "static").iterdir())
+    for each in sorted((pathlib.Path(__file__).parent / "static").iterdir())
     if each.suffix in _KINDS
 }
 _ASSET_VERSION = hashlib.sha256(b"".join(body for body, _ in STATIC.values())).hexdigest()[:12]
@@ -169,7 +172,7 @@ def render(
         viewer=caller if session else None,
         who=_who(caller) if caller is not None and session else "",
         is_operator=is_operator(request),
-        form_mark=sessions.form_mark(session) if session else "",
+        form_mark=api_tokens.form_mark(session) if session else "",
         menu=_menu(request) if session or _is_guide_at_home(request) else {},
         here=_here(request),
         language=language(),
@@ -255,7 +258,7 @@ async def fields_of(request: Request) -> dict[str, str]:
     """Read a form that was sent; 403 if it is not one of this session's own."""
     given = await read_form(request)
     session: str = getattr(request.state, "session", "")
-    if session and not hmac.compare_digest(given.get("form", "").encode(), sessions.form_mark(session).encode()):
+    if session and not hmac.compare_digest(given.get("form", "").encode(), api_tokens.form_mark(session).encode()):
         refuse(request, "a form without this session's mark")
     return given
 

@@ -13,15 +13,13 @@ from starlette.responses import Response
 from relevo.core.i18n import gettext as _
 from relevo.core.phrases import clipped
 from relevo.http.dashboard.formats import number, owner_path, short
-from relevo.http.dashboard.page import PEOPLE, Page, Text, read, render
+from relevo.http.dashboard.page import PEOPLE, Before, Page, Text, read, render
 from relevo.http.problems import Problem
 from relevo.operators import events, inboxes, phones
 from relevo.operators.phones import MOST_PHONES, Reason
 from relevo.operators.reading import Row
 
 router = APIRouter(route_class=Page, include_in_schema=False)
-_MOST_IDS = 2**63 - 1
-Before = Annotated[int | None, Query(ge=1, le=_MOST_IDS)]
 Asked = Annotated[str, Query(max_length=300)]
 
 

@@ -1,22 +1,27 @@
-"""The pages of the machinery: what is due and who works on it, runs, sources, the archive, and the record."""
+"""The first page, and those of the machinery: what is due, who works on it, runs, sources, archive and record."""
 
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
+from markupsafe import Markup
 from starlette.responses import Response
 
 from relevo.config import REJECT_ATTEMPTS
-from relevo.core.i18n import N_
+from relevo.core.i18n import N_, fill_phrase
 from relevo.core.i18n import gettext as _
+from relevo.http.dashboard.formats import sentence
+from relevo.http.dashboard.guide import RUNBOOK
 from relevo.http.dashboard.labels import ACTIONS
 from relevo.http.dashboard.page import ARCHIVE, SOURCES, SYSTEM, Hours, Page, Place, Text, read, render
 from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem
-from relevo.operators import archive, audit, fleet, runs, sources
+from relevo.operators import archive, audit, fleet, reasons, runs, sources
+from relevo.operators.fleet import MOST_EVENTS
 from relevo.operators.formats import MOST_COUNTED
+from relevo.operators.health import problem as health_problem
 from relevo.operators.health.workers import worker_state
 
 router = APIRouter(route_class=Page, include_in_schema=False)
@@ -28,6 +33,36 @@ _SHORT = {
     "push_requests": N_("journal"),
     "licitaciones": N_("licitaciones"),
 }
+
+
+@router.get("/dashboard")
+async def overview(request: Request) -> Response:
+    """Show what people ask first."""
+    seen = await threads_of(request).run(fleet.overview, request.app.state.relevo.settings)
+    return render(
+        request,
+        "overview.html",
+        seen=seen,
+        problems=[_problem(each) for each in seen.status.problems],
+        held=seen.status.held[:MOST_COUNTED],
+        most_counted=MOST_COUNTED,
+        most_events=MOST_EVENTS,
+        runbook=RUNBOOK,
+    )
+
+
+def _problem(problem: health_problem.Problem) -> dict[str, Any]:
+    """Return a problem in three sentences: what, why, what to do; why a project is stopped in words, too."""
+    if problem.code == "project_stopped":
+        why = reasons.because(str(problem.parts["why"]))
+        problem = health_problem.Problem(problem.code, problem.template, **{**problem.parts, "why": why})
+    what, why, remedy = (_sentence(fill_phrase(each, problem)) for each in health_problem.in_three(_(problem.template)))
+    return {"what": what, "why": why, "remedy": remedy, "problem": problem}
+
+
+def _sentence(told: str) -> Markup | str:
+    """Write what is part of a sentence as one of its own; nothing stays nothing."""
+    return sentence(f"{told[:1].upper()}{told[1:].removesuffix('.')}.") if told else ""
 
 
 @router.get(SYSTEM)
