@@ -12,6 +12,7 @@ from pages import DOCS, ROOT, anchor, headings
 from relevo.operators.consistency import MISPLACED
 from relevo.operators.health.problem import RUNBOOK as PLACES
 
+FINDINGS = ("Finding", "_warning", "_harmless")
 PACKAGE = ROOT / "server" / "relevo"
 RUNBOOK = re.sub(r"\s+", " ", (DOCS / "runbook.md").read_text(encoding="utf-8").replace("\n>", " "))
 
@@ -22,7 +23,7 @@ def findings() -> set[str]:
     kinds = set(MISPLACED)
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding":
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FINDINGS:
                 kinds |= {node.args[0].value} if node.args and isinstance(node.args[0], ast.Constant) else set()
     return kinds
 

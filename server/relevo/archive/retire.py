@@ -174,13 +174,10 @@ def _later(run: Run, month: RetiringMonth, ended: int, why: str) -> Step:
 def _close(run: Run, month: RetiringMonth) -> int:
     """End what is still open in an old month and nobody holds; return how many that were."""
     ended = 0
-    while month.entity == "notification_deliveries":
+    closing = month.key | {"limit": _BATCH, "now": run.now}
+    while month.entity == "notification_deliveries" and _is_open(run, month):
         with run.transaction() as connection:
-            row = connection.execute(_SQL["look_for_open"], month.key).fetchone()
-            if row == (True,):
-                row = connection.execute(
-                    _SQL["close_deliveries"], month.key | {"limit": _BATCH, "now": run.now}
-                ).fetchone()
+            row = connection.execute(_SQL["close_deliveries"], closing).fetchone()
         assert row is not None
         if not row[0]:
             break

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from functools import partial
 from shlex import quote
 
 import psycopg
@@ -35,6 +36,8 @@ _MUCH_LOG = 1 << 30
 _ANSWER_S = 10.0
 _BROKEN = 500
 _NAMED = 5
+_warning = partial(Finding, warning=True)
+_harmless = partial(Finding, harmless=True)
 
 
 def look_around(
@@ -65,22 +68,18 @@ def look_around(
 
 def _settings(settings: Settings) -> Iterator[Finding]:
     for warning in settings.warnings:
-        yield Finding(
-            "setting_suspect", f"{warning.removesuffix('.')}.", "Correct its name, or remove it.", harmless=True
-        )
+        yield _harmless("setting_suspect", f"{warning.removesuffix('.')}.", "Correct its name, or remove it.")
     if settings.database_url is not None and settings.relevo_instance is None:
-        yield Finding(
+        yield _warning(
             "instance_unnamed",
             "RELEVO_INSTANCE is unset: a copy of this database's volume would push to real phones.",
             "Set it to a name of its own in each environment, such as production, then run `relevo adopt` once.",
-            warning=True,
         )
     if settings.http_open_registration is not None:
-        yield Finding(
+        yield _warning(
             "registration_open",
             f"Any stranger may register phones over HTTP in project {settings.http_open_registration}.",
             "Unset HTTP_OPEN_REGISTRATION, and have the app's server sign for its phones.",
-            warning=True,
         )
 
 
@@ -115,19 +114,17 @@ def _version(row: Row) -> Iterator[Finding]:
             "Set autovacuum = on in postgresql.conf, and reload it.",
         )
     if not row["flushes"]:
-        yield Finding(
+        yield _warning(
             "commits_unflushed",
             "synchronous_commit is off for this role or database: a crash of the server may forget what your app "
             "enqueued, though it was told that it is there. Workers wait for the disk all the same.",
             "Set it to local or more: ALTER ROLE … SET synchronous_commit = local, or ALTER DATABASE.",
-            warning=True,
         )
     if not row["sees_activity"]:
-        yield Finding(
+        yield _harmless(
             "activity_hidden",
             "This role does not see other roles' transactions, so old snapshots are found only among its own.",
             "Let it: GRANT pg_read_all_stats TO the role.",
-            harmless=True,
         )
 
 
@@ -142,11 +139,10 @@ def _instance(database: Database, settings: Settings) -> Iterator[Finding]:
             else "If it belongs here, run `relevo adopt`.",
         )
     if standing.here.system_identifier is None:
-        yield Finding(
+        yield _harmless(
             "identifier_hidden",
             "The server's identifier may not be read: a copy is told by its database's number and RELEVO_INSTANCE.",
             "Let the owner of the schema: GRANT EXECUTE ON FUNCTION pg_control_system() TO it.",
-            harmless=True,
         )
 
 
@@ -159,11 +155,10 @@ def _replica(database: Database, settings: Settings) -> Iterator[Finding]:
             found, home = replica.ask(reader.replica), replica.ask(database)
             behind = replica.bytes_behind(database, reader.replica)
         except (DatabaseUnavailableError, psycopg.Error) as error:
-            yield Finding(
+            yield _warning(
                 "replica_unreachable",
                 f"The server of DATABASE_READ_URL cannot be read: {replica.said(error).removesuffix('.')}.",
                 "Lists are read from the primary meanwhile; check its address and this role's rights, or unset it.",
-                warning=True,
             )
             return
     if why := found.differs_from(home):
@@ -175,12 +170,11 @@ def _replica(database: Database, settings: Settings) -> Iterator[Finding]:
     elif behind != 0 and (found.age_s is None or found.age_s * 1000 > settings.database_read_max_lag_ms):
         age = "says nothing of its age" if found.age_s is None else f"is {in_words(found.age_s)} behind"
         left = "" if behind is None else f" and has {behind / 1e6:,.1f} MB of the log to replay"
-        yield Finding(
+        yield _warning(
             "replica_behind",
             f"The replica of DATABASE_READ_URL {age}{left}; DATABASE_READ_MAX_LAG_MS is "
             f"{settings.database_read_max_lag_ms:,}.",
             "Lists are read from the primary meanwhile. Look at its log, its disk, and what it reads for long.",
-            warning=True,
         )
 
 
@@ -250,11 +244,10 @@ def _held_back(database: Database) -> Iterator[Finding]:
 def _switched_off(database: Database) -> Iterator[Finding]:
     """Name each pause switch once, whether anything waits for it or not."""
     for row in fetch(database, _SQL["list_paused"]):
-        yield Finding(
+        yield _warning(
             "cycle_paused",
             f"{row['name']} has been paused for {in_words(row['seconds'])}: {row['reason'].removesuffix('.')}.",
             f"`relevo resume {row['name']}` switches it on; `relevo audit --action pause` tells who paused it.",
-            warning=True,
         )
 
 
@@ -263,44 +256,39 @@ def _held_up(database: Database) -> Iterator[Finding]:
     for row in fleet.projects(database):
         name, release = project_in_words(row["project"]), f"`relevo release {quote(row['project'])}`"
         if row["breaker"] != "closed":
-            yield Finding(
+            yield _warning(
                 "project_stopped",
                 f"Project {name} sends nothing but probes: {row['breaker_reason'].removesuffix('.')}.",
                 f"`relevo status` tells since when; once that is mended, {release} probes at once.",
-                warning=True,
             )
         if row["pruning_stopped_at"] is not None:
-            yield Finding(
+            yield _warning(
                 "tokens_unregistered",
                 f"Project {name} met so many unregistered tokens that none is disabled.",
                 f"Check its push credentials, then {release}.",
-                warning=True,
             )
     for row in fleet.failing_events(database)[:_NAMED]:
-        yield Finding(
+        yield _warning(
             "fanout_fails",
             f"The fan-out of event {row['id']} ({row['event_type']}) fails: {row['error']}",
             f"It is tried again by itself; once that is mended it goes out, and `relevo cancel {row['id']}` ends it.",
-            warning=True,
         )
     for row in fleet.held(database):
-        yield Finding(
+        yield _warning(
             "runaway_held",
             f"{in_numbers(row['events'], 'event')} of {row['event_type']} held as a runaway: {row['reason']}.",
             f"`relevo release --type {quote(row['event_type'])}` sends what is held, with --drop ends it.",
-            warning=True,
         )
 
 
 def _webhooks(database: Database, webhook_trouble: Callable[[str], str]) -> Iterator[Finding]:
     for row in fetch(database, _SQL["list_webhooks"]):
         if trouble := webhook_trouble(row["webhook"]):
-            yield Finding(
+            yield _warning(
                 "webhook_unknown",
                 f"News for {row['name']} cannot be sent: {trouble}.",
                 "Mend it where the workers run, which read the file again when it changes; or `relevo news subscribe "
                 f"{quote(row['name'])}` with another --webhook.",
-                warning=True,
             )
 
 
@@ -319,8 +307,10 @@ def _store(store: ArchiveStore | None) -> Iterator[Finding]:
     try:
         store.listing("_archive.json")
     except (RelevoError, OSError) as error:
+        said = error.message if isinstance(error, RelevoError) else normalise_error(error, 200)
         hint = getattr(error, "hint", "") or "Check ARCHIVE_BUCKET, ARCHIVE_ENDPOINT and the credentials."
-        yield Finding("store_unreachable", f"The archive's store {store.name} cannot be read: {_said(error)}", hint)
+        what = f"The archive's store {store.name} cannot be read: {said.removesuffix('.')}."
+        yield Finding("store_unreachable", what, hint)
 
 
 def _expo(address: str | None, settings: Settings) -> Iterator[Finding]:
@@ -355,8 +345,3 @@ def _tokens(refused: Iterable[str]) -> Iterator[Finding]:
             f"Expo refuses the access token in {place}.",
             "Make a new one in Expo's dashboard, and put it there.",
         )
-
-
-def _said(error: BaseException) -> str:
-    said = error.message if isinstance(error, RelevoError) else normalise_error(error, 200)
-    return f"{said.removesuffix('.')}."

@@ -143,6 +143,10 @@ def _several(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
 
 
+def _pushes(count: int) -> str:
+    return _several(count, "push", "pushes")
+
+
 def _item(event: Row) -> str:
     return "tender" if event["event_type"] == "new_licitacion" else "item"
 
@@ -160,7 +164,7 @@ def _request(row: Row) -> str:
     said = f" ({row['said_code']})" if row["said_code"] else ""
     provider = SendingProject.parse(row["project"]).provider
     by = f" by {LABELS[provider]}" if provider in NATIVE else ""
-    return f"{_several(row['of_event'], 'push', 'pushes')}{by}: {became}{said}"
+    return f"{_pushes(row['of_event'])}{by}: {became}{said}"
 
 
 def _resumed(row: Row) -> str:
@@ -174,7 +178,7 @@ def _until(at: datetime | None) -> str:
 
 def _batched(row: Row) -> str:
     told = f", told by event {', '.join(map(str, row['told_by']))}" if row["told_by"] else ""
-    return f"{_several(row['batched'], 'push', 'pushes')}{_until(row['until'])}{told}"
+    return f"{_pushes(row['batched'])}{_until(row['until'])}{told}"
 
 
 Word = Callable[[Row], Any]
@@ -208,9 +212,7 @@ _WORDS: dict[str, tuple[str | Word, Word | None]] = {
     ),
     "superseded": (
         "a later event took its place",
-        lambda sample: (
-            f"{_several(sample['superseded'], 'push', 'pushes')} that still waited ended unsent; this was the last"
-        ),
+        lambda sample: f"{_pushes(sample['superseded'])} that still waited ended unsent; this was the last",
     ),
     "capped": (
         "above a cap",
@@ -220,15 +222,15 @@ _WORDS: dict[str, tuple[str | Word, Word | None]] = {
     ),
     "quiet_expired": (
         "expired in quiet hours",
-        lambda sample: f"{_several(sample['quiet_expired'], 'push', 'pushes')}: its deadline lay in them",
+        lambda sample: f"{_pushes(sample['quiet_expired'])}: its deadline lay in them",
     ),
     "went_silently": (
         "sent without a sound",
-        lambda silent: f"{_several(silent['count'], 'push', 'pushes')}, because of quiet hours; this was the first",
+        lambda silent: f"{_pushes(silent['count'])}, because of quiet hours; this was the first",
     ),
     "to_digest": (
         "above a cap, and left to a digest",
-        lambda row: f"{_several(row['to_digest'], 'push', 'pushes')}{_until(row['until'])}",
+        lambda row: f"{_pushes(row['to_digest'])}{_until(row['until'])}",
     ),
     "batched": ("gathered with others of its kind", _batched),
     "first_opened": ("first push opened", lambda _: "as its phone reported"),

@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import date, datetime
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,7 +67,8 @@ def parse(given: Mapping[str, Any]) -> Wording:
     said = given["texts"]
     texts = {locale: dict(said[text] if isinstance(text, str) else text) for locale, text in said.items()}
     default = given.get("default") or next(iter(texts))
-    samples = {name: _sample(value) for name, value in (given.get("arguments") or {}).items()}
+    named = (given.get("arguments") or {}).items()
+    samples = {name: value.isoformat() if isinstance(value, date) else value for name, value in named}  # as in TOML
     if "default" not in given and len(texts) > 1:
         _refuse("default must be given: the locale whose text is shown where no other fits")
     if default not in texts:
@@ -258,11 +259,6 @@ def _kind(name: str, needed: set[Kind], sample: object) -> Kind:
     if isinstance(sample, bool) or not isinstance(sample, str | int | float | Decimal) or not fits:
         _refuse(f"the sample of argument {name} must be a {kind}, got {checks.quoted(sample)}")
     return kind
-
-
-def _sample(value: object) -> object:
-    """Return a sample as JSON has it: TOML has times of its own."""
-    return value.isoformat() if isinstance(value, date | datetime) else value
 
 
 def _number(value: object) -> object:

@@ -45,7 +45,8 @@ class S3Store:
         self._encryption = _encryption(settings)
         timeout_s = settings.archive_timeout_ms / 1000
         self._path_style = settings.archive_path_style
-        self._proxy = self._way(settings)
+        host = f"{settings.archive_bucket}.s3.{settings.archive_region or 'us-east-1'}.amazonaws.com"
+        self._proxy = settings.proxies.for_url(self._endpoint or f"https://{host}")
         self._session: Any = boto3.session.Session()
         self._client: Any = self._session.client(
             "s3",
@@ -63,11 +64,6 @@ class S3Store:
                 response_checksum_validation="when_required",
             ),
         )
-
-    def _way(self, settings: Settings) -> str | None:
-        """Return the proxy that leads to the service, if any."""
-        host = f"{settings.archive_bucket}.s3.{settings.archive_region or 'us-east-1'}.amazonaws.com"
-        return settings.proxies.for_url(self._endpoint or f"https://{host}")
 
     @property
     def name(self) -> str:
