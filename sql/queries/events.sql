@@ -26,7 +26,7 @@ with looked as materialized (
     from relevo.notification_events e
    where e.id < coalesce(%(before)s::bigint, 9223372036854775807)
    order by e.id desc
-   limit %(look_at)s
+   limit %(look)s
 ), fitting as materialized (
   select l.id
     from looked l
@@ -36,10 +36,10 @@ with looked as materialized (
    order by l.id desc
    limit %(limit)s
 ), ends as materialized (
-  select min(l.id) as last_looked, count(*)::int as looked_at from looked l
+  select min(l.id) as last_id, count(*)::int as looked from looked l
 )
 select e.id, e.event_type, e.event_key, e.state, left(e.title, 200) as title, left(e.body, 200) as body, e.audience, e.project, e.created_at, e.scheduled_at,
-       e.deliveries_created, coalesce(p.deliveries, '{}') as deliveries, ends.last_looked, ends.looked_at
+       e.deliveries_created, coalesce(p.deliveries, '{}') as deliveries, ends.last_id, ends.looked
   from ends
   left join fitting f on true
   left join lateral (select e.* from relevo.notification_events e where e.id = f.id) e on true

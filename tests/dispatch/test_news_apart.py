@@ -102,6 +102,16 @@ def test_a_dead_consumer_is_its_own_warning(worker: Any, consumer: Consumer) -> 
     assert (seen.due, [row["project"] for row in seen.projects if "news" in row["project"]]) == ([], [])
 
 
+def test_news_do_not_end_the_list_of_events(worker: Any) -> None:
+    """A page of events with nothing but news among its newest leads on to the older events."""
+    worker.tell("ana")
+    tell(worker)
+    found = events.page(worker.app.database, limit=2)
+    assert (found.rows, found.next != "") == ([], True)
+    older = events.page(worker.app.database, before=int(found.next), limit=2)
+    assert ([row["event_type"] for row in older.rows], older.next) == (["notice"], "")
+
+
 def test_news_are_in_no_list_chart_or_gauge_of_pushes(worker: Any, consumer: Consumer) -> None:
     """Lists of events, types and phones, charts, dead letters and gauges tell of pushes; news have gauges of their own."""
     tell(worker)

@@ -125,8 +125,8 @@ LEFT_OUT: dict[str, Any] = {"installations": [], "owners": [], "everyone": False
 A_DAY = MANY // 20
 """How many requests there are of a day."""
 STATEMENTS = [
-    (PAGES, "list_recent_events", {**EVENTS, "look_at": PAGE}, 8 * PAGE),
-    (PAGES, "list_recent_events", {**EVENTS, "state": "held", "look_at": 5_000}, 5_100),
+    (PAGES, "list_recent_events", {**EVENTS, "look": PAGE}, 8 * PAGE),
+    (PAGES, "list_recent_events", {**EVENTS, "state": "held", "look": 5_000}, 5_100),
     (PAGES, "list_event_types", {"limit": PAGE}, 10),
     (PAGES, "read_event", {"event_id": 7, "most": 100}, 20),
     (PAGES, "sum_event_sample", {"event_id": 7, "event_day": TODAY, "most": 5_000}, 5_100),

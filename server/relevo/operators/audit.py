@@ -18,7 +18,7 @@ from relevo.core import queries
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.logs import get_logger, normalise_error, redact
 from relevo.database.pool import Database
-from relevo.operators.reading import MAX_LIMIT, Page, Row, fetch, fetch_page, of_this_version
+from relevo.operators.reading import LOOKED_AT, MAX_LIMIT, Page, Row, fetch, fetch_page, of_this_version
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -80,8 +80,8 @@ def page(
 ) -> Page:
     """Return what was done that fits, newest first; `actor` is a part of a name."""
     asked: dict[str, Any] = {"action": action, "outcome": outcome, "actor": actor, "hours": hours}
-    narrowed = any(each is not None for each in asked.values())
-    return fetch_page(database, _SQL["page_audit"], before, limit, narrowed=narrowed, **asked)
+    look = LOOKED_AT if any(each is not None for each in asked.values()) else 0
+    return fetch_page(database, _SQL["page_audit"], before, limit, look=look, **asked)
 
 
 @contextmanager

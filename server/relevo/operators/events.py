@@ -13,11 +13,11 @@ from relevo.client.progress import progress_of
 from relevo.client.values import EventStatus
 from relevo.core import queries
 from relevo.database.pool import Database
-from relevo.operators import runs, timeline
+from relevo.operators import reading, runs, timeline
 from relevo.operators.audience import Nobody, nobody
 from relevo.operators.formats import MOST_COUNTED
 from relevo.operators.health.waiting import stopped, tried_again, why_it_waits
-from relevo.operators.reading import MAX_LIMIT, MOST_IDS, Page, Row, as_uuid, fetch, fetch_by_key, is_id, storable
+from relevo.operators.reading import MAX_LIMIT, Page, Row, fetch, fetch_by_key, fetch_page
 from relevo.operators.timeline import Moment, Requests
 
 _SQL = queries.load("events")
@@ -73,15 +73,9 @@ def page(
     limit: int = 25,
 ) -> Page:
     """Return events that fit, newest first; it looks at a bounded number, so a page may hold fewer than there are."""
-    filtered = event_type is not None or state is not None or project is not None
-    look_at = _LOOKED_AT if filtered else limit + 1
-    asked = {"event_type": event_type, "state": state, "project": project, "before": before}
-    found = fetch(database, _SQL["list_recent_events"], **asked, look_at=look_at, limit=limit + 1)
-    rows = [row for row in found if row["id"] is not None]
-    looked_at = found[0]["looked_at"]
-    if len(rows) > limit:
-        return Page(rows[:limit], str(rows[limit - 1]["id"]), looked_at)
-    return Page(rows, str(found[0]["last_looked"]) if filtered and looked_at == look_at else "", looked_at)
+    asked: Row = {"event_type": event_type, "state": state, "project": project}
+    look = _LOOKED_AT if any(each is not None for each in asked.values()) else 0
+    return fetch_page(database, _SQL["list_recent_events"], str(before or ""), limit, look=look, **asked)
 
 
 def types(database: Database) -> list[str]:
@@ -144,7 +138,7 @@ def story(database: Database, event_id: int, *, requests_after: str = "") -> Sto
 
     `requests_after` is the `next` of the page before of its requests.
     """
-    if not 0 < event_id < MOST_IDS:
+    if not 0 < event_id < reading.MOST_IDS:
         return None
     event = next(iter(fetch(database, _SQL["read_event"], event_id=event_id, most=MOST_COUNTED)), None)
     with database.connection() as connection:
@@ -183,7 +177,7 @@ def _requests_of_event(database: Database, event: Row, until: datetime, after: s
     if not event["deliveries_created"]:
         return Requests([])
     if place := _REQUEST_PLACE.fullmatch(after):
-        since, former = _EPOCH + timedelta(microseconds=int(place[1])), as_uuid(place[2])
+        since, former = _EPOCH + timedelta(microseconds=int(place[1])), reading.as_uuid(place[2])
         return _look_for_requests(database, event, since, former or UUID(int=0), until)
     found = _look_for_requests(database, event, event["fanout_started_at"], UUID(int=0), until)
     if found.rows or found.is_all or event["first_sent_at"] is None:
@@ -219,8 +213,8 @@ def _pauses(database: Database, event_id: int) -> list[Row]:
 
 def find(database: Database, text: str) -> list[Row]:
     """Return the events of a number, or of a key, whatever their types."""
-    found = fetch(database, _SQL["find_event"], event_id=int(text)) if is_id(text) else []
-    if not storable(text):
+    found = fetch(database, _SQL["find_event"], event_id=int(text)) if reading.is_id(text) else []
+    if not reading.storable(text):
         return found
     more = fetch(database, _SQL["find_events_by_key"], key=text, limit=_MOST_FOUND)
     return [*found, *(row for row in more if row["id"] not in {each["id"] for each in found})]

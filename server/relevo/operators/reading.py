@@ -18,7 +18,7 @@ from relevo.database.pool import Database
 
 MAX_LIMIT = 1_000
 MOST_IDS = 2**63
-_LOOKED_AT = 2_000
+LOOKED_AT = 2_000
 """How many rows a page with filters looks at before it stops and says so."""
 _PLACE = re.compile(r"(?:(\d{1,18})\.)?(\d{1,18})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -32,7 +32,7 @@ class Page:
     rows: list[Row]
     next: str = ""
     looked_at: int = 0
-    """Of a page that ends early: among how many it looked for what fits."""
+    """Among how many it looked for what fits, if that is to be told."""
 
 
 def fetch(database: Database, statement: bytes, /, **parameters: object) -> list[Row]:
@@ -68,25 +68,24 @@ def fetch_page(
     before: str,
     limit: int,
     *,
-    narrowed: bool,
+    look: int = 0,
     by_key: bool = False,
     **asked: object,
 ) -> Page:
-    """Return a page of a list, from the `next` of the page before on; a narrowed one looks at a bounded number of rows.
+    """Return a page of a list, from the `next` of the page before on; a narrowed one looks at so many rows.
 
     The next begins after its last row, or where the look ended.
     """
     at, number = _read_place(before)
-    look = _LOOKED_AT if narrowed else limit + 1
+    look = look or limit + 1
     place = {"before_at": at, "before": number, "look": look, "limit": limit + 1}
     rows = (fetch_by_key if by_key else fetch)(database, statement, **asked, **place)
-    fitting = [row for row in rows if row["id"] is not None]
+    fitting, looked_at = [row for row in rows if row["id"] is not None], rows[0]["looked"]
     if len(fitting) > limit:
         last = fitting[limit - 1]
-        return Page(fitting[:limit], _write_place(last["id"], last.get("started_at")))
-    if rows[0]["looked"] == look:
-        return Page(fitting, _write_place(rows[0]["last_id"], rows[0].get("last_at")))
-    return Page(fitting)
+        return Page(fitting[:limit], _write_place(last["id"], last.get("started_at")), looked_at)
+    is_all = looked_at < look
+    return Page(fitting, "" if is_all else _write_place(rows[0]["last_id"], rows[0].get("last_at")), looked_at)
 
 
 def _write_place(number: int, at: datetime | None) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime
 from relevo.config import CYCLES
 from relevo.core import queries
 from relevo.database.pool import Database
-from relevo.operators.reading import MAX_LIMIT, Page, Row, fetch, fetch_page
+from relevo.operators.reading import LOOKED_AT, MAX_LIMIT, Page, Row, fetch, fetch_page
 
 _SQL = queries.load("runs")
 
@@ -35,8 +35,8 @@ def page(
     """Return runs that fit, newest first; `before` is the `next` of the page before."""
     asked = {"cycle": cycle, "source": source, "outcome": outcome, "worker": worker, "hours": hours}
     statement = _SQL["page_troubled_runs" if outcome in _TROUBLED else "page_runs"]
-    narrowed = outcome is not None or worker is not None
-    return fetch_page(database, statement, before, limit, narrowed=narrowed, by_key=True, **asked)
+    look = 0 if outcome is None and worker is None else LOOKED_AT
+    return fetch_page(database, statement, before, limit, look=look, by_key=True, **asked)
 
 
 def run(database: Database, run_id: int) -> Row | None:

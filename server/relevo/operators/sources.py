@@ -8,7 +8,7 @@ from relevo.config import REJECT_ATTEMPTS
 from relevo.core import queries
 from relevo.database.pool import Database
 from relevo.operators.formats import MOST_COUNTED
-from relevo.operators.reading import MAX_LIMIT, Page, Row, fetch, fetch_page
+from relevo.operators.reading import LOOKED_AT, MAX_LIMIT, Page, Row, fetch, fetch_page
 
 _SQL = queries.load("sources", "tenders")
 
@@ -50,7 +50,7 @@ def rejects(database: Database, *, source: str | None = None, limit: int = 20) -
 
 def page_of_rejects(database: Database, *, source: str | None = None, before: str = "", limit: int = 50) -> Page:
     """Return what sources offered and could not be used, newest first."""
-    return fetch_page(database, _SQL["page_rejects"], before, limit, narrowed=True, source=source)
+    return fetch_page(database, _SQL["page_rejects"], before, limit, look=LOOKED_AT, source=source)
 
 
 def quotas(database: Database, timezone: str) -> list[Row]:
