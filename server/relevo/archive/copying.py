@@ -25,12 +25,8 @@ if TYPE_CHECKING:
 
 _SQL = queries.load("copying")
 T = TypeVar("T")
-_OF_THE_RELATION = (
-    "22",
-    "42",
-    "55",
-    "57014",
-)  # its values, its name and rights, its locks, a statement that took too long
+# Its values, its name and rights, its locks, a statement that took too long.
+_OF_THE_RELATION = ("22", "42", "55", "57014")
 _LONG_ROWS = ("licitaciones", "notification_events")  # a row may be as long as a page, where others are a line
 _FEW_ROWS, _MANY_ROWS = 5_000, 50_000
 

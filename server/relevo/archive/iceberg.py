@@ -203,11 +203,8 @@ def step(run: Run, store: ArchiveStore) -> Step:
         _register(run, store, entity, month)
     except (ArchiveError, MissingPartError, TimeoutError) as error:
         is_silent = isinstance(error, TimeoutError)
-        why = (
-            ArchiveError("The Iceberg catalog does not answer.", hint="The next run tries again.")
-            if is_silent
-            else error
-        )
+        silence = ArchiveError("The Iceberg catalog does not answer.", hint="The next run tries again.")
+        why = silence if is_silent else error
         failed.add(relation)
         _write(run, "record_unregistered", entity, month, error=normalise_error(why))
         _log.warning("iceberg_not_registered", relation=relation, detail=str(why))

@@ -82,15 +82,8 @@ def status(database: Database, settings: Settings) -> Status:
     )
 
 
-_STATUSES = {
-    "sent": ("sent", "ok", "unconfirmed"),
-    "failed": ("failed",),
-    "expired": ("expired",),
-    "invalid": ("invalid",),
-    "skipped": ("skipped",),
-    "cancelled": ("cancelled",),
-    "unknown": ("unknown",),
-}
+_SENT = ("sent", "ok", "unconfirmed")
+_UNSENT = ("failed", "expired", "invalid", "skipped", "cancelled", "unknown")
 
 
 def queue(database: Database) -> Row:
@@ -107,7 +100,8 @@ def _queue(database: Database, row: Row) -> Row:
     processing = min(row["claimed"], left)
     stuck = min(row["expired"], left - processing)
     kinds = {"pending": left - processing - stuck, "processing": processing, "stuck_processing": stuck}
-    kinds |= {kind: sum(max(0, counts.get(name, 0)) for name in names) for kind, names in _STATUSES.items()}
+    kinds["sent"] = sum(max(0, counts.get(name, 0)) for name in _SENT)
+    kinds |= {name: max(0, counts.get(name, 0)) for name in _UNSENT}
     due = fetch(database, _SQL["list_due"], most=MOST_DUE, limit=MAX_LIMIT)
     return {
         "total": sum(kinds.values()),
@@ -147,17 +141,13 @@ def runtime(database: Database) -> Row:
     for row in rows:
         for each in row["totals"]:
             totals[row["cycle"]].update({name: int(count) for name, count in each.items()})
-    sending, reaper = (
-        sum((totals.get(name, Counter()) for name in ("dispatch", "receipt")), Counter()),
-        totals.get("reaper", Counter()),
-    )
+    dispatch, receipt, reaper = (totals.get(name, Counter()) for name in ("dispatch", "receipt", "reaper"))
+    sending = dispatch + receipt
     error = next(iter(fetch(database, _SQL["read_last_error"])), None)
     return {
         "is_running": has_scheduler(database),
         "ticks_total": sum(row["rounds"] for row in rows),
-        "processed_total": sum(
-            count for name, count in totals.get("dispatch", Counter()).items() if name.startswith("notifications_")
-        ),
+        "processed_total": sum(count for name, count in dispatch.items() if name.startswith("notifications_")),
         "retried_total": sending["notifications_retryable"],
         "dead_letter_total": sending["notifications_failed"] + reaper["deliveries_dead"],
         "recovered_stuck_total": reaper["deliveries_recovered"],

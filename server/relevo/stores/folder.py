@@ -145,9 +145,8 @@ def _name(unfinished: Path, target: Path, *, replace: bool) -> bool:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        if (
-            target.exists()
-        ):  # a file system without links cannot do both at once; there is one exporter, and it reads back
+        # A file system without links cannot do both at once; there is one exporter, and it reads back.
+        if target.exists():
             return False
         unfinished.replace(target)
     return True
