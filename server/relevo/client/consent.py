@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from relevo.client.checks import check_one_of, check_storable, quoted
 from relevo.client.connections import verb
@@ -13,20 +13,11 @@ from relevo.client.connections.steps import Call, as_json, from_json, one
 from relevo.core.errors import InvalidInputError
 
 Rule = Literal["on", "off", "mandatory"]
-RULES: tuple[Rule, ...] = ("on", "off", "mandatory")
+RULES: tuple[Rule, ...] = get_args(Rule)
 Channel = Literal["push", "web"]
-CHANNELS: tuple[Channel, ...] = ("push", "web")
+CHANNELS: tuple[Channel, ...] = get_args(Channel)
 Kind = Literal["installations", "events", "deliveries", "digests", "marks", "kept_items", "choices", "rules"]
-KINDS: tuple[Kind, ...] = (
-    "installations",
-    "events",
-    "deliveries",
-    "digests",
-    "marks",
-    "kept_items",
-    "choices",
-    "rules",
-)
+KINDS: tuple[Kind, ...] = get_args(Kind)
 """What is kept of an owner, as the export has it."""
 MOST_AT_ONCE = 1_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from uuid import UUID
 
 from relevo.client.checks import check_one_of, check_storable, quoted
@@ -14,9 +14,9 @@ from relevo.client.connections.steps import Call, as_json, from_json, one
 from relevo.core.errors import InvalidInputError
 
 Status = Literal["current", "unread", "unseen", "read", "archived", "all"]
-STATUSES: tuple[Status, ...] = ("current", "unread", "unseen", "read", "archived", "all")
+STATUSES: tuple[Status, ...] = get_args(Status)
 Mark = Literal["read", "unread", "seen", "unseen", "archive", "unarchive"]
-MARKS: tuple[Mark, ...] = ("read", "unread", "seen", "unseen", "archive", "unarchive")
+MARKS: tuple[Mark, ...] = get_args(Mark)
 Count = int | Literal["99+"]
 MOST_AT_ONCE = 200
 _MOST_IDS = 2**63

@@ -92,13 +92,9 @@ class Metrics:
         self.http_seconds.labels(method, route, status).observe(seconds)
 
     def count_codes(self, counter: Counter, codes: Iterable[str | None], *labels: str) -> None:
-        """Count codes that others made up, the first hundred by their names."""
-        for code, count in Counts(code or "ok" for code in codes).items():
-            counter.labels(*labels, self._bounded(counter, code)).inc(count)
-
-    def _bounded(self, counter: Counter, code: str) -> str:
-        """Return the code, or `other` once there are too many: each name is a line for ever."""
+        """Count codes that others made up, the first hundred by their names: each is a line for ever."""
         known = self._codes.setdefault(str(counter), set())
-        if len(known) < _MOST_CODES:
-            known.add(code)
-        return code if code in known else "other"
+        for code, count in Counts(code or "ok" for code in codes).items():
+            if len(known) < _MOST_CODES:
+                known.add(code)
+            counter.labels(*labels, code if code in known else "other").inc(count)

@@ -21,7 +21,7 @@ class Phrase(str):
 
     def __new__(cls, template: str, /, **parts: object) -> Self:
         """Make a text of a template and what is filled in."""
-        phrase = super().__new__(cls, filled(template, parts, str, _grouped))
+        phrase = super().__new__(cls, filled(template, parts, str, "{:,}".format))
         phrase.template, phrase.parts, phrase.forms = template, parts, None
         return phrase
 
@@ -42,10 +42,6 @@ def filled(template: str, parts: dict[str, object], say: Callable[[Phrase], str]
         return number(part) if isinstance(part, int) else part
 
     return template.format(**{name: written(part) for name, part in parts.items()}) if parts else template
-
-
-def _grouped(number: int) -> str:
-    return f"{number:,}"
 
 
 def clipped(text: str | None, most: int = 120) -> str:

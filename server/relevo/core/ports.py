@@ -66,18 +66,14 @@ class Source(Protocol):
         """Ask for the next bounded batch after the cursor; an empty cursor means the very first time."""
 
 
-class Renderer(Protocol):
-    """Turns an item into the text of its push."""
+Renderer = Callable[[Item], tuple[str, str]]
+"""Turns an item into the text of its push: title and body."""
 
-    def __call__(self, item: Item) -> tuple[str, str]:
-        """Return title and body."""
+Composer = Callable[[dict[str, Any], Delivery], Message]
+"""Makes the push of one delivery its own, e.g. in the phone's language; may raise Reschedule.
 
-
-class Composer(Protocol):
-    """Makes the push of one delivery its own, e.g. in the phone's language; may raise Reschedule."""
-
-    def __call__(self, message: dict[str, Any], delivery: Delivery) -> Message:
-        """Return the message to send, which may be the given one, changed."""
+It returns the message to send, which may be the given one, changed.
+"""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -21,20 +20,11 @@ def sql_root() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "sql"
 
 
-class Statements(Mapping[str, bytes]):
+class Statements(dict[str, bytes]):
     """The statements of some files, by name."""
 
     def __init__(self, *texts: str) -> None:
-        self._by_name = {m["name"]: m["body"].strip().encode() for text in texts for m in _BLOCK.finditer(text)}
-
-    def __getitem__(self, name: str) -> bytes:
-        return self._by_name[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._by_name)
-
-    def __len__(self) -> int:
-        return len(self._by_name)
+        super().__init__((m["name"], m["body"].strip().encode()) for text in texts for m in _BLOCK.finditer(text))
 
 
 @cache
