@@ -185,7 +185,7 @@ def test_a_claim_reaped_before_it_could_be_adopted_is_not(build, conn) -> None:
     claim = take(worker)
     reap(worker, NOW + LEASE)
     parameters = {"token": claim.token, "worker_id": "a", "cycle": "dispatch", "lease_ms": 60_000, "now": NOW + MINUTE}
-    assert worker.claims._adopt(claim.token, "dispatch", parameters) is None
+    assert worker.claims._adopt(parameters) is None
     assert states(conn) == {"pending": 2}
 
 

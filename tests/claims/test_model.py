@@ -229,17 +229,17 @@ class Machine(RuleBasedStateMachine):
 
     def _claim_and_adopt(self, app: App, limit: int) -> Claim | None:
         asked = self._asked(app, limit)
-        taken = app.claims._take(asked["token"], "dispatch", asked)
+        taken = app.claims._take(asked)
         if taken is None:
             return None
-        adopted = app.claims._adopt(asked["token"], "dispatch", asked)
+        adopted = app.claims._adopt(asked)
         assert adopted == taken
         app.claims.keep(adopted)
         return adopted
 
     def _lose_commit(self, app: App) -> None:
         asked = self._asked(app, 1)
-        assert app.claims._adopt(asked["token"], "dispatch", asked) is None
+        assert app.claims._adopt(asked) is None
         self.model.claim(asked["token"], [], LEASES["tender.new"])
         if self._due():  # what a zombie still wants to claim
             with pytest.raises(psycopg.errors.UniqueViolation):

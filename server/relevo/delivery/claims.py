@@ -64,29 +64,18 @@ class Claims(Journal, Settling):
         Oldest first, from `since` on: a look found nothing that fell due before; for a probe first those that nothing
         speaks against.
         """
-        self._refuse_without_heartbeat()
-        token, began = uuid4(), time.monotonic()
-        most = self._settings.outbox_batch_size
-        parameters = {
-            "token": token,
-            "worker_id": self._worker_id,
-            "cycle": cycle,
-            "project": project,
+        began, most = time.monotonic(), self._settings.outbox_batch_size
+        parameters = self._asked(cycle, project, most if limit is None else min(limit, most), shard, now) | {
             "lane": lane,
-            "limit": most if limit is None else min(limit, most),
-            "shard_index": shard.index if shard else None,
-            "shard_count": shard.count if shard else None,
-            "lease_ms": self._settings.outbox_lease_duration_ms,
             "suspect_lapses": min(_SUSPECT_LAPSES, self._settings.outbox_poison_lapses // 2),
             "since": since,
             "probe": probe,
             "look_at": _PROBES_LOOK_AT,
-            "now": now,
         }
         try:
-            claim = self._take(token, cycle, parameters)
+            claim = self._take(parameters)
         except DatabaseUnavailableError:
-            claim = self._adopt(token, cycle, parameters)
+            claim = self._adopt(parameters)
             if claim is None:
                 raise
         if claim is not None:
@@ -106,19 +95,8 @@ class Claims(Journal, Settling):
 
         What was sent together is claimed together: up to `limit`, or one request's worth if that is more.
         """
-        self._refuse_without_heartbeat()
-        token, since = uuid4(), time.monotonic()
-        parameters = {
-            "token": token,
-            "worker_id": self._worker_id,
-            "cycle": "receipt",
-            "project": project,
-            "limit": limit,
-            "shard_index": shard.index if shard else None,
-            "shard_count": shard.count if shard else None,
-            "lease_ms": self._settings.outbox_lease_duration_ms,
-            "now": now,
-        }
+        since = time.monotonic()
+        parameters = self._asked("receipt", project, limit, shard, now)
         groups = self._database.execute(_SQL["claim_awaited"], parameters, "bound_relaxed").fetchall()
         taken = [
             Awaiting(day, each, phone, ticket, version, sent_at, attempts)
@@ -127,7 +105,7 @@ class Claims(Journal, Settling):
         ]
         if not taken:
             return None
-        claim = Claim(token, "receipt", project, self._settings.outbox_lease_duration_ms, tuple(taken), since)
+        claim = Claim(parameters["token"], "receipt", project, parameters["lease_ms"], tuple(taken), since)
         self.keep(claim)
         return claim
 
@@ -146,20 +124,31 @@ class Claims(Journal, Settling):
         lost = [Loss(token, *_why_lost(connection, claims[token])) for token in set(claims) - set(standing)]
         return Renewed(lost, extended, locked=sum(state == "locked" for state in standing.values()))
 
-    def _refuse_without_heartbeat(self) -> None:
-        """Take nothing that could not be kept."""
+    def _asked(self, cycle: str, project: str, limit: int, shard: Shard | None, now: datetime | None) -> dict[str, Any]:
+        """Return what every claim asks for, under a new token; nothing is taken that could not be kept."""
         if self._heartbeat.failing:
             raise DatabaseUnavailableError(
                 "The heartbeat does not reach PostgreSQL, so nothing is claimed.",
                 hint="Claiming goes on by itself once it does.",
             )
+        return {
+            "token": uuid4(),
+            "worker_id": self._worker_id,
+            "cycle": cycle,
+            "project": project,
+            "limit": limit,
+            "shard_index": shard.index if shard else None,
+            "shard_count": shard.count if shard else None,
+            "lease_ms": self._settings.outbox_lease_duration_ms,
+            "now": now,
+        }
 
-    def _take(self, token: UUID, cycle: str, parameters: dict[str, Any]) -> Claim | None:
+    def _take(self, parameters: dict[str, Any]) -> Claim | None:
         with self._database.transaction("bound_relaxed") as connection:  # the journal's commit brings it to the disk
             asked = parameters | self._types(connection)
             statement = "claim_probe" if asked.get("probe") else "claim_due"
             rows = connection.execute(_SQL[statement], asked).fetchall()
-        return _claimed(token, cycle, parameters["project"], parameters["lane"], rows)
+        return _claimed(parameters, rows)
 
     @property
     def limited(self) -> bool:
@@ -186,7 +175,7 @@ class Claims(Journal, Settling):
             "not_worded": self._unspoken[1] or None,
         }
 
-    def _adopt(self, token: UUID, cycle: str, parameters: dict[str, Any]) -> Claim | None:
+    def _adopt(self, parameters: dict[str, Any]) -> Claim | None:
         """After a lost COMMIT answer: bar the token if its claim does not stand, else read it back and go on.
 
         A COMMIT still on its way is waited for; PostgreSQL ends the transaction if it does not come.
@@ -195,10 +184,10 @@ class Claims(Journal, Settling):
             connection.execute(_SQL["wait_for_locks"])
             if connection.execute(_SQL["bar_claim"], parameters).fetchone() is not None:
                 return None
-            connection.execute(_SQL["lock_claim"], {"token": token})
-            rows = connection.execute(_SQL["adopt_claim"], {"token": token, "now": parameters["now"]}).fetchall()
-        _log.info("claim_adopted", claim=str(token), chunks=len(rows))
-        return _claimed(token, cycle, parameters["project"], parameters["lane"], rows)
+            connection.execute(_SQL["lock_claim"], parameters)
+            rows = connection.execute(_SQL["adopt_claim"], parameters).fetchall()
+        _log.info("claim_adopted", claim=str(parameters["token"]), chunks=len(rows))
+        return _claimed(parameters, rows)
 
     def release(self, claim: Claim, now: datetime | None = None, *, lapsed: bool = False) -> Counter[str]:
         """Hand back what is left of a claim: what was never journalled spends nothing, a lapse only if `lapsed`.
@@ -274,10 +263,10 @@ def _end_in_halves(
     return ended, left
 
 
-def _claimed(token: UUID, cycle: str, project: str, lane: Lane, rows: Sequence[tuple[Any, ...]]) -> Claim | None:
+def _claimed(asked: Mapping[str, Any], rows: Sequence[tuple[Any, ...]]) -> Claim | None:
     """Return the claim that a statement took; None if it took nothing."""
     if not rows:
         return None
-    chunks = [columns.Chunk(*row) for row in rows]
-    deliveries = columns.deliveries_of(project, lane, chunks)
-    return Claim(token, cycle, project, chunks[0].lease_ms, deliveries, contents=columns.contents_of(chunks))
+    chunks, project = [columns.Chunk(*row) for row in rows], asked["project"]
+    deliveries, contents = columns.deliveries_of(project, asked["lane"], chunks), columns.contents_of(chunks)
+    return Claim(asked["token"], asked["cycle"], project, chunks[0].lease_ms, deliveries, contents=contents)
