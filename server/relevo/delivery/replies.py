@@ -19,8 +19,8 @@ from relevo.delivery.outcomes import (
     reason,
     ticketed,
 )
+from relevo.delivery.pauses import TurnedAwayError, pause_ms
 from relevo.delivery.rate_and_breaker import Judgement
-from relevo.delivery.turned_away import TurnedAwayError, pause_ms
 from relevo.runtime.troubles import Thing
 
 _OUTAGE_PAUSE_MS = 60_000

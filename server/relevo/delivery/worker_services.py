@@ -14,11 +14,10 @@ from relevo.core.ports import Composer, PushProvider
 from relevo.core.sending_project import SendingProject
 from relevo.database.pool import Database
 from relevo.delivery.claims import Claims
-from relevo.delivery.phone_pauses import PhonePauses
+from relevo.delivery.pauses import PhonePauses, TurnedAway
 from relevo.delivery.phone_texts import Wordings
 from relevo.delivery.projects import Projects
 from relevo.delivery.sending import PushMiddleware, RequestPools
-from relevo.delivery.turned_away import TurnedAway
 from relevo.runtime.hung_calls import HungCalls
 
 

@@ -1,20 +1,21 @@
-"""Phones that their push service wants left alone for a while; each worker knows those that it was told of."""
+"""What one worker leaves alone for a while: phones that asked for it, deliveries that are turned away repeatedly."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from relevo.core.model import Answer, Delivery, Reply
 from relevo.delivery.outcomes import not_attempted
 
 _MOST = 10_000
+_FIRST_PAUSE_MS = 1_000
 
 
 class PhonePauses:
-    """Until when nothing is sent to some phones, by the monotonic clock."""
+    """Phones that their push service wants left alone: until when, by the monotonic clock."""
 
     def __init__(self) -> None:
         self._until: dict[UUID, float] = {}
@@ -45,3 +46,39 @@ class PhonePauses:
                 self._until.pop(delivery.installation_id, None)
             return None
         return not_attempted(delivery, Reply("held_back", code="phone_paused"), int(left_s * 1000) + 1)
+
+
+class TurnedAwayError(Exception):
+    """A push service does not take one delivery, and says so again and again."""
+
+
+class TurnedAway:
+    """How often in a row some deliveries were certainly not taken, though others of their requests were, by id."""
+
+    def __init__(self) -> None:
+        self._times: dict[int, int] = {}
+        self._guard = threading.Lock()
+
+    def met(self, delivery: int) -> int:
+        """Note that a delivery was turned away; return how often in a row.
+
+        Of too many, the oldest half is forgotten.
+        """
+        with self._guard:
+            times = self._times.pop(delivery, 0) + 1
+            self._times[delivery] = times
+            if len(self._times) > _MOST:
+                self._times = dict(list(self._times.items())[-_MOST // 2 :])
+            return times
+
+    def forget(self, deliveries: Iterable[int]) -> list[int]:
+        """Note that something else became of deliveries; return those that had been turned away."""
+        if not self._times:
+            return []
+        with self._guard:
+            return [delivery for delivery in deliveries if self._times.pop(delivery, None) is not None]
+
+
+def pause_ms(times: int, most_ms: int) -> int:
+    """Return how long what was turned away so often in a row waits: twice as long each time."""
+    return min(_FIRST_PAUSE_MS << min(times - 1, 30), max(most_ms, _FIRST_PAUSE_MS))
