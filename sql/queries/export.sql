@@ -1,7 +1,7 @@
 -- name: find_month
 -- Finds the next month to work on, those without trouble first, then those left alone for longest: what is uploaded is verified, then the
 -- oldest retired month is uploaded, then the oldest is dropped that was verified and whose grace is over.
-select x.entity, x.month, x.state, x.relation, x.part_rows, x.rows, x.export_id::text, x.mismatches, x.manifest_sha256
+select x.entity, x.month, x.state, x.relation, x.part_rows, x.rows, x.export_id::text, x.manifest_sha256
   from relevo.archive_exports x
  where (x.state in ('retired', 'exported') or (x.state = 'verified' and x.drop_eligible_at <= relevo.now(%(now)s)))
    and x.relation <> all (%(given_up)s::text[])

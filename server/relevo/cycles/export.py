@@ -46,7 +46,6 @@ class ExportMonth(Month):
     rows: int
     export_id: str
     """What its objects say of themselves, so that they are told from those of another database."""
-    mismatches: int
     manifest_sha256: str | None
     """The hash of the manifest that was written, by whatever version of this program."""
 
@@ -305,8 +304,7 @@ class Export:
                 )
                 return Step({"months_verified": int(done)}, items=1, more=True)
             key = month.folder + manifest.part_name(part.part)
-            path = Path(folder) / "fetched"
-            why = copying.in_background(lambda: self._differs(month, part, key, path))
+            why = copying.in_background(lambda: self._differs(month, part, key, Path(folder) / "fetched"))
         if why:
             raise self._wrong(month, [part.part], key, why)
         self._write("record_verified", month, part=part.part)
