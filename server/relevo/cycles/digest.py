@@ -12,7 +12,6 @@ from relevo.core import queries
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
 from relevo.database.arrays import text_array
-from relevo.database.outages import is_unavailable
 from relevo.database.pool import Connection
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
@@ -40,7 +39,7 @@ def step(run: Run) -> Step:
             slot = connection.execute(_SQL["pick_closing_slot"], given_up).fetchone()
             return _move_some(connection) if slot is None else _tell_some(run, connection, slot)
     except psycopg.Error as error:
-        if is_unavailable(error) or slot is None:
+        if slot is None:
             raise
         name = " ".join(slot)
         run.given_up.parts.add(name)  # the next run tries again: it must not hold up those behind it

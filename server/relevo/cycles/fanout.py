@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import partial
@@ -19,7 +20,6 @@ from relevo.core.logs import normalise_error
 from relevo.core.model import Lane, Step
 from relevo.cycles.wording import list_due, word_due
 from relevo.database.arrays import array
-from relevo.database.outages import is_unavailable
 from relevo.database.pool import Connection
 from relevo.delivery import runaway
 from relevo.delivery.phone_texts import Wordings
@@ -178,18 +178,13 @@ def _all_or_each(
     do: Callable[..., Step | None], list_due: Callable[[], list[int]], leave: Callable[[int, psycopg.Error], Step]
 ) -> Step | None:
     """Do all that is due, None if nothing is; if that fails, each by itself, so that a bad one stops only itself."""
-    try:
+    with suppress(psycopg.Error):  # an outage is no such error
         return do()
-    except psycopg.Error as error:
-        if is_unavailable(error):
-            raise
     problems: list[str] = []
     for each in list_due():
         try:
             do(each)
         except psycopg.Error as error:
-            if is_unavailable(error):
-                raise
             problems += leave(each, error).problems
     return Step(problems=tuple(problems), more=True)
 
@@ -213,7 +208,7 @@ def _fan_out(run: Run, memory: _Memory, *, at_once: bool) -> Step:
     except _TooManyError as error:
         return _hold(run, event, error) if event is not None else Step(more=True)
     except psycopg.Error as error:
-        if is_unavailable(error) or (event is None and not at_once):
+        if event is None and not at_once:
             raise
         return _fan_out(run, memory, at_once=False) if at_once or event is None else _step_back(run, event, error)
     return _close_batches(run) or _word_due(run, memory) or _look_beside(run)
@@ -273,8 +268,6 @@ def _leave_alone(run: Run, event_id: int, error: psycopg.Error) -> Step:
     try:
         run.execute(_SQL["note_failed_fanout"], failed, "bound_relaxed")
     except psycopg.Error as second:
-        if is_unavailable(second):
-            raise
         problems.append(f"which could not be written down: {normalise_error(second, 200)}")
     return Step(problems=tuple(problems), more=True)
 
@@ -326,14 +319,9 @@ def _together(turn: Turn, rules: runaway.Rules) -> Step:
     weighty = runaway.to_be_weighed(rules, made.counts, turn.events or (), turn.installations or ())
     if weighty:
         raise _ApartError(weighty)
-    return _small_step(fanned, late, made.created)
-
-
-def _small_step(fanned: Sequence[int], late: Sequence[int], created: int) -> Step:
-    """Return what became of small events."""
+    created, items = made.created, max(len(fanned) + len(late), made.created)
     done = {"targets_selected": created, "deliveries_created": created, "events_fanned_out": len(fanned)}
     done |= {"events_expired": len(late)} if late else {}
-    items = max(len(fanned) + len(late), created)
     return Step(done, items, more=True, wakes="dispatch" if created else "", short=items < _FEW)
 
 
@@ -382,8 +370,6 @@ def _hold(run: Run, event: Turn, found: _TooManyError) -> Step:
                 return Step(more=True)
             _watch(run, connection, event).hold(found.stop, found.phones)
     except psycopg.Error as error:
-        if is_unavailable(error):
-            raise
         return _leave_alone(run, event.id, error)
     return _HELD
 
@@ -411,7 +397,7 @@ def _sweep(run: Run) -> Step | None:
             event_id, day = row
             return _end_some(run, connection, event_id, day)
     except psycopg.Error as error:
-        if is_unavailable(error) or event_id is None:
+        if event_id is None:
             raise
         return _sweep_later(run, event_id, error)
 

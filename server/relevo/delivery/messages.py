@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -21,7 +22,6 @@ from relevo.core.messages import Draft, Message, WrittenMessage
 from relevo.core.model import DIGEST, NEWS, Answer, Content, Delivery, Reply
 from relevo.core.ports import ChecksTokens, Composer, ProviderFacts, WritesMessages
 from relevo.database.arrays import array, uuid_array
-from relevo.database.outages import is_unavailable
 from relevo.delivery import columns, rendering, webhook_messages
 from relevo.delivery.batches import BatchContents
 from relevo.delivery.claim_context import ClaimContext
@@ -80,7 +80,7 @@ class MessageBuilder:
     _texts: PhoneTexts | None = None
     _digests: Digests | None = None
     _gathered: BatchContents = field(default_factory=BatchContents)
-    _unread: Mapping[UUID, int] = field(default_factory=dict)
+    _unread: dict[UUID, int] = field(default_factory=dict)
     """How much is unread in the inboxes of phones, where an event asks for that."""
     _names: webhook_messages.Names = field(default_factory=webhook_messages.Names)
 
@@ -296,18 +296,11 @@ class MessageBuilder:
         if not asking:
             return
         sent = [each for each in deliveries if each.notification_event_id in asking and each.obstacle is None]
-        phones, unread = sorted({each.installation_id for each in sent}), dict(self._unread)
-        for first in range(0, len(phones), _COUNTED_TOGETHER):
-            some = uuid_array(phones[first : first + _COUNTED_TOGETHER])
-            try:
-                unread |= dict(
-                    self._services.database.execute(_SQL["count_unread"], {"installations": some}).fetchall()
-                )
-            except psycopg.Error as error:
-                if is_unavailable(error):
-                    raise
-                break  # a push without its badge is better than none
-        self._unread = unread
+        phones, database = sorted({each.installation_id for each in sent}), self._services.database
+        with suppress(psycopg.Error):  # a push without its badge is better than none; an outage is no such error
+            for first in range(0, len(phones), _COUNTED_TOGETHER):
+                some = uuid_array(phones[first : first + _COUNTED_TOGETHER])
+                self._unread |= dict(database.execute(_SQL["count_unread"], {"installations": some}).fetchall())
 
     def _draft(self, content: Content, delivery: Delivery) -> tuple[Draft, bool]:
         """Return an event's draft, and whether it is so light that its messages need not be weighed one by one."""
