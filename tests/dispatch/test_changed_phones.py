@@ -159,7 +159,7 @@ def test_while_the_push_service_is_slow(relay) -> None:
         return send()
 
     worker = relay(push_middlewares=[hold], outbox_batch_size=1, outbox_concurrency=1)
-    pool = worker.app.services.pools.of("default")
+    pool = worker.app.services.pools["default"]
     pool.latency_ms = 5_000
     worker.tell("first", category="news")
     worker.tell(*CHANGES, category="news")

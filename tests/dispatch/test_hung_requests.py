@@ -36,7 +36,7 @@ def test_a_middleware_that_hangs_before_the_request(hanging, trap: Trap, at_most
     assert (found["status"], found["attempt_count"], found["last_error_code"]) == ("pending", 0, "middleware_hung")
     assert (worker.claims(), worker.received("bad")) == (0, 0)
     is_told(worker, "a push middleware (project one)")
-    pool = worker.app.services.pools.of("one")
+    pool = worker.app.services.pools["one"]
     assert (pool.under_way(), pool.in_flight()) == (0, 0)
     trap.open()
     eventually(lambda: trap.free and problems(worker) == "", "it came back")
@@ -59,7 +59,7 @@ def test_a_middleware_that_hangs_after_the_request(hanging, trap: Trap) -> None:
     tell(worker, "one", "ana", lane="urgent")
     report = worker.dispatch()
     assert (report.outcome, worker.delivery("ana")["status"], trap.free) == ("ok", "sent", 0)
-    assert worker.app.services.pools.of("one").in_flight() == 0
+    assert worker.app.services.pools["one"].in_flight() == 0
     is_told(worker, "a push middleware (project one)")
     report = worker.dispatch()
     assert (report.outcome, report.counts) == ("partial", {"calls_given_up": 1})
@@ -87,7 +87,7 @@ def test_a_provider_call_that_hangs(hanging, trap: Trap, monkeypatch: pytest.Mon
     assert any("the push service (project one) has not come back" in each for each in counts)
     found = worker.delivery("bad")
     assert (found["status"], found["attempt_count"], found["last_error_code"]) == ("retryable", 1, "request_hung")
-    pool = worker.app.services.pools.of("one")
+    pool = worker.app.services.pools["one"]
     assert (pool.under_way(), pool.in_flight()) == (0, 1), "its thread is not counted on, its connection may be open"
     trap.open()
     eventually(lambda: worker.rows("select from relevo.late_tickets"), "its late ticket was kept")

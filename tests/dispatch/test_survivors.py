@@ -87,7 +87,7 @@ class TestTheLastMoment:
 
         def wait(context: Any, send: Any) -> Reply:
             if context.request_id != journalled[0]:
-                eventually(lambda: worker.app.services.pools.of("default").halted, "the first has failed")
+                eventually(lambda: worker.app.services.pools["default"].halted, "the first has failed")
             return send()
 
         worker = relay(push_chunk_size=1, push_breaker_failures=1, push_middlewares=[wait])

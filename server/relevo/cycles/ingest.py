@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -88,8 +88,8 @@ class Ingest:
         if fetched.items:
             items = [each.as_item() if isinstance(each, News) else each for each in fetched.items]
             counts += self._write_items(connection, items, seeded_at)
-        if fetched.seen:
-            self._claim_seen(connection, fetched.seen)
+        if fetched.seen:  # what is there and could not be read is no news when it can be
+            connection.execute(_SQL["claim_registry"], _keys(fetched.seen) | {"source": self.source.name})
         counts += self._write_rejects(connection, fetched)
         first_pass_over = fetched.outcome in ("ok", "unchanged") and not fetched.more and not fetched.incomplete
         connection.execute(
@@ -107,11 +107,6 @@ class Ingest:
             },
         )
         return dict(counts)
-
-    def _claim_seen(self, connection: Connection, seen: Sequence[Key]) -> None:
-        """Enter what is there and could not be read in the registry: it is no news when it can be."""
-        keys = {"namespaces": [key[0] for key in seen], "external_ids": [key[1] for key in seen]}
-        connection.execute(_SQL["claim_registry"], keys | {"source": self.source.name})
 
     def _write_items(self, connection: Connection, items: Sequence[Item], seeded_at: datetime | None) -> Counter[str]:
         """Write all items at once; if the database refuses something, one by one, so that it refuses that alone."""
@@ -381,8 +376,8 @@ def _plain(said: str, limit: int) -> str:
     return " ".join(scrub(text).split())[:limit]
 
 
-def _keys(items: Mapping[Key, Item]) -> dict[str, Any]:
-    return {"namespaces": [key[0] for key in items], "external_ids": [key[1] for key in items]}
+def _keys(keys: Collection[Key]) -> dict[str, Any]:
+    return {"namespaces": [namespace for namespace, _ in keys], "external_ids": [name for _, name in keys]}
 
 
 def _item(row: Mapping[str, Any]) -> Item:

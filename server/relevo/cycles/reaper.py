@@ -137,8 +137,19 @@ def _keep_up(run: Run) -> Counter[str]:
 
 
 def _end_lost_workers(run: Run) -> Counter[str]:
+    """Notice other workers that died in silence and end their runs; wake the singletons whose slot is free again."""
     with run.transaction() as connection:
-        return end_lost_workers(connection, run.context.worker_id)
+        asked = {"worker_id": run.context.worker_id, "now": None}
+        lost = connection.execute(_SQL["mark_lost_workers"], asked).fetchall()
+        abandoned = connection.execute(_SQL["abandon_runs"], asked).fetchall()
+        for _, cycle_name, _, _, slot_at in abandoned:
+            if slot_at is not None:
+                connection.execute(_WAKE["send_wake"], {"cycle": cycle_name})
+    for worker, hostname, pid, seen_at in lost:
+        _log.error("worker_lost", lost_worker=worker, hostname=hostname, pid=pid, last_seen_at=seen_at.isoformat())
+    for run_id, cycle_name, source, former, _ in abandoned:
+        _log.warning("run_abandoned", abandoned_run=run_id, of_cycle=cycle_name, source=source, former_worker=former)
+    return Counter(workers_lost=len(lost), runs_abandoned=len(abandoned))
 
 
 def _go_on(statement: str, run: Run) -> Counter[str]:
@@ -239,18 +250,3 @@ def reap_one(
         stale_ms=0 if left else round(overdue.total_seconds() * 1000),
     )
     return Reaped(token, counts, left)
-
-
-def end_lost_workers(connection: Connection, worker_id: str, now: datetime | None = None) -> Counter[str]:
-    """Notice other workers that died in silence and end their runs; wake the singletons whose slot is free again."""
-    lost = connection.execute(_SQL["mark_lost_workers"], {"worker_id": worker_id, "now": now}).fetchall()
-    for lost_worker, hostname, pid, last_seen_at in lost:
-        _log.error(
-            "worker_lost", lost_worker=lost_worker, hostname=hostname, pid=pid, last_seen_at=last_seen_at.isoformat()
-        )
-    abandoned = connection.execute(_SQL["abandon_runs"], {"now": now}).fetchall()
-    for run_id, cycle_name, source, former, slot_at in abandoned:
-        _log.warning("run_abandoned", abandoned_run=run_id, of_cycle=cycle_name, source=source, former_worker=former)
-        if slot_at is not None:
-            connection.execute(_WAKE["send_wake"], {"cycle": cycle_name})
-    return Counter(workers_lost=len(lost), runs_abandoned=len(abandoned))

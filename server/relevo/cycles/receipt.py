@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -102,7 +102,7 @@ class _Receipts:
         self._look()
         for project in self._open():
             if self._room():
-                wave = _Wave(self.services, self.services.pools.of(project), self.run, project)
+                wave = _Wave(self.services, self.services.pools[project], self.run, project)
                 self.under_way[threads.start("relevo-receipt", wave.ask)] = wave
         return any(True for _ in self._open())
 
@@ -375,7 +375,12 @@ class _Wave:
         moved: dict[tuple[UUID, int | None], bool] = {}
         with self.report.in_passing(self.project):
             moved = self.services.claims.returned([(each.installation_id, each.token_version, None) for each in gone])
-        return [_moved(each) if _is_gone_from(each, moved) else each for each in answers]
+        return [
+            replace(each, status="retryable", error_code="token_changed")
+            if each.status == "invalid" and (each.awaiting.installation_id, each.awaiting.token_version) in moved
+            else each
+            for each in answers
+        ]
 
     def _note_failure(self, reply: ReceiptReply) -> None:
         if not self.pause_ms:  # the requests of one wave are one failure
@@ -419,15 +424,6 @@ def _joined(first: ReceiptReply, second: ReceiptReply) -> ReceiptReply:
     """Return what two requests for the same claim came to: all receipts, and the failure if one failed."""
     failed = next((each for each in (first, second) if each.kind != "answered"), first)
     return replace(failed, receipts={**first.receipts, **second.receipts})
-
-
-def _is_gone_from(answer: ReceiptAnswer, moved: Mapping[tuple[UUID, int | None], bool]) -> bool:
-    return answer.status == "invalid" and (answer.awaiting.installation_id, answer.awaiting.token_version) in moved
-
-
-def _moved(answer: ReceiptAnswer) -> ReceiptAnswer:
-    """Return what a gone token means for a phone that has another one by now."""
-    return replace(answer, status="retryable", error_code="token_changed")
 
 
 def _awaited(claim: Claim) -> Sequence[Awaiting]:

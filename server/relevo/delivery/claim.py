@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import is_
-from types import MappingProxyType
 from uuid import UUID
 
 import structlog
@@ -132,33 +131,23 @@ class Claim:
             raise OwnershipLostError(reason, f"Claim {self.token} is lost ({reason}). {detail}")
 
 
-class Verdicts(Iterable[Verdict]):
+@dataclass(frozen=True)
+class Verdicts:
     """What the journal says of a wave: what is held back, what is ours if not all is; the rest may be sent."""
 
-    def __init__(
-        self,
-        wave: Sequence[PushRequest],
-        held: Mapping[int, Verdict] = MappingProxyType({}),
-        ours: Collection[int] | None = None,
-    ) -> None:
-        self._wave = wave
-        self.held = held
-        self.ours = ours
+    wave: Sequence[PushRequest]
+    held: Mapping[int, Verdict] = field(default_factory=dict)
+    ours: Collection[int] | None = None
 
     @property
     def all_go(self) -> bool:
         """Whether everything may be sent."""
         return not self.held and self.ours is None
 
-    @cached_property
-    def _spelled_out(self) -> list[Verdict]:
-        asked = (d for request in self._wave for d in request.deliveries if self.ours is None or d.id in self.ours)
-        return [self.held.get(d.id) or Verdict(d.event_day, d.id, "send", None) for d in asked]
-
     def __iter__(self) -> Iterator[Verdict]:
         """Return the verdict on each delivery, those left out that are not ours."""
-        return iter(self._spelled_out)
+        asked = (d for request in self.wave for d in request.deliveries if self.ours is None or d.id in self.ours)
+        return (self.held.get(d.id) or Verdict(d.event_day, d.id, "send", None) for d in asked)
 
     def __len__(self) -> int:
-        """Return how many deliveries have a verdict."""
-        return len(self._spelled_out)
+        return sum(1 for _ in self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
@@ -123,7 +123,8 @@ class ClaimSender:
         return ready[:1]
 
     def _send_all(self, ready: Sequence[Delivery]) -> None:
-        self._send_chunks(_chunks(ready, self.bad_messages.most))
+        size = self.bad_messages.most
+        self._send_chunks(ready[start : start + size] for start in range(0, len(ready), size))
 
     def _send_chunks(self, chunks: Iterable[Sequence[Delivery]]) -> None:
         waiting = deque(chunks)
@@ -284,10 +285,6 @@ class ClaimSender:
     @cached_property
     def _deliveries(self) -> list[Delivery]:
         return [delivery for delivery in self.claim.deliveries if isinstance(delivery, Delivery)]
-
-
-def _chunks(deliveries: Sequence[Delivery], size: int) -> Iterator[Sequence[Delivery]]:
-    return (deliveries[start : start + size] for start in range(0, len(deliveries), size))
 
 
 def _seen(request: PushRequest, tickets: Sequence[Ticket]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
@@ -104,10 +105,7 @@ class ConnectionLeases:
         if leased := self.leased_lately(project, now):
             return Share(leased)
         asked = self.parameters(project) | {"now": now}
-        if not in_flight:
-            row = connection.execute(_SQL["lease_connections"], asked).fetchone()
-            return Share(0) if row is None else Share(int(row[0]), began)
-        with connection.transaction() as writing:
+        with connection.transaction() if in_flight else nullcontext() as writing:
             row = connection.execute(_SQL["lease_connections"], asked).fetchone()
             if row is not None and row[0] < in_flight:
                 raise psycopg.Rollback(writing)

@@ -17,7 +17,7 @@ from relevo.core.messages import Message
 from relevo.core.model import PushRequest, Reply
 from relevo.delivery.claim_context import ClaimContext
 from relevo.delivery.sending import PoolCall, PushContext, Sending, send
-from relevo.runtime.hung_calls import HungCall, HungCalls
+from relevo.runtime.hung_calls import HungCall
 
 _log = structlog.get_logger("relevo.dispatch")
 
@@ -62,15 +62,6 @@ class InFlightRequests:
     """Takes an answer for which nobody waits any more."""
     hanging: list[InFlightRequest] = field(default_factory=list)
     """Those that are left behind: in a middleware, or in the push service's hands for longer than it may take."""
-
-    @property
-    def _hung(self) -> HungCalls:
-        return self.context.services.hung
-
-    @property
-    def _request_s(self) -> float:
-        """How long the push service may take."""
-        return self.context.services.settings.push_request_timeout_ms / 1000
 
     def send_all(self, requests: Sequence[PushRequest], *, submitted: Callable[[], None]) -> list[RequestResult]:
         """Send requests at once, call `submitted` when they are on their way, and wait for all but what hangs."""
@@ -147,10 +138,8 @@ class InFlightRequests:
         else:
             post.checks += 1
             post.checks_late += now > self.context.claim.give_up_at
-            hangs = (
-                post.checks * self.context.patience_s > self._request_s + self.context.patience_s
-                or post.checks_late > 1
-            )
+            longest_s = self.context.services.settings.push_request_timeout_ms / 1000 + self.context.patience_s
+            hangs = post.checks * self.context.patience_s > longest_s or post.checks_late > 1
             if hangs:
                 self._note(post, SERVICE)
         if hangs:
@@ -160,7 +149,8 @@ class InFlightRequests:
     def _note(self, post: InFlightRequest, what: str) -> None:
         since = post.since()
         if post.hung is None and since is not None:
-            post.hung = self._hung.add(what, self.context.project, since, self.context.claim.lasts_s, post.call)
+            hung, lasts_s = self.context.services.hung, self.context.claim.lasts_s
+            post.hung = hung.add(what, self.context.project, since, lasts_s, post.call)
 
     def returned(self, timeout_s: float) -> list[RequestResult]:
         """Wait a moment for a request that hangs, and return those that came back after all."""
@@ -180,7 +170,8 @@ class InFlightRequests:
             self._ended(each) if each.call.done() else RequestResult(each.request, self._withdraw(each))
             for each in posts
         ]
-        self.context.report.add_hung(*(self._hung.give_up(each.hung) for each in posts if each.hung is not None))
+        hung = self.context.services.hung
+        self.context.report.add_hung(*(hung.give_up(each.hung) for each in posts if each.hung is not None))
         return results
 
     def _withdraw(self, post: InFlightRequest) -> Reply:

@@ -137,11 +137,10 @@ def reserve(state: Project, rules: Rules, now: datetime, lane: Lane, wanted: int
     if rules.rate_per_s == 0:
         return state, Grant(wanted)
     level = state.urgent_tokens if lane == "urgent" else state.bulk_tokens
-    worth = max(
-        1, min(wanted, _request(rules), int(_rate_of(state, rules)))
-    )  # nobody waits longer than a second for more
+    rate_per_s = max(0.1, rules.rate_per_s * state.rate_share)
+    worth = max(1, min(wanted, _request(rules), int(rate_per_s)))  # nobody waits longer than a second for more
     if level < worth:
-        return state, Grant(0, "rate", (worth - level) / _rate_of(state, rules))
+        return state, Grant(0, "rate", (worth - level) / rate_per_s)
     count = min(wanted, int(level) // worth * worth)  # full requests: a small one costs as much
     return _draw(state, lane, count), Grant(count)
 
@@ -326,7 +325,3 @@ def first_share(rules: Rules) -> float:
 def recovery_s(ramp_s: float) -> float:
     """Return how long a rate takes to grow from nothing, if it takes so long from where a ramp begins."""
     return ramp_s / (1 - _START_SHARE)
-
-
-def _rate_of(state: Project, rules: Rules) -> float:
-    return max(0.1, rules.rate_per_s * state.rate_share)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from relevo.core.messages import Message
 from relevo.core.model import Lane, Reply
 from relevo.core.ports import PushProvider
 from relevo.delivery.reply_checks import checked_reply
+from relevo.runtime import threads
 
 _log = structlog.get_logger("relevo.sending")
 _IDLE_S = 10.0
@@ -61,16 +63,10 @@ class PoolCall(Future[T]):
         """Until when its connection counts, though its thread does not."""
 
     def answer(self) -> float | None:
-        """Do the work and return how many milliseconds it took; what it raises is whoever's who waits for it."""
+        """Do the work and return how many milliseconds it took; None if it raised."""
         started = time.monotonic()
-        try:
-            result = self.work()
-        except BaseException as error:  # noqa: BLE001 whatever it is, it belongs to whoever waits for it
-            self.set_exception(error)
-            return None
-        took_ms = (time.monotonic() - started) * 1000
-        self.set_result(result)
-        return took_ms
+        threads.carry_out(self.work, self)
+        return (time.monotonic() - started) * 1000 if self.exception() is None else None
 
 
 class RequestPool:
@@ -270,19 +266,15 @@ class RequestPool:
         return call
 
 
-class RequestPools:
-    """The request pools of all projects, shared by dispatch and receipt."""
+class RequestPools(dict[str, RequestPool]):
+    """The request pools of all projects, by their names, shared by dispatch and receipt."""
 
-    def __init__(self) -> None:
-        self._pools: dict[str, RequestPool] = {}
-
-    def of(self, project: str) -> RequestPool:
-        """Return the request pool of a project."""
-        return self._pools.setdefault(project, RequestPool(project))
+    def __missing__(self, project: str) -> RequestPool:
+        return self.setdefault(project, RequestPool(project))
 
     def close(self) -> None:
         """Let all threads end once nothing waits."""
-        for pool in list(self._pools.values()):
+        for pool in list(self.values()):
             pool.close()
 
 
@@ -360,7 +352,7 @@ def send(
 
     call: Callable[[], Reply] = post
     for middleware in reversed(middlewares):
-        call = _wrapped(middleware, context, call)
+        call = partial(middleware, context, call)
     reply = Reply("held_back", code="middleware_failed", message="next() was not called")
     try:
         call()
@@ -381,10 +373,6 @@ def _held_back(error: BaseException, context: PushContext, *, sent: bool) -> Rep
     why = normalise_error(error)
     _log.error("push_middleware_failed", request=str(context.request_id), sent=sent, error=why)
     return Reply("held_back", code="middleware_failed", message=why)
-
-
-def _wrapped(middleware: PushMiddleware, context: PushContext, call: Callable[[], Reply]) -> Callable[[], Reply]:
-    return lambda: middleware(context, call)
 
 
 def _post(provider: PushProvider, messages: Sequence[Message], project: str) -> Reply:

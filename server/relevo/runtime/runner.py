@@ -26,7 +26,7 @@ from relevo.core.metrics import Metrics
 from relevo.core.model import Budget, Outcome, Report, Shard, Trigger
 from relevo.database.instance import Guard
 from relevo.database.outages import BUSY
-from relevo.database.pool import Connection, Database
+from relevo.database.pool import Database
 from relevo.runtime import threads
 from relevo.runtime.hung_calls import HungCalls
 from relevo.runtime.idle_wait import IdleWait
@@ -282,13 +282,9 @@ class Runner:
 
     def _guarded(self, cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:
         """Run the middlewares around the steps; whatever is raised becomes a failed ending."""
-
-        def steps() -> Ending:
-            return _loop(cycle, run, totals)
-
-        call = steps
+        call = partial(_loop, cycle, run, totals)
         for middleware in reversed(self._middlewares):
-            call = _wrapped(middleware, run.context, call)
+            call = partial(middleware, run.context, call)
         try:
             return _ending(call())
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a cycle raises is the run's failure, written down
@@ -341,7 +337,7 @@ class Runner:
                 return False
 
     def _write(self, run: Run, ending: Ending, outcome: str | None) -> bool:
-        context, reason = run.context, ""
+        context, reason = run.context, None
         if ending.more and context.slot_at is not None:  # a slot is filled once its work is done
             context, reason = replace(context, slot_at=None), "handed its slot over: more work is waiting"
         # a slot that was filled must stay so; of another run a crash of the server may take the end
@@ -351,29 +347,11 @@ class Runner:
                 self._singletons.release(connection, run.held)
             counted = {"idle": outcome is None, "failed": outcome == "failed", "counts": Jsonb(ending.counts)}
             connection.execute(_SQL["count_round"], key | counted)
-            return outcome is None or self._write_row(
-                connection, context, outcome, counts=ending.counts, reason=reason, error=ending.error
-            )
-
-    def _write_row(
-        self,
-        connection: Connection,
-        context: RunContext,
-        outcome: str,
-        *,
-        counts: dict[str, int] | None = None,
-        reason: str = "",
-        error: str = "",
-    ) -> bool:
-        if outcome == "failed" and not error:
-            error = "no reason was given"
-        parameters = run_row(context) | {
-            "outcome": outcome,
-            "reason": reason[:300] or None,
-            "counts": Jsonb(counts or {}),
-            "error_message": error[:500] or None,
-        }
-        return connection.execute(_SQL["finish_run"], parameters).fetchone() is not None
+            if outcome is None:
+                return True
+            error = ending.error or ("no reason was given" if outcome == "failed" else "")
+            ended = {"outcome": outcome, "reason": reason, "error_message": error[:500] or None}
+            return connection.execute(_SQL["finish_run"], run_row(context) | counted | ended).fetchone() is not None
 
     def skip(
         self,
@@ -423,10 +401,6 @@ class Runner:
 
 def _named(cycle: Cycle) -> str:
     return f"the cycle {cycle.key}"
-
-
-def _wrapped(middleware: Middleware, context: RunContext, call: Callable[[], Ending]) -> Callable[[], Ending]:
-    return lambda: middleware(context, call)
 
 
 def _loop(cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:

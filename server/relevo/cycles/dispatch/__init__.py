@@ -87,7 +87,7 @@ class _Dispatch:
             return
         self.claiming.projects.add(project)
         with suppress(DatabaseUnavailableError, psycopg.Error):  # the claim does what could not be done now
-            in_flight = self.services.pools.of(project).in_flight()
+            in_flight = self.services.pools[project].in_flight()
             composed = self.services.projects.get_ready(project, in_flight=in_flight)
             if composed is not None:
                 self.services.claims.learn_composed(composed)
@@ -121,17 +121,14 @@ class _Dispatch:
         fits in.
         """
         tried, full, lanes = set[Key](), False, self.lanes.open()
-        while (
-            lane := next((each for each in lanes if each.key not in tried and self._has_room(each)), None)
-        ) is not None:
+        while (lane := next(lanes, None)) is not None:
+            if lane.key in tried or not (self.claiming.has_room(lane) and self.senders.has_room(lane)):
+                continue
             tried.add(lane.key)
             full |= self._claim(lane)
             if self.lanes.refresh():
                 lanes = self.lanes.open()
         return full
-
-    def _has_room(self, lane: DueLane) -> bool:
-        return self.claiming.has_room(lane) and self.senders.has_room(lane)
 
     def _claim(self, lane: DueLane) -> bool:
         """Make one claim; return whether that was a full one, so that another may follow."""
@@ -145,7 +142,7 @@ class _Dispatch:
     def _is_hung(self, lane: DueLane) -> bool:
         """Return whether so many requests of a project hang in this process that no more are made for now."""
         hung = sum(self.services.hung.count(what, lane.project) for what in (MIDDLEWARE, SERVICE))
-        if hung < MOST_CALLS and not self.services.pools.of(lane.project).is_full_of_hung():
+        if hung < MOST_CALLS and not self.services.pools[lane.project].is_full_of_hung():
             return False
         why = f"{hung} of its requests have not come back"
         self.report.add(f"project {lane.project} sends nothing in this process: {why}")
@@ -235,7 +232,7 @@ class _Dispatch:
         self.claiming.projects -= projects
         for project in projects if not self.run.abandoned.is_set() else ():
             try:
-                in_flight = self.services.pools.of(project).in_flight()
+                in_flight = self.services.pools[project].in_flight()
                 self.services.projects.drop_connections(project, "dispatch", in_flight=in_flight)
             except psycopg.Error:  # their lease ends by itself
                 continue

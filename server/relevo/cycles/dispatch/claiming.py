@@ -85,7 +85,7 @@ class Claiming:
 
     def most_for(self, lane: DueLane, items_left: int) -> int:
         """Return how many deliveries of a lane may be claimed at once, of those that the run may still claim."""
-        settings, pool = self.services.settings, self.services.pools.of(lane.project)
+        settings, pool = self.services.settings, self.services.pools[lane.project]
         rules = self.services.projects.rules.of(lane.project)
         limit = rate_and_breaker.claim_limit(
             most=settings.outbox_batch_size,
@@ -160,7 +160,7 @@ class Claiming:
         self._give_back(lane, unused)
 
     def _reserve(self, lane: DueLane, most: int) -> Allowance:
-        pool = self.services.pools.of(lane.project)
+        pool = self.services.pools[lane.project]
         allowance = self.services.projects.reserve(
             lane.project, lane.lane, most, self.run.now, in_flight=pool.in_flight(), since=lane.since
         )
@@ -183,7 +183,7 @@ class Claiming:
         )
         if claim is None:
             return None
-        context = ClaimContext(services, run, claim, lane.lane, services.pools.of(lane.project), grant.probe)
+        context = ClaimContext(services, run, claim, lane.lane, services.pools[lane.project], grant.probe)
         sender = ClaimSender(context, allowance.troubled, allowance.watched)
         sender.reserve(0 if grant.probe else grant.count)
         return sender

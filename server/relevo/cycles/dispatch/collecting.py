@@ -43,7 +43,7 @@ class Senders:
 
     def has_room(self, lane: DueLane) -> bool:
         """Return whether another claim may be made: little more than the request pool can send without a pause."""
-        pool = self.services.pools.of(lane.project)
+        pool = self.services.pools[lane.project]
         going = [sender for sender in self.under_way.values() if not sender.hanging]
         of_lane = sum(sender.context.key == lane.key for sender in going)
         return (
