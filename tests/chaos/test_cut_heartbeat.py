@@ -21,7 +21,7 @@ from proxy import Proxy
 from relevo.app import App
 from relevo.core.model import Report
 from relevo.database.pool import Database
-from relevo.delivery import claim_context
+from relevo.delivery import worker_services
 from relevo.sandbox.server import Sandbox
 
 # Three requests of two, one after the other.
@@ -131,7 +131,7 @@ class Scene:
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch) -> None:
     """However busy the machine is, requests wait for the one whose answer is held until the cut was noticed."""
-    monkeypatch.setattr(claim_context, "_PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr(worker_services, "_PATIENCE_S", PATIENCE_S)
 
 
 @pytest.fixture

@@ -20,12 +20,12 @@ from relevo.core.model import Accepted, Answer, Delivery, PushRequest, SentReque
 from relevo.database.outages import BUSY
 from relevo.delivery.bad_messages import BadMessageSearch
 from relevo.delivery.claim import Claim
-from relevo.delivery.claim_context import ClaimContext
 from relevo.delivery.in_flight import InFlightRequests, RequestResult
 from relevo.delivery.messages import MessageBuilder
 from relevo.delivery.outcomes import judged
 from relevo.delivery.recorder import Outcomes, Recorder
 from relevo.delivery.replies import ReplyHandler
+from relevo.delivery.worker_services import ClaimContext
 from relevo.runtime import threads
 
 _log = structlog.get_logger("relevo.dispatch")

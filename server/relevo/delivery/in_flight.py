@@ -15,8 +15,8 @@ from relevo.core.errors import OwnershipLostError
 from relevo.core.logs import normalise_error
 from relevo.core.messages import Message
 from relevo.core.model import PushRequest, Reply
-from relevo.delivery.claim_context import ClaimContext
 from relevo.delivery.sending import PoolCall, PushContext, Sending, send
+from relevo.delivery.worker_services import ClaimContext
 from relevo.runtime.hung_calls import HungCall
 
 _log = structlog.get_logger("relevo.dispatch")

@@ -24,12 +24,11 @@ from relevo.core.ports import ChecksTokens, Composer, ProviderFacts, WritesMessa
 from relevo.database.arrays import array, uuid_array
 from relevo.delivery import columns, rendering, webhook_messages
 from relevo.delivery.batches import BatchContents
-from relevo.delivery.claim_context import ClaimContext
 from relevo.delivery.digests import Digests
 from relevo.delivery.outcomes import LEAST_PAUSE_MS, MALFORMED, answer, not_attempted, obstructed, ticketed
 from relevo.delivery.phone_texts import PhoneTexts
 from relevo.delivery.reply_checks import checked_ticket
-from relevo.delivery.worker_services import WorkerServices
+from relevo.delivery.worker_services import ClaimContext, WorkerServices
 from relevo.runtime import threads
 from relevo.runtime.hung_calls import MOST_CALLS, HungCall
 

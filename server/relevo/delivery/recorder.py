@@ -18,9 +18,8 @@ from relevo.core.logs import normalise_error
 from relevo.core.model import Accepted, Answer, PushRequest, Reply, SentRequest, Settlement, TakenFate
 from relevo.database.outages import is_passing, is_unavailable
 from relevo.delivery.claim import Claim
-from relevo.delivery.claim_context import ClaimContext
 from relevo.delivery.outcomes import ticketed
-from relevo.delivery.worker_services import is_news_project
+from relevo.delivery.worker_services import ClaimContext, is_news_project
 from relevo.runtime.troubles import Thing, is_own
 
 T = TypeVar("T")
@@ -29,13 +28,7 @@ _log = structlog.get_logger("relevo.dispatch")
 
 _SETTLE_AGAIN_S = 0.5
 _MOST_LEFT = 10  # of the answers that cannot be written; the others are not looked for one by one
-_COUNTED: Mapping[str, str] = {
-    "sent": "notifications_sent",
-    "retryable": "notifications_retryable",
-    "pending": "notifications_postponed",
-    "failed": "notifications_failed",
-    "invalid": "notifications_invalidated",
-}
+_COUNTED: Mapping[str, str] = {"pending": "notifications_postponed", "invalid": "notifications_invalidated"}
 _NEWS_COUNTED: Mapping[str, str] = {"ok": "news_taken", "sent": "news_taken", "pending": "news_postponed"}
 
 

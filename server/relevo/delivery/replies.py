@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from relevo.core.model import Accepted, Answer, Delivery, PushRequest, Reply, Ticket
 from relevo.delivery.bad_messages import ENOUGH, BadMessageSearch, Ending
-from relevo.delivery.claim_context import ClaimContext
 from relevo.delivery.outcomes import (
     LEAST_PAUSE_MS,
     MALFORMED,
@@ -21,6 +20,7 @@ from relevo.delivery.outcomes import (
 )
 from relevo.delivery.pauses import TurnedAwayError, pause_ms
 from relevo.delivery.rate_and_breaker import Judgement
+from relevo.delivery.worker_services import ClaimContext
 from relevo.runtime.troubles import Thing
 
 _OUTAGE_PAUSE_MS = 60_000

@@ -1,24 +1,32 @@
-"""What every claim of a worker needs, in one place."""
+"""What every claim of a worker needs, and what the parts of one claim share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from relevo.config import Settings
 from relevo.core.metrics import Metrics
-from relevo.core.model import NEWS
+from relevo.core.model import NEWS, Lane
 from relevo.core.ports import Composer, PushProvider
 from relevo.core.sending_project import SendingProject
 from relevo.database.pool import Database
+from relevo.delivery.claim import Claim
 from relevo.delivery.claims import Claims
+from relevo.delivery.due_lanes import Key
 from relevo.delivery.pauses import PhonePauses, TurnedAway
 from relevo.delivery.phone_texts import Wordings
 from relevo.delivery.projects import Projects
-from relevo.delivery.sending import PushMiddleware, RequestPools
+from relevo.delivery.rate_and_breaker import Rules
+from relevo.delivery.report import Report
+from relevo.delivery.sending import PushMiddleware, RequestPool, RequestPools
 from relevo.runtime.hung_calls import HungCalls
+from relevo.runtime.runs import Run
+
+_PATIENCE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,51 @@ class WorkerServices:
     def provider_of(self, project: str) -> PushProvider:
         """Return the push service of a project, as deliveries name it."""
         return self.providers[SendingProject.parse(project).provider]
+
+
+@dataclass(eq=False)
+class ClaimContext:
+    """What the parts of one claim share: the claim, whom it goes to, how long they may wait, and what they report."""
+
+    services: WorkerServices
+    run: Run
+    claim: Claim
+    lane: Lane
+    pool: RequestPool
+    probe: bool = False
+    """Whether only one may be sent, to learn how the project is; the others are handed back."""
+    report: Report = field(default_factory=Report)
+
+    project: str = field(init=False)
+    key: Key = field(init=False)
+    """The project and lane of its deliveries."""
+    projects: Projects = field(init=False)
+    provider: PushProvider = field(init=False)
+    """The push service its deliveries go to."""
+    rules: Rules = field(init=False)
+    patience_s: float = field(init=False)
+    """How long the others of a claim wait for one whose composer or middleware takes its time."""
+
+    def __post_init__(self) -> None:
+        """Find what follows from the claim."""
+        self.project, self.key = self.claim.project, (self.claim.project, self.lane)
+        self.projects, self.provider = self.services.projects, self.services.provider_of(self.project)
+        self.rules = self.projects.rules.of(self.project)
+        self.patience_s = min(_PATIENCE_S, self.claim.lease_ms / 4000)
+
+    @property
+    def now(self) -> datetime | None:
+        """The time to hand to statements."""
+        return self.run.now
+
+    def enter_pool(self, size: int) -> int:
+        """Wait until requests would be sent soon; return how many, or 0 once nothing may be sent any more."""
+        return self.pool.enter(self.lane, size, lambda: self.is_halted or self.claim.loss is not None)
+
+    @property
+    def is_halted(self) -> bool:
+        """Whether nothing more may be sent for now."""
+        return self.pool.halted or self.run.stopping.is_set()
 
 
 def is_news_project(project: str) -> bool:
