@@ -130,13 +130,32 @@ def configure(level: str, fmt: Format, stream: TextIO | None = None) -> None:
 
     out = stream or sys.stderr
     number = logging.getLevelNamesMapping()[level.upper()]
+    gathering: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+    ]
     structlog.configure(
-        processors=[*_gathering(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[*gathering, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
-    _install(_handler(out, number, _renderer(fmt, colours=out.isatty())), number)
+    renderer: Processor = structlog.processors.JSONRenderer()
+    if fmt == "console":
+        traceback = structlog.dev.plain_traceback
+        renderer = structlog.dev.ConsoleRenderer(colors=out.isatty(), timestamp_key="ts", exception_formatter=traceback)
+    handler = _Handler(out)
+    handler.setLevel(number)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *gathering],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, redact, _lead, renderer],
+        )
+    )
+    _install(handler, number)
 
 
 def configure_later(level: str, fmt: Format) -> None:
@@ -192,42 +211,6 @@ class _Later(logging.Handler):
         for each in logging.getLogger().handlers:
             if isinstance(each, _Handler) and record.levelno >= each.level:
                 each.handle(record)
-
-
-def _gathering() -> list[Processor]:
-    import structlog  # noqa: PLC0415
-
-    return [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
-        structlog.processors.StackInfoRenderer(),
-        structlog.processors.format_exc_info,
-    ]
-
-
-def _handler(out: TextIO, level: int, renderer: Processor) -> _Handler:
-    import structlog  # noqa: PLC0415
-
-    handler = _Handler(out)
-    handler.setLevel(level)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[structlog.stdlib.add_logger_name, *_gathering()],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, redact, _lead, renderer],
-        )
-    )
-    return handler
-
-
-def _renderer(fmt: str, *, colours: bool) -> Processor:
-    import structlog  # noqa: PLC0415
-
-    if fmt == "json":
-        return structlog.processors.JSONRenderer()
-    return structlog.dev.ConsoleRenderer(
-        colors=colours, timestamp_key="ts", exception_formatter=structlog.dev.plain_traceback
-    )
 
 
 def _install(handler: logging.Handler, level: int) -> None:

@@ -49,6 +49,10 @@ class ExportMonth(Month):
     manifest_sha256: str | None
     """The hash of the manifest that was written, by whatever version of this program."""
 
+    def key_of(self, part: int) -> str:
+        """Return where one of its parts lies."""
+        return self.folder + manifest.part_name(part)
+
 
 @dataclass(frozen=True)
 class ExportPart:
@@ -303,7 +307,7 @@ class Export:
                     "finish_verify", month, now=self.run.now, grace_days=self.run.settings.archive_grace_days
                 )
                 return Step({"months_verified": int(done)}, items=1, more=True)
-            key = month.folder + manifest.part_name(part.part)
+            key = month.key_of(part.part)
             why = copying.in_background(lambda: self._differs(month, part, key, Path(folder) / "fetched"))
         if why:
             raise self._wrong(month, [part.part], key, why)
@@ -329,14 +333,8 @@ class Export:
 
     def _check_whole(self, month: ExportMonth, parts: Sequence[ExportPart], folder: Path) -> None:
         """See that the manifest is the one that was written, lists every object, and leaves no row out."""
-        key = month.manifest_key
-        try:
-            self.store.fetch(key, folder / "manifest")
-            same = manifest.file_sha256(folder / "manifest") == month.manifest_sha256
-        except ArchiveMissingError:
-            same = False
-        if not same:
-            raise self._wrong(month, [], key, "is not what was written")
+        if not self._is_unchanged(month.manifest_key, month.manifest_sha256, folder / "manifest"):
+            raise self._wrong(month, [], month.manifest_key, "is not what was written")
         self._check_listing(month, parts)
         relation, span = self._relation(month), Span(parts[-1].last_key if parts else (), most=1)
         with self.run.database.transaction() as connection:
@@ -350,8 +348,7 @@ class Export:
         found.pop("_manifest.json", None)
         wrong = [part.part for part in parts if found.pop(manifest.part_name(part.part), None) != part.bytes]
         if wrong:
-            key = folder + manifest.part_name(wrong[0])
-            raise self._wrong(month, wrong, key, "is not in the store as it was uploaded")
+            raise self._wrong(month, wrong, month.key_of(wrong[0]), "is not in the store as it was uploaded")
         if found:
             raise ArchiveMonthError(
                 f"{folder} in {self.store.name} holds what no manifest lists: {', '.join(sorted(found))[:200]}.",
@@ -364,21 +361,21 @@ class Export:
         self._tidy(month)
         with tempfile.TemporaryDirectory(prefix="relevo-drop-") as folder:
             self._check_whole(month, parts, Path(folder))
-            changed = [part.part for part in parts if not self._is_unchanged(month, part, Path(folder) / "part")]
+            path = Path(folder) / "part"
+            changed = [p.part for p in parts if not self._is_unchanged(month.key_of(p.part), p.file_sha256, path)]
         if changed:
-            key = month.folder + manifest.part_name(changed[0])
-            raise self._wrong(month, changed, key, "is not the file that was uploaded")
+            raise self._wrong(month, changed, month.key_of(changed[0]), "is not the file that was uploaded")
         row = self.run.execute(_SQL["drop_retired"], month.key | {"now": self.run.now}).fetchone()
         dropped = int(row == (True,))
         return Step({"months_dropped": dropped}, items=dropped, more=True)
 
-    def _is_unchanged(self, month: ExportMonth, part: ExportPart, path: Path) -> bool:
+    def _is_unchanged(self, key: str, sha256: str | None, path: Path) -> bool:
         self.run.may_go_on()  # raises if the lease was lost
         try:
-            self.store.fetch(month.folder + manifest.part_name(part.part), path)
+            self.store.fetch(key, path)
         except ArchiveMissingError:
             return False
-        return manifest.file_sha256(path) == part.file_sha256
+        return manifest.file_sha256(path) == sha256
 
 
 def _written_by(path: Path, key: str) -> str | None:
