@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal, cast
 from uuid import UUID
 
 from relevo.client.checks import check_storable, quoted
@@ -44,7 +44,7 @@ def report_opened(
         "at": told,
         "action": _action(action),
     }
-    return Call("report_opened", asked, one(_outcome))
+    return Call("report_opened", asked, one(lambda told: cast("Opened", told)))
 
 
 def _action(value: str | None) -> str | None:
@@ -57,8 +57,3 @@ def _action(value: str | None) -> str | None:
         )
     check_storable("action", value)
     return value
-
-
-def _outcome(told: Any) -> Opened:
-    outcome: Opened = told
-    return outcome

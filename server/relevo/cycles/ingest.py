@@ -190,7 +190,8 @@ class Ingest:
         except pg.DataError as error:
             if len(events) > 1:
                 return sum(self._enqueue(connection, [event]) for event in events)
-            refused = Reject(f"event {events[0]['key']}", normalise_error(error), _named(events[0]))
+            data = events[0]["data"]
+            refused = Reject(f"event {events[0]['key']}", normalise_error(error), data.get("codigo") or data.get("id"))
             self._write_rejects(connection, Fetched("ok", {}, rejects=(refused,)))
             return 0
         return sum(created for _, created in rows)
@@ -334,11 +335,6 @@ def _read_now(run: Run, connection: Connection) -> datetime:
     assert row is not None
     now: datetime = row[0]
     return now
-
-
-def _named(event: Mapping[str, Any]) -> str | None:
-    name = event["data"].get("codigo") or event["data"].get("id")
-    return str(name) if name else None
 
 
 def _is_open(item: Item, now: datetime) -> bool:

@@ -146,9 +146,7 @@ class Journal:
         with self._database.transaction("bound_by_key") as connection:
             connection.execute(_SQL["lock_claim"], {"token": claim.token})  # a reaper at work on it is waited for
             marked = {"token": claim.token, "request_ids": uuid_array(requests), "outcome": outcome, "now": now}
-            opened = connection.execute(_SQL["mark_unsent"], marked).fetchall()
-            if opened:
-                queue(connection, *zip(*opened, strict=True))
+            queue(connection, connection.execute(_SQL["mark_unsent"], marked).fetchall())
 
 
 def explain_loss(connection: Connection, claim: Claim) -> LossReason:
@@ -159,8 +157,8 @@ def explain_loss(connection: Connection, claim: Claim) -> LossReason:
     return reason
 
 
-def queue(connection: Connection, days: Sequence[date], ids: Sequence[int], due: Sequence[datetime]) -> None:
-    """Put deliveries into the queue, each due at its time."""
-    if ids:
-        queued = {"days": array(days), "ids": array(ids), "due": list(due)}
-        connection.execute(_SQL["queue_deliveries"], queued)
+def queue(connection: Connection, opened: Sequence[tuple[date, int, datetime]]) -> None:
+    """Put deliveries into the queue, each given by its key and due at its time."""
+    if opened:
+        days, ids, due = zip(*opened, strict=True)
+        connection.execute(_SQL["queue_deliveries"], {"days": array(days), "ids": array(ids), "due": list(due)})

@@ -135,8 +135,7 @@ class Settling:
             with self._database.transaction("bound_by_key") as connection:
                 connection.execute(_SQL["lock_claim"], {"token": claim.token})
                 parameters = columns.keys(told) | columns.unsent(claim, told) | {"now": now}
-                if opened := connection.execute(_SQL["reopen_unsent"], parameters).fetchall():
-                    queue(connection, *zip(*opened, strict=True))
+                queue(connection, connection.execute(_SQL["reopen_unsent"], parameters).fetchall())
 
     def parameters(
         self,

@@ -56,10 +56,6 @@ class IdleWait:
         self.call.clear()  # before the look: a call that comes during it is worth another
         return not self.is_over
 
-    def rest(self, rest_s: float) -> None:
-        """Rest before a look that will hardly find anything, unless called."""
-        self.call.wait(rest_s)
-
     @property
     def is_asleep(self) -> bool:
         """Whether it ended, after its work, because no call came, though the fleet was told to make them."""

@@ -423,7 +423,7 @@ def _loop(cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:
         took_s = time.monotonic() - began
         rest_s = min(took_s * _RESTS_AS_LONG, _LONGEST_REST_S)
         if more and step.short and run.idle_wait is not None:
-            run.idle_wait.rest(rest_s)  # those it made work for come first
+            run.woken.wait(rest_s)  # those it made work for come first
         if step.items or any(step.counts.values()) or step.problems or left:
             run.begin_work()
             worked = True

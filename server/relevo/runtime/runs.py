@@ -242,7 +242,7 @@ class Run:
     def await_call(self) -> None:
         """Wait for the call that was announced, but not for long."""
         if self.idle_wait is not None:
-            self.idle_wait.rest(self.idle_wait.ahead_s)
+            self.woken.wait(self.idle_wait.ahead_s)
 
     def begin_work(self) -> None:
         """Say that there is work: from now on the run has a row. Calling it again does nothing."""

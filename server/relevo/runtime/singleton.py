@@ -90,7 +90,9 @@ class Singletons:
                 return self._locked(connection, key)
             held = Held(run["cycle"], run["source"], holder, row[0], lease_ms)
             connection.execute(_SQL["raise_term"], key | {"term": held.term})
-            self._abandon_former(connection, key)
+            former = connection.execute(_RUNS["abandon_running"], key | {"worker_id": self._worker_id}).fetchall()
+            for run_id, worker_id in former:
+                _log.warning("run_abandoned", abandoned_run=run_id, former_worker=worker_id, **key)
             refused = self._begin(connection, run)
             if refused is not None:
                 connection.execute(_SQL["release_lease"], key | {"holder": holder})
@@ -110,11 +112,6 @@ class Singletons:
         if row is None:  # it was given back between our two looks
             return NotHeld("locked by another process", 0.1)
         return NotHeld(f"locked by worker {row[0]}", max(0.0, row[2].total_seconds()) + 0.05)
-
-    def _abandon_former(self, connection: Connection, key: dict[str, Any]) -> None:
-        rows = connection.execute(_RUNS["abandon_running"], key | {"worker_id": self._worker_id}).fetchall()
-        for run_id, worker_id in rows:
-            _log.warning("run_abandoned", abandoned_run=run_id, former_worker=worker_id, **key)
 
     def _begin(self, connection: Connection, run: dict[str, Any]) -> NotHeld | None:
         """Write the run's row, into its slot if it has one; a filled slot, or one that failed just now, refuses."""
