@@ -107,9 +107,9 @@ class _ApartError(Exception):
 class _TooManyError(Exception):
     """A slice is undone: its event is one too many for its phones."""
 
-    def __init__(self, stop: runaway.Stop, phones: runaway.Phones) -> None:
+    def __init__(self, stop: runaway.Stop) -> None:
         super().__init__()
-        self.stop, self.phones = stop, phones
+        self.stop = stop
 
 
 @dataclass
@@ -348,8 +348,8 @@ def _make_slice(run: Run, connection: Connection, event: Turn) -> Slice | None:
 
 def _slice_step(watch: runaway.Watch | None, made: Slice, *, alone: bool) -> Step:
     """Return what a slice came to, unless its event is one too many."""
-    if watch is not None and (counts := made.counts) and (stop := watch.weigh(counts)) is not None:
-        raise _TooManyError(stop, runaway.phones_of(counts, made.projects or ()))
+    if watch is not None and (counts := made.counts) and (stop := watch.weigh(counts, made.projects or ())) is not None:
+        raise _TooManyError(stop)
     created, ended = made.created or 0, int(made.is_last)
     done = {"targets_selected": made.targets, "deliveries_created": created, "events_fanned_out": ended}
     done |= {_HELD_AS[why]: count for why, count in (made.held or {}).items() if count}
@@ -368,7 +368,7 @@ def _hold(run: Run, event: Turn, found: _TooManyError) -> Step:
         with run.transaction("bound_relaxed") as connection:
             if connection.execute(_SQL["lock_event"], {"event_id": event.id}).fetchone() is None:
                 return Step(more=True)
-            _watch(run, connection, event).hold(found.stop, found.phones)
+            _watch(run, connection, event).hold(found.stop)
     except psycopg.Error as error:
         return _leave_alone(run, event.id, error)
     return _HELD

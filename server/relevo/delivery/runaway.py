@@ -8,7 +8,7 @@ Urgent events are spared.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from uuid import UUID
@@ -88,6 +88,9 @@ class Stop:
     """How often its stream came, if that itself is far above its past."""
     above: int | None = None
     """If more than this many of the stream come within an hour, the next need not be weighed."""
+    installations: Sequence[UUID] = ()
+    """The phones that the event was counted for, and their projects."""
+    projects: Sequence[str] = ()
 
     def reason(self, stream: Stream) -> str:
         """Return it in numbers: now, and before."""
@@ -102,14 +105,6 @@ class Stop:
             usual = f"{'once' if busiest == 1 else f'{busiest} times'} on its busiest day before"
             said = f"{came}, {usual}; {who} got up to {self.most.in_hour:.0f} of them"
         return said[:_LONGEST_REASON]
-
-
-@dataclass(frozen=True)
-class Phones:
-    """The phones for which an event is counted, and their projects."""
-
-    installations: Sequence[UUID] = ()
-    projects: Sequence[str] = ()
 
 
 def rules_of(settings: Settings) -> Rules:
@@ -185,23 +180,25 @@ class Watch:
         """Return whether the event is to be held before its phones are known: its stream is stopped as a whole."""
         return self._broad and not self.stream.released and is_still_stopped(self.stream)
 
-    def weigh(self, counts: Mapping[UUID, Count]) -> Stop | None:
+    def weigh(self, counts: Mapping[UUID, Count], projects: Sequence[str]) -> Stop | None:
         """Return what speaks against an event that was counted for its phones; nothing does if it was released."""
-        phones = [count for phone, count in counts.items() if phone != _ALL_PHONES]
-        stop = judge(counts.get(_ALL_PHONES), phones, self._rules, has_past=self.stream.has_past)
-        return None if stop is None or self.stream.released else stop
+        phones = {phone: count for phone, count in counts.items() if phone != _ALL_PHONES}
+        stop = judge(counts.get(_ALL_PHONES), list(phones.values()), self._rules, has_past=self.stream.has_past)
+        if stop is None or self.stream.released:
+            return None
+        return replace(stop, installations=list(phones), projects=projects)
 
-    def hold(self, stop: Stop, phones: Phones) -> None:
+    def hold(self, stop: Stop) -> None:
         """Hold the event, and report it if it is the first of its stream for an hour."""
-        self._count(phones)
+        self._count(stop.installations)
         reason = stop.reason(self.stream)
-        self._hold(reason, stop.above, phones.projects)
+        self._hold(reason, stop.above, stop.projects)
         if self.stream.held_at is None or self.stream.due_at - self.stream.held_at >= _HOUR:
-            _report(self._connection, self.stream.event_type, reason, phones.projects, self._now)
+            _report(self._connection, self.stream.event_type, reason, stop.projects, self._now)
 
     def hold_unseen(self) -> None:
         """Hold the event without looking for its phones."""
-        self._count(Phones())
+        self._count(())
         came = f"{self.stream.event_type} from {self.stream.origin} came {self.stream.in_hour + 1:.0f} times"
         self._hold(f"{came} within an hour, and all above {self.stream.held_above} are held", self.stream.held_above)
 
@@ -211,9 +208,9 @@ class Watch:
         marked = {"above": above, "projects": text_array(projects), "due_at": self.stream.due_at}
         self._connection.execute(_SQL["mark_stream"], held | marked)
 
-    def _count(self, phones: Phones) -> None:
+    def _count(self, installations: Sequence[UUID]) -> None:
         """Count that the event came, though it did not pass; from now on its stream is known."""
-        whom = [_ALL_PHONES, *phones.installations] if self._broad else phones.installations
+        whom = [_ALL_PHONES, *installations] if self._broad else installations
         counted = {"events": [self._event_id] * len(whom), "installations": uuid_array(whom), "passed": False}
         self._connection.execute(_SQL["count_events"], counted)
 
@@ -227,11 +224,6 @@ def counts_of(
         known = counts.get(phone, Count(now, before))
         counts[phone] = Count(max(now, known.in_hour), min(before, known.busiest_day))
     return counts
-
-
-def phones_of(counts: Mapping[UUID, Count], projects: Sequence[str]) -> Phones:
-    """Return the phones that an event was counted for."""
-    return Phones([phone for phone in counts if phone != _ALL_PHONES], projects)
 
 
 def to_be_weighed(
