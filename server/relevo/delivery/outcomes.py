@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from relevo.core.model import Answer, Delivery, Obstacle, Reply, Status, Ticket, Verdict
 from relevo.core.phrases import release_command
@@ -13,7 +13,10 @@ LEAST_PAUSE_MS = 1_000
 MALFORMED = "MalformedMessage"
 """Our own word: such a message cannot even be written."""
 
-_ENDED = ("event_gone", "event_ended", "handled_elsewhere", "superseded")
+_ENDINGS: Mapping[Obstacle, Status] = {
+    "deadline_passed": "expired",
+    **dict.fromkeys(("event_gone", "event_ended", "handled_elsewhere", "superseded"), "cancelled"),
+}
 _LONGEST_TICKET = 200
 _LOOK_AGAIN_MS, _MINUTE_MS = 15 * 60_000, 60_000
 
@@ -55,12 +58,7 @@ def obstructed(delivery: Delivery, obstacle: Obstacle | None) -> Answer | None:
         return not_attempted(delivery, Reply("held_back", code=obstacle, not_before=delivery.quiet_until))
     if obstacle == "quiet_expired":
         return answer(delivery, "expired", code="quiet_hours")
-    status: Status = "skipped"
-    if obstacle == "deadline_passed":
-        status = "expired"
-    elif obstacle in _ENDED:
-        status = "cancelled"
-    return answer(delivery, status, code=obstacle)
+    return answer(delivery, _ENDINGS.get(obstacle, "skipped"), code=obstacle)
 
 
 def _held_ms(delivery: Delivery) -> int:
@@ -120,28 +118,11 @@ def _is_usable(ticket_id: object) -> bool:
 def ambiguous(delivery: Delivery, reply: Reply, floor_ms: int) -> Answer:
     """Return what an answer that was not seen means: at most once is rather none than two."""
     status: Status = "unknown" if delivery.at_most_once else "retryable"
-    return Answer(
-        delivery.event_day,
-        delivery.id,
-        status,
-        True,
-        None,
-        reply.code,
-        reply.message,
-        retry_after_ms=floor_ms,
-        unclear=True,
-    )
+    said = answer(delivery, status, code=reply.code, message=reply.message)
+    return said._replace(attempted=True, retry_after_ms=floor_ms, unclear=True)
 
 
 def not_attempted(delivery: Delivery, reply: Reply, pause_ms: int = 0) -> Answer:
     """Return the answer for a push that was definitely not accepted, through no fault of its own."""
-    return Answer(
-        delivery.event_day,
-        delivery.id,
-        "retryable",
-        attempted=False,
-        error_code=reply.code,
-        error_message=reply.message,
-        retry_after_ms=pause_ms,
-        not_before=reply.not_before,
-    )
+    said = answer(delivery, "retryable", code=reply.code, message=reply.message)
+    return said._replace(attempted=False, retry_after_ms=pause_ms, not_before=reply.not_before)

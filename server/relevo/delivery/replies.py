@@ -169,8 +169,7 @@ class ReplyHandler:
             return LEAST_PAUSE_MS
         if reply.code == "middleware_failed":
             self.context.report.add(f"a middleware held a request back: {reply.message}")
-            return self.context.services.settings.outbox_retry_base_ms
-        if reply.code == "middleware_hung":
+        if reply.code in ("middleware_failed", "middleware_hung"):
             return self.context.services.settings.outbox_retry_base_ms
         if reply.code == "no_thread":
             return _NOT_SENT_PAUSE_MS

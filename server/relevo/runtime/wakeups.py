@@ -27,10 +27,6 @@ _RETRY_MAX_S = 15.0
 Hearing = Literal["listening", "polling"]
 
 
-class SelfTestFailed(RelevoError):  # noqa: N818 a state of affairs, told by name
-    """The listener's own test call did not arrive."""
-
-
 class Listener:
     """One thread and one direct connection that pass on what the fleet calls out."""
 
@@ -108,7 +104,7 @@ class Listener:
         with self._database.connection() as caller:
             caller.execute(_SQL["send_selftest"], {"nonce": nonce})
         if not self._hear(connection, time.monotonic() + self._test_wait_s, until=nonce):
-            raise SelfTestFailed(
+            raise RelevoError(
                 "A test call was sent and not heard.",
                 hint="LISTEN does not work through PgBouncer: set DATABASE_DIRECT_URL.",
             )
