@@ -23,7 +23,7 @@ from relevo.delivery.claim import Claim
 from relevo.delivery.in_flight import InFlightRequests, RequestResult
 from relevo.delivery.messages import MessageBuilder
 from relevo.delivery.outcomes import judged
-from relevo.delivery.recorder import Outcomes, Recorder
+from relevo.delivery.recorder import Recorder
 from relevo.delivery.replies import ReplyHandler
 from relevo.delivery.worker_services import ClaimContext
 from relevo.runtime import threads
@@ -168,8 +168,8 @@ class ClaimSender:
             answers += [a if a.status in ("sent", "ok") else a._replace(request=request.id) for a in handled.answers]
         self.recorder.mark_unsent([each.request.id for each in results if each.reply is None])
         requests = [each.request for each in results]
-        rest = self.recorder.settle_sent_part(requests, Outcomes(answers, outcomes))
-        self.recorder.settle(rest.answers, rest.requests, requests)
+        left = self.recorder.settle_sent_part(requests, answers, outcomes)
+        self.recorder.settle(answers, left, requests)
         if lost := next((each.lost for each in results if each.lost), None):
             raise lost
         return again

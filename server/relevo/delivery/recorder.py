@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 import psycopg
@@ -30,13 +30,6 @@ _SETTLE_AGAIN_S = 0.5
 _MOST_LEFT = 10  # of the answers that cannot be written; the others are not looked for one by one
 _COUNTED: Mapping[str, str] = {"pending": "notifications_postponed", "invalid": "notifications_invalidated"}
 _NEWS_COUNTED: Mapping[str, str] = {"ok": "news_taken", "sent": "news_taken", "pending": "news_postponed"}
-
-
-class Outcomes(NamedTuple):
-    """What is to be written: the answers of deliveries, and how requests were answered."""
-
-    answers: Sequence[Answer]
-    requests: Mapping[UUID, str]
 
 
 @dataclass
@@ -71,13 +64,15 @@ class Recorder:
             self.settled = done
             self._count(settlement)
 
-    def settle_sent_part(self, requests: Sequence[PushRequest], outcomes: Outcomes) -> Outcomes:
-        """Settle, of requests most of which was sent, that part as `settle_sent` does; return what is left to settle.
+    def settle_sent_part(
+        self, requests: Sequence[PushRequest], answers: Sequence[Answer], outcomes: Mapping[UUID, str]
+    ) -> Mapping[UUID, str]:
+        """Settle, of requests most of which was sent, that part as `settle_sent` does; return which outcomes are left.
 
         On an ordinary day a few of most waves are refused: without this all of such a wave would be settled one by one.
         Beforehand and by itself: a crash in between leaves the rest journalled and unanswered, as if it came sooner.
         """
-        new = [a for a in outcomes.answers if a.id not in self.settled]
+        new = [a for a in answers if a.id not in self.settled]
         fate: TakenFate = "ok" if any(a.status == "ok" for a in new) else "sent"  # one push service gives one of them
         tickets = {a.id: a.ticket_id for a in new if a.status == fate and a.attempted and a.ticket_id}
         if 2 * len(tickets) <= len(new) or len(tickets) == len(new):
@@ -90,8 +85,7 @@ class Recorder:
         self.settled = self.settled | gone
         self._count(settlement)
         whole = {each.request.id for each in sent if each.whole}
-        rest = {request: kind for request, kind in outcomes.requests.items() if request not in whole}
-        return Outcomes([answer for answer in outcomes.answers if answer.id not in gone], rest)
+        return {request: kind for request, kind in outcomes.items() if request not in whole}
 
     def _places_between(self, gone: set[int]) -> list[int]:
         """Return the places, from 1 on, of what the claim still holds before and between deliveries that are gone."""
