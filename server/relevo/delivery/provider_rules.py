@@ -55,23 +55,18 @@ class ProviderRules:
         facts = getattr(provider, "facts", None)
         rules = self._usual
         if provider is not None and isinstance(facts, ProviderFacts):
-            rules = _with_facts(rules, facts, provider.max_messages)
+            rules = replace(
+                rules,
+                rate_per_s=facts.rate_per_s,
+                chunk=provider.max_messages,
+                connections=facts.connections,
+                least_retry_ms=facts.least_retry_ms,
+                ramp_s=facts.ramp_s,
+                recovery_s=rate_and_breaker.recovery_s(facts.ramp_s) if facts.ramp_s else rules.recovery_s,
+            )
         return replace(
             rules,
             rate_per_s=given.get("rate_per_second", rules.rate_per_s),
             connections=given.get("connections", rules.connections),
             chunk=given.get("chunk_size", rules.chunk),
         )
-
-
-def _with_facts(rules: Rules, facts: ProviderFacts, max_messages: int) -> Rules:
-    """Return the rules of a provider that has facts of its own."""
-    return replace(
-        rules,
-        rate_per_s=facts.rate_per_s,
-        chunk=max_messages,
-        connections=facts.connections,
-        least_retry_ms=facts.least_retry_ms,
-        ramp_s=facts.ramp_s,
-        recovery_s=rate_and_breaker.recovery_s(facts.ramp_s) if facts.ramp_s else rules.recovery_s,
-    )

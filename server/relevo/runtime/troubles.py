@@ -102,7 +102,10 @@ class Troubles:
             trouble.not_before = time.monotonic() + pause_s
             reports = trouble.reported = trouble.reported or not is_busy or trouble.failures >= _REPORTED_FROM
         if reports:
-            self._report(thing, error, pause_s)
+            why = normalise_error(error, 300)
+            _log.warning("left_alone", kind=thing.kind, name=thing.name, for_s=round(pause_s, 1), error=why)
+            told = {"kind": thing.kind, "name": thing.name[:300], "error": why, "pause_ms": int(pause_s * 1000)}
+            self._write("tell_trouble", told)
         return pause_s
 
     def went_well(self, thing: Thing) -> None:
@@ -127,14 +130,6 @@ class Troubles:
                 for thing, each in self._met.items()
                 if thing.kind == kind and each.not_before > now
             }
-
-    def _report(self, thing: Thing, error: BaseException, pause_s: float) -> None:
-        why = normalise_error(error, 300)
-        _log.warning("left_alone", kind=thing.kind, name=thing.name, for_s=round(pause_s, 1), error=why)
-        self._write(
-            "tell_trouble",
-            {"kind": thing.kind, "name": thing.name[:300], "error": why, "pause_ms": int(pause_s * 1000)},
-        )
 
     def _write(self, statement: str, parameters: dict[str, object]) -> None:
         """Write what operators read; if that cannot be, the log and the run's row have it."""

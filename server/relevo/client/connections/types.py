@@ -27,9 +27,6 @@ class AsyncpgConnection(Protocol):
     def is_in_transaction(self) -> bool:
         """Return whether a transaction is open."""
 
-    def fetchval(self, query: str, *args: Any) -> Any:
-        """Return one value of a statement's answer."""
-
 
 Connection: TypeAlias = psycopg.Connection[Any] | AlchemyConnection | Session | scoped_session[Any] | DjangoConnection
 AsyncConnection: TypeAlias = (
