@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from browsing import Person
-from relevo.http.dashboard import compose, drafts
+from relevo.http.dashboard import compose
 from relevo.http.dashboard.actions import FormInput
 from relevo.operators import audit
 from serving import Served, phone
@@ -106,7 +106,9 @@ def test_what_is_wrong_is_said_and_nothing_is_sent(served: Served, conn: psycopg
         page = person.send("/dashboard/compose/send", **usual | wrong)
         text = unescape(page.text)
         assert (page.status_code, told in text, 'value="Typed <b>"' in text) == (400, True, True), wrong
-    assert drafts.read(FormInput({"audience": "matching", "monto": "0"}), "k")["matching"] == {"monto": 0}  # an amount
+    assert compose.read_draft(FormInput({"audience": "matching", "monto": "0"}), "k")["matching"] == {
+        "monto": 0
+    }  # an amount
     assert conn.execute(EVENTS).fetchall() == []
 
 

@@ -189,8 +189,7 @@ def run_cycle(
     name: Annotated[str, typer.Argument(help="The cycle's name, e.g. reaper.")], as_json: AsJson = False
 ) -> None:
     """Run one cycle once, by hand."""
-    settings = load_settings()
-    with build(settings, "run-cycle") as built:
+    with build(load_settings(), "run-cycle") as built:
         reports = service.run_cycle(built, name)
     _tell(reports, as_json=as_json)
 
@@ -221,8 +220,7 @@ def pause(
     as_json: AsJson = False,
 ) -> None:
     """Switch a cycle off in every replica; runs in progress come to their end."""
-    settings = load_settings()
-    with build(settings, "run-cycle") as built:
+    with build(load_settings(), "run-cycle") as built:
         name, source = built.switch_of(cycle)
         migrate.prepare(built.database)
         before = actions.pause(built.database, name, reason, source=source)
@@ -238,8 +236,7 @@ def resume(
     cycle: Annotated[str, typer.Argument(help="The cycle to switch on again.")], as_json: AsJson = False
 ) -> None:
     """Switch a paused cycle on again."""
-    settings = load_settings()
-    with build(settings, "run-cycle") as built:
+    with build(load_settings(), "run-cycle") as built:
         name, source = built.switch_of(cycle)
         migrate.prepare(built.database)
         was_paused = actions.resume(built.database, name, source=source)

@@ -45,8 +45,7 @@ def migrate_command(
     as_json: AsJson = False,
 ) -> None:
     """Bring the database's schema up to date."""
-    settings = load_settings()
-    with open_database(settings) as database:
+    with open_database(load_settings()) as database:
         said = "would run" if plan else "ran"
 
         def tell(migration: migrate.Migration) -> None:  # one by one: the next may take long

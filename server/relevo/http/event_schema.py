@@ -9,57 +9,35 @@ from pydantic import Field, JsonValue
 from relevo.http.fields import Text
 
 SOMETHING: dict[str, JsonValue] = {"pattern": r"\S"}
-_TELLS_ITSELF: dict[str, JsonValue] = {"arguments": {"type": "null"}}
+_NULL: JsonValue = {"type": "null"}
+_TEXT: JsonValue = {"type": "string", **SOMETHING}
+_EMPTY: JsonValue = {"type": ["string", "null"], "maxLength": 0}
+
+
+def _case(needed: dict[str, JsonValue], others: dict[str, JsonValue], audience: str = "") -> JsonValue:
+    """Return one way in which an event is complete: what it needs, and how everything else then is."""
+    named: dict[str, JsonValue] = {"audience": {"const": audience}} if audience else {}
+    required: dict[str, JsonValue] = {"required": [*needed]} if needed else {}
+    return {**required, "properties": {**named, **needed, **others}}
+
+
 _SAYS_SOMETHING: list[JsonValue] = [
-    {"required": ["title"], "properties": {"title": {"type": "string", **SOMETHING}, **_TELLS_ITSELF}},
-    {"required": ["body"], "properties": {"body": {"type": "string", **SOMETHING}, **_TELLS_ITSELF}},
-    {"required": ["data"], "properties": {"data": {"type": "object", "minProperties": 1}, **_TELLS_ITSELF}},
-    {
-        "required": ["arguments"],
-        "properties": {
-            "arguments": {"type": "object"},
-            "title": {"type": ["string", "null"], "maxLength": 0},
-            "body": {"type": ["string", "null"], "maxLength": 0},
-        },
-    },
+    _case({"title": _TEXT}, {"arguments": _NULL}),
+    _case({"body": _TEXT}, {"arguments": _NULL}),
+    _case({"data": {"type": "object", "minProperties": 1}}, {"arguments": _NULL}),
+    _case({"arguments": {"type": "object"}}, {"title": _EMPTY, "body": _EMPTY}),
 ]
-_NAMES_NOBODY: dict[str, JsonValue] = {"installations": {"type": "null"}, "owners": {"type": "null"}}
+_NAMES_NOBODY: dict[str, JsonValue] = {"installations": _NULL, "owners": _NULL}
 _ABOUT_NOTHING: dict[str, JsonValue] = {
-    "topics": {"anyOf": [{"type": "null"}, {"type": "array", "maxItems": 0}]},
-    "matching": {"type": "null"},
+    "topics": {"anyOf": [_NULL, {"type": "array", "maxItems": 0}]},
+    "matching": _NULL,
 }
 _AUDIENCES: list[JsonValue] = [
-    {"properties": {"audience": {"const": "everyone"}, **_NAMES_NOBODY, **_ABOUT_NOTHING}},
-    {
-        "required": ["installations"],
-        "properties": {
-            "audience": {"const": "installations"},
-            "installations": {"type": "array"},
-            "owners": {"type": "null"},
-            **_ABOUT_NOTHING,
-        },
-    },
-    {
-        "required": ["owners"],
-        "properties": {
-            "audience": {"const": "owners"},
-            "owners": {"type": "array"},
-            "installations": {"type": "null"},
-            **_ABOUT_NOTHING,
-        },
-    },
-    {
-        "required": ["matching"],
-        "properties": {"audience": {"const": "matching"}, "matching": {"type": "object"}, **_NAMES_NOBODY},
-    },
-    {
-        "required": ["topics"],
-        "properties": {
-            "audience": {"const": "matching"},
-            "topics": {"type": "array", "minItems": 1},
-            **_NAMES_NOBODY,
-        },
-    },
+    _case({}, {**_NAMES_NOBODY, **_ABOUT_NOTHING}, "everyone"),
+    _case({"installations": {"type": "array"}}, {"owners": _NULL, **_ABOUT_NOTHING}, "installations"),
+    _case({"owners": {"type": "array"}}, {"installations": _NULL, **_ABOUT_NOTHING}, "owners"),
+    _case({"matching": {"type": "object"}}, _NAMES_NOBODY, "matching"),
+    _case({"topics": {"type": "array", "minItems": 1}}, _NAMES_NOBODY, "matching"),
 ]
 BATCH: dict[str, JsonValue] = {
     "additionalProperties": False,
@@ -85,7 +63,7 @@ MATCHING: dict[str, JsonValue] = {
     },
 }
 
-_KEYED: JsonValue = {"required": ["key"], "properties": {"key": {"type": "string"}}}
+_KEYED = _case({"key": {"type": "string"}}, {})
 
 EVENT: dict[str, JsonValue] = {
     "examples": [{"type": "order.shipped", "key": "order-40", "title": "On its way", "audience": "everyone"}],

@@ -37,8 +37,18 @@ class PhoneRoute(Guarded):
 
     async def prove(self, request: Request) -> None:
         """Refuse who brings no proof, or a wrong secret; where there is no body the route itself does."""
-        if self.body_field is not None:
-            await _prove(request, may_be_new=self.path == INSTALLATION)
+        if self.body_field is None:
+            return
+        proof, may_be_new = proof_of(request), self.path == INSTALLATION
+        if proof.token is not None or (may_be_new and proof.signature is not None):
+            return
+        if may_be_new and request.app.state.device_rules.open_project is not None:
+            return
+        try:
+            installation_id = UUID(request.path_params["installation_id"])
+        except ValueError:  # which is refused with what else is wrong
+            return
+        await ask(request, phones.admit, installation_id, proof)
 
 
 Name = Annotated[Text, Path(min_length=1, max_length=100, description="The preference's name.")]
@@ -318,25 +328,6 @@ def proof_of(request: Request) -> Proof:
     secret = (written_token(request) or None) if token is None else None
     signature = request.headers.get("x-relevo-signature")
     return Proof(token, secret, signature[:_MAX_SIGNATURE] if signature else None)
-
-
-async def _prove(request: Request, *, may_be_new: bool) -> None:
-    """Refuse who brings no proof, or a wrong secret, before the body is read; 401."""
-    proof = proof_of(request)
-    if proof.token is not None or (may_be_new and proof.signature is not None):
-        return
-    is_open = may_be_new and request.app.state.device_rules.open_project is not None
-    installation_id = _uuid(request.path_params.get("installation_id", ""))
-    if installation_id is None or is_open:
-        return
-    await ask(request, phones.admit, installation_id, proof)
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 async def ask(request: Request, verb: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:

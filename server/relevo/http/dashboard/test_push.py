@@ -15,7 +15,7 @@ from relevo.client import verbs
 from relevo.client.values import Event, Explanation
 from relevo.core.i18n import gettext as _
 from relevo.core.i18n import ngettext
-from relevo.http.dashboard import compose, drafts, explanations
+from relevo.http.dashboard import compose, explanations
 from relevo.http.dashboard.actions import Action, FormInput, Question, Result
 from relevo.http.dashboard.formats import address, number
 from relevo.http.dashboard.page import Page, render
@@ -48,7 +48,7 @@ async def _chosen(request: Request, form: FormInput) -> list[UUID]:
 
 
 def _made(form: FormInput, phones: list[UUID], key: str) -> Event:
-    return test_pushes.make(key, phones, form.text("title", 500), form.text("body", 2_000), drafts.data(form))
+    return test_pushes.make(key, phones, form.text("title", 500), form.text("body", 2_000), compose.read_data(form))
 
 
 async def _ask_test(request: Request, form: FormInput) -> Question:
