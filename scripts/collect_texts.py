@@ -20,7 +20,7 @@ from relevo.core import push_fields
 from relevo.core.i18n import DOMAIN, LOCALE
 from relevo.core.model import Lane, ReplyKind, Trigger
 from relevo.http import dashboard
-from relevo.http.dashboard.labels import ACTIONS, DELIVERY_STATUSES, EVENT_STATES, spaced
+from relevo.http.dashboard.formats import ACTIONS, DELIVERY_STATUSES, EVENT_STATES, spaced
 from relevo.operators import formats, health, reasons
 from relevo.operators.sources import CURSORS
 
@@ -105,7 +105,7 @@ def found() -> Iterator[tuple[str, str | tuple[str, ...], list[str]]]:
         method = "jinja2.ext:babel_extract" if path.suffix == ".html" else "python"
         for _line, text, comments, _context in extract_from_file(method, path, KEYWORDS, ["Translators:"], options):
             yield path.name if path.is_relative_to(PLACES[0]) else f"{path.parent.name}/{path.name}", text, comments
-    yield from (("labels.py", name, []) for name in sorted(NAMES))
+    yield from (("formats.py", name, []) for name in sorted(NAMES))
 
 
 def collect() -> Catalog:

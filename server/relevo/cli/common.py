@@ -319,7 +319,12 @@ def shortened(text: str, limit: int = 80) -> str:
 
 def as_written(text: str) -> str:
     """Show what others wrote as they wrote it: neither as markup nor as orders to the terminal."""
-    return escape("".join(each if each.isprintable() else " " for each in text))
+    return escape(printable(text))
+
+
+def printable(text: str) -> str:
+    """Return a text without orders to the terminal."""
+    return "".join(each if each.isprintable() else " " for each in text)
 
 
 def print_wrapped(head: str, text: str, style: str = "default") -> None:
@@ -349,8 +354,9 @@ def read_installation(word: str | UUID) -> UUID:
     try:
         return UUID(str(word))
     except ValueError:
-        told = "".join(each if each.isprintable() else " " for each in str(word)[:60])
-        raise UsageError(f"{told} is no installation's id.", hint="`relevo installations` lists them.") from None
+        raise UsageError(
+            f"{printable(str(word)[:60])} is no installation's id.", hint="`relevo installations` lists them."
+        ) from None
 
 
 def read_time(word: str | datetime) -> datetime:
@@ -358,8 +364,9 @@ def read_time(word: str | datetime) -> datetime:
     try:
         moment = datetime.fromisoformat(str(word))
     except ValueError:
-        told = "".join(each if each.isprintable() else " " for each in str(word)[:60])
-        raise UsageError(f"{told} is no time.", hint="Write it as 2026-11-17T09:30, in UTC.") from None
+        raise UsageError(
+            f"{printable(str(word)[:60])} is no time.", hint="Write it as 2026-11-17T09:30, in UTC."
+        ) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

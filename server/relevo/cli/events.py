@@ -30,6 +30,7 @@ from relevo.cli.common import (
     print_moments,
     print_rows,
     print_wrapped,
+    printable,
     read_installation,
     read_time,
     say,
@@ -306,7 +307,7 @@ def _find(database: Database, word: str, key: str | None) -> int:
     """Return the number of the event that is meant: by its number, or by its type and key."""
     if key is None and not (word.isascii() and word.isdecimal() and 0 < int(word[:20]) <= MOST_IDS):
         raise UsageError(
-            f"{_cut(word)} is no event's number.",
+            f"{printable(word[:100])} is no event's number.",
             hint="Say its number, as `relevo events` lists it, or its type and key: "
             "`relevo event order.shipped order-17`.",
         )
@@ -314,13 +315,11 @@ def _find(database: Database, word: str, key: str | None) -> int:
     with database.connection() as connection:
         found = verbs.get(connection, named)
     if found is None:
-        what = f"event {word}" if key is None else f"event of type {_cut(word)} with key {_cut(key)}"
+        what = (
+            f"event {word}" if key is None else f"event of type {printable(word[:100])} with key {printable(key[:100])}"
+        )
         raise UsageError(f"There is no {what}.", hint="`relevo events` lists them.")
     return found.id
-
-
-def _cut(word: str) -> str:
-    return "".join(each if each.isprintable() else " " for each in word[:100])
 
 
 @cli.command()

@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Annotated, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.markup import escape
@@ -39,6 +39,9 @@ from relevo.core.model import Report, Shard
 from relevo.database import migrate
 from relevo.operators import actions, event_types, fleet
 from relevo.sandbox import embedded as embedded_sandbox
+
+if TYPE_CHECKING:
+    from relevo.http.server import HttpServer
 
 cli = typer.Typer()
 _GREET_WITHIN_S = 5.0
@@ -113,17 +116,10 @@ def _http(built: app.App, *, scheduled: bool = True) -> list[service.Face]:
     return [made, Greeting(built.settings, made)] if built.settings.database_url is None and local else [made]
 
 
-class Greets(demo_room.Serves, Protocol):
-    """What a greeting needs to know of the HTTP server, too."""
-
-    def login_link(self) -> str:
-        """Return a link that logs in once."""
-
-
 class Greeting:
     """Says where the demo's dashboard is, once all is set up: the login link is the last line of the start."""
 
-    def __init__(self, settings: Settings, server: Greets) -> None:
+    def __init__(self, settings: Settings, server: HttpServer) -> None:
         self._settings, self._server = settings, server
         self._stopping = threading.Event()
         self._waiting = threading.Thread(target=self._wait, name="greeting", daemon=True)

@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from relevo import sandbox
-from relevo.cli.common import out
+from relevo.cli.common import out, printable
 from relevo.core.errors import UsageError
 from relevo.core.known_services import NATIVE, NATIVE_IN_WORDS
 
@@ -107,7 +107,7 @@ def _write_settings(folder: Path, settings: Mapping[str, str]) -> Path:
 
 
 def _tell(line: str) -> None:
-    sys.stdout.write("".join(each if each.isprintable() else " " for each in line) + "\n")
+    sys.stdout.write(printable(line) + "\n")
     sys.stdout.flush()
 
 

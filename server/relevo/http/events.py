@@ -18,7 +18,7 @@ from relevo.client.progress import progress_of
 from relevo.client.values import Enqueued
 from relevo.http import event_schema
 from relevo.http.database_threads import DatabaseThreads, threads_of
-from relevo.http.fields import NO_TEXT, Body, Id, Reason, Text, Text100, Text200
+from relevo.http.fields import NO_TEXT, Body, Exact, Id, Reason, Text, Text100, Text200
 from relevo.http.guard import Guarded, caller_of, do
 from relevo.http.json_response import Json
 from relevo.http.problems import ProblemBody, invalid, missing
@@ -108,10 +108,8 @@ class KeyedEventIn(EventIn):
     model_config = ConfigDict(json_schema_extra=event_schema.KEYED_EVENT)
 
 
-class Batch(BaseModel):
+class Batch(Exact):
     """Some events, enqueued all or none; each needs its key."""
-
-    model_config = ConfigDict(extra="forbid")
 
     events: list[KeyedEventIn] = Field(min_length=1, max_length=MOST_AT_ONCE)
 

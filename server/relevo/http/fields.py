@@ -97,6 +97,12 @@ def _without_null(schema: dict[str, Any]) -> None:
             del field["default"]
 
 
+class Exact(BaseModel):
+    """A model in which nothing is unknown."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 class Body(BaseModel):
     """A body whose fields are given, or left out (then they are None here), and never null."""
 

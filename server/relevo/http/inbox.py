@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from uuid import UUID
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, Field
 from starlette.responses import Response
 
 from relevo.access import inboxes, phones
@@ -17,7 +17,7 @@ from relevo.access.inboxes import Page, Whose
 from relevo.client.inboxes import MOST_AT_ONCE, Mark, Status
 from relevo.database.pool import Connection
 from relevo.http.events import LEFT, MAX_WAIT_MS, EventId
-from relevo.http.fields import Body, Text, Text100, Text200
+from relevo.http.fields import Body, Exact, Text, Text100, Text200
 from relevo.http.guard import Guarded, do
 from relevo.http.installations import MISSING, ask, proof_of
 from relevo.http.json_response import Json
@@ -77,10 +77,8 @@ class InboxItemOut(BaseModel):
     cursor: str = Field(description="Its place: `before` goes on from here.")
 
 
-class InboxOut(BaseModel):
+class InboxOut(Exact):
     """A page of an inbox, newest first."""
-
-    model_config = ConfigDict(extra="forbid")
 
     items: list[InboxItemOut]
     next: str | None = Field(description="`before` of the next page; null if this is the last. A page may be short.")

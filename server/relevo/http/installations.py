@@ -9,7 +9,7 @@ from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 from uuid import UUID
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from pydantic import BaseModel, Field, StrictBool
 from starlette.responses import Response
 
 from relevo.access import phones
@@ -19,7 +19,7 @@ from relevo.client.checks import DELIVERY
 from relevo.client.values import Installation, Preference
 from relevo.core.known_services import EXPO, NATIVE, SERVICES, WITH_ENVIRONMENT, listed
 from relevo.database.pool import Connection
-from relevo.http.fields import Amount, Body, Id, Instant, Reason, Text, Text35, Text64, Text100, Text200
+from relevo.http.fields import Amount, Body, Exact, Id, Instant, Reason, Text, Text35, Text64, Text100, Text200
 from relevo.http.guard import Guarded, written_token
 from relevo.http.json_response import Json
 from relevo.http.problems import Problem, missing
@@ -141,10 +141,8 @@ class OpenedBody(BaseModel):
     )
 
 
-class PreferenceBody(BaseModel):
+class PreferenceBody(Exact):
     """What an installation asks for; what is left out is a wildcard."""
-
-    model_config = ConfigDict(extra="forbid")
 
     enabled: StrictBool = True
     rubro_prefix: Annotated[str, Field(pattern="^[0-9A-Za-z-]{1,20}$")] | None = None

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from relevo import service
 from relevo.core.model import Report
 from relevo.http.database_threads import app_of, long_work_of, threads_of
-from relevo.http.fields import Id, Text, given_one_of
+from relevo.http.fields import Exact, Id, Text, given_one_of
 from relevo.http.guard import Guarded
 from relevo.http.json_response import Json
 from relevo.http.problems import invalid, missing
@@ -25,12 +25,6 @@ _MISSING = missing("What was named is not there.")
 
 Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
 Name = Annotated[str, Path(min_length=1, max_length=200, description="A cycle, or one source of it: ingest:folder.")]
-
-
-class Given(BaseModel):
-    """A body in which nothing is unknown."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class AuditEntry(BaseModel):
@@ -147,7 +141,7 @@ class RunAnswer(BaseModel):
     summary: Summary
 
 
-class PauseIn(Given):
+class PauseIn(Exact):
     """Why a cycle is switched off."""
 
     reason: Text = Field(min_length=1, max_length=300)
@@ -163,7 +157,7 @@ class Paused(BaseModel):
     paused_because: str | None = None
 
 
-class RedriveIn(Given):
+class RedriveIn(Exact):
     """Which dead letters: all that is given must hold, and something must be."""
 
     model_config = ConfigDict(
@@ -191,7 +185,7 @@ class RedriveOut(BaseModel):
     redriven: int
 
 
-class ReleaseIn(Given):
+class ReleaseIn(Exact):
     """A project whose breaker and brakes are lifted, or an event type that the runaway brake holds."""
 
     model_config = ConfigDict(

@@ -141,11 +141,6 @@ def invalid(field: str, reason: str) -> Problem:
     return Problem(400, f"{field}: {reason}", kind="invalid", errors=[{"field": field, "reason": _told(reason)}])
 
 
-def not_found(what: str) -> Problem:
-    """Return the problem of something that is not there, or not for this caller to see."""
-    return Problem(404, f"There is no {what}.")
-
-
 def busy(detail: str) -> Problem:
     """Return the problem of a service that has no room for a moment."""
     return Problem(503, detail, kind="busy", retry_after_s=_SOON_S)

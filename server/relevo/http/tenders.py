@@ -6,17 +6,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from relevo.access import phones
 from relevo.core.chile import REGIONS, RUBROS
+from relevo.core.errors import NotFoundError
 from relevo.http.database_threads import DatabaseThreads
-from relevo.http.fields import AskedAmount, Text
+from relevo.http.fields import AskedAmount, Exact, Text
 from relevo.http.guard import Guarded
 from relevo.http.installations import MISSING, ask, proof_of
 from relevo.http.json_response import Json
-from relevo.http.problems import not_found
 from relevo.operators import sources
 
 router = APIRouter(route_class=Guarded, tags=["tenders"])
@@ -59,10 +59,8 @@ class Tenders(BaseModel):
     next: str | None = Field(description="Where the next page begins; a page may hold fewer than asked for, even none.")
 
 
-class Filters(BaseModel):
+class Filters(Exact):
     """Which tenders: those that fit all that is given."""
-
-    model_config = ConfigDict(extra="forbid")
 
     limit: int = Field(50, ge=1, le=200, description="How many at most.")
     cursor: str | None = Field(None, pattern=_CURSOR, description="`next` of the page before.")
@@ -108,7 +106,7 @@ async def get_tender(request: Request, licitacion_id: Annotated[int, Path(ge=1, 
     await _admit(request)
     found = await request.app.state.threads.run(sources.tender, licitacion_id)
     if found is None:
-        raise not_found(f"tender {licitacion_id}")
+        raise NotFoundError(f"There is no tender {licitacion_id}.")
     return Json(found)
 
 

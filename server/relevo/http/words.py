@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from relevo.core.locales import LOCALE
@@ -14,7 +14,7 @@ from relevo.core.wordings import Text as Said
 from relevo.core.wordings import Wording
 from relevo.database.pool import Connection, Database
 from relevo.http.database_threads import threads_of
-from relevo.http.fields import Body, Text, Text35, Text64, Text100
+from relevo.http.fields import Body, Exact, Text, Text35, Text64, Text100
 from relevo.http.guard import Guarded
 from relevo.http.json_response import Json
 from relevo.http.problems import missing
@@ -71,10 +71,8 @@ class SavedBody(BaseModel):
     created: bool
 
 
-class WordsBody(BaseModel):
+class WordsBody(Exact):
     """A version of what an event type says."""
-
-    model_config = ConfigDict(extra="forbid")
 
     type: str
     version: int

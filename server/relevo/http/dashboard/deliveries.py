@@ -11,8 +11,7 @@ from starlette.responses import Response
 from relevo.core.i18n import gettext as _
 from relevo.core.i18n import ngettext
 from relevo.http.dashboard.actions import Action, FormInput, Question, Result
-from relevo.http.dashboard.formats import number
-from relevo.http.dashboard.labels import KINDS
+from relevo.http.dashboard.formats import KINDS, number
 from relevo.http.dashboard.page import Id, Page, read, render
 from relevo.http.database_threads import long_work_of, threads_of
 from relevo.http.problems import Problem

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from relevo.core.i18n import gettext as _
-from relevo.http.dashboard.labels import DELIVERY_STATUSES, EVENT_STATES
+from relevo.http.dashboard.formats import DELIVERY_STATUSES, EVENT_STATES
 from relevo.http.dashboard.page import Before, Id, Page, read, render
 from relevo.http.problems import Problem
 from relevo.operators import deliveries, events

@@ -182,12 +182,10 @@ def afterwards(changes: Mapping[str, Any]) -> str:
     )
 
 
-def changed_since(told: Explanation, changes: Mapping[str, Any] | None) -> list[str]:
+def changed_since(told: Explanation, changes: Mapping[str, Any] | None) -> Iterator[str]:
     """Say what was changed since an event went out of that by which it is judged; where no trace is kept, say that."""
-    return list(_changed_since(told, changes)) if changes is not None else []
-
-
-def _changed_since(told: Explanation, changes: Mapping[str, Any]) -> Iterator[str]:
+    if changes is None:
+        return
     came_later = told.rule == "came_later"
     if told.raw.get("delivery") and told.rule in _AGAINST:
         yield _("When the event went out it was meant to get it: a delivery was made.")

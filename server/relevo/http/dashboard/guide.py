@@ -18,8 +18,8 @@ from fastapi import Path as InPath
 from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
+from relevo.core.errors import NotFoundError
 from relevo.http.dashboard.page import Page, render
-from relevo.http.problems import not_found
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)
@@ -66,7 +66,7 @@ async def index(request: Request, q: Annotated[str, Query(max_length=_LONGEST)] 
 async def picture(name: Annotated[str, InPath(max_length=100)]) -> Response:
     """Return a picture that a page shows."""
     if name not in _pictures():
-        raise not_found(f"picture {name}")
+        raise NotFoundError(f"There is no picture {name}.")
     return Response(_pictures()[name], media_type="image/png", headers={"Cache-Control": "public, max-age=86400"})
 
 
@@ -76,7 +76,7 @@ async def page(request: Request, name: Annotated[str, InPath(max_length=100)]) -
     if name in _RENAMED:
         return RedirectResponse(f"{HOME}/{_RENAMED[name]}", 301)
     if name not in _files():
-        raise not_found(f"page {name}")
+        raise NotFoundError(f"There is no page {name}.")
     return _shown(request, name)
 
 

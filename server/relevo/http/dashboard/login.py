@@ -20,6 +20,7 @@ from relevo.access import api_tokens
 from relevo.access.api_tokens import Token
 from relevo.config import Settings
 from relevo.core.addresses import is_loopback
+from relevo.core.errors import NotFoundError
 from relevo.core.i18n import COOKIE as LANGUAGE_COOKIE
 from relevo.core.i18n import LANGUAGES
 from relevo.core.i18n import gettext as _
@@ -28,7 +29,6 @@ from relevo.http.dashboard import refusals
 from relevo.http.dashboard.page import FORM_COOKIE, ICON, STATIC, Page, fields_of, keep, login_page, read_form
 from relevo.http.database_threads import app_of, threads_of
 from relevo.http.guard import COOKIE
-from relevo.http.problems import not_found
 from relevo.http.rules import VIEW_PAGE
 from relevo.operators import audit
 
@@ -79,7 +79,7 @@ def _hash(code: str) -> bytes:
 async def static(name: Annotated[str, Path(max_length=50)]) -> Response:
     """Return a file that pages load."""
     if name not in STATIC:
-        raise not_found(f"file {name}")
+        raise NotFoundError(f"There is no file {name}.")
     body, kind = STATIC[name]
     return Response(body, media_type=kind, headers={"Cache-Control": "public, max-age=86400"})
 
@@ -96,7 +96,7 @@ async def choose_language(
 ) -> Response:
     """Have pages in another language from now on, and go back to where one was."""
     if code not in LANGUAGES:
-        raise not_found(f"language {code}")
+        raise NotFoundError(f"There is no language {code}.")
     answer = RedirectResponse(_inside(back), 303)
     keep(request, answer, LANGUAGE_COOKIE, code, _LANGUAGE_HOURS * 3600)
     return answer

@@ -12,9 +12,8 @@ from starlette.responses import Response
 from relevo.config import REJECT_ATTEMPTS
 from relevo.core.i18n import N_, fill_phrase
 from relevo.core.i18n import gettext as _
-from relevo.http.dashboard.formats import sentence
+from relevo.http.dashboard.formats import ACTIONS, sentence
 from relevo.http.dashboard.guide import RUNBOOK
-from relevo.http.dashboard.labels import ACTIONS
 from relevo.http.dashboard.page import ARCHIVE, SOURCES, SYSTEM, Hours, Page, Place, Text, read, render
 from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem

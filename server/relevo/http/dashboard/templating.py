@@ -19,7 +19,7 @@ from relevo.core.addresses import is_loopback
 from relevo.core.known_services import LABELS
 from relevo.core.phrases import clipped
 from relevo.core.sending_project import project_in_words
-from relevo.http.dashboard import explanations, formats, labels
+from relevo.http.dashboard import explanations, formats
 from relevo.operators import reasons
 from relevo.operators.timeline import is_taken
 
@@ -28,7 +28,7 @@ _CELL = re.compile(r"<td>(.*?)</td>", re.DOTALL)
 _SHORT = 16
 _FILTERS: tuple[Callable[..., Any], ...] = (
     *(formats.ago, clipped, formats.cycle_name, formats.duration, formats.instant, formats.number),
-    *(formats.sentence, formats.short, formats.size, i18n.translated, labels.in_words, labels.named, labels.state),
+    *(formats.sentence, formats.short, formats.size, i18n.translated, formats.in_words, formats.named, formats.state),
     project_in_words,
 )
 
@@ -83,7 +83,7 @@ def _environment() -> Environment:
     made.install_gettext_callables(i18n.gettext, i18n.ngettext)  # type: ignore[attr-defined] # by the i18n extension
     made.globals |= {
         "address": formats.address,
-        "badge": labels.badge,
+        "badge": formats.badge,
         "explanations": explanations,
         "is_taken": is_taken,
         "languages": i18n.LANGUAGES,
