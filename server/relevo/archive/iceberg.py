@@ -194,8 +194,7 @@ def step(run: Run, store: ArchiveStore) -> Step:
     if run.settings.archive_iceberg_uri is None:
         return Step()
     failed = run.given_up.unregistered
-    with run.transaction() as connection:
-        found = connection.execute(_SQL["find_unregistered"], {"given_up": list(failed)}).fetchone()
+    found = run.execute(_SQL["find_unregistered"], {"given_up": list(failed)}).fetchone()
     if found is None:
         return Step()
     entity, month, relation = found
@@ -218,8 +217,7 @@ def record(database: Database, months: Iterable[Manifest]) -> None:
     """Write down that months are in the catalog; a month that this database knows nothing of is left out."""
     keys = [(each.entity, each.month) for each in months]
     asked = {"entities": [entity for entity, _ in keys], "months": [month for _, month in keys]}
-    with database.transaction() as connection:
-        connection.execute(_SQL["record_all_registered"], asked)
+    database.execute(_SQL["record_all_registered"], asked, "bound_transaction")
 
 
 def _register(run: Run, store: ArchiveStore, entity: str, month: date) -> None:
@@ -233,5 +231,4 @@ def _register(run: Run, store: ArchiveStore, entity: str, month: date) -> None:
 
 
 def _write(run: Run, statement: str, entity: str, month: date, **more: object) -> None:
-    with run.transaction() as connection:
-        connection.execute(_SQL[statement], {"entity": entity, "month": month} | more)
+    run.execute(_SQL[statement], {"entity": entity, "month": month} | more)

@@ -19,16 +19,14 @@ _ABOUT = "The archive of a Relevo. Months are exported only to where this lies."
 
 def check(run: Run, store: ArchiveStore) -> None:
     """Raise unless a store holds the archive that was exported to before under its name; mark it if it is new."""
-    with run.transaction() as connection:
-        row = connection.execute(_SQL["find_store"], {"name": store.name}).fetchone()
+    row = run.execute(_SQL["find_store"], {"name": store.name}).fetchone()
     try:
         found = _read(store)
     except ArchiveMonthError:
         return  # it lies there, in cold storage
     if row is None:
         known = {"name": store.name, "archive_id": found or _write(store)}
-        with run.transaction() as connection:
-            connection.execute(_SQL["record_store"], known)
+        run.execute(_SQL["record_store"], known)
     elif found != row[0]:
         raise ArchiveError(
             f"{store.name} is not the archive it was before: {KEY} is {'another' if found else 'missing'}.",

@@ -45,8 +45,7 @@ class RetiringMonth(Month):
 
 def retire(run: Run) -> Step:
     """Take one step with a month of deliveries or journal, else move some events or items."""
-    with run.transaction() as connection:
-        ready = connection.execute(_SQL["find_archive_schema"]).fetchone() == (True,)
+    ready = run.execute(_SQL["find_archive_schema"]).fetchone() == (True,)
     if not ready:
         missing = "the schema relevo_archive is missing; have an administrator create it for this role"
         return Step(problems=(missing,))
@@ -65,8 +64,7 @@ def retire(run: Run) -> Step:
 
 def _foreign_partitions(run: Run) -> tuple[str, ...]:
     """Complain of partitions that are no month's: what lies in them is never retired."""
-    with run.transaction() as connection:
-        found = connection.execute(_SQL["list_foreign_partitions"]).fetchall()
+    found = run.execute(_SQL["list_foreign_partitions"]).fetchall()
     return tuple(
         f"{partition} is a partition of {parent} and no month's: its rows are never retired, and it may keep new"
         f" partitions from being made; move its rows, and detach it"
@@ -115,8 +113,7 @@ def _count_lost(run: Run, month: RetiringMonth) -> int:
 
 
 def _is_open(run: Run, month: RetiringMonth) -> bool:
-    with run.transaction() as connection:
-        return connection.execute(_SQL["look_for_open"], month.key).fetchone() == (True,)
+    return run.execute(_SQL["look_for_open"], month.key).fetchone() == (True,)
 
 
 def _count_blocks(run: Run, month: RetiringMonth, statement: str) -> int:
@@ -124,8 +121,7 @@ def _count_blocks(run: Run, month: RetiringMonth, statement: str) -> int:
     rows = 0
     for from_block in range(0, month.blocks + 1, _BLOCKS):
         part = month.key | {"from_block": from_block, "blocks": _BLOCKS}
-        with run.transaction() as connection:
-            row = connection.execute(_SQL[statement], part).fetchone()
+        row = run.execute(_SQL[statement], part).fetchone()
         assert row is not None
         rows += row[0]
         run.may_go_on()  # raises if the lease was lost
@@ -134,8 +130,7 @@ def _count_blocks(run: Run, month: RetiringMonth, statement: str) -> int:
 
 def _count(run: Run, month: RetiringMonth) -> Step:
     rows = _count_blocks(run, month, "count_rows")
-    with run.transaction() as connection:
-        connection.execute(_SQL["record_rows"], month.key | {"rows": rows})
+    run.execute(_SQL["record_rows"], month.key | {"rows": rows})
     return Step(items=1, more=True)
 
 
@@ -176,8 +171,7 @@ def _close(run: Run, month: RetiringMonth) -> int:
     ended = 0
     closing = month.key | {"limit": _BATCH, "now": run.now}
     while month.entity == "notification_deliveries" and _is_open(run, month):
-        with run.transaction() as connection:
-            row = connection.execute(_SQL["close_deliveries"], closing).fetchone()
+        row = run.execute(_SQL["close_deliveries"], closing).fetchone()
         assert row is not None
         if not row[0]:
             break
@@ -210,8 +204,7 @@ def _move(run: Run, entity: str) -> Step | None:
         "given_up": _unfinished(run, entity),
     }
     what = "items" if entity == "licitaciones" else "events"
-    with run.transaction() as connection:
-        row = connection.execute(_SQL[f"find_old_{what}"], asked).fetchone()
+    row = run.execute(_SQL[f"find_old_{what}"], asked).fetchone()
     if row is None or row[0] is None:
         return _finish(run, entity)
     month: date = row[0]
@@ -219,8 +212,7 @@ def _move(run: Run, entity: str) -> Step | None:
     count, moved, until = 0, _BATCH, time.monotonic() + _MOVING_S
     while moved == _BATCH and time.monotonic() < until and run.may_go_on():
         try:
-            with run.transaction() as connection:
-                answer = connection.execute(_SQL[f"retire_{what}"], batch).fetchone()
+            answer = run.execute(_SQL[f"retire_{what}"], batch).fetchone()
         except psycopg.Error as error:
             return _move_later(run, entity, month, count, error)
         moved = answer[0] if answer else 0
@@ -241,8 +233,7 @@ def _finish(run: Run, entity: str) -> Step | None:
         return None
     month: date = row[0]
     try:
-        with run.transaction() as connection:
-            done = connection.execute(_SQL["finish_moving"], {"entity": entity, "month": month}).fetchone()
+        done = run.execute(_SQL["finish_moving"], {"entity": entity, "month": month}).fetchone()
     except psycopg.Error as error:
         return _move_later(run, entity, month, 0, error)
     if done != (True,):

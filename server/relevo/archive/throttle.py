@@ -40,8 +40,7 @@ class Throttle:
             since = now - self._looked[0]
             if run is self._run and since < _LOOK_S:
                 return
-            with run.database.connection() as connection:
-                row = connection.execute(_SQL["count_written"]).fetchone()
+            row = run.database.execute(_SQL["count_written"]).fetchone()
             written = int(row[0]) if row else 0
             others = (written - self._looked[1] - _OWN_ROWS * self._steps) / since if run is self._run else 0
             busy = min(others, self._others) > _BUSY  # once is no habit: a load long done may be counted late

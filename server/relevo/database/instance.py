@@ -19,7 +19,7 @@ from relevo.core.errors import UsageError
 from relevo.core.logs import get_logger
 from relevo.database.pool import Connection, Database
 
-_SQL = queries.load("instance")
+_SQL = queries.load("instance", "wakeups")
 _log = get_logger("relevo.database.instance")
 REMEDY = "`relevo adopt`"
 _MOST_TOLD = 500
@@ -107,8 +107,7 @@ def read(connection: Connection, settings: Settings) -> Standing:
 
 def record(database: Database, settings: Settings) -> None:
     """Record at the first start where this database belongs."""
-    with database.connection() as connection:
-        connection.execute(_SQL["record_instance"], {"name": settings.relevo_instance})
+    database.execute(_SQL["record_instance"], {"name": settings.relevo_instance})
 
 
 def count_queued(database: Database, most: int) -> dict[str, int]:
@@ -126,7 +125,7 @@ def adopt(
     *,
     force: bool = False,
 ) -> None:
-    """Let this database belong where it is, and record who said so and what was queued.
+    """Let this database belong where it is, record who said so and what was queued, and have the cycles look at once.
 
     What would stop a fleet that is at work is refused, unless it is forced.
     """
@@ -141,6 +140,8 @@ def adopt(
             _refuse_to_stop(read(connection, settings))
         if connection.execute(_SQL["adopt_instance"], decided).fetchone() is None:
             raise UsageError("Somebody else adopted this database in this moment.", hint="Look again.")
+        for cycle in ("fanout", "dispatch", "receipt"):
+            connection.execute(_SQL["send_wake"], {"cycle": cycle})
     _log.warning("database_adopted", adopted_by=adopted_by, was=shown.differences(), queued=queued)
 
 

@@ -87,16 +87,14 @@ def _ask(database: Database, statement: str) -> Server:
 def bytes_behind(primary: Database, replica: Database) -> float | None:
     """Return how many bytes that the primary has written the replica has yet to replay; None if that is not told."""
     try:
-        with primary.connection() as connection:
-            position = connection.execute(_SQL["ask_position"]).fetchone()
+        position = primary.execute(_SQL["ask_position"]).fetchone()
         return None if position is None else _behind(replica, position[0])
     except psycopg.Error:  # Aurora does not tell
         return None
 
 
 def _behind(replica: Database, position: str) -> float | None:
-    with replica.connection() as connection:
-        row = connection.execute(_SQL["ask_behind"], {"position": position}).fetchone()
+    row = replica.execute(_SQL["ask_behind"], {"position": position}).fetchone()
     return None if row is None or row[0] is None else max(0.0, row[0])
 
 
@@ -153,8 +151,7 @@ class Reader:
             return
         until = self._clock() + _CATCH_UP_S
         try:
-            with self.primary.connection() as connection:
-                position = connection.execute(_SQL["ask_position"]).fetchone()
+            position = self.primary.execute(_SQL["ask_position"]).fetchone()
             assert position is not None
             while (behind := _behind(self.replica, position[0])) is None or behind > 0:
                 if behind is None or self._clock() > until:

@@ -13,18 +13,16 @@ from uuid import UUID
 from psycopg import errors as pg
 
 from relevo.client import news, verbs
-from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import NotFoundError, UsageError
 from relevo.database import instance
-from relevo.database.instance import Standing
 from relevo.database.outages import BUSY
 from relevo.database.pool import Database
 from relevo.operators import audit, consistency
 from relevo.operators.formats import MOST_COUNTED
 from relevo.operators.reading import fetch
 
-_SQL = queries.load("actions", "consistency", "subscriptions", "wakeups")
+_SQL = queries.load("actions", "consistency", "subscriptions")
 _REDRIVE_BATCH = 500
 _MOST_EVENTS = 1_000
 """Of so many events of a project a redrive notes that it opened dead letters of theirs."""
@@ -67,28 +65,10 @@ def pause(database: Database, cycle: str, reason: str, *, source: str = "") -> d
 @audit.audited
 def resume(database: Database, cycle: str, *, source: str = "") -> bool:
     """Switch a cycle, or one source of it, on again; return whether it was paused."""
-    with database.connection() as connection:
-        return connection.execute(_SQL["resume_cycle"], {"cycle": cycle, "source": source}).fetchone() is not None
+    return database.execute(_SQL["resume_cycle"], {"cycle": cycle, "source": source}).fetchone() is not None
 
 
-@audit.audited
-def adopt(
-    database: Database,
-    settings: Settings,
-    shown: Standing,
-    queued: dict[str, int],
-    adopted_by: str,
-    *,
-    force: bool = False,
-) -> None:
-    """Let a database that looks like a copy belong here, and have the cycles look at once.
-
-    Refused while a worker is at work where it belongs, which that would stop, unless it is forced.
-    """
-    instance.adopt(database, settings, shown, queued, adopted_by, force=force)
-    with database.connection() as connection:
-        for cycle in ("fanout", "dispatch", "receipt"):
-            connection.execute(_SQL["send_wake"], {"cycle": cycle})
+adopt = audit.audited(instance.adopt)
 
 
 @dataclass(frozen=True)
@@ -130,8 +110,7 @@ def redrive(
     now: datetime | None = None,
 ) -> int:
     """Open dead letters again, in batches, and tell of each; return how many. What is past its deadline stays."""
-    with database.connection() as connection:
-        row = connection.execute(_SQL["ask_time"], {"now": now}).fetchone()
+    row = database.execute(_SQL["ask_time"], {"now": now}).fetchone()
     parameters = which.parameters() | {"limit": _REDRIVE_BATCH, "began": row[0] if row else None, "now": now}
     by_project: Counter[str] = Counter()
     events: dict[str, set[int]] = {}
@@ -180,8 +159,7 @@ def repair(database: Database, *, now: datetime | None = None) -> Counter[str]:
             with suppress(*BUSY):
                 done[found.kind] += _repair(database, found, slice(start, start + _REPAIR_BATCH), now)
     if done["not_queued"]:
-        with database.connection() as connection:
-            connection.execute(_SQL["wake_dispatch"])
+        database.execute(_SQL["wake_dispatch"])
     return +(done + _recount(database))
 
 
@@ -272,15 +250,15 @@ def send_event(database: Database, event: Mapping[str, Any], phones: int) -> int
 @audit.audited
 def retry_rejects(database: Database, *, source: str | None = None, reject_id: int | None = None) -> int:
     """Make rejects due at once; return how many."""
-    with database.connection() as connection:
-        return connection.execute(_SQL["retry_rejects"], {"source": source, "reject_id": reject_id}).rowcount
+    return database.execute(_SQL["retry_rejects"], {"source": source, "reject_id": reject_id}).rowcount
 
 
 @audit.audited
 def forget(database: Database, installation_id: UUID) -> bool:
     """Forget a person: the installation and what was said to it alone; return whether there was anything."""
-    with database.transaction() as connection:
-        row = connection.execute(_SQL["forget_installation"], {"installation_id": installation_id}).fetchone()
+    row = database.execute(
+        _SQL["forget_installation"], {"installation_id": installation_id}, "bound_transaction"
+    ).fetchone()
     return row == (True,)
 
 
@@ -288,8 +266,7 @@ def forget(database: Database, installation_id: UUID) -> bool:
 def grant(database: Database, role: str, *, worker: bool = False) -> None:
     """Let a role of the database call what an app may and nothing else, or run Relevo."""
     try:
-        with database.connection() as connection:
-            connection.execute(_SQL["grant_worker" if worker else "grant_app"], {"role": role})
+        database.execute(_SQL["grant_worker" if worker else "grant_app"], {"role": role})
     except pg.UndefinedObject as error:
         raise UsageError(f"There is no role {role} in this database.", hint="Create it first: CREATE ROLE …") from error
 

@@ -151,8 +151,7 @@ def _begin(database: Database, actor: Actor, action: str, target: dict[str, obje
 def _finish(database: Database, entry: int, outcome: str, result: dict[str, Any], error: str = "") -> None:
     ended = {"id": entry, "outcome": outcome, "result": Jsonb(_plain(result)), "error_message": error or None}
     try:
-        with database.connection() as connection:
-            connection.execute(_SQL["finish_audit"], ended)
+        database.execute(_SQL["finish_audit"], ended)
     except (DatabaseUnavailableError, psycopg.Error):
         _log.warning("audit_not_finished", entry=entry, outcome=outcome)
 

@@ -66,8 +66,7 @@ def unblock(database: Database, owner: str, project: str | None) -> int:
 def forget(database: Database, owner: str) -> int:
     """Forget an owner with all installations and what was said to them alone; return how many there were."""
     with audit.recorded(database, "forget_owner", owner_sha256=_mark(owner)) as result:
-        with database.transaction() as connection:
-            row = connection.execute(_SQL["forget_owner"], {"owner": owner}).fetchone()
+        row = database.execute(_SQL["forget_owner"], {"owner": owner}, "bound_transaction").fetchone()
         result["installations"] = count = int(row[0]) if row else 0
     return count
 
