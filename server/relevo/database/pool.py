@@ -355,8 +355,7 @@ class Database:
 
     def ping(self) -> int:
         """Ask the server for its version number; raises if it does not answer."""
-        with self.connection() as connection:
-            row = connection.execute(_SQL["ask_version"]).fetchone()
+        row = self.execute(_SQL["ask_version"]).fetchone()
         return int(row[0]) if row else 0
 
     @contextmanager

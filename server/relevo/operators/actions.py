@@ -56,9 +56,7 @@ def pause(database: Database, cycle: str, reason: str, *, source: str = "") -> d
     reason = " ".join(reason.split())[:300]
     if not reason:
         raise UsageError("A pause needs a reason.", hint="Say why with --reason, for whoever finds it at 3 a.m.")
-    with database.connection() as connection:
-        asked = {"cycle": cycle, "source": source, "reason": reason}
-        row = connection.execute(_SQL["pause_cycle"], asked).fetchone()
+    row = database.execute(_SQL["pause_cycle"], {"cycle": cycle, "source": source, "reason": reason}).fetchone()
     return {"paused_since": f"{row[0].astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}", "paused_because": row[1]} if row else {}
 
 
@@ -230,9 +228,8 @@ def release_events(
         released += opened
         ids = [*ids, *first][:_MOST_NAMED]
         more = found == _RELEASE_BATCH
-    with database.connection() as connection:
-        connection.execute(_SQL["wake_fanout"])
-        connection.execute(_SQL["wake_dispatch"])
+    database.execute(_SQL["wake_fanout"])
+    database.execute(_SQL["wake_dispatch"])
     origins = [row[0] for row in streams if row[1] is not None][:_MOST_NAMED]
     return {"events": int(released), "first_ids": ids, "origins": origins}
 
