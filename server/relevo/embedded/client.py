@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
+from urllib.parse import quote
 
+from relevo.core import queries
 from relevo.core.errors import EmbeddedError
 from relevo.embedded import binaries as programs
 from relevo.embedded import cluster, failures, state
@@ -135,18 +137,15 @@ class _Arrival:
 
     def _greet(self, ready: state.State, users: Lock) -> Embedded | None:
         """Hand out a server only after it has answered, with our database in it."""
-        # Here and not above: the guardian shares this package, and starts in half the time without the driver.
-        from relevo.embedded import database  # noqa: PLC0415
-
         password = self.layout.password.read_text().strip()
-        if not database.ensure(ready.port, password, self.layout.password):
+        if not _has_database(ready.port, password, self.layout.password):
             return None
         return Embedded(
             folder=self.layout.folder,
             bin=Path(ready.bin),
             port=ready.port,
             version=ready.version,
-            dsn=database.dsn(ready.port, password),
+            dsn=_dsn(ready.port, password),
             _users=users,
         )
 
@@ -199,3 +198,39 @@ def _with_our_code() -> dict[str, str]:
     root = str(Path(__file__).resolve().parents[2])
     known = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join([root, known] if known else [root])}
+
+
+def _dsn(port: int, password: str, database: str = "relevo") -> str:
+    """Where to connect."""
+    return f"postgresql://postgres:{quote(password, safe='')}@127.0.0.1:{port}/{database}"
+
+
+def _has_database(port: int, password: str, password_file: Path) -> bool:
+    """Does the server answer with our database in it? It is made if it is not there."""
+    import psycopg  # noqa: PLC0415 the guardian shares this package, and starts in half the time without the driver
+
+    try:
+        psycopg.connect(_dsn(port, password), connect_timeout=2).close()
+    except psycopg.OperationalError as error:
+        # A failed connection carries no SQLSTATE; the server speaks English, initdb saw to that.
+        if "password authentication failed" in str(error):
+            raise EmbeddedError(
+                f"The embedded server refuses the password in {password_file}.",
+                hint="Put the right password into that file, or remove the whole folder to start afresh.",
+            ) from error
+        return "does not exist" in str(error) and _create_database(port, password)
+    return True
+
+
+def _create_database(port: int, password: str) -> bool:
+    """Make the database, unless someone else just did."""
+    import psycopg  # noqa: PLC0415
+
+    try:
+        with psycopg.connect(_dsn(port, password, "postgres"), autocommit=True, connect_timeout=2) as maker:
+            maker.execute(queries.load("embedded")["create_database"])
+    except psycopg.errors.DuplicateDatabase:
+        return True
+    except psycopg.OperationalError:
+        return False
+    return True
