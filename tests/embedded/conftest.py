@@ -19,8 +19,8 @@ import psycopg
 import pytest
 
 from processes import PATIENCE_S, eventually
-from relevo.embedded import Embedded, acquire, binaries, state
-from relevo.embedded.layout import Layout
+from relevo.embedded import Embedded, acquire, binaries
+from relevo.embedded.layout import Layout, State, read_state
 from relevo.embedded.locks import Lock
 
 FAST = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "16MB", "max_connections": "20"}
@@ -131,9 +131,9 @@ class Scene:
         self.users.append(User(process))
         return self.users[-1]
 
-    def state(self, folder: Path) -> state.State:
+    def state(self, folder: Path) -> State:
         """What the guardian said last."""
-        said = state.read(Layout(folder).state)
+        said = read_state(Layout(folder).state)
         assert said is not None
         return said
 

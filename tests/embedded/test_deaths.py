@@ -14,9 +14,9 @@ import pytest
 
 from processes import PATIENCE_S
 from relevo.core.errors import EmbeddedError
-from relevo.embedded import cluster, identity, state
+from relevo.embedded import cluster, identity
 from relevo.embedded.guardian import RESTARTS, STEADY_S, Guardian
-from relevo.embedded.layout import Layout
+from relevo.embedded.layout import Layout, read_state
 from relevo.embedded.locks import Lock
 
 
@@ -241,7 +241,7 @@ def test_a_damaged_state_says_nothing(tmp_path: Path) -> None:
     """Whatever a crash or a hand made of state.json, it is read like none at all."""
     for damaged in DAMAGED:
         (tmp_path / "state.json").write_bytes(damaged)
-        assert state.read(tmp_path / "state.json") is None, damaged
+        assert read_state(tmp_path / "state.json") is None, damaged
 
 
 def test_a_server_starts_over_a_damaged_state(scene: Any, folder: Path, answers: Any) -> None:

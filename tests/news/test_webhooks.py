@@ -161,7 +161,7 @@ def test_paused(conn: psycopg.Connection[Any], app: App) -> None:
     reap(app)
     assert (made(conn), read(conn, "feed")) == ([1], [])
     for name in ("billing", "feed"):
-        actions.resume_news(app.database, name)
+        actions.pause_news(app.database, name, paused=False)
     reap(app)
     assert made(conn) == [1, 2, 3]
     assert len(read(conn, "feed")) == 3

@@ -132,7 +132,7 @@ def pause(name: Name, as_json: AsJson = False) -> None:
 def resume(name: Name, as_json: AsJson = False) -> None:
     """Hand out a subscription's news again, from where it stood."""
     with prepared_database() as database:
-        actions.resume_news(database, name)
+        actions.pause_news(database, name, paused=False)
     say(f"Resumed: news for {escape(name)} go on.", {"name": name, "paused": False}, as_json=as_json)
 
 

@@ -15,8 +15,8 @@ from urllib.parse import quote
 from relevo.core import queries
 from relevo.core.errors import EmbeddedError
 from relevo.embedded import binaries as programs
-from relevo.embedded import cluster, failures, state
-from relevo.embedded.layout import Layout
+from relevo.embedded import cluster, failures
+from relevo.embedded.layout import Layout, State, read_state
 from relevo.embedded.locks import Lock
 
 BEAT_S = 0.02
@@ -119,13 +119,13 @@ class _Arrival:
         if not users.in_place():
             raise EmbeddedError(f"{self.layout.folder} was removed while we waited for its server.", hint="Try again.")
 
-    def _look(self) -> state.State | None:
+    def _look(self) -> State | None:
         """The state of a ready server. We look and start under a lock, so that no state is stale."""
         with Lock(self.layout.start_lock) as start, Lock(self.layout.guardian_lock) as guardian:
             if not start.try_exclusive():
                 return None
             unguarded = guardian.try_exclusive()
-            said = state.read(self.layout.state)
+            said = read_state(self.layout.state)
             if said and said.status == "failed" and self.waiting:
                 raise EmbeddedError(said.message, hint=said.hint)
             if unguarded:
@@ -135,7 +135,7 @@ class _Arrival:
             self.waiting = said is None or said.status != "failed"
             return said if said and said.status == "ready" else None
 
-    def _greet(self, ready: state.State, users: Lock) -> Embedded | None:
+    def _greet(self, ready: State, users: Lock) -> Embedded | None:
         """Hand out a server only after it has answered, with our database in it."""
         password = self.layout.password.read_text().strip()
         if not _has_database(ready.port, password, self.layout.password):

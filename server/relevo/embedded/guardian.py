@@ -22,9 +22,8 @@ from pathlib import Path
 
 from relevo.core.errors import EmbeddedError
 from relevo.embedded import binaries, cluster, failures, identity
-from relevo.embedded.layout import Layout
+from relevo.embedded.layout import Layout, State
 from relevo.embedded.locks import Lock
-from relevo.embedded.state import State
 
 log = logging.getLogger("relevo.embedded.guardian")
 

@@ -279,14 +279,9 @@ def subscribe_news(
         return news.subscribe_news(connection, name, kinds=kinds, project=project, webhook=webhook)
 
 
-def pause_news(database: Database, name: str) -> None:
-    """Stop handing out a subscription's news; they are kept, up to NEWS_BACKLOG_LIMIT."""
-    _change_subscription(database, "pause_subscription", name, paused=True)
-
-
-def resume_news(database: Database, name: str) -> None:
-    """Hand out a subscription's news again, from where it stood."""
-    _change_subscription(database, "pause_subscription", name, paused=False)
+def pause_news(database: Database, name: str, *, paused: bool = True) -> None:
+    """Stop handing out a subscription's news, which are kept up to NEWS_BACKLOG_LIMIT; or go on from where it stood."""
+    _change_subscription(database, "pause_subscription", name, paused=paused)
 
 
 def remove_news(database: Database, name: str) -> None:

@@ -141,14 +141,13 @@ def _save(connection: Connection, wording: Wording) -> Saved:
 
 def show(database: Database, event_type: str, version: int | None = None) -> Row:
     """Return a version of a type's texts, or the current one; raises NotFoundError."""
-    with database.connection() as connection:
-        row = _read(connection, event_type, version)
-    if row is None:
+    found = fetch(database, _SQL["read_wording"], event_type=event_type, version=version)
+    if not found:
         what = f"Version {version} of the texts of" if version else "The texts of"
         raise NotFoundError(
             f"{what} {checks.quoted(event_type)} are not there.", hint="`relevo words show` lists the types with texts."
         )
-    return row
+    return found[0]
 
 
 def list_words(database: Database, after: str = "", limit: int = 100) -> list[Row]:
