@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import FrameType
-from typing import NoReturn, Protocol
+from typing import Protocol
 
 import psycopg
 import structlog
@@ -66,13 +66,10 @@ class Signals:
     def _caught(self, number: int, _frame: FrameType | None) -> None:
         name = signal.Signals(number).name
         if self.stop.is_set():
-            self._end_at_once(number, name)
+            _log.warning("worker_ended_at_once", signal=name, hint="what was in flight is taken back by a reaper")
+            os._exit(128 + number)
         self.name = name
         self.stop.set()
-
-    def _end_at_once(self, number: int, name: str) -> NoReturn:
-        _log.warning("worker_ended_at_once", signal=name, hint="what was in flight is taken back by a reaper")
-        os._exit(128 + number)
 
 
 class Face(Protocol):

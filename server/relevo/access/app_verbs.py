@@ -70,14 +70,10 @@ def enqueue(connection: Connection, events: Sequence[Mapping[str, Any]], project
     if connection.execute(_SQL["find_foreign"], before).fetchone() is not None:
         raise KeyTakenError("An event of this type and key is there, and not of this project.")
     if any(each.same_content is False for each in done):
-        done = _compared(done, verbs.enqueue_json(connection, events))
+        again = verbs.enqueue_json(connection, events)  # which says of those that were there what differs
+        done = [replace(second, created=first.created) for first, second in zip(done, again, strict=True)]
     others = _others_phones(connection, [each for event in events for each in _named(event)], project)
     return [_hide(each, _named(event) & others) for each, event in zip(done, events, strict=True)]
-
-
-def _compared(done: Sequence[Enqueued], again: Sequence[Enqueued]) -> list[Enqueued]:
-    """Return of events that were enqueued which are new, and of the others what a closer look found."""
-    return [replace(second, created=first.created) for first, second in zip(done, again, strict=True)]
 
 
 def _others_phones(connection: Connection, named: Sequence[UUID], project: str) -> set[UUID]:
@@ -188,18 +184,13 @@ def _change_event(event: Mapping[str, Any], project: str | None) -> Call[bool]:
     return Call("change_event_of_project", told | named, one(bool))
 
 
-class Completed(NamedTuple):
-    """What came of saying that an event was handled elsewhere."""
-
-    completed: bool
-    found: EventLook
-
-
-def complete(connection: Connection, event_id: int, reason: str, owner: str | None, project: str | None) -> Completed:
-    """Say that an event, or one owner's part of it, was handled elsewhere; return how far it is."""
+def complete(
+    connection: Connection, event_id: int, reason: str, owner: str | None, project: str | None
+) -> tuple[bool, EventLook]:
+    """Say that an event, or one owner's part of it, was handled elsewhere; return whether that was news, and it."""
     find(connection, event_id, project)
     completed = verbs.complete(connection, event_id, reason, owner=owner)
-    return Completed(completed, find(connection, event_id, project))
+    return completed, find(connection, event_id, project)
 
 
 def list_owned(connection: Connection, owner: str, project: str | None, limit: int) -> list[Mapping[str, Any]]:

@@ -11,6 +11,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -328,11 +329,10 @@ def admit_reader(connection: Connection, proof: Proof) -> tuple[UUID, Known]:
 
 def is_good_secret(connection: Connection, written: str) -> bool:
     """Return whether this is a phone's secret."""
-    try:
+    with suppress(NoProofError, NotAllowedError):
         admit_reader(connection, Proof(secret=written))
-    except (NoProofError, NotAllowedError):
-        return False
-    return True
+        return True
+    return False
 
 
 def forget(connection: Connection, installation_id: UUID, proof: Proof) -> None:

@@ -89,11 +89,6 @@ def complain(error: RelevoError, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def complain_and_go_on(error: RelevoError) -> None:
-    """Print an error in a sentence, where it does not end the command."""
-    out.print(f"[bold red]relevo:[/] {escape(error.message)}")
-
-
 def user() -> str:
     """Name who runs the command, for the record of what operators do."""
     try:

@@ -22,7 +22,6 @@ from relevo.cli.common import (
     Columns,
     Limit,
     coloured,
-    complain_and_go_on,
     counted,
     load_settings,
     open_database,
@@ -156,7 +155,7 @@ def _watch(database: Database, settings: Settings, every: float, times: int, *, 
 def _screen(*, as_json: bool) -> Iterator[Callable[[fleet.Status | RelevoError], None]]:
     def show_plainly(seen: fleet.Status | RelevoError) -> None:
         if isinstance(seen, RelevoError):
-            complain_and_go_on(seen)
+            out.print(f"[bold red]relevo:[/] {escape(seen.message)}")
         else:
             _show(seen, as_json=as_json)
 
@@ -176,10 +175,7 @@ def _screen(*, as_json: bool) -> Iterator[Callable[[fleet.Status | RelevoError],
 
 
 def _show(seen: fleet.Status, *, as_json: bool) -> None:
-    if as_json:
-        print_json([_as_json(seen)])
-    else:
-        _print_status(seen)
+    print_json([_as_json(seen)]) if as_json else _print_status(seen)
 
 
 _TOLD = ("claims", "sources", "projects", "due", "dead_letters", "held", "cycles", "workers")

@@ -303,8 +303,7 @@ async def preview_event(
     found = await threads_of(request).run_in_transaction(
         app_verbs.preview, given, caller_of(request).project, sample=sample
     )
-    told = {name: getattr(found, name) for name in PreviewOut.model_fields}
-    return Json(told)
+    return Json({name: getattr(found, name) for name in PreviewOut.model_fields})
 
 
 @router.get("/v1/events/{event_id}", responses=_WAITED)
@@ -371,10 +370,10 @@ async def complete_event(request: Request, event_id: EventId, how: CompleteIn | 
     owner, reason = (how.owner, how.reason) if how else (None, "")
     project = caller_of(request).project
     target = {"event": str(event_id)}
-    done = await do(
+    completed, found = await do(
         request, "complete_event", target, lambda c: app_verbs.complete(c, event_id, reason, owner, project)
     )
-    return Json({"completed": done.completed, "event_id": event_id, "counts": done.found.counts})
+    return Json({"completed": completed, "event_id": event_id, "counts": found.counts})
 
 
 @router.get("/v1/events/{event_id}/deliveries", responses={200: {"model": DeliveryPage}, **_MISSING})

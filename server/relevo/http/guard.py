@@ -225,7 +225,8 @@ class Guarded(APIRoute):
         (method,) = options.get("methods") or {"GET"}
         self.rule = rule_of(method, path)
         given = options.get("responses") or {}
-        told = {code: _documented(code) for code in _may_answer(self.rule, method)}
+        codes = _may_answer(self.rule, method)
+        told = {code: {"model": ProblemBody, "description": _TELLS[code]} for code in codes}
         options["responses"] = {**told, **given}
         options["generate_unique_id_function"] = _operation_id
         extra = _security(self.rule, method, path)
@@ -314,7 +315,3 @@ def _may_answer(rule: Rule, method: str) -> tuple[int, ...]:
     if rule.is_open and not rule.own_check:
         return ()
     return (400, 401, 403, *((413,) if method in ("POST", "PUT", "PATCH") else ()), 429, 503)
-
-
-def _documented(code: int) -> dict[str, Any]:
-    return {"model": ProblemBody, "description": _TELLS[code]}

@@ -95,7 +95,8 @@ class Readiness:
         trouble = fleet.standing(database, self.settings).trouble()
         self._tell(trouble)
         at_home = _NOT_AT_HOME if trouble else OK
-        own = self._process() if self.scheduled else {"scheduler": _fleet(database)}
+        fleet_runs = OK if fleet.has_scheduler(database) else "no worker is alive: start `relevo run`"
+        own = self._process() if self.scheduled else {"scheduler": fleet_runs}
         return {"database": OK, "migrations": OK, "instance": at_home, **own}
 
     def _is_reached(self, database: Database) -> bool:
@@ -135,10 +136,6 @@ class Readiness:
 def is_ready(found: Mapping[str, str]) -> bool:
     """Return whether nothing is wrong; what is degraded still works."""
     return all(said == OK or said.startswith("degraded") for said in found.values())
-
-
-def _fleet(database: Database) -> str:
-    return OK if fleet.has_scheduler(database) else "no worker is alive: start `relevo run`"
 
 
 async def _expose(app: FastAPI) -> Response:

@@ -217,8 +217,7 @@ async def register_installation(request: Request, installation_id: UUID, body: I
     asked = Installation(installation_id=installation_id, **body.model_dump(exclude={"renew_secret"}))
     rules, proof = request.app.state.device_rules, proof_of(request)
     made = await ask(request, phones.register, rules, asked, proof, time.time(), renew=body.renew_secret)
-    answer = {"installation_id": made.installation_id, "created": made.created, "secret": made.secret}
-    return Json(answer, 201 if made.created else 200, {"Cache-Control": "no-store"})
+    return Json(vars(made), 201 if made.created else 200, {"Cache-Control": "no-store"})
 
 
 @router.delete("", status_code=204)

@@ -54,15 +54,11 @@ class RequestMiddleware:
         self._measure(*exchange.measured())
 
 
-def _new_id() -> str:
-    return f"{random.getrandbits(64):016x}"
-
-
 class _Exchange:
     def __init__(self, scope: Scope, max_body: int, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         given = headers.get(b"x-request-id", b"")
-        self.request_id = given.decode() if _OWN_ID.fullmatch(given) else _new_id()
+        self.request_id = given.decode() if _OWN_ID.fullmatch(given) else f"{random.getrandbits(64):016x}"
         self.told: dict[str, Any] = {}
         state = scope.setdefault("state", {})
         state["request_id"], state["told"], state["bound_body"] = self.request_id, self.told, self.bound_body

@@ -23,6 +23,7 @@ from relevo.http.owners import Owner, do
 router = APIRouter(route_class=Guarded, tags=["quiet hours"])
 phone_router = APIRouter(prefix=INSTALLATION, route_class=PhoneRoute, tags=["devices"], responses=MISSING)
 
+AskedProject = Annotated[Text | None, Query(min_length=1, max_length=200)]
 _DAY = "(mon|tue|wed|thu|fri|sat|sun)"
 Window = Annotated[
     str,
@@ -119,9 +120,7 @@ async def set_owner_quiet(request: Request, body: OwnerHoursIn) -> Response:
 
 
 @router.get("/v1/quiet", responses={200: {"model": Hours}})
-async def get_project_quiet(
-    request: Request, project: Annotated[Text | None, Query(min_length=1, max_length=200)] = None
-) -> Response:
+async def get_project_quiet(request: Request, project: AskedProject = None) -> Response:
     """Return the quiet hours of a project's phones that have no others."""
     asked = {"project": caller_of(request).project or project or "default"}
     return Json(await threads_of(request).run_in_transaction(choices.get_quiet, asked))
@@ -141,9 +140,7 @@ async def put_project_quiet(request: Request, body: ProjectHoursIn) -> Response:
 
 
 @router.get("/v1/caps", responses={200: {"model": Caps}})
-async def list_caps(
-    request: Request, project: Annotated[Text | None, Query(min_length=1, max_length=200)] = None
-) -> Response:
+async def list_caps(request: Request, project: AskedProject = None) -> Response:
     """List the caps, of one project or of all."""
     project = caller_of(request).project or project
     found = await threads_of(request).run_in_transaction(quiet.list_caps, project=project)

@@ -11,7 +11,6 @@ from starlette.responses import Response
 from relevo.core.locales import LOCALE
 from relevo.core.patterns import NAME
 from relevo.core.wordings import Text as Said
-from relevo.core.wordings import Wording
 from relevo.database.pool import Connection, Database
 from relevo.http.database_threads import threads_of
 from relevo.http.fields import Body, Exact, Text, Text35, Text64, Text100
@@ -48,10 +47,6 @@ class WordsIn(Body):
         json_schema_extra={"propertyNames": {"pattern": f"^{LOCALE.pattern}$"}},
         description="By locale; a locale instead of a text: the same words, with numbers and dates as they are there.",
     )
-
-    def wording(self) -> Wording:
-        """Return it as it is saved; refuses what is wrong with it."""
-        return words.parse(self.model_dump(exclude_unset=True))
 
 
 class PreviewIn(WordsIn):
@@ -140,7 +135,7 @@ async def preview_words(request: Request, asked: PreviewIn) -> Response:
 
 def _save(database: Database, asked: WordsIn) -> words.Saved:
     """Save it; ICU reads patterns here, in a thread, and not where all requests wait."""
-    return words.save(database, asked.wording())
+    return words.save(database, words.parse(asked.model_dump(exclude_unset=True)))
 
 
 def _preview(connection: Connection, own: dict[str, Any], asked: PreviewIn) -> dict[str, Said]:

@@ -18,7 +18,6 @@ from relevo.http.dashboard import (
 ROUTERS = (
     login.router,
     system.router,
-    search.router,
     events.router,
     deliveries.router,
     people.router,
@@ -26,5 +25,5 @@ ROUTERS = (
     compose.router,
     test_push.router,
     operator_actions.router,
-    search.nowhere,  # the last
+    search.router,  # the last
 )

@@ -92,16 +92,11 @@ class FormInput:
             ) from None
 
 
-Ask = Callable[[Request, FormInput], Awaitable[Question]]
-Again = Callable[[Request, FormInput, Problem], Response]
-Do = Callable[[Request, FormInput], Awaitable[Result]]
-
-
 @dataclass(frozen=True)
 class Action:
     """Something an operator can do: how it is asked for, and how it is done."""
 
-    ask: Ask
-    do: Do
-    again: Again | None = None
+    ask: Callable[[Request, FormInput], Awaitable[Question]]
+    do: Callable[[Request, FormInput], Awaitable[Result]]
+    again: Callable[[Request, FormInput, Problem], Response] | None = None
     """Shows the form again, as it was filled in, with what is wrong with it."""

@@ -17,8 +17,7 @@ from relevo.operators import search
 from relevo.operators.search import Found
 
 router = APIRouter(route_class=Page, include_in_schema=False)
-nowhere = APIRouter(route_class=Page, include_in_schema=False)
-"""What no other router knows; it comes last."""
+"""It comes last: its last route takes what no other router knows."""
 _LONGEST = 300
 _LONG = 60
 
@@ -49,7 +48,7 @@ async def show_found(request: Request) -> Response:
     return RedirectResponse(address(SEARCH, q=asked), 303)
 
 
-@nowhere.get("/dashboard/{place:path}")
+@router.get("/dashboard/{place:path}")
 async def lost(place: Annotated[str, Path()]) -> Response:
     """Say on a page that there is none at this address."""
     raise Problem(404, _("There is no page %(place)s.", place=clipped(f"/dashboard/{place}", 100)))
