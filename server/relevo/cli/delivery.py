@@ -64,11 +64,8 @@ def _end(seen: Push) -> Iterator[Line]:
     elif said and row["completed_at"] is None:
         yield row["last_attempt_at"], "did not get through", said
     if row["completed_at"]:
-        yield (
-            row["completed_at"],
-            row["status"],
-            " ".join(filter(None, (reasons.meaning(row["status"], row["provider"]), said))),
-        )
+        meaning = reasons.meaning(row["status"], row["provider"])
+        yield row["completed_at"], row["status"], " ".join(filter(None, (meaning, said)))
     if wait.get("due_at"):
         quiet = f"its phone has quiet hours until then ({wait['quiet_zone'] or 'UTC'})" if wait["is_quiet"] else ""
         yield wait["due_at"], "next try", quiet
@@ -81,11 +78,8 @@ def _try(n: int, told: Try) -> Line:
     others = request["pushes"] - 1
     beside = f"with {several(others, 'other push', 'other pushes')}" if others else "alone"
     said = reasons.as_said(failure["error_code"], failure["error_message"]) if failure else ""
-    return (
-        request["journalled_at"],
-        f"{ordinal(n)} try",
-        " ".join(filter(None, (f"{beside},", _became(request), said))),
-    )
+    detail = " ".join(filter(None, (f"{beside},", _became(request), said)))
+    return request["journalled_at"], f"{ordinal(n)} try", detail
 
 
 def _became(request: dict[str, Any]) -> str:
