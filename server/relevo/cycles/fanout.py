@@ -216,15 +216,22 @@ def _fan_out(run: Run, memory: _Memory, *, at_once: bool) -> Step:
 
 def _asked(run: Run, memory: _Memory) -> dict[str, Any]:
     """Return the parameters: whose turn was last, what to leave out, how much to make, what to weigh first."""
-    return {
+    return _bounds(run) | {
         "after_project": memory.served,
         "given_up": array(run.given_up.events),
         "apart": array(run.given_up.together),
         "aside": array(run.given_up.begun),
-        "few": _few(run),
-        "most_events": _most_events(run),
-        "most": run.settings.fanout_slice_size,
         "brake": run.settings.push_runaway_brake,
+    }
+
+
+def _bounds(run: Run) -> dict[str, Any]:
+    """Return how much is made at once, and how much is too much for no phone."""
+    slice_size = run.settings.fanout_slice_size
+    return {
+        "few": min(_FEW, slice_size),
+        "most_events": max(1, min(_TOGETHER, slice_size, run.items_left)),
+        "most": slice_size,
         "enough": runaway.enough_for_none(runaway.rules_of(run.settings)),
         "now": run.now,
     }
@@ -282,27 +289,16 @@ def _is_small(run: Run, event: Turn) -> bool:
     """Return whether an event may be fanned out together with others."""
     if event.event_day is not None or event.named is None or event.id in run.given_up.together:
         return False
-    return event.named <= _few(run)
-
-
-def _few(run: Run) -> int:
-    return min(_FEW, run.settings.fanout_slice_size)
-
-
-def _most_events(run: Run) -> int:
-    return max(1, min(_TOGETHER, run.settings.fanout_slice_size, run.items_left))
+    return event.named <= min(_FEW, run.settings.fanout_slice_size)
 
 
 def _small_ones(run: Run, first: Turn) -> dict[str, Any]:
     """Return the parameters that say which events are fanned out together with one, as many as a slice may hold."""
-    return {
+    return _bounds(run) | {
         "lane": first.lane,
         "project": first.project,
         "due_hour": first.due_hour,
-        "few": _few(run),
-        "most_events": _most_events(run),
         "left_out": array(run.given_up.events | run.given_up.together),
-        "now": run.now,
     }
 
 
@@ -334,15 +330,8 @@ def _expire(run: Run, connection: Connection, event: Turn) -> Step:
 
 def _make_slice(run: Run, connection: Connection, event: Turn) -> Slice | None:
     """Make one slice of an event that was picked; nothing if its month is sealed."""
-    slice_of = {
-        "event_id": event.id,
-        "most": run.settings.fanout_slice_size,
-        "watched": _is_watched(run, event),
-        "step_aside": event.id in run.given_up.begun,
-        "enough": runaway.enough_for_none(runaway.rules_of(run.settings)),
-        "now": run.now,
-    }
-    row = connection.execute(_SQL["fan_out_slice"], slice_of).fetchone()
+    slice_of = {"event_id": event.id, "watched": _is_watched(run, event), "step_aside": event.id in run.given_up.begun}
+    row = connection.execute(_SQL["fan_out_slice"], _bounds(run) | slice_of).fetchone()
     return Slice(*row) if row else None
 
 
