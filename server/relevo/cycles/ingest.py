@@ -92,20 +92,18 @@ class Ingest:
             connection.execute(_SQL["claim_registry"], _keys(fetched.seen) | {"source": self.source.name})
         counts += self._write_rejects(connection, fetched)
         first_pass_over = fetched.outcome in ("ok", "unchanged") and not fetched.more and not fetched.incomplete
-        connection.execute(
-            _SQL["save_source"],
-            {
-                "source": self.source.name,
-                "cursor": Jsonb(dict(fetched.cursor)),
-                "seeded": first_pass_over,
-                "silent": self.source.seeds_silently,
-                "outcome": fetched.outcome,
-                "detail": scrub(fetched.detail),
-                "news": bool(counts["licitaciones_new"] or counts["licitaciones_changed"]),
-                "problems": [scrub(problem)[:300] for problem in fetched.problems[:_MAX_PROBLEMS]],
-                "now": self.run.now,
-            },
-        )
+        saved = {
+            "source": self.source.name,
+            "cursor": Jsonb(dict(fetched.cursor)),
+            "seeded": first_pass_over,
+            "silent": self.source.seeds_silently,
+            "outcome": fetched.outcome,
+            "detail": scrub(fetched.detail),
+            "news": bool(counts["licitaciones_new"] or counts["licitaciones_changed"]),
+            "problems": [scrub(problem)[:300] for problem in fetched.problems[:_MAX_PROBLEMS]],
+            "now": self.run.now,
+        }
+        connection.execute(_SQL["save_source"], saved)
         return dict(counts)
 
     def _write_items(self, connection: Connection, items: Sequence[Item], seeded_at: datetime | None) -> Counter[str]:
@@ -164,9 +162,8 @@ class Ingest:
             event["key"] = f"{_shortened(event['key'], _MAX_KEY - 8)}#{number}"
             again = self._enqueue(connection, [event])
             if again:
-                connection.execute(
-                    _SQL["follow_events"], {"key": event["key"], "event_type": self.event_type, "former": former}
-                )
+                following = {"key": event["key"], "event_type": self.event_type, "former": former}
+                connection.execute(_SQL["follow_events"], following)
             created += again
         return created
 
@@ -234,23 +231,20 @@ class Ingest:
     def _write_rejects(self, connection: Connection, fetched: Fetched) -> Counter[str]:
         rejects = {_place(reject.place): reject for reject in fetched.rejects}
         if rejects:
-            connection.execute(
-                _SQL["keep_rejects"],
-                {
-                    "source": self.source.name,
-                    "places": list(rejects),
-                    "external_ids": [_plain(reject.external_id or "", 300) or None for reject in rejects.values()],
-                    "reasons": [_plain(reject.reason, 500) or "unusable" for reject in rejects.values()],
-                    "retries": [reject.retry for reject in rejects.values()],
-                    "most_attempts": REJECT_ATTEMPTS,
-                    "now": self.run.now,
-                },
-            )
+            kept = {
+                "source": self.source.name,
+                "places": list(rejects),
+                "external_ids": [_plain(reject.external_id or "", 300) or None for reject in rejects.values()],
+                "reasons": [_plain(reject.reason, 500) or "unusable" for reject in rejects.values()],
+                "retries": [reject.retry for reject in rejects.values()],
+                "most_attempts": REJECT_ATTEMPTS,
+                "now": self.run.now,
+            }
+            connection.execute(_SQL["keep_rejects"], kept)
         if fetched.resolved:
             places = [_place(place) for place in fetched.resolved]
-            connection.execute(
-                _SQL["resolve_rejects"], {"source": self.source.name, "places": places, "now": self.run.now}
-            )
+            mended = {"source": self.source.name, "places": places, "now": self.run.now}
+            connection.execute(_SQL["resolve_rejects"], mended)
         return Counter(rejected=len(fetched.rejects), mended=len(fetched.resolved))
 
     def _step(self, fetched: Fetched, counts: dict[str, int]) -> Step:
@@ -284,16 +278,14 @@ class DatabaseSourceContext:
         """Wait for this quota's next turn and count it."""
         if self.run.stopping.is_set() or not self.run.may_go_on():
             raise OutOfTime("this run's time is over")
-        row = self.run.execute(
-            _SQL["take_turn"],
-            {
-                "quota": quota,
-                "pace_ms": pace_ms,
-                "daily_limit": daily_limit,
-                "timezone": self.run.settings.worker_timezone,
-                "patience_ms": int(min(self.run.ms_left, _PATIENCE_MS)),
-            },
-        ).fetchone()
+        asked = {
+            "quota": quota,
+            "pace_ms": pace_ms,
+            "daily_limit": daily_limit,
+            "timezone": self.run.settings.worker_timezone,
+            "patience_ms": int(min(self.run.ms_left, _PATIENCE_MS)),
+        }
+        row = self.run.execute(_SQL["take_turn"], asked).fetchone()
         if row is None:
             self._refuse(quota, daily_limit)
         deadline = time.monotonic() + row[0]

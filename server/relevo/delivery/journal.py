@@ -75,20 +75,15 @@ class Journal:
 
     def _journal_carefully(self, claim: Claim, wave: Sequence[PushRequest], numbers: dict[str, Any]) -> Verdicts:
         """Record a wave delivery by delivery, and return which of them may be sent."""
+        asked = numbers | {
+            "token": claim.token,
+            "project": claim.project,
+            "request_ids": uuid_array([request.id for request in wave]),
+            "requests": array_of_few([n for n, request in enumerate(wave, start=1) for _ in request.deliveries]),
+            "timeout_ms": self._settings.push_request_timeout_ms,
+        }
         with self._database.transaction("bound_by_key") as connection:
-            rows = connection.execute(
-                _SQL["journal_wave"],
-                numbers
-                | {
-                    "token": claim.token,
-                    "project": claim.project,
-                    "request_ids": uuid_array([request.id for request in wave]),
-                    "requests": array_of_few(
-                        [n for n, request in enumerate(wave, start=1) for _ in request.deliveries]
-                    ),
-                    "timeout_ms": self._settings.push_request_timeout_ms,
-                },
-            ).fetchall()
+            rows = connection.execute(_SQL["journal_wave"], asked).fetchall()
             verdicts = self._verdicts(connection, claim, wave, rows) if rows else Verdicts(())
             reason = None if verdicts else explain_loss(connection, claim)
         if reason in ("not_found", "already_completed") or (reason is not None and not rows):

@@ -147,15 +147,8 @@ class Settling:
         finish: bool,
     ) -> dict[str, Any]:
         """Return the parameters of `settle_deliveries`; `requests` are those that were answered, and how."""
-        settled = {
-            "token": claim.token,
-            "request_ids": uuid_array(requests),
-            "request_outcomes": list(requests.values()),
-            "receipt_ms": self._settings.receipt_first_poll_ms,
-            "finish": finish,
-            "now": now,
-        }
-        return self._retry_policy() | columns.answered(claim, answers) | settled
+        settled = {"request_ids": uuid_array(requests), "request_outcomes": list(requests.values()), "finish": finish}
+        return self._common(claim, now) | columns.answered(claim, answers) | settled
 
     def keep_tickets(self, claim: Claim, answers: Sequence[Answer], now: datetime | None = None) -> None:
         """Keep the tickets of answers that cannot be written for now, so that nothing of it is ever sent again."""
@@ -200,16 +193,7 @@ class Settling:
             if confirmed is not None:
                 self._heartbeat.drop(claim.token)
                 return Settlement({"ok": confirmed} if confirmed else {})
-        parameters = (
-            self._retry_policy()
-            | columns.received(answers)
-            | {
-                "token": claim.token,
-                "receipt_ms": self._settings.receipt_first_poll_ms,
-                "give_up_ms": RECEIPT_GIVE_UP_MS,
-                "now": now,
-            }
-        )
+        parameters = self._common(claim, now) | columns.received(answers) | {"give_up_ms": RECEIPT_GIVE_UP_MS}
         gone = [_gone(answer) for answer in answers if answer.status == "invalid"]
         with self._database.transaction("bound_by_key") as connection:
             written = dict(connection.execute(_SQL["settle_receipts"], parameters).fetchall())
@@ -224,9 +208,13 @@ class Settling:
         ).fetchone()
         return row[0] if row else None
 
-    def _retry_policy(self) -> dict[str, Any]:
+    def _common(self, claim: Claim, now: datetime | None) -> dict[str, Any]:
+        """Return what both settles take: whose deliveries they are, and when to try or ask again."""
         settings = self._settings
         return {
+            "token": claim.token,
+            "now": now,
+            "receipt_ms": settings.receipt_first_poll_ms,
             "max_attempts": settings.outbox_max_attempts,
             "retry_base_ms": settings.outbox_retry_base_ms,
             "retry_max_ms": settings.outbox_retry_max_ms,
