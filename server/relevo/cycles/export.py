@@ -117,7 +117,9 @@ class Export:
         except (ArchiveMonthError, psycopg.Error) as error:  # an outage is none of these
             return self._leave(month, error)
         except ArchiveError as error:  # of this object, or of the whole store: the next months tell
-            return self._leave_in_trouble(month, error)
+            self.run.given_up.troubled_in_a_row += 1
+            left = self._leave(month, error)
+            return replace(left, more=self.run.given_up.troubled_in_a_row < _MOST_TROUBLED)
         self.run.given_up.troubled_in_a_row = 0
         return done
 
@@ -143,12 +145,6 @@ class Export:
         self._write("record_trouble", month, error=normalise_error(error))
         self.run.given_up.months.add(month.relation)
         return Step(more=True, problems=(f"{month.relation}: {normalise_error(error, 300)}",))
-
-    def _leave_in_trouble(self, month: ExportMonth, error: ArchiveError) -> Step:
-        """Leave a month whose store is in trouble; after a few of them in a row leave the rest, too."""
-        self.run.given_up.troubled_in_a_row += 1
-        left = self._leave(month, error)
-        return replace(left, more=self.run.given_up.troubled_in_a_row < _MOST_TROUBLED)
 
     def _wrong(self, month: ExportMonth, parts: Sequence[int], key: str, why: str) -> Mismatch:
         """Write down that the store holds something else than the database, and return it to be raised."""

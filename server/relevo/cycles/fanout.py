@@ -388,7 +388,8 @@ def _sweep(run: Run) -> Step | None:
     except psycopg.Error as error:
         if event_id is None:
             raise
-        return _sweep_later(run, event_id, error)
+        run.execute(_SQL["sweep_later"], {"event_id": event_id}, "bound_relaxed")  # behind the others, in a later run
+        return Step(problems=(f"the rest of event {event_id}: {normalise_error(error, 200)}",), more=True)
 
 
 def _end_some(run: Run, connection: Connection, event_id: int, day: date | None) -> Step:
@@ -403,9 +404,3 @@ def _end_some(run: Run, connection: Connection, event_id: int, day: date | None)
     counts = {"deliveries_cancelled": cancelled, "events_ended": int(swept is not None and swept[0])}
     found = {name: count for name, count in counts.items() if count}  # nothing but claimed ones left is nothing done
     return Step(found, items=sum(found.values()), more=True)
-
-
-def _sweep_later(run: Run, event_id: int, error: psycopg.Error) -> Step:
-    """Put an event whose rest could not be ended behind the others; a later run tries again."""
-    run.execute(_SQL["sweep_later"], {"event_id": event_id}, "bound_relaxed")
-    return Step(problems=(f"the rest of event {event_id}: {normalise_error(error, 200)}",), more=True)

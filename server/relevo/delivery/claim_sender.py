@@ -213,17 +213,12 @@ class ClaimSender:
                 return self._give_up()
             pause_s = min(left_s, self.context.patience_s)
             if self.builder.hanging:
-                self._take_composed(pause_s)
+                built = self.builder.returned(pause_s)
+                self.recorder.settle(built.answers, {})
+                self._send_all([] if self.context.probe else built.ready)
             if self.in_flight.hanging:
                 self._send_chunks(self._take_results(self.in_flight.returned(pause_s), []))
         return None
-
-    def _take_composed(self, timeout_s: float) -> None:
-        """Send what its composer brought after all."""
-        built = self.builder.returned(timeout_s)
-        self.recorder.settle(built.answers, {})
-        if not self.context.probe:
-            self._send_all(built.ready)
 
     def _give_up(self) -> None:
         """Settle what is known of what hangs: a composer that hangs costs an attempt, a middleware before it none.

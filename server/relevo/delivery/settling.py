@@ -203,9 +203,8 @@ class Settling:
 
     def _confirm(self, claim: Claim, asked: int, now: datetime | None) -> int | None:
         """Write that all pushes of a claim arrived; None if it does not hold just that many."""
-        row = self._database.execute(
-            _SQL["settle_confirmed"], {"token": claim.token, "asked": asked, "now": now}, "bound_by_key"
-        ).fetchone()
+        told = {"token": claim.token, "asked": asked, "now": now}
+        row = self._database.execute(_SQL["settle_confirmed"], told, "bound_by_key").fetchone()
         return row[0] if row else None
 
     def _common(self, claim: Claim, now: datetime | None) -> dict[str, Any]:

@@ -105,8 +105,10 @@ class Runner:
         """
         if not self._settings.outbox_worker_enabled:
             return self.skip(cycle, trigger, "OUTBOX_WORKER_ENABLED is false")
-        if cycle.off:
-            return self._switched_off(cycle, trigger)
+        if cycle.off:  # it has nothing to work with, and tries again at its next slot
+            context, _ = self._open(cycle, trigger, None)
+            wait = cycle.timing.next_slot(context.started_at) - context.started_at
+            return self.skip(cycle, trigger, cycle.off, context, wait.total_seconds())
         if (hanging := self._hung.count(_named(cycle))) >= _MOST_HUNG_RUNS:
             why = f"{hanging} runs of it hang in this process, which has to be restarted"
             return self.skip(cycle, trigger, why, look_again_in_s=self._settings.worker_idle_backoff_max_ms / 1000)
@@ -120,12 +122,6 @@ class Runner:
             )
         finally:
             lock.release()
-
-    def _switched_off(self, cycle: Cycle, trigger: Trigger) -> Report:
-        """Report why a cycle has nothing to work with, and try again at its next slot."""
-        context, _ = self._open(cycle, trigger, None)
-        wait = cycle.timing.next_slot(context.started_at) - context.started_at
-        return self.skip(cycle, trigger, cycle.off, context, wait.total_seconds())
 
     def _round(
         self,

@@ -65,21 +65,19 @@ class Worker:
         self._role = role
         with self._database.connection() as connection:
             self._guard.look(connection)
-            connection.execute(
-                _SQL["register_worker"],
-                {
-                    "worker_id": self.worker_id,
-                    "hostname": socket.gethostname(),
-                    "pid": os.getpid(),
-                    "version": __version__,
-                    "role": role,
-                    "cycles": list(cycles),
-                    "composers": self._composers,
-                    "lease_ms": self._settings.outbox_lease_duration_ms,
-                    "rests_because": self._guard.differs or None,
-                    "now": None,
-                },
-            )
+            started = {
+                "worker_id": self.worker_id,
+                "hostname": socket.gethostname(),
+                "pid": os.getpid(),
+                "version": __version__,
+                "role": role,
+                "cycles": list(cycles),
+                "composers": self._composers,
+                "lease_ms": self._settings.outbox_lease_duration_ms,
+                "rests_because": self._guard.differs or None,
+                "now": None,
+            }
+            connection.execute(_SQL["register_worker"], started)
         _log.info("worker_started", worker_id=self.worker_id, role=role, cycles=list(cycles), version=__version__)
 
     def serve(self, providers: Sequence[str]) -> None:
