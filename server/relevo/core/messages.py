@@ -68,13 +68,10 @@ class WrittenMessage(Mapping[str, Any]):
         return self._message
 
     def __getitem__(self, key: str) -> Any:
-        """Return one of its entries."""
         return self._whole()[key]
 
     def __iter__(self) -> Iterator[str]:
-        """Go through the names of its entries."""
         return iter(self._whole())
 
     def __len__(self) -> int:
-        """Return how many entries it has."""
         return len(self._whole())

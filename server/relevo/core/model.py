@@ -313,21 +313,17 @@ class Accepted(Sequence[Ticket]):
     def __getitem__(self, place: slice) -> Sequence[Ticket]: ...
 
     def __getitem__(self, place: int | slice) -> Ticket | Sequence[Ticket]:
-        """Return a ticket, or some."""
         if isinstance(place, slice):
             return Accepted(self.ids[place], self.fate)
         return Ticket(self.fate, id=self.ids[place])
 
     def __len__(self) -> int:
-        """Return how many pushes were accepted."""
         return len(self.ids)
 
     def __eq__(self, other: object) -> bool:
-        """Compare as the tickets compare."""
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
-        """Hash as the tickets do."""
         return hash(tuple(self))
 
 
