@@ -45,7 +45,7 @@ def webhook(receiver: Receiver, **more: Any) -> Webhook:
     """Make the provider for it, by the clock of 2023."""
     address = WebhookAddress(f"{receiver.url}/hook?a=1", KEY)
     usual = {"timeout_ms": 5_000, "connect_timeout_ms": 2_000, "allow_private": True, "clock": lambda: 1_700_000_000.9}
-    return Webhook({"billing": address}, **usual | more)
+    return Webhook(more.pop("addresses", {"billing": address}), **usual | more)
 
 
 def test_it_is_signed_so_that_a_receiver_can_check_it(receiver: Receiver) -> None:
@@ -121,17 +121,20 @@ def test_private_addresses_are_refused(receiver: Receiver) -> None:
 def test_the_address_that_was_checked_is_the_one_that_is_connected_to(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A name that leads to a public address first and to a private one later is looked up once."""
+    """A name that leads elsewhere later is looked up once."""
     looked: list[str] = []
 
     def lookup(host: str, port: int, **_more: Any) -> list[Any]:
         looked.append(host)
-        return [(2, 1, 6, "", ("10.0.0.7", port))]
+        return [(2, 1, 6, "", ("127.0.0.1" if len(looked) == 1 or host == "127.0.0.1" else "127.0.0.9", port))]
 
     monkeypatch.setattr("relevo.providers.lookups.socket.getaddrinfo", lookup)
-    hook = Webhook({"billing": WebhookAddress("https://example.com/x", KEY)}, timeout_ms=500, connect_timeout_ms=500)
-    [ticket] = hook.send([MESSAGE]).tickets
-    assert (ticket.code, looked) == ("RefusedAddress", ["example.com"])
+    named = {"billing": WebhookAddress(receiver.url.replace("127.0.0.1", "hook.example"), KEY)}
+    [ticket] = webhook(receiver, addresses=named, allow_private=False).send([MESSAGE]).tickets
+    assert (ticket.code, looked, receiver.asked) == ("RefusedAddress", ["hook.example"], [])
+    looked.clear()
+    [ticket] = webhook(receiver, addresses=named).send([MESSAGE]).tickets
+    assert (ticket.fate, looked, len(receiver.asked)) == ("ok", ["hook.example", "127.0.0.1"], 1)
 
 
 class Resolver:

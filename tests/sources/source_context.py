@@ -11,7 +11,7 @@ from typing import Any
 from relevo import config
 from relevo.config import Settings
 from relevo.core.items import Fetched, Item, Reject
-from relevo.core.ports import NoRequestsLeft, Source
+from relevo.core.ports import NoRequestsLeft, OutOfTime, Source
 from relevo.sources.merging import merge
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -37,6 +37,8 @@ class MemorySourceContext:
         self.paces: dict[str, int] = {}
         self.not_before: dict[str, datetime] = {}
         self.requests_left: int | None = None
+        self.turns_left: int | None = None
+        """How many requests fit into this run's time."""
         self.log: list[Fetched] = []
 
     def now(self) -> datetime:
@@ -57,8 +59,12 @@ class MemorySourceContext:
         today = [turn for turn in self.turns if turn[0] == quota and turn[1].date() == self.time.date()]
         if self.requests_left == 0 or len(today) >= daily_limit:
             raise NoRequestsLeft("today's requests are spent")
+        if self.turns_left == 0:
+            raise OutOfTime("this run's time is over")
         if self.requests_left is not None:
             self.requests_left -= 1
+        if self.turns_left is not None:
+            self.turns_left -= 1
         pace = self.paces.setdefault(quota, pace_ms)
         self.time = max(self.time, self.not_before.get(quota, self.time))
         self.not_before[quota] = self.time + timedelta(milliseconds=pace)

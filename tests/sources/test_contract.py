@@ -217,6 +217,16 @@ def test_unreadable_from_the_first_time_on(world: World) -> None:
     assert dict(answer.cursor) == {}
 
 
+def test_a_run_whose_time_is_over_is_no_trouble(world: World) -> None:
+    """Wherever a run is cut off, it tells of no trouble and gives nothing up; later ones bring what is there."""
+    codes = {world.add(number) for number in range(1, 4)}
+    for turns in range(10):
+        world.context.turns_left = turns
+        answer = world.context.step(world.source)
+        assert (answer.outcome in ("ok", "unchanged"), answer.detail, answer.rejects) == (True, "", ()), turns
+    assert {name.removeprefix("ocds-abc123-") for name in world.context.codes()} == codes
+
+
 def test_batches_are_bounded(world: World) -> None:
     """However much there is, one answer holds at most 500 items, and the last of a pass says that it is the last."""
     world.tenders = {f"{number}-1-LE26": "Compra de prueba" for number in range(1, 620)}

@@ -169,6 +169,18 @@ class TestChilesIndex:
         context.run(source)
         assert pages.paths() == ["/1"]
 
+    def test_one_that_no_time_is_left_for_has_not_failed(
+        self, pages: Pages, source: Ocds, context: MemorySourceContext
+    ) -> None:
+        """Packages that a run did not come to are rejects of nobody: the next run fetches them."""
+        self.index(pages)
+        context.turns_left = 4
+        answer = context.step(source)
+        assert (answer.outcome, len(context.items), context.rejects) == ("ok", 3, {})
+        context.turns_left = None
+        context.run(source)
+        assert len(context.items) == 10
+
     def test_one_that_fails_is_retried_when_due(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
         """A package that fails is recorded and does not stop the rest."""
         self.index(pages)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from configuring import load
 from relevo import push_services
 from relevo.core.errors import ConfigError
+from relevo.core.known_services import NATIVE
 from relevo.delivery.provider_rules import ProviderRules
 from relevo.providers import secret_file
 from relevo.providers.push_projects import ApnsEntry, ExpoEntry, FcmEntry, PushProject, PushProjects, Unusable
@@ -147,3 +150,20 @@ def test_a_project_may_differ_from_its_push_service(file: Path, make_settings) -
         assert (cafe.rate_per_s, cafe.connections) == (0, 6)
         file.write_text(json.dumps({"shop": {"apns": {**APNS, "chunk_size": 7}}}))
         assert (rules.of("apns::shop::sandbox").chunk, rules.of("apns::shop::sandbox").rate_per_s) == (7, 0)
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_a_push_service_is_made_as_the_settings_say(file: Path, name: str) -> None:
+    """Its requests end in time and go through the proxies; a phone's own host may be one that is named."""
+    settings = load(
+        PUSH_REQUEST_TIMEOUT_MS="1500",
+        HTTPS_PROXY="http://proxy.example:3128",
+        HTTP_ALLOW_PRIVATE="true",
+        WEBPUSH_HOSTS=".push.example",
+    )
+    made = import_module(f"relevo.providers.{name}").make(PushProjects(file), settings)
+    assert (made.name, made._total_s, made._connect_s) == (name, 1.5, 1.5)
+    client = made._client("https://service.example")
+    assert client._proxies.for_url("https://service.example") == "http://proxy.example:3128"
+    if name == "webpush":
+        assert (made._hosts, made._allow_private) == ((".push.example",), True)
