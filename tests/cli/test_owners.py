@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import relevo
-from relevo.cli.owners import cli
+from relevo.cli.people import cli
 from relevo.client.consent import KINDS
 from relevo.core.errors import UsageError
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from relevo.cli.owners import cli
+from relevo.cli.people import cli
 from relevo.core.errors import UsageError
 
 

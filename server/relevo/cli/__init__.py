@@ -38,7 +38,7 @@ PARTS = {
     "phones": ("import-phones", "installations"),
     "setting_up": ("migrate", "doctor", "adopt", "config", "psql", "version", "webpush"),
     "sandbox": ("sandbox",),
-    "owners": ("inbox", "owner", "category", "quiet", "cap"),
+    "people": ("inbox", "owner", "category", "quiet", "cap"),
     "words": ("words",),
 }
 """The commands by the file they are in: a command loads its own file alone."""
