@@ -14,7 +14,9 @@ MAP = (ROOT / "server" / "README.md").read_text(encoding="utf-8")
 PLACES = (
     "server/relevo/core/known_services.py",
     "server/relevo/providers/",
-    "server/relevo/sandbox/",
+    "server/relevo/sandbox/services/",
+    "server/relevo/sandbox/server.py",
+    "server/relevo/sandbox/waiting.py",
     "server/relevo/client/tokens.py",
     "server/relevo/operators/phone_files.py",
     "server/relevo/http/dashboard/templates/system.html",
@@ -28,11 +30,17 @@ PLACES = (
     "sql/functions/checks/token_complaint.sql",
     "sql/functions/consent/rules_for_phone.sql",
     "sql/functions/phones/",
+    "scripts/chaos/service_faults.py",
+    "scripts/chaos/writers.py",
+    "scripts/bench/native.py",
 )
 """Where a push service may be named: what a new one, or one that differs, has to edit."""
 OTHERWISE = {
     "server/relevo/cli/": {"webpush", "apns"},  # the command `relevo webpush`; an example of a fault
     "server/relevo/push_services.py": {"webpush"},  # what that command calls
+    "server/relevo/sandbox/faults.py": {"fcm", "apns"},  # errors of theirs that Expo passes on
+    "server/relevo/sandbox/templates/overview.html": {"webpush"},  # an example
+    "scripts/bench/__main__.py": {"fcm", "apns", "webpush"},  # rows
     "sql/functions/client/list_installations_in_project.sql": {"apns"},  # a field of the answer
 }
 """Where some are named as something else."""
@@ -52,9 +60,9 @@ def named(path: Path) -> set[str]:
 
 
 def files() -> Iterator[str]:
-    """Yield the files of the package, of the kits' sources, and of the SQL as it is now."""
+    """Yield the files of the package, of the kits' sources, of the SQL as it is now, of chaos and of the bench."""
     kits = (f"server/clients/{kit}/{folder}" for kit in ("client", "expo", "pg", "web") for folder in ("src", "worker"))
-    folders = ("server/relevo", "sql/functions", "sql/queries", "sql/tables", *kits)
+    folders = ("server/relevo", "sql/functions", "sql/queries", "sql/tables", "scripts/chaos", "scripts/bench", *kits)
     found = (path for folder in folders for path in sorted((ROOT / folder).rglob("*")))
     written = (path for path in found if path.suffix in SUFFIXES and "generated" not in path.parts)
     yield from (str(path.relative_to(ROOT)) for path in written)
@@ -82,6 +90,12 @@ def test_the_map_lists_all_of_them() -> None:
     links = {
         str((ROOT / "server" / link).resolve().relative_to(ROOT)) for link in re.findall(r"\]\(([^)#:]+)\)", section)
     }
-    needed = [file for file in files() if file.startswith(PLACES) and file.startswith("sql/") and named(ROOT / file)]
-    needed += [place for place in PLACES if not place.endswith("/")]
+    folders = tuple(place for place in PLACES if place.endswith("/") and "/providers/" not in place)
+    needed = [place for place in PLACES if not place.endswith("/")]
+    needed += [file for file in files() if file.startswith(folders) and named(ROOT / file) and not _is_own(file)]
     assert [file for file in needed if file not in links] == []
+
+
+def _is_own(file: str) -> bool:
+    """Return whether a file is one service's own, as its name says."""
+    return Path(file).name.startswith(tuple(NATIVE))

@@ -55,7 +55,7 @@ def serve_sandbox(  # noqa: PLR0917 typer options
         typer.Option(
             min=0,
             max=65_532,
-            help="The first of four ports for FCM, APNs (two) and Web Push; 0 takes any, the last ones first.",
+            help=f"The first of the ports for {NATIVE_IN_WORDS}, one an address; 0 takes any, the last ones first.",
         ),
     ] = 0,
     folder: Annotated[

@@ -20,7 +20,7 @@ from markupsafe import Markup
 from relevo.core import i18n
 from relevo.core.i18n import N_, ngettext
 from relevo.core.i18n import gettext as _
-from relevo.core.known_services import LABELS
+from relevo.core.known_services import LABELS, NATIVE
 from relevo.core.phrases import clipped
 from relevo.sandbox.answers import HTML, Answer
 from relevo.sandbox.phone_apps import LOCALES
@@ -163,6 +163,7 @@ def _environment() -> Environment:
     )
     made.install_gettext_callables(i18n.gettext, i18n.ngettext)  # type: ignore[attr-defined] # by the i18n extension
     made.globals |= {"labels": LABELS, "language": i18n.language, "locales": LOCALES, "touches": _TOUCHES}
+    made.globals["native_labels"] = [LABELS[name] for name in NATIVE]
     made.filters |= {
         "as_it_came": _as_it_came,
         "brief": _brief,
