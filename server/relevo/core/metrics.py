@@ -11,9 +11,8 @@ from collections import Counter as Counts
 from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import generate_latest
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
 disable_created_metrics()  # type: ignore[no-untyped-call] # else a second line for each, which nobody reads
 _MOST_CODES = 100
 _OWN = "Of this process: add up all replicas."
@@ -71,7 +70,7 @@ class Metrics:
         return Histogram(name, f"{says} {_OWN}", labels, registry=self.registry, buckets=tuple(buckets))
 
     def render(self) -> bytes:
-        """Return everything in Prometheus's text form; `CONTENT_TYPE` names it."""
+        """Return everything in Prometheus's text form."""
         return generate_latest(self.registry)
 
     def count_round(self, cycle: str, source: str, seconds: float, counts: Mapping[str, int]) -> None:
