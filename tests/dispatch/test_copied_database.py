@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from relaying import Relay
 
 import clusters
-from processes import eventually
+from processes import PATIENCE_S, eventually
 from relevo import app, config, embedded
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.model import Step
@@ -84,8 +84,11 @@ def test_a_copy_rests_until_it_is_adopted(relay, copy, command, monkeypatch) -> 
     assert (asked.code, "Say --yes" in asked.err) == (2, True)
     assert "1 delivery that is due now" in asked.out
     assert "1 event that waits for its fan-out" in asked.out
-    adopted = json.loads(command("adopt", "--yes", "--json").out)
-    assert adopted["adopted"] is True
+    with psycopg.connect(copied, autocommit=True) as ear:
+        ear.execute("listen relevo_wake")
+        adopted = json.loads(command("adopt", "--yes", "--json").out)
+        woken = {call.payload for call in ear.notifies(timeout=PATIENCE_S, stop_after=3)}
+    assert (adopted["adopted"], woken) == (True, {"fanout", "dispatch", "receipt"})
     assert adopted["queued"].items() >= {"deliveries_due": 1, "deliveries_queued": 1, "events_waiting": 1}.items()
     with psycopg.connect(copied) as connection:
         (former, by) = connection.execute("select former, adopted_by from relevo.instance").fetchall()[0]

@@ -78,6 +78,30 @@ def test_what_does_not_fit_is_told_otherwise(worker: Relay) -> None:
     assert (got["title"], "long" in got["data"]) == ("1 more", False)
 
 
+def test_one_that_cannot_be_closed_keeps_no_other_from_it(worker: Relay) -> None:
+    """What fails with one batch puts off that one, for a minute; an outage puts off none."""
+    worker.register("b", owner="bo")
+    for owner in ("bo", "ana"):
+        comment(worker, owner, owner)
+    worker.clock.stop()
+    worker.clock.travel(minutes=11)
+    poison = """
+        create or replace function public.poison() returns trigger language plpgsql as $$ begin %s; end $$;
+        create or replace trigger poison before insert on relevo.notification_events
+          for each row when (new.title like 'bo %%') execute function public.poison()
+        """
+    open_ones = "select closes_at from relevo.batches where closed_at is null"
+    due, outage = worker.rows(open_ones), "perform pg_terminate_backend(pg_backend_pid())"
+    for how in (outage, "raise 'x' using errcode = 'read_only_sql_transaction'", "raise 'x' using errcode = '08006'"):
+        worker.conn.execute(poison % how)
+        assert worker.run("fanout").outcome == "failed"
+        assert worker.rows(open_ones) == due
+    worker.conn.execute(poison % "raise 'no room'")
+    report = worker.app.runner.run(fanout.cycle(worker.app.settings), "manual", budget=Budget(5_000, 1_000))
+    assert (report.outcome, "no room" in report.error, report.counts["events_fanned_out"]) == ("partial", True, 1)
+    assert worker.rows(open_ones) == [{"closes_at": worker.clock.now() + timedelta(minutes=1)}]
+
+
 def test_only_what_is_told_takes_the_place_of_an_earlier_one(worker: Relay) -> None:
     """An event of another project, and one whose deadline passed while its batch waited, take nobody's place in an earlier batch."""
     worker.register("b", owner="ana", project="other")

@@ -181,6 +181,7 @@ def test_a_taken_over_holder_finds_nothing_to_hold_on_to(build, conn, probed) ->
     """Every transaction of a holder begins with its fence: after a takeover that raises, and nothing is written."""
     one, two = build(worker_id="one"), build(worker_id="two")
     seen: list[type[BaseException]] = []
+    writes = "insert into public.probe (cycle, word) values ('nightly', 'after')"
 
     def step(run: Run) -> Step:
         if run.context.worker_id == "two":
@@ -189,9 +190,11 @@ def test_a_taken_over_holder_finds_nothing_to_hold_on_to(build, conn, probed) ->
             connection.execute("insert into public.probe (cycle, word) values ('nightly', 'before')")
         conn.execute("update relevo.cycle_leases set leased_until = now()")
         assert two.runner.run(nightly(step), "schedule").outcome == "ok"
+        with pytest.raises(LostLeaseError):
+            run.execute(writes.encode())
         try:
             with run.transaction() as connection:
-                connection.execute("insert into public.probe (cycle, word) values ('nightly', 'after')")
+                connection.execute(writes)
         except LostLeaseError as error:
             seen.append(type(error))
             raise

@@ -20,7 +20,7 @@ FLUSHING = "do $$ begin execute format('alter database %I set synchronous_commit
 
 
 def test_its_bounds_end_with_it(build, conn) -> None:
-    """Every manner sets its own bounds, and none is left on the connection afterwards."""
+    """Every manner sets its own bounds, of a single statement, too, and none is left on the connection afterwards."""
     conn.execute(FLUSHING)
     database = build(database_statement_timeout_ms=7_000, database_lock_timeout_ms=3_000).database
     with database.connection() as connection:
@@ -35,6 +35,7 @@ def test_its_bounds_end_with_it(build, conn) -> None:
     for manner, expected in bounds.items():
         with database.transaction(manner) as connection:
             assert connection.execute(BOUNDS).fetchone() == (expected,)
+        assert database.execute(BOUNDS.encode(), manner=manner).fetchone() == (expected,)
         assert connection.execute(BOUNDS).fetchone() == before
 
 
