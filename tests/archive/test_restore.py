@@ -367,3 +367,6 @@ def test_a_manifest_that_does_not_add_up_is_refused(archived_here, folder_settin
         path.write_text(json.dumps(reported))
         with pytest.raises(ArchiveError, match="is no manifest of a month"):
             restore.read_manifest(open_store(**folder_settings), "notification_deliveries", OLD)
+    path.write_text(json.dumps(json.loads(whole) | {"software_version": 7}))
+    with pytest.raises(ArchiveError, match=r"a month: software_version: Input should be a valid string\. "):
+        restore.read_manifest(open_store(**folder_settings), "notification_deliveries", OLD)

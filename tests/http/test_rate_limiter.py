@@ -181,13 +181,14 @@ def test_pages_of_others_may_call_only_if_named(
 
 
 def test_the_page_asks_nobody_else(served: Served) -> None:
-    """/docs names every route, has no script, and loads nothing from anywhere."""
+    """/docs names every route, has no script, loads nothing from anywhere, and its links hold below a proxy's path, too."""
     client = served.client()
     assert client.get("/").headers["location"] == "/dashboard"
     page, document = client.get("/docs"), client.get("/openapi.json").json()
     assert [path for path in document["paths"] if path not in page.text] == []
     assert "<script" not in page.text
     assert "src=" not in page.text
+    assert 'href="/' not in page.text
     assert "//" not in page.text.replace("<!doctype", "")
     assert "default-src 'none'" in page.headers["content-security-policy"]
 

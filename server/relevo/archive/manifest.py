@@ -11,7 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, ValidationError
 
 from relevo.core.errors import ArchiveError
 from relevo.core.logs import normalise_error
@@ -129,8 +129,14 @@ def parse(text: str, key: str) -> Manifest:
             )
         return _parse(document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        said = normalise_error(error, 200)
+        said = _first_fault(error) if isinstance(error, ValidationError) else normalise_error(error, 200)
         raise ArchiveError(f"{key} is no manifest of a month: {said}.", hint="Is this Relevo's archive?") from error
+
+
+def _first_fault(error: ValidationError) -> str:
+    """Name the first thing that is wrong, and not what stands there instead."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def written_by(content: bytes) -> str | None:
