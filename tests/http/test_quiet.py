@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import uuid4
+
+import psycopg
 
 from serving import Client, Served
 
@@ -59,3 +62,13 @@ def test_the_apps_server_sets_hours_and_caps(served: Served) -> None:
         refused = app.call("PUT", path, json=body)
         assert refused.status_code in (400, 422)
         assert named in refused.text
+
+
+def test_a_token_of_one_project_sets_hours_there_alone(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Whatever project it names, an owner's hours are set in its own; who brings no good token is told what to bring."""
+    asked = {"owner": "ana", "windows": NIGHT, "project": "other"}
+    assert served.client("app", project="mine").post("/v1/owners/quiet", json=asked).json() == {"changed": True}
+    assert conn.execute("select project from relevo.owner_rules where owner = 'ana'").fetchall() == [("mine",)]
+    stranger = Client(served.server.url, "relevo_nobody")
+    for refused in (stranger.post("/v1/owners/quiet", json=asked), stranger.get(f"/v1/installations/{uuid4()}/quiet")):
+        assert (refused.status_code, refused.headers["www-authenticate"]) == (401, 'Bearer realm="relevo"')
