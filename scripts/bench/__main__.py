@@ -67,10 +67,7 @@ TOGETHER: dict[str, Callable[[Environment], Iterable[Row]]] = {
 """Rows by the name that --only knows, in their order: these share one database and one sandbox."""
 ALONE: dict[str, Callable[[Sizes], Iterable[Row]]] = {
     "fanout": fanout.rows,
-    "fcm": native.fcm,
-    "apns": native.apns,
-    "webpush": native.webpush,
-    "scaling": native.scaling,
+    **native.ROWS,
     "growth": growth.rows,
     "ingest": ingest.rows,
     "idle": idle.rows,

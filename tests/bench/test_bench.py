@@ -18,10 +18,11 @@ from bench import charts, measuring, report, sizes
 from bench.__main__ import main
 from bench.measuring import Cost, Goal, Row
 from bench.pages import PAGES
+from relevo.core import known_services
 
 ROOT = Path(__file__).resolve().parents[2]
 
-NATIVE: tuple[str, ...] = soak.cases((), whole=("fcm", "apns", "webpush"))
+NATIVE: tuple[str, ...] = soak.cases((), whole=known_services.NATIVE)
 OF_INBOXES: set[str] = soak.cases(
     set(), whole={"inbox_page", "inbox_unread_page", "inbox_counts", "inbox_counts_read", "inbox_waiters"}
 )

@@ -10,6 +10,7 @@ import pytest
 import requests
 
 from processes import Process, Processes, eventually
+from relevo.core.known_services import NATIVE
 
 
 @pytest.fixture
@@ -61,9 +62,7 @@ def test_a_newcomer_is_led_to_the_dashboard_and_sees_receipts(start: Callable[[]
     assert "demo-ana" in person.get(sandbox, timeout=30).text
     phones = f"{sandbox}/sandbox/phones?limit=1000"
     eventually(
-        lambda: (
-            {"fcm", "apns", "webpush"} <= {each.get("kind") for each in person.get(phones, timeout=30).json()["phones"]}
-        ),
+        lambda: set(NATIVE) <= {each.get("kind") for each in person.get(phones, timeout=30).json()["phones"]},
         "phones of FCM and APNs, and a browser, got something, too",
     )
     assert person.get(login, timeout=30).url.endswith("/dashboard")

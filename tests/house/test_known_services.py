@@ -36,11 +36,13 @@ PLACES = (
 )
 """Where a push service may be named: what a new one, or one that differs, has to edit."""
 OTHERWISE = {
-    "server/relevo/cli/": {"webpush", "apns"},  # the command `relevo webpush`; an example of a fault
+    "server/relevo/cli/": {
+        "webpush",
+        "apns",
+    },  # the command `relevo webpush`, which the map names; an example of a fault
     "server/relevo/push_services.py": {"webpush"},  # what that command calls
     "server/relevo/sandbox/faults.py": {"fcm", "apns"},  # errors of theirs that Expo passes on
     "server/relevo/sandbox/templates/overview.html": {"webpush"},  # an example
-    "scripts/bench/__main__.py": {"fcm", "apns", "webpush"},  # rows
     "sql/functions/client/list_installations_in_project.sql": {"apns"},  # a field of the answer
 }
 """Where some are named as something else."""

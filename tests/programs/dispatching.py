@@ -18,6 +18,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import psycopg
@@ -25,11 +26,15 @@ from psycopg.pq import TransactionStatus
 
 from relevo import app, config
 from relevo.core import logs, queries
+from relevo.core.known_services import NATIVE
 from relevo.database import pool
-from relevo.providers import apns, expo, fcm, webpush
+from relevo.providers import expo
 from relevo.providers.http2_connection import Http2Connection, events
+from relevo.providers.http2_provider import Http2Provider
 from relevo.providers.http_connection import HttpConnection
 
+for _name in NATIVE:
+    import_module(f"relevo.providers.{_name}")
 STEPS = ("claims", "journal", "settle", "receipts", "dispatch", "projects", "digest")
 NAMES = {body: f"{step}.{name}" for step in STEPS for name, body in queries.load(step).items()}
 
@@ -70,7 +75,7 @@ class Watch:
         expo.Expo.send = self._around(expo.Expo.send, lambda *_: "POST send")  # type: ignore[method-assign]
         expo.Expo.fetch_receipts = self._around(expo.Expo.fetch_receipts, lambda *_: "POST receipts")  # type: ignore[method-assign]
         HttpConnection.send = self._around(HttpConnection.send, lambda *_: "POST written")  # type: ignore[method-assign]
-        for service in (fcm.Fcm, apns.Apns, webpush.WebPush):
+        for service in Http2Provider.__subclasses__():
             service.send = self._around_streams(service.send, f"POST {service.name}")  # type: ignore[method-assign]
         Http2Connection.begin = self._around_begin(Http2Connection.begin)  # type: ignore[method-assign]
         Http2Connection._write = self._around(Http2Connection._write, self._written)  # type: ignore[method-assign]
