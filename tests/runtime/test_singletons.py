@@ -242,7 +242,7 @@ def test_a_lease_given_back_is_free_at_once_and_for_good(build, conn) -> None:
 
 def test_a_former_holder_that_still_writes_is_waited_for(build, conn, dsn: str, runs) -> None:
     """A takeover that meets an open transaction of the former holder is a skip that looks again, not a failure."""
-    worker = build(outbox_lease_duration_ms=900)
+    worker = build(outbox_lease_duration_ms=3_000)  # it waits for the lock for a part of that
     step = lambda _run: Step()  # noqa: E731
     worker.runner.run(nightly(step), "manual")
     with psycopg.connect(dsn) as former:
