@@ -19,8 +19,9 @@ from relevo import sandbox
 from relevo.core import push_fields
 from relevo.core.i18n import DOMAIN, LOCALE
 from relevo.core.model import Lane, ReplyKind, Trigger
+from relevo.core.statuses import STATUSES
 from relevo.http import dashboard
-from relevo.http.dashboard.formats import ACTIONS, DELIVERY_STATUSES, EVENT_STATES, spaced
+from relevo.http.dashboard.formats import ACTIONS, EVENT_STATES, spaced
 from relevo.operators import formats, health, reasons
 from relevo.operators.sources import CURSORS
 
@@ -36,7 +37,7 @@ WORDS = frozenset(
     {
         *EVENT_STATES,
         *("sending", "finished"),
-        *DELIVERY_STATUSES,
+        *STATUSES,
         *("running", "idle", "ok", "partial", "failed", "skipped", "abandoned"),
         *("alive", "late", "stopped", "lost", "silent", "stopping"),
         *("closed", "open", "probing"),

@@ -12,7 +12,8 @@ import psycopg
 
 from deliveries import TODAY, add_deliveries
 from relevo.app import App
-from relevo.core.model import Answer, Delivery, PushRequest, Status
+from relevo.core.model import Answer, Delivery, PushRequest
+from relevo.core.statuses import Status
 from relevo.cycles.reaper import reap_one
 from relevo.delivery.claim import Claim
 

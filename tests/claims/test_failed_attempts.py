@@ -11,7 +11,8 @@ import pytest
 from claiming import HTTP_TIMEOUT, LEASE, MINUTE, NOW, SECOND, add, answers, journal, reap, send, take
 
 from deliveries import TODAY, mark_failed
-from relevo.core.model import Answer, ReceiptAnswer, SentRequest, Status
+from relevo.core.model import Answer, ReceiptAnswer, SentRequest
+from relevo.core.statuses import Status
 from relevo.operators import actions
 from relevo.operators.actions import DeadLetters
 

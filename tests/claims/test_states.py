@@ -11,7 +11,7 @@ from claiming import MINUTE, NOW, SECOND, add, answers, journal, send, take
 from deliveries import TODAY, mark_sent, one
 from plans import rows_read
 from relevo.core import queries
-from relevo.core.model import Status
+from relevo.core.statuses import Status
 
 FINAL = {"ok", "unconfirmed", "invalid", "failed", "expired", "skipped", "cancelled", "unknown"}
 

@@ -16,7 +16,8 @@ import relevo
 from browsing import Person
 from collect_texts import COUNTERS, WORDS
 from relevo.core.i18n import LANGUAGES, translated, use_language
-from relevo.http.dashboard.formats import ACTIONS, DELIVERY_STATUSES, KINDS
+from relevo.core.statuses import STATUSES
+from relevo.http.dashboard.formats import ACTIONS, KINDS
 from relevo.http.dashboard.templating import ENVIRONMENT
 from relevo.operators.formats import in_numbers, in_words
 from relevo.operators.health.problem import Problem, in_three
@@ -98,7 +99,7 @@ def test_names_of_counters_and_actions_are_those_of_the_code() -> None:
     """Whatever a run counts or the record names has its words, and none is of what nobody counts or does."""
     assert sorted(set(recorded()) - ACTIONS) == []
     code = "".join(path.read_text() for path in Path(relevo.__file__).parent.rglob("*.py"))
-    by_status = {f"{of}_{each}" for each in DELIVERY_STATUSES for of in ("notifications", "news")}
+    by_status = {f"{of}_{each}" for each in STATUSES for of in ("notifications", "news")}
     assert sorted(COUNTERS - by_status - set(re.findall(r"\w+", code))) == []
 
 

@@ -14,13 +14,13 @@ from relevo.client.connections.steps import Call, as_json, from_json, one
 from relevo.client.values import Enqueued, Preview
 from relevo.core import queries
 from relevo.core.errors import NotFoundError, RelevoError
+from relevo.core.statuses import SENT
 from relevo.database.pool import Connection, Database
 from relevo.operators import audit
 
 _SQL = queries.load("app_verbs")
 T = TypeVar("T")
 Told = TypeVar("Told", Enqueued, Preview)
-_SENT = ("sent", "ok", "unconfirmed")
 _OPEN = ("pending", "retryable")
 
 
@@ -53,7 +53,7 @@ class EventLook:
     @property
     def failed(self) -> bool:
         """Whether, once it is over, nothing was sent although it should have been."""
-        if any(map(self.counts.get, _SENT)):
+        if any(map(self.counts.get, SENT)):
             return False
         return bool(sum(self.counts.values())) or self.event["state"] == "cancelled"
 

@@ -38,6 +38,7 @@ from relevo.cli.common import (
 from relevo.config import Settings
 from relevo.core.errors import DatabaseUnavailableError, RelevoError, UsageError
 from relevo.core.sending_project import project_in_words
+from relevo.core.statuses import STATUSES
 from relevo.database.pool import Database
 from relevo.operators import fleet, runs, sources
 from relevo.operators.formats import in_numbers, in_words
@@ -266,11 +267,6 @@ def _print_waiting(seen: fleet.Status) -> None:
     out.print(f"Claims: {claims['claims']:,} holding {deliveries}, {claims['expired']:,} expired.")
 
 
-_OPEN = ("pending", "retryable", "sent")
-_ENDED = ("ok", "unconfirmed", "invalid", "failed", "expired", "skipped", "cancelled", "unknown")
-_STATES = (*_OPEN, *_ENDED)
-
-
 @cli.command(
     "deliveries", epilog="Example: `relevo deliveries --event 17 --state failed`, or `--installation ID` for one phone."
 )
@@ -279,7 +275,7 @@ def list_deliveries(  # noqa: PLR0917 typer options
     installation: Annotated[
         UUID | None, typer.Option(parser=read_installation, metavar="UUID", help="Only those to this installation.")
     ] = None,
-    state: Annotated[str | None, typer.Option(help=f"Only this state: {', '.join(_STATES)}.")] = None,
+    state: Annotated[str | None, typer.Option(help=f"Only this state: {', '.join(STATUSES)}.")] = None,
     before: Annotated[str | None, typer.Option(help="Go on from here; the last line of a page names it.")] = None,
     limit: Limit = 20,
     as_json: AsJson = False,
@@ -287,8 +283,8 @@ def list_deliveries(  # noqa: PLR0917 typer options
     """Show deliveries, newest first; those of one event in the order of their installations."""
     from relevo.operators import deliveries, events  # noqa: PLC0415 status does without them, and without the app's verbs
 
-    if state is not None and state not in _STATES:
-        raise UsageError(f"There is no state {state}.", hint=f"Known: {', '.join(_STATES)}.")
+    if state is not None and state not in STATUSES:
+        raise UsageError(f"There is no state {state}.", hint=f"Known: {', '.join(STATUSES)}.")
     with open_lists() as lists:
         page = lists.read(
             deliveries.page, event=event, installation=installation, state=state, before=before, limit=limit

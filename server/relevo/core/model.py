@@ -8,24 +8,14 @@ from datetime import date, datetime
 from typing import Any, Literal, NamedTuple, Self, overload
 from uuid import UUID
 
+from relevo.core.statuses import Status
+
 _LONGEST_TICKET = 200
 
 Trigger = Literal["schedule", "wake-up", "tick", "manual"]
 Outcome = Literal["idle", "ok", "partial", "failed", "skipped"]
 Lane = Literal["urgent", "bulk"]
 LossReason = Literal["taken_by_another_worker", "already_completed", "not_found", "error"]
-Status = Literal[
-    "sent",
-    "retryable",
-    "ok",
-    "unconfirmed",
-    "invalid",
-    "failed",
-    "expired",
-    "skipped",
-    "cancelled",
-    "unknown",
-]
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from relevo.core.model import Answer, Delivery, Obstacle, Reply, Status, Ticket, Verdict
+from relevo.core.model import Answer, Delivery, Obstacle, Reply, Ticket, Verdict
 from relevo.core.phrases import release_command
+from relevo.core.statuses import Status
 from relevo.database.arrays import storable
 
 LEAST_PAUSE_MS = 1_000

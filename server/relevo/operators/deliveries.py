@@ -13,6 +13,7 @@ from relevo.client import verbs
 from relevo.client.values import Explanation
 from relevo.core import queries
 from relevo.core.errors import UsageError
+from relevo.core.statuses import SENT
 from relevo.database.pool import Database
 from relevo.operators import runs
 from relevo.operators.events import Story
@@ -27,7 +28,6 @@ MOST_DEAD = 10_000
 """How many dead letters are grouped, the newest."""
 _ABOUT_PAGE = ("looked_at", "last_day", "last_place")
 _PLACES = {True: re.compile(r"(\d{4}-\d\d-\d\d):([0-9a-f-]{36})"), False: re.compile(r"(\d{4}-\d\d-\d\d):(\d{1,18})")}
-_TAKEN = ("sent", "ok", "unconfirmed")
 
 
 def page(
@@ -155,7 +155,7 @@ class Push:
         if last is None or self.delivery["provider_ticket_id"] is None:
             return False
         refused = any(row["at"] >= last and row["found_by"] != "receipt" for row in self.failures)
-        return self.delivery["status"] in _TAKEN or not refused
+        return self.delivery["status"] in SENT or not refused
 
     @property
     def deaths(self) -> list[Row]:
@@ -186,7 +186,7 @@ def push(database: Database, delivery_id: int) -> Push | None:
 def _spans(found: Row, requests: Sequence[Row]) -> Iterator[tuple[str, str, datetime, datetime]]:
     """Return between which instants a delivery waited to be sent, and for its receipt."""
     until = found["completed_at"] or found["now"]
-    sent_at = found["last_attempt_at"] if found["status"] in _TAKEN else None
+    sent_at = found["last_attempt_at"] if found["status"] in SENT else None
     yield "dispatch", "", found["created_at"], sent_at or until
     if requests and found["provider_ticket_id"]:
         yield "receipt", "", requests[0]["journalled_at"], until

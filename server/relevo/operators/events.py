@@ -12,6 +12,7 @@ from relevo.client import verbs
 from relevo.client.progress import progress_of
 from relevo.client.values import EventStatus
 from relevo.core import queries
+from relevo.core.statuses import SENT
 from relevo.database.pool import Database
 from relevo.operators import reading, runs, timeline
 from relevo.operators.audience import Nobody, nobody
@@ -93,7 +94,7 @@ def too_late_to_stop(database: Database, event_id: int) -> Row:
     """Return how many pushes of an event were sent, and how many are being sent: what a cancellation cannot stop."""
     with database.connection() as connection:
         status = verbs.get(connection, event_id)
-    sent = sum(status.deliveries.get(name, 0) for name in ("sent", "ok", "unconfirmed")) if status else 0
+    sent = sum(status.deliveries.get(name, 0) for name in SENT) if status else 0
     claimed = fetch(database, _SQL["count_event_claimed"], event_id=event_id)[0]["claimed"]
     return {"sent": sent, "claimed": claimed}
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import MigrationError
+from relevo.core.statuses import SENT
 from relevo.database import instance
 from relevo.database.instance import Standing
 from relevo.database.pool import Database
@@ -82,7 +83,6 @@ def status(database: Database, settings: Settings) -> Status:
     )
 
 
-_SENT = ("sent", "ok", "unconfirmed")
 _UNSENT = ("failed", "expired", "invalid", "skipped", "cancelled", "unknown")
 
 
@@ -100,7 +100,7 @@ def _queue(database: Database, row: Row) -> Row:
     processing = min(row["claimed"], left)
     stuck = min(row["expired"], left - processing)
     kinds = {"pending": left - processing - stuck, "processing": processing, "stuck_processing": stuck}
-    kinds["sent"] = sum(max(0, counts.get(name, 0)) for name in _SENT)
+    kinds["sent"] = sum(max(0, counts.get(name, 0)) for name in SENT)
     kinds |= {name: max(0, counts.get(name, 0)) for name in _UNSENT}
     due = fetch(database, _SQL["list_due"], most=MOST_DUE, limit=MAX_LIMIT)
     return {

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from relevo.core.i18n import gettext as _
-from relevo.http.dashboard.formats import DELIVERY_STATUSES, EVENT_STATES
+from relevo.core.statuses import STATUSES
+from relevo.http.dashboard.formats import EVENT_STATES
 from relevo.http.dashboard.page import Before, Id, Page, read, render
 from relevo.http.problems import Problem
 from relevo.operators import deliveries, events
@@ -47,7 +48,7 @@ async def latest(
         chosen=chosen,
         types=types,
         states=EVENT_STATES,
-        statuses=DELIVERY_STATUSES,
+        statuses=STATUSES,
     )
 
 
@@ -60,7 +61,7 @@ async def story(
     requests: Annotated[str, Query(max_length=60)] = "",
 ) -> Response:
     """Show what happened to one event."""
-    chosen = status if status in DELIVERY_STATUSES else ""
+    chosen = status if status in STATUSES else ""
     seen = await read(request, events.story, event_id, requests_after=requests)
     if seen is None:
         archived = next(iter(await read(request, events.find, str(event_id))), None)
@@ -78,7 +79,7 @@ async def story(
         stopped=stopped(seen.waits),
         listed=await read(request, deliveries.page_of_event, seen, status=chosen or None, after=after),
         chosen=chosen,
-        statuses=DELIVERY_STATUSES,
+        statuses=STATUSES,
         sandbox=sandbox_address(request.app.state.relevo.settings) or "",
     )
 

@@ -19,19 +19,6 @@ _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 _SHORT_S = 10
 _SHORT_ID = 8
 EVENT_STATES = ("waiting", "held", "fanning", "fanned", "cancelled", "completed")
-DELIVERY_STATUSES = (
-    "pending",
-    "retryable",
-    "sent",
-    "ok",
-    "unconfirmed",
-    "invalid",
-    "failed",
-    "expired",
-    "skipped",
-    "cancelled",
-    "unknown",
-)
 KINDS = {
     **dict.fromkeys(("ok", "alive", "closed", "on", "confirmed", "verified", "answered"), "good"),
     **dict.fromkeys(("partial", "stopping", "silent", "late", "probing", "paused", "rests", "held"), "warn"),
