@@ -13,7 +13,10 @@ from relevo.client.values import Installation
 from relevo.sandbox import Sandbox
 from relevo.sandbox.services.device_tokens import phone_key
 
-KINDS = ("expo", "android", "iphone by fcm", "iphone")
+SERVICE_OF = {"expo": "expo", "android": "fcm", "iphone": "apns", "browser": "webpush"}
+"""A kind of phone for each push service, and the service's name."""
+ONE_OF_EACH = tuple(SERVICE_OF)
+NATIVE_PHONES = tuple(kind for kind in ONE_OF_EACH if kind != "expo")
 PARTS = {
     "expo": "default",
     "android": "fcm::default::android",

@@ -17,11 +17,10 @@ import mixed
 from phones import fan_out
 from processes import eventually
 from relevo.app import App
+from relevo.core.known_services import NATIVE
 from relevo.sandbox.server import Sandbox
 from soak import cases
 
-KINDS = ("expo", "android", "iphone", "browser")
-SERVICES = ("fcm", "apns", "webpush")
 SLOW, TURNED_AWAY = ("slow=0.2",), ("goaway*1",)
 
 KILLS = [
@@ -40,7 +39,7 @@ INSIDE = [
     ("settle.split_unsent", "before"),
     ("settle.settle_deliveries", "after"),
 ]
-ALL_KILLS = [*KILLS, *INSIDE, *((f"POST {service}{moment}", when) for service in SERVICES for moment, when in MOMENTS)]
+ALL_KILLS = [*KILLS, *INSIDE, *((f"POST {service}{moment}", when) for service in NATIVE for moment, when in MOMENTS)]
 
 
 @pytest.fixture
@@ -67,7 +66,7 @@ class Scene:
         self.once = self._enqueue(survivor, f"{name}-once", at_most_once=True)
 
     def _enqueue(self, survivor: App, name: str, *faults: str, **how: Any) -> int:
-        kinds = KINDS[1:] if faults else KINDS
+        kinds = mixed.NATIVE_PHONES if faults else mixed.ONE_OF_EACH
         event = enqueue(self.conn, list(mixed.register(self.conn, self.sandbox, kinds, name, *faults).values()), **how)
         fan_out(survivor)
         return event
@@ -140,8 +139,8 @@ STOPS = [("POST fcm answered in part", "after"), ("POST apns written", "after"),
 ALL_STOPS = [
     *STOPS,
     ("COMMIT of journal.journal_plain_wave", "after"),
-    *((f"POST {service}", "before") for service in SERVICES),
-    *((f"POST {service}{moment}", "after") for service in SERVICES for moment in ("", " written")),
+    *((f"POST {service}", "before") for service in NATIVE),
+    *((f"POST {service}{moment}", "after") for service in NATIVE for moment in ("", " written")),
 ]
 
 

@@ -15,10 +15,11 @@ from relaying import Relay
 
 import mixed
 from browsing import Person
-from mixed import PARTS
+from mixed import NATIVE_PHONES, ONE_OF_EACH, PARTS, SERVICE_OF
 from processes import eventually
 from relevo.client import verbs
 from relevo.client.values import Owners
+from relevo.core import known_services
 from relevo.core.sending_project import project_in_words
 from relevo.operators import actions, deliveries, events
 from relevo.operators.actions import DeadLetters
@@ -26,8 +27,7 @@ from relevo.providers.webpush_tokens import make_pair
 from relevo.sandbox import Sandbox
 from serving import Served
 
-KINDS = ("expo", "android", "iphone", "browser")
-LABELS = {"android": "FCM", "iphone": "APNs", "browser": "Web Push"}
+LABELS = {kind: known_services.LABELS[SERVICE_OF[kind]] for kind in NATIVE_PHONES}
 """Those without receipts."""
 _REMOVED = (
     "The app was removed from this phone, or may show nothing any more.",
@@ -96,7 +96,7 @@ def give(worker: Relay, faults: Mapping[str, str]) -> dict[str, UUID]:
     """Register a phone of each kind for ana, and return them."""
     return {
         kind: verbs.register(worker.conn, mixed.installation(worker.sandbox, kind, f"ana-{kind}", *words, owner="ana"))
-        for kind in KINDS
+        for kind in ONE_OF_EACH
         for words in [(faults[kind],) if kind in faults else ()]
     }
 
@@ -131,7 +131,7 @@ def test_each_phone_gets_it_once_in_its_own_way(worker, person, command) -> None
     One timeline names all four requests; each phone's explanation is its own."""
     phones = give(worker, {})
     event = tell(worker)
-    assert ends(worker, phones) == dict.fromkeys(KINDS, ("ok", 1)) | {"expo": ("sent", 1)}
+    assert ends(worker, phones) == dict.fromkeys(ONE_OF_EACH, ("ok", 1)) | {"expo": ("sent", 1)}
     rows = found(worker, phones)
     awaited = worker.rows("select ids from relevo.awaited_receipts")
     assert [row["ids"] for row in awaited] == [[rows["expo"]["id"]]]
@@ -156,7 +156,7 @@ def test_each_phone_gets_it_once_in_its_own_way(worker, person, command) -> None
         assert f"salió por {label} con 1 de sus notificaciones" in other
     assert says(person, "/dashboard/owners/ana", "en").count("Yes, it was sent.") == 4
     worker.ask()
-    assert ends(worker, phones) == dict.fromkeys(KINDS, ("ok", 1))
+    assert ends(worker, phones) == dict.fromkeys(ONE_OF_EACH, ("ok", 1))
 
 
 def test_each_failure_is_told_in_words(worker, person) -> None:
@@ -185,10 +185,12 @@ def test_each_dead_letter_can_be_redriven(worker, person) -> None:
         kind: ("failed", code) for kind, (_, code) in DEAD.items()
     }
     assert worker.disabled() == 0
-    assert actions.redrive(worker.app.database, DeadLetters(ids=[row["id"] for row in rows.values()])) == len(KINDS)
+    assert actions.redrive(worker.app.database, DeadLetters(ids=[row["id"] for row in rows.values()])) == len(
+        ONE_OF_EACH
+    )
     worker.drain()
     worker.ask()
-    assert ends(worker, phones) == dict.fromkeys(KINDS, ("ok", 1))
+    assert ends(worker, phones) == dict.fromkeys(ONE_OF_EACH, ("ok", 1))
     for row in rows.values():
         seen = deliveries.push(worker.app.database, row["id"])
         assert seen is not None
@@ -215,10 +217,13 @@ def test_a_wrong_vapid_key_stops_browsers_alone(relay, sandbox, command, tmp_pat
         verbs.register(worker.conn, mixed.installation(sandbox, "browser", f"more-{n}", owner="ana")) for n in range(5)
     ]
     tell(worker)
-    assert ends(worker, phones) == dict.fromkeys(KINDS, ("ok", 1)) | {"expo": ("sent", 1), "browser": ("pending", 0)}
-    assert {kind: worker.project(PARTS[kind])["breaker"] for kind in KINDS} == dict.fromkeys(KINDS, "closed") | {
-        "browser": "open"
+    assert ends(worker, phones) == dict.fromkeys(ONE_OF_EACH, ("ok", 1)) | {
+        "expo": ("sent", 1),
+        "browser": ("pending", 0),
     }
+    assert {kind: worker.project(PARTS[kind])["breaker"] for kind in ONE_OF_EACH} == dict.fromkeys(
+        ONE_OF_EACH, "closed"
+    ) | {"browser": "open"}
     assert worker.disabled() == 0
     said = " ".join(command("status").out.split())
     assert f"project {project_in_words(PARTS['browser'])} has sent nothing" in said

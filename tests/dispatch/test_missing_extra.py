@@ -14,9 +14,6 @@ from relevo import push_services
 from relevo.operators import doctor
 from relevo.sandbox import Sandbox
 
-PROVIDERS = {"android": "fcm", "iphone": "apns", "browser": "webpush"}
-KINDS = ("expo", *PROVIDERS)
-
 
 @pytest.fixture(scope="session")
 def push_service() -> Iterator[Sandbox]:
@@ -42,13 +39,14 @@ def lacks(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return lack
 
 
-@pytest.mark.parametrize("kind", PROVIDERS)
+@pytest.mark.parametrize("kind", mixed.NATIVE_PHONES)
 def test_the_others_go_on(relay, sandbox, command, lacks, kind) -> None:
     """Phones of the others have their pushes; its own wait without an attempt, status and doctor say what to install, and
     a worker that has it sends them."""
-    lacks(PROVIDERS[kind])
+    service = mixed.SERVICE_OF[kind]
+    lacks(service)
     worker = relay(**mixed.addresses(sandbox))
-    phones = mixed.register(worker.conn, sandbox, KINDS, "ana")
+    phones = mixed.register(worker.conn, sandbox, mixed.ONE_OF_EACH, "ana")
     worker.tell_everyone()
     worker.drain()
     with worker.app.database.transaction() as connection:
@@ -58,9 +56,9 @@ def test_the_others_go_on(relay, sandbox, command, lacks, kind) -> None:
         rows = {row["installation_id"]: row for row in worker.deliveries()}
         return {each: (rows[phone]["status"], rows[phone]["attempt_count"]) for each, phone in phones.items()}
 
-    sent = dict.fromkeys(KINDS, ("ok", 1)) | {"expo": ("sent", 1)}
+    sent = dict.fromkeys(mixed.ONE_OF_EACH, ("ok", 1)) | {"expo": ("sent", 1)}
     assert ends() == sent | {kind: ("pending", 0)}
-    told = f"PUSH_PROJECTS_FILE, default, {PROVIDERS[kind]}: its push service is not installed: pip install 'relevo[{PROVIDERS[kind]}]'"
+    told = f"PUSH_PROJECTS_FILE, default, {service}: its push service is not installed: pip install 'relevo[{service}]'"
     assert told in " ".join(command("status").out.split())
     settings = worker.app.settings
     troubles = partial(push_services.credential_troubles, settings)

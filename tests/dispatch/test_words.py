@@ -22,7 +22,6 @@ from relevo.operators import words
 from relevo.sandbox import Sandbox
 from relevo.sandbox.services.device_tokens import phone_key
 
-KINDS = ("expo", "android", "iphone", "browser")
 TEXTS = {
     "en": {"title": "{count, plural, one {# new tender} other {# new tenders}}", "body": "Worth {worth, number, ::currency/CLP}"},
     "es": {"title": "{count, plural, one {# licitación} other {# licitaciones}}", "body": "Por {worth, number, ::currency/CLP}"},
@@ -86,7 +85,7 @@ def event_row(worker: Relay, event: int) -> dict[str, Any]:
     return row
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mixed.ONE_OF_EACH)
 def test_each_phone_is_told_in_its_language(worker, kind) -> None:
     """By every push service: Chile's Spanish, English, Polish with its four plural forms, and the default for the others."""
     save(worker)
@@ -113,7 +112,7 @@ def test_the_language_of_the_project(worker) -> None:
     worker.register("ana")
     worker.register("jean", locale="fr", owner="jean")
     worker.register("ania", locale="pl")
-    native = [mixed.installation(worker.sandbox, kind, kind, locale="fr") for kind in KINDS[1:]]
+    native = [mixed.installation(worker.sandbox, kind, kind, locale="fr") for kind in mixed.NATIVE_PHONES]
     for phone in native:
         verbs.register(worker.conn, phone)
     tell(worker, 1)

@@ -26,6 +26,12 @@ def server_free(folder: Path) -> bool:
         return lock.try_exclusive()
 
 
+def guardian_gone(folder: Path) -> bool:
+    """Is nobody there who looks after the server?"""
+    with Lock(Layout(folder).guardian_lock) as lock:
+        return lock.try_exclusive()
+
+
 def test_a_killed_guardian_takes_the_server_along(scene: Any, folder: Path, eventually: Any, answers: Any) -> None:
     """The kernel interrupts the server; the next user starts a new one on the same port, old users find it."""
     old = scene.user(folder)
@@ -51,12 +57,13 @@ def test_a_killed_guardian_without_setpriv(
     assert "database system is shut down" in (folder / "postgres.log").read_text()
 
 
-def test_arriving_right_after_the_guardian_was_killed(scene: Any, folder: Path, answers: Any) -> None:
+def test_arriving_right_after_the_guardian_was_killed(scene: Any, folder: Path, eventually: Any, answers: Any) -> None:
     """A user that comes while the orphaned server still stops waits for its end and gets a new one."""
     first = scene.acquire(folder)
     before = scene.state(folder)
     with psycopg.connect(first.dsn):
         os.kill(before.guardian, signal.SIGKILL)
+        eventually(lambda: guardian_gone(folder), "the guardian outlived SIGKILL", every=0.001)
         again = scene.acquire(folder)
     assert scene.state(folder).pid != before.pid
     assert answers(again.dsn)

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from relevo.core.known_services import NATIVE
+from mixed import SERVICE_OF
+from relevo.core.known_services import NATIVE, SERVICES
 
 ROOT = Path(__file__).resolve().parents[2]
 MAP = (ROOT / "server" / "README.md").read_text(encoding="utf-8")
@@ -96,6 +97,11 @@ def test_the_map_lists_all_of_them() -> None:
     needed = [place for place in PLACES if not place.endswith("/")]
     needed += [file for file in files() if file.startswith(folders) and named(ROOT / file) and not _is_own(file)]
     assert [file for file in needed if file not in links] == []
+
+
+def test_tests_of_all_services_try_all() -> None:
+    """Tests that try a phone of each push service have one of each: a new service is tried by them, or they fail."""
+    assert sorted(SERVICE_OF.values()) == sorted(SERVICES)
 
 
 def _is_own(file: str) -> bool:

@@ -12,6 +12,7 @@ from h2.errors import ErrorCodes
 import senders
 from frames import Frames
 from relevo.core.errors import InvalidInputError
+from relevo.core.known_services import NATIVE
 from relevo.sandbox import Sandbox
 
 BODY = b'{"aps":{"alert":"Hola"}}'
@@ -180,7 +181,7 @@ def test_an_answer_that_never_comes(native: Sandbox, word: str, got: int) -> Non
     assert apns.got("ana", word) == got
 
 
-@pytest.mark.parametrize("service", ["fcm", "apns", "webpush"])
+@pytest.mark.parametrize("service", NATIVE)
 def test_every_code_of_a_service(native: Sandbox, service: str) -> None:
     """Each code can be had by a token's name, and by a rule for a share of the requests."""
     from relevo.sandbox.services import faults  # noqa: PLC0415 the table itself
@@ -231,6 +232,7 @@ def prepared(sandbox: Sandbox, service: str, *words: str) -> tuple[str, str, dic
         token = senders.provider_token(sandbox.apns_key_file)
         headers = {"authorization": f"bearer {token}", "apns-topic": senders.TOPIC}
         return sandbox.apns, f"/3/device/{sandbox.apns_token('ana', *words)}", headers, BODY
+    assert service == "webpush", f"{service}: how its requests are made stands nowhere"
     endpoint, body = senders.encrypted(sandbox.subscription("ana", *words), b'{"title":"Hola"}')
     headers = {"authorization": senders.vapid(sandbox), "ttl": "60", "content-encoding": "aes128gcm"}
     return sandbox.webpush, endpoint.removeprefix(sandbox.webpush), headers, body

@@ -11,6 +11,7 @@ import requests
 
 import senders
 from processes import PATIENCE_S
+from relevo.core.known_services import NATIVE
 from relevo.sandbox import Sandbox
 from relevo.sandbox.waiting import Kept, Waiting
 
@@ -141,6 +142,7 @@ def test_tokens_and_settings_over_http(native: Sandbox) -> None:
         "webpush": ({}, native.subscription("zoe", "410")),
     }
     words = {"fcm": "UNREGISTERED", "apns": "Unregistered", "webpush": "410"}
+    assert set(made) == set(NATIVE)
     for service, (more, expected) in made.items():
         given = {"service": service, "name": "zoe", "faults": [words[service]], **more}
         assert call(native, "POST", "/sandbox/tokens", json=given).json() == {"token": expected}
