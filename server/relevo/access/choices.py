@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import UUID
 
-from relevo.access import phones
-from relevo.access.phones import Known, NotAllowedError, Proof
+from relevo.access.phones import Known, NotAllowedError
 from relevo.client import quiet
 from relevo.client.checks import check_storable
 from relevo.client.connections import verb
@@ -36,47 +34,35 @@ def get_quiet(asked: Mapping[str, Any]) -> Call[Mapping[str, Any]]:
     return Call("get_quiet", {"asked": as_json("quiet hours", asked)}, one(from_json))
 
 
-def list_of_phone(
-    connection: Connection, installation_id: UUID, locale: str | None, proof: Proof
-) -> list[Mapping[str, Any]]:
+def list_of_phone(connection: Connection, phone: Known, locale: str | None) -> list[Mapping[str, Any]]:
     """List the categories for a phone, with what its owner chose."""
-    known = phones.admit(connection, installation_id, proof)
-    return list_categories(connection, known.owner, known.project, locale)
+    return list_categories(connection, phone.owner, phone.project, locale)
 
 
-def choose_on_phone(connection: Connection, installation_id: UUID, asked: Mapping[str, Any], proof: Proof) -> bool:
+def choose_on_phone(connection: Connection, phone: Known, asked: Mapping[str, Any]) -> bool:
     """Note what a phone says that its owner chose; return whether something changed."""
-    known = phones.admit(connection, installation_id, proof)
-    return _choose(connection, {**asked, "owner": _owner_of(known), "project": known.project})
+    return _choose(connection, {**asked, "owner": _owner_of(phone), "project": phone.project})
 
 
-def get_quiet_of_phone(connection: Connection, installation_id: UUID, proof: Proof) -> Mapping[str, Any]:
+def get_quiet_of_phone(connection: Connection, phone: Known) -> Mapping[str, Any]:
     """Return the quiet hours that hold for a phone."""
-    phones.admit(connection, installation_id, proof)
-    return get_quiet(connection, {"installation": str(installation_id)})
+    return get_quiet(connection, {"installation": str(phone.installation_id)})
 
 
 def set_quiet_on_phone(
-    connection: Connection,
-    installation_id: UUID,
-    windows: Sequence[str] | None,
-    zone: str | None,
-    proof: Proof,
-    *,
-    all_phones: bool,
+    connection: Connection, phone: Known, windows: Sequence[str] | None, zone: str | None, *, all_phones: bool
 ) -> bool:
     """Set the quiet hours of a phone, or of all phones of its owner."""
-    known = phones.admit(connection, installation_id, proof)
     if all_phones:
-        return quiet.set_quiet(connection, windows, owner=_owner_of(known), project=known.project, zone=zone)
-    return quiet.set_quiet(connection, windows, installation_id=installation_id, zone=zone)
+        return quiet.set_quiet(connection, windows, owner=_owner_of(phone), project=phone.project, zone=zone)
+    return quiet.set_quiet(connection, windows, installation_id=phone.installation_id, zone=zone)
 
 
-def _owner_of(known: Known) -> str:
+def _owner_of(phone: Known) -> str:
     """Return the owner of a phone; raises NotAllowedError if it has none."""
-    if known.owner is None:
+    if phone.owner is None:
         raise NotAllowedError(
             "This phone has no owner who could choose.",
             hint="Register it with an owner, or with opt_outs of its own.",
         )
-    return known.owner
+    return phone.owner

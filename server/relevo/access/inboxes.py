@@ -32,14 +32,12 @@ def resolve(connection: Connection, proof: Proof, named: Whose) -> Whose:
     """Return whose inbox a caller gets. What a phone gets follows from its secret alone, never from what it names."""
     if proof.token is not None:
         return _resolve_for_app(connection, proof, named)
-    installation_id, known = phones.admit_reader(connection, proof)
+    phone = phones.admit_reader(connection, proof)
     if named != Whose():
         raise NotAllowedError(
             "A phone has its own inbox alone.", hint="Leave owner, installation_id and project out: its secret says it."
         )
-    if known.owner is None:
-        return Whose(installation_id=installation_id, project=known.project)
-    return Whose(owner=known.owner, project=known.project)
+    return Whose(phone.owner, phone.installation_id if phone.owner is None else None, phone.project)
 
 
 def _resolve_for_app(connection: Connection, proof: Proof, named: Whose) -> Whose:

@@ -63,6 +63,7 @@ class Proof:
 class Known:
     """An installation that is there, as far as its callers, or who wants its token, are judged by it."""
 
+    installation_id: UUID
     project: str
     provider: str
     owner: str | None = None
@@ -273,7 +274,7 @@ def _expect(connection: Connection, *, new: bool, free: bool) -> None:
 def prove(rules: Rules, asked: Installation, known: Known | None, proof: Proof, now: float) -> Proven:
     """Check what a caller brings along; a signature that does not hold is refused, whatever else there is."""
     assert asked.installation_id is not None
-    by_secret = _is_secret(asked.installation_id, known, proof.secret)
+    by_secret = _is_secret(known, proof.secret)
     if proof.signature is None:
         return Proven(proof.token, None, by_secret)
     if is_of_old_form(proof.signature):
@@ -298,7 +299,7 @@ def admit(connection: Connection, installation_id: UUID, proof: Proof) -> Known:
     Return whose it is, as it was judged by this one read: between two of them the phone could get another owner.
     """
     known = _known(connection, installation_id)
-    if known is not None and _is_phone(installation_id, known, proof):
+    if known is not None and _is_phone(known, proof):
         return known
     if proof.token is None:
         raise _no_proof()
@@ -307,24 +308,21 @@ def admit(connection: Connection, installation_id: UUID, proof: Proof) -> Known:
     return known
 
 
-def _is_phone(installation_id: UUID, known: Known, proof: Proof) -> bool:
-    if not _is_secret(installation_id, known, proof.secret):
+def _is_phone(known: Known, proof: Proof) -> bool:
+    if not _is_secret(known, proof.secret):
         return False
     if known.provider == _WEBHOOK:
         raise _webhooks_are_the_apps()
     return True
 
 
-def admit_reader(connection: Connection, proof: Proof) -> tuple[UUID, Known]:
+def admit_reader(connection: Connection, proof: Proof) -> Known:
     """Let in any phone that proves which one it is; return it as it is now."""
     found = _WRITTEN.fullmatch(proof.secret or "")
-    if found is None:
+    known = _known(connection, UUID(found["id"])) if found else None
+    if known is None or not _is_phone(known, proof):
         raise _no_proof()
-    installation_id = UUID(found["id"])
-    known = _known(connection, installation_id)
-    if known is None or not _is_phone(installation_id, known, proof):
-        raise _no_proof()
-    return installation_id, known
+    return known
 
 
 def is_good_secret(connection: Connection, written: str) -> bool:
@@ -335,75 +333,60 @@ def is_good_secret(connection: Connection, written: str) -> bool:
     return False
 
 
-def forget(connection: Connection, installation_id: UUID, proof: Proof) -> None:
+def forget(connection: Connection, phone: Known) -> None:
     """Forget an installation with all that leads to anybody."""
-    admit(connection, installation_id, proof)
-    connection.execute(_SQL["forget_device"], {"installation_id": installation_id})
+    connection.execute(_SQL["forget_device"], {"installation_id": phone.installation_id})
 
 
-def log_out(connection: Connection, installation_id: UUID, proof: Proof) -> bool:
+def log_out(connection: Connection, phone: Known) -> bool:
     """Unregister an installation; return whether it was registered."""
-    admit(connection, installation_id, proof)
-    return bool(verbs.unregister(connection, installation_id))
+    return bool(verbs.unregister(connection, phone.installation_id))
 
 
-def complete(connection: Connection, installation_id: UUID, reason: str, proof: Proof) -> bool:
+def complete(connection: Connection, phone: Known, reason: str) -> bool:
     """Note that everything for an installation until now was handled elsewhere."""
-    admit(connection, installation_id, proof)
-    return verbs.complete(connection, installation_id, reason)
+    return verbs.complete(connection, phone.installation_id, reason)
 
 
 def report_opened(
-    connection: Connection,
-    installation_id: UUID,
-    delivery_id: int,
-    proof: Proof,
-    *,
-    at: datetime | None,
-    action: str | None,
+    connection: Connection, phone: Known, delivery_id: int, at: datetime | None, action: str | None
 ) -> opens.Opened:
     """Note that a push was opened on this phone; say so if it has no such delivery."""
-    admit(connection, installation_id, proof)
-    outcome = opens.report_opened(connection, installation_id, delivery_id, at=at, action=action)
+    outcome = opens.report_opened(connection, phone.installation_id, delivery_id, at=at, action=action)
     if outcome == "gone":
         raise NotFoundError(f"This installation has no delivery {delivery_id}.")
     return outcome
 
 
-def preferences(connection: Connection, installation_id: UUID, proof: Proof, name: str | None = None) -> list[Any]:
+def preferences(connection: Connection, phone: Known, name: str | None = None) -> list[Any]:
     """Return what an installation asks for: all of it, or what has one name."""
-    admit(connection, installation_id, proof)
-    asked = {"installation_id": installation_id, "name": name, "limit": 10 * MOST_PREFERENCES}
+    asked = {"installation_id": phone.installation_id, "name": name, "limit": 10 * MOST_PREFERENCES}
     found = _rows(connection, "list_preferences", asked)
     if name is not None and not found:
         raise NotFoundError(f"There is no preference {name[:100]}.")
     return found
 
 
-def set_preference(
-    connection: Connection, installation_id: UUID, name: str, preference: Preference | None, proof: Proof
-) -> None:
-    """Set one named preference, or remove it."""
-    admit(connection, installation_id, proof)
-    if preference is None:
-        if not verbs.set_preference(connection, installation_id, name, None):
-            raise NotFoundError(f"There is no preference {name[:100]}.")
-        return
-    asked = {"installation_id": installation_id, "name": name}
+def set_preference(connection: Connection, phone: Known, name: str, preference: Preference) -> None:
+    """Set one named preference; of other names there may be so many."""
+    asked = {"installation_id": phone.installation_id, "name": name}
     (others,) = connection.execute(_SQL["count_other_preferences"], asked).fetchone() or (None,)
     if others is None:
-        raise _not_found(installation_id)
+        raise _not_found(phone.installation_id)
     if others >= MOST_PREFERENCES:
         raise InvalidInputError(f"name must be one of the {MOST_PREFERENCES} there are.", hint="Remove another first.")
-    verbs.set_preference(connection, installation_id, name, preference)
+    verbs.set_preference(connection, phone.installation_id, name, preference)
 
 
-def history(
-    connection: Connection, installation_id: UUID, proof: Proof, *, before: int = MOST_IDS, limit: int = 50
-) -> list[Any]:
-    """Return what an installation got, newest first, and why; its phone sees what came since it has its owner."""
-    admit(connection, installation_id, proof)
-    asked = {"installation_id": installation_id, "before": before, "own": proof.token is None, "limit": limit}
+def remove_preference(connection: Connection, phone: Known, name: str) -> None:
+    """Remove one named preference; say so if there is none."""
+    if not verbs.set_preference(connection, phone.installation_id, name, None):
+        raise NotFoundError(f"There is no preference {name[:100]}.")
+
+
+def history(connection: Connection, phone: Known, *, own: bool, before: int = MOST_IDS, limit: int = 50) -> list[Any]:
+    """Return what an installation got, newest first, and why; its own phone sees what came since it has its owner."""
+    asked = {"installation_id": phone.installation_id, "before": before, "own": own, "limit": limit}
     return _rows(connection, "list_history", asked)
 
 
@@ -422,7 +405,7 @@ def _known(connection: Connection, installation_id: UUID) -> Known | None:
     *columns, is_for_news = row
     if is_for_news:  # an address of the app's own, which nobody reaches from outside
         raise _not_found(installation_id)
-    return Known(*columns)
+    return Known(installation_id, *columns)
 
 
 def _lock(connection: Connection, asked: Installation) -> Known | None:
@@ -435,15 +418,21 @@ def _lock(connection: Connection, asked: Installation) -> Known | None:
     if asked.owner is not None:
         connection.execute(_SQL["lock_owner"], {"owner": asked.owner})
     locked = connection.execute(_SQL["lock_phones"], names).fetchall()
-    return next((Known(*row) for found, *row in locked if found != asked.installation_id), None)
+    return next((Known(*row) for row in locked if row[0] != asked.installation_id), None)
 
 
-def _is_secret(installation_id: UUID, known: Known | None, secret: str | None) -> bool:
+def _is_secret(known: Known | None, secret: str | None) -> bool:
     """Return whether this is the installation's secret, in a time that gives nothing away."""
     kept = known.secret_hash if known is not None else None
     fits = hmac.compare_digest(bytes(kept) if kept else _NOTHING, _hash(secret or ""))
     found = _WRITTEN.fullmatch(secret or "")
-    return fits and kept is not None and found is not None and found["id"] == installation_id.hex
+    return (
+        fits
+        and known is not None
+        and kept is not None
+        and found is not None
+        and found["id"] == known.installation_id.hex
+    )
 
 
 def new_secret(connection: Connection, installation_id: UUID) -> str:

@@ -14,7 +14,7 @@ from relevo.client import consent
 from relevo.http.database_threads import threads_of
 from relevo.http.fields import Body, Reason, Text, Text35, Text100
 from relevo.http.guard import Guarded, caller_of
-from relevo.http.installations import INSTALLATION, MISSING, PhoneRoute, ask, proof_of
+from relevo.http.installations import INSTALLATION, MISSING, PhoneRoute, ask_as_phone
 from relevo.http.json_response import Json
 from relevo.http.owners import Owner, OwnerIn, do
 from relevo.operators import owners
@@ -177,7 +177,7 @@ async def export_owner(request: Request, body: ExportIn) -> Response:
 @phone_router.get("/choices", responses={200: {"model": Categories}})
 async def list_choices(request: Request, installation_id: UUID, locale: AskedLocale = None) -> Response:
     """List the categories, and what the phone's owner chose of them."""
-    found = await ask(request, choices.list_of_phone, installation_id, locale, proof_of(request))
+    found = await ask_as_phone(request, installation_id, choices.list_of_phone, locale)
     return Json({"items": found, "next": None})
 
 
@@ -185,5 +185,4 @@ async def list_choices(request: Request, installation_id: UUID, locale: AskedLoc
 async def put_choice(request: Request, installation_id: UUID, category: Name, body: PhoneChoiceIn) -> Response:
     """Note what the phone's owner chose of a category: it holds on all their phones."""
     asked = {**body.model_dump(exclude_none=True), "category": category}
-    changed = await ask(request, choices.choose_on_phone, installation_id, asked, proof_of(request))
-    return Json({"changed": changed})
+    return Json({"changed": await ask_as_phone(request, installation_id, choices.choose_on_phone, asked)})

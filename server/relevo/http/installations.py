@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 from uuid import UUID
 
@@ -13,7 +12,7 @@ from pydantic import BaseModel, Field, StrictBool
 from starlette.responses import Response
 
 from relevo.access import phones
-from relevo.access.phones import NoProofError, Proof
+from relevo.access.phones import Known, NoProofError, Proof
 from relevo.client import opens
 from relevo.client.checks import DELIVERY
 from relevo.client.values import Installation, Preference
@@ -223,22 +222,20 @@ async def register_installation(request: Request, installation_id: UUID, body: I
 @router.delete("", status_code=204)
 async def delete_installation(request: Request, installation_id: UUID) -> Response:
     """Forget a phone: its token, owner and preferences are deleted, and what was said to it alone."""
-    await ask(request, phones.forget, installation_id, proof_of(request))
+    await ask_as_phone(request, installation_id, phones.forget)
     return Response(status_code=204)
 
 
 @router.post("/log-out", responses={200: {"model": LoggedOutBody}})
 async def log_out_installation(request: Request, installation_id: UUID) -> Response:
     """Log a phone out: nothing is sent to it until it registers again, and its secret ends."""
-    done = await ask(request, phones.log_out, installation_id, proof_of(request))
-    return Json({"logged_out": done})
+    return Json({"logged_out": await ask_as_phone(request, installation_id, phones.log_out)})
 
 
 @router.post("/complete", responses={200: {"model": CompletedBody}})
 async def complete_installation(request: Request, installation_id: UUID, why: ReasonIn | None = None) -> Response:
     """Say that everything for a phone until now was handled elsewhere: what is left of it ends unsent."""
-    reason = (why or ReasonIn()).reason
-    done = await ask(request, phones.complete, installation_id, reason, proof_of(request))
+    done = await ask_as_phone(request, installation_id, phones.complete, (why or ReasonIn()).reason)
     return Json({"completed": done})
 
 
@@ -248,38 +245,35 @@ async def report_opened(request: Request, installation_id: UUID, opened: OpenedI
 
     Only pushes whose data has `reportOpened` ask for it.
     """
-    report = partial(phones.report_opened, at=opened.at, action=opened.action)
-    outcome = await ask(request, report, installation_id, opened.delivery_id, proof_of(request))
-    return Json({"outcome": outcome})
+    return Json({"outcome": await ask_as_phone(request, installation_id, phones.report_opened, **dict(opened))})
 
 
 @router.get("/preferences", responses={200: {"model": Preferences}})
 async def list_preferences(request: Request, installation_id: UUID) -> Response:
     """Return what a phone asks for: any one of its preferences that matches is enough."""
-    found = await ask(request, phones.preferences, installation_id, proof_of(request))
+    found = await ask_as_phone(request, installation_id, phones.preferences)
     return Json({"items": found, "next": None})
 
 
 @router.get("/preferences/{name}", responses={200: {"model": NamedPreference}})
 async def get_preference(request: Request, installation_id: UUID, name: Name) -> Response:
     """Return one preference of a phone."""
-    [found] = await ask(request, phones.preferences, installation_id, proof_of(request), name)
+    [found] = await ask_as_phone(request, installation_id, phones.preferences, name)
     return Json(found)
 
 
 @router.put("/preferences/{name}", responses={200: {"model": NamedPreference}})
 async def set_preference(request: Request, installation_id: UUID, name: Name, body: PreferenceBody) -> Response:
     """Set one preference of a phone; `default` is the one a new phone has, which asks for all that names no topic."""
-    proof = proof_of(request)
-    await ask(request, phones.set_preference, installation_id, name, Preference(**dict(body)), proof)
-    [found] = await ask(request, phones.preferences, installation_id, proof, name)
+    await ask_as_phone(request, installation_id, phones.set_preference, name, Preference(**dict(body)))
+    [found] = await ask_as_phone(request, installation_id, phones.preferences, name)
     return Json(found)
 
 
 @router.delete("/preferences/{name}", status_code=204)
 async def delete_preference(request: Request, installation_id: UUID, name: Name) -> Response:
     """Remove one preference of a phone; one without any gets no tenders."""
-    await ask(request, phones.set_preference, installation_id, name, None, proof_of(request))
+    await ask_as_phone(request, installation_id, phones.remove_preference, name)
     return Response(status_code=204)
 
 
@@ -289,8 +283,8 @@ async def list_installation_deliveries(
 ) -> Response:
     """Return what a phone got, newest first, and why; the phone itself sees what came since it has its owner."""
     before = min(int(cursor), phones.MOST_IDS) if cursor else phones.MOST_IDS
-    proof = proof_of(request)
-    rows = await ask(request, phones.history, installation_id, proof, before=before, limit=limit)
+    own = request.state.caller is None
+    rows = await ask_as_phone(request, installation_id, phones.history, own=own, before=before, limit=limit)
     items = [_told(request, dict(row)) for row in rows]
     return Json({"items": items, "next": str(items[-1]["id"]) if len(items) == limit else None})
 
@@ -337,6 +331,18 @@ async def ask(request: Request, verb: Callable[Concatenate[Connection, P], T], *
     if _is_proven_by_secret(request, answer):
         request.app.state.callers.note_phone(request, good=True)
     return answer
+
+
+async def ask_as_phone(
+    request: Request,
+    installation_id: UUID,
+    verb: Callable[Concatenate[Connection, Known, P], T],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """Do something with an installation, for its phone or the app: who may not is refused in the same transaction."""
+    proof = proof_of(request)
+    return await ask(request, lambda c: verb(c, phones.admit(c, installation_id, proof), *args, **kwargs))
 
 
 def _is_proven_by_secret(request: Request, answer: object) -> bool:

@@ -16,7 +16,7 @@ from relevo.http.choices import Project
 from relevo.http.database_threads import threads_of
 from relevo.http.fields import NO_TEXT, Body, Text, Text100
 from relevo.http.guard import Guarded, caller_of
-from relevo.http.installations import INSTALLATION, MISSING, PhoneRoute, ask, proof_of
+from relevo.http.installations import INSTALLATION, MISSING, PhoneRoute, ask_as_phone
 from relevo.http.json_response import Json
 from relevo.http.owners import Owner, do
 
@@ -161,12 +161,11 @@ async def put_cap(request: Request, body: CapIn) -> Response:
 @phone_router.get("/quiet", responses={200: {"model": Hours}})
 async def get_quiet(request: Request, installation_id: UUID) -> Response:
     """Return the quiet hours that hold for a phone, whose they are, and until when it is quiet if it is now."""
-    return Json(await ask(request, choices.get_quiet_of_phone, installation_id, proof_of(request)))
+    return Json(await ask_as_phone(request, installation_id, choices.get_quiet_of_phone))
 
 
 @phone_router.put("/quiet", responses={200: {"model": Changed}})
 async def put_quiet(request: Request, installation_id: UUID, body: PhoneHoursIn) -> Response:
     """Set the quiet hours of a phone, or of all phones of its owner."""
-    hours = body.windows, body.zone, proof_of(request)
-    changed = await ask(request, choices.set_quiet_on_phone, installation_id, *hours, all_phones=body.all_phones)
+    changed = await ask_as_phone(request, installation_id, choices.set_quiet_on_phone, **dict(body))
     return Json({"changed": changed})
