@@ -19,7 +19,7 @@ from phones import add_phones
 from processes import eventually
 from relevo.access.inboxes import Numbering
 from relevo.http import waiting
-from relevo.http.waiting import Places, Progress
+from relevo.http.waiting import Places, Progress, Waiting
 from serving import Served, fan_out
 
 
@@ -217,16 +217,14 @@ def test_numbers_tell_when_to_ask() -> None:
 
 def test_places_are_given_up_by_who_has_most() -> None:
     """Where all places are taken, the caller with most of them gives up its oldest; one that has as many finds none."""
-    places, gone = Places(4), list[str]()
-    first = places.take("a", lambda: gone.append("a 1"))
-    places.take("a", lambda: gone.append("a 2"))
-    places.take("b", lambda: gone.append("b 1"))
-    places.take("b", lambda: gone.append("b 2"))
-    places.take("c", lambda: gone.append("c 1"))
-    assert gone == ["a 1"]
-    places.give_back(first)
+    places = Places(4)
+    waiting = [Waiting(caller) for caller in "aabbc"]
+    for each in waiting:
+        places.take(each)
+    assert [each.gave_up for each in waiting] == [True, False, False, False, False]
+    places.give_back(waiting[0])
     assert places.count == 4
     with pytest.raises(Exception, match="Too many requests of this caller"):
-        places.take("b", lambda: None)
+        places.take(Waiting("b"))
     with pytest.raises(Exception, match="Too many requests of this caller"):
-        places.take("c", lambda: None, share=1)
+        places.take(Waiting("c"), share=1)

@@ -33,7 +33,7 @@ from relevo.http.dashboard.login import LoginCodes
 from relevo.http.dashboard.refusals import Refusals
 from relevo.http.database_threads import DatabaseThreads
 from relevo.http.guard import Callers, Guarded, RateLimiter
-from relevo.http.waiting import InboxWaiters, Places, Waiters
+from relevo.http.waiting import EventWaiters, InboxWaiters, Places
 from relevo.operators import fleet
 
 _MOST_RUNS = 2
@@ -123,7 +123,7 @@ def furnish(app: FastAPI, threads: DatabaseThreads, places: Places, rules: Rules
     app.state.device_rules = rules
     app.state.refusals = Refusals()
     app.state.codes = codes
-    app.state.waiters = Waiters(threads, places)
+    app.state.waiters = EventWaiters(threads, places)
     app.state.inbox_waiters = InboxWaiters(threads, places)
     app.state.callers = Callers(threads, RateLimiter(relevo.settings.http_rate_per_second))
 

@@ -22,7 +22,7 @@ from relevo.http.fields import NO_TEXT, Body, Exact, Id, Reason, Text, Text100, 
 from relevo.http.guard import Guarded, caller_of, do
 from relevo.http.json_response import Json
 from relevo.http.problems import ProblemBody, invalid, missing
-from relevo.http.waiting import Waiters
+from relevo.http.waiting import EventWaiters
 from relevo.operators.deliveries import of_event
 
 router = APIRouter(route_class=Guarded, tags=["events"])
@@ -430,7 +430,7 @@ async def _waited(
     more: dict[str, Any] | None = None,
     headers: dict[str, str] | None = None,
 ) -> Response:
-    waiters: Waiters = request.app.state.waiters
+    waiters: EventWaiters = request.app.state.waiters
     seen = await waiters.wait(request, first, until, wait_ms / 1000)
     if seen is None:
         return Response(status_code=LEFT)

@@ -22,7 +22,7 @@ from relevo.http.guard import Guarded, do
 from relevo.http.installations import MISSING, ask, proof_of
 from relevo.http.json_response import Json
 from relevo.http.problems import invalid
-from relevo.http.waiting import InboxWaiters
+from relevo.http.waiting import InboxWaiters, InboxWaiting
 
 T = TypeVar("T")
 _PLACE = "^[0-9]{1,18}$"
@@ -157,7 +157,8 @@ async def _wait(
     loop, token = asyncio.get_running_loop(), request.state.caller
     until = loop.time() + wait_s
     caller = token.id if token else f"phone {_hash(proof_of(request).secret or '')}"
-    async with waiters.enter(request, caller, page.whose, known, None if token else _WAITS_OF_A_PHONE) as (one, left):
+    one = InboxWaiting(caller, page.whose, known)
+    async with waiters.enter(request, one, None if token else _WAITS_OF_A_PHONE) as left:
         while True:
             woken = await one.next(left, max(0.0, until - loop.time()))
             if woken == "caller left":
