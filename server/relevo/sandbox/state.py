@@ -5,14 +5,15 @@ from __future__ import annotations
 import hmac
 import json
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from relevo.core.known_services import EXPO, SERVICES
+from relevo.core.known_services import EXPO, NATIVE, SERVICES
 from relevo.sandbox import answers, messages, tokens
 from relevo.sandbox.answers import Answer
-from relevo.sandbox.faults import Fault, Kind, Rules, error_result, make_rule, spoil
+from relevo.sandbox.faults import Fault, Kind, Place, Rules, error_result, make_rule, spoil
 from relevo.sandbox.messages import Recipients
 from relevo.sandbox.phone_apps import PhoneApp
 from relevo.sandbox.phones import Phone, Phones
@@ -21,6 +22,7 @@ from relevo.sandbox.services import device_tokens
 from relevo.sandbox.services import faults as service_faults
 from relevo.sandbox.settings import Settings
 from relevo.sandbox.tickets import Clock, Tickets
+from relevo.sandbox.waiting import Kept
 
 if TYPE_CHECKING:
     from relevo.sandbox.services.running import Services
@@ -39,19 +41,6 @@ class Exchange:
     count: int = 0
 
 
-@dataclass(slots=True)
-class Counters:
-    """What is counted beside the phones and tickets themselves."""
-
-    send_requests: int = 0
-    receipt_requests: int = 0
-    messages: int = 0
-    error_tickets: int = 0
-    receipts_asked: int = 0
-    receipts_given: int = 0
-    rate_limited: int = 0
-
-
 class SandboxState:
     """Phones, tickets, projects and faults, changed from one thread only; each of them is bounded."""
 
@@ -67,7 +56,10 @@ class SandboxState:
         self._tickets_before = 0
         self.met = tokens.Met()
         self.phones = Phones()
-        self.counters = Counters()
+        self._counted: Counter[str] = Counter()
+        """What else is counted, by the names that totals have."""
+        self.answered: Counter[tuple[str, int]] = Counter()
+        """How many messages FCM, APNs and Web Push answered, by service and status."""
 
     def change(self, changes: Any) -> None:
         """Change settings from now on."""
@@ -107,44 +99,58 @@ class SandboxState:
     def reset(self) -> None:
         """Forget the phones and start counting anew; tickets keep their receipts, settings and faults stay."""
         self.phones = Phones()
-        self.counters = Counters()
-        if self.services is not None:
-            self.services.state.counted.clear()
+        self._counted.clear()
+        self.answered.clear()
         self._tickets_before = self._tickets.given
         self.met.clear()
         self.projects.reset_peaks()
 
     def totals(self) -> dict[str, Any]:
         """Return what was counted since the start or the last reset."""
-        counters = self.counters
+        counted = self._counted
         tickets = self._tickets.given - self._tickets_before
-        services = {"services": self.services.state.totals()} if self.services is not None else {}
-        others = sum(self.services.state.counted.values()) if self.services is not None else 0
-        return services | {
-            "requests": counters.send_requests + counters.receipt_requests + others,
-            "sendRequests": counters.send_requests,
-            "receiptRequests": counters.receipt_requests,
-            "messages": counters.messages + others,
+        others = self.answered.total()
+        services = {
+            name: {str(status): count for (service, status), count in sorted(self.answered.items()) if service == name}
+            for name in NATIVE
+        }
+        return ({} if self.services is None else {"services": services}) | {
+            "requests": counted["sendRequests"] + counted["receiptRequests"] + others,
+            "sendRequests": counted["sendRequests"],
+            "receiptRequests": counted["receiptRequests"],
+            "messages": counted["messages"] + others,
             "delivered": self.phones.delivered,
             "duplicates": self.phones.duplicates,
             "phones": len(self.phones),
-            "tickets": tickets + counters.error_tickets,
-            "errorTickets": counters.error_tickets,
-            "receiptsAsked": counters.receipts_asked,
-            "receiptsGiven": counters.receipts_given,
-            "rateLimited": counters.rate_limited,
+            "tickets": tickets + counted["errorTickets"],
+            "errorTickets": counted["errorTickets"],
+            "receiptsAsked": counted["receiptsAsked"],
+            "receiptsGiven": counted["receiptsGiven"],
+            "rateLimited": counted["rateLimited"],
             "peakConnections": self.projects.peaks(),
         }
+
+    def fault(self, service: str, token: str, named: tuple[Fault, ...], project: str | None) -> Fault | None:
+        """Return the fault that a request to a device meets: what its token names, else what a rule says."""
+        return self.met.pick(token, named, ("request",)) or self.rule(service, project)
+
+    def rule(self, service: str, project: str | None, on: Place = "send") -> Fault | None:
+        """Return the fault of a rule that a request meets."""
+        return self.rules_of[service].pick(("request",), project, on)
+
+    def deliver(self, service: str, token: str, message: messages.Message, kept: Kept) -> None:
+        """Hand a message to a phone."""
+        self.phones.deliver(token, message, time.time(), self.settings.keep_messages, kind=service, kept=kept)
 
     def send(self, body: bytes, authorisation: bytes) -> Exchange:
         """Take a send request as far as its faults let it come; raises Refused.
 
         The request counts as in flight for its project until `left` is called for it.
         """
-        self.counters.send_requests += 1
+        self._counted["sendRequests"] += 1
         self._authorise(authorisation)
         recipients, lone = messages.read_send(body)
-        self.counters.messages += len(recipients)
+        self._counted["messages"] += len(recipients)
         marked = [token for token, _ in recipients if "!" in token]
         project = _one_project(recipients) if marked else tokens.DEFAULT_PROJECT
         self._keep_to_the_rate(project, len(recipients))
@@ -171,15 +177,15 @@ class SandboxState:
 
     def receipts(self, body: bytes, authorisation: bytes) -> Exchange:
         """Answer which receipts are there; raises Refused."""
-        self.counters.receipt_requests += 1
+        self._counted["receiptRequests"] += 1
         self._authorise(authorisation)
         ids = messages.read_receipt_ids(body)
-        self.counters.receipts_asked += len(ids)
+        self._counted["receiptsAsked"] += len(ids)
         fault = self.rules.pick(("request",), None, on="receipts") if self.rules else None
         found = self._tickets.receipts(ids, self.settings.receipt_delay_s)
         if fault is not None and fault.value == "short" and found:
             del found[next(reversed(found))]
-        self.counters.receipts_given += len(found)
+        self._counted["receiptsGiven"] += len(found)
         answer = answers.in_json({"data": found})
         return Exchange(answer if fault is None else spoil(fault, answer), fault, None, len(ids))
 
@@ -197,7 +203,7 @@ class SandboxState:
         rate = self.settings.rate_per_s
         wait_s = self.projects.take(project, count, rate, time.monotonic())
         if wait_s:
-            self.counters.rate_limited += 1
+            self._counted["rateLimited"] += 1
             raise answers.too_many_requests(rate, wait_s)
 
     def _request_fault(self, marked: list[str], project: str) -> Fault | None:
@@ -229,7 +235,7 @@ class SandboxState:
 
     def _deliver_one(self, token: str, message: messages.Message, fault: Fault | None) -> str:
         if fault is not None and fault.kind == "ticket":
-            self.counters.error_tickets += 1
+            self._counted["errorTickets"] += 1
             return json.dumps(error_result(fault.value, token), separators=(",", ":"))
         ticket_id = self._tickets.issue(1)[0]
         if fault is not None:

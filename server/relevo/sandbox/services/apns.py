@@ -9,12 +9,12 @@ import uuid
 from typing import Any
 
 from relevo.sandbox.services import apns_answers, device_tokens, json_web_tokens
-from relevo.sandbox.services.credentials import TEAM_ID, TOPIC
+from relevo.sandbox.services.credentials import TEAM_ID, TOPIC, Credentials
 from relevo.sandbox.services.device_tokens import Device
 from relevo.sandbox.services.exchange import Outcome, Peer, Request, Service
-from relevo.sandbox.services.faults import delivers
+from relevo.sandbox.services.faults import delivers, spoiled
 from relevo.sandbox.services.json_web_tokens import BadToken
-from relevo.sandbox.services.state import State, spoiled
+from relevo.sandbox.state import SandboxState
 from relevo.sandbox.waiting import Kept
 
 PATH = "/3/device/"
@@ -57,8 +57,9 @@ class ProviderTokens:
     Of one that is known only its age is looked at again.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: SandboxState, credentials: Credentials) -> None:
         self._state = state
+        self._keys = credentials.apns_keys
         self._known: dict[str, dict[str, Any]] = {}
         self._updated: dict[str, float] = {}
 
@@ -71,19 +72,19 @@ class ProviderTokens:
         kid = known["kid"]
         if time.time() - known["iat"] > _LIFE_S:
             raise Refusal("ExpiredProviderToken")
-        if self._state.credentials.apns_keys[kid].environment not in (None, environment):
+        if self._keys[kid].environment not in (None, environment):
             raise Refusal("BadEnvironmentKeyIdInToken")
-        if peer.facts.get("kid", kid) != kid:
+        if peer.key_id not in (None, kid):
             raise Refusal("UnrelatedKeyIdInToken")
         if token not in self._known:
             self._remember(token, known)
-        peer.facts["kid"] = kid
+        peer.key_id = kid
 
     def _verify(self, token: str) -> dict[str, Any]:
         try:
             header, claims = json_web_tokens.read(token)
             kid, issued = str(header.get("kid")), claims.get("iat")
-            key = self._state.credentials.apns_keys.get(kid)
+            key = self._keys.get(kid)
             if key is None or claims.get("iss") != TEAM_ID or not isinstance(issued, int | float):
                 raise Refusal("InvalidProviderToken")
             json_web_tokens.verify(token, key.public)
@@ -97,7 +98,7 @@ class ProviderTokens:
         """Take note of a new token; one that comes too soon after the last is refused."""
         now, kid = time.monotonic(), known["kid"]
         before = self._updated.get(kid)
-        if before is not None and now - before < self._state.sandbox.settings.apns_token_interval_s:
+        if before is not None and now - before < self._state.settings.apns_token_interval_s:
             raise Refusal("TooManyProviderTokenUpdates")
         self._updated[kid] = now
         while len(self._known) >= _MAX_KNOWN:
@@ -111,14 +112,14 @@ class Apns(Service):
     name = "apns"
     speaks_http1 = False
 
-    def __init__(self, state: State, environment: str, tokens: ProviderTokens) -> None:
+    def __init__(self, state: SandboxState, environment: str, tokens: ProviderTokens) -> None:
         self._state = state
         self._environment = environment
         self._tokens = tokens
 
     def streams(self, peer: Peer) -> int:
         """Return how many streams a connection may have open now."""
-        return self._state.sandbox.settings.apns_streams if "kid" in peer.facts else 1
+        return self._state.settings.apns_streams if peer.key_id else 1
 
     def goodbye(self) -> bytes:
         """Return the reason a GOAWAY gives."""
@@ -138,7 +139,7 @@ class Apns(Service):
         if delivers(fault):
             self._state.deliver("apns", token, _shown(request), _kept(request, topic))
         unique_id = str(uuid.uuid4()) if self._environment == "sandbox" else None
-        return spoiled("apns", fault, apns_answers.taken(apns_id, unique_id), device)
+        return spoiled("apns", fault, apns_answers.taken(apns_id, unique_id), device.faults)
 
     def _check(self, request: Request) -> tuple[Device, str]:
         if not f"{request.path}/".startswith(PATH):

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from relevo.sandbox.answers import Answer
 from relevo.sandbox.faults import Fault
@@ -33,7 +33,8 @@ class Request(NamedTuple):
 class Peer:
     """What a service remembers of one connection."""
 
-    facts: dict[str, Any] = field(default_factory=dict)
+    key_id: str | None = None
+    """The key of the first token that was accepted on it."""
 
 
 class Outcome(NamedTuple):

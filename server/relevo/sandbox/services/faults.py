@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +22,7 @@ from relevo.sandbox import faults as expo
 from relevo.sandbox.answers import Answer
 from relevo.sandbox.faults import Fault, Rule
 from relevo.sandbox.services import apns_answers, fcm_answers, webpush_answers
+from relevo.sandbox.services.exchange import Outcome
 
 _ONCE = ("hang", "reset", "goaway", "stream-error")
 WAYS = (*_ONCE, *(f"{word}-delivered" for word in _ONCE), "refused", "truncated", "garbage")
@@ -80,6 +82,18 @@ def code_answer(service: str, fault: Fault) -> Answer | None:
     if service == "apns" and code in apns_answers.STATUS:
         return apns_answers.refused(code)  # a token that is gone is so since now
     return _CODES[service].get(code)
+
+
+def spoiled(service: str, fault: Fault | None, good: Answer, named: tuple[Fault, ...] = ()) -> Outcome:
+    """Return a good answer as a fault leaves it, with the headers that the device's token names."""
+    answer = None if fault is None else code_answer(service, fault)
+    if answer is None:
+        return Outcome(good, fault)
+    headers = answer.headers | {name: value for name, value in good.headers.items() if name == "apns-id"}
+    for each in named:
+        if each.kind == "header":
+            headers["retry-after"] = each.value
+    return Outcome(replace(answer, headers=headers), fault)
 
 
 def make_rule(given: dict[str, Any]) -> Rule:

@@ -11,11 +11,11 @@ from urllib.parse import parse_qs
 from relevo.core.errors import InvalidInputError
 from relevo.sandbox.answers import Answer, in_json
 from relevo.sandbox.services import device_tokens, fcm_answers, fcm_messages, json_web_tokens
-from relevo.sandbox.services.credentials import CLIENT_EMAIL, PROJECT_ID
+from relevo.sandbox.services.credentials import CLIENT_EMAIL, PROJECT_ID, Credentials
 from relevo.sandbox.services.exchange import Outcome, Peer, Request, Service
-from relevo.sandbox.services.faults import delivers
+from relevo.sandbox.services.faults import delivers, spoiled
 from relevo.sandbox.services.json_web_tokens import BadToken
-from relevo.sandbox.services.state import State, spoiled
+from relevo.sandbox.state import SandboxState
 from relevo.sandbox.waiting import Kept
 
 _SEND = re.compile(r"/v1/projects/([^/]{1,200})/messages:send")
@@ -33,8 +33,9 @@ _MAX_TOKENS = 10_000
 class AccessTokens:
     """Gives out access tokens, and knows those that are valid; beyond 10,000 the oldest are forgotten."""
 
-    def __init__(self, state: State, address: str) -> None:
+    def __init__(self, state: SandboxState, credentials: Credentials, address: str) -> None:
         self._state = state
+        self._credentials = credentials
         self._address = address
         self._until: dict[str, float] = {}
 
@@ -61,10 +62,9 @@ class AccessTokens:
         return spoiled("fcm", fault, self._give())
 
     def _check(self, assertion: str) -> None:
-        credentials = self._state.credentials
-        json_web_tokens.verify(assertion, credentials.service_account_key)
+        json_web_tokens.verify(assertion, self._credentials.service_account_key)
         header, claims = json_web_tokens.read(assertion)
-        if header.get("kid") != credentials.service_account_key_id:
+        if header.get("kid") != self._credentials.service_account_key_id:
             raise BadToken("kid is not the id of the account's key.")
         if claims.get("iss") != CLIENT_EMAIL:
             raise BadToken("iss is not the account's address.")
@@ -101,9 +101,9 @@ class Fcm(Service):
 
     name = "fcm"
 
-    def __init__(self, state: State, origin: str) -> None:
+    def __init__(self, state: SandboxState, credentials: Credentials, origin: str) -> None:
         self._state = state
-        self.tokens = AccessTokens(state, f"{origin}/token")
+        self.tokens = AccessTokens(state, credentials, f"{origin}/token")
         self._minute = 0.0
         self._spent = 0
 
@@ -141,11 +141,11 @@ class Fcm(Service):
         if target and not dry and delivers(fault):
             self._state.deliver("fcm", target, fcm_messages.shown(message), _kept(message))
         name = f"projects/{PROJECT_ID}/messages/0:{time.time_ns() // 1000}%{secrets.token_hex(8)}"
-        return spoiled("fcm", fault, fcm_answers.taken(name), device)
+        return spoiled("fcm", fault, fcm_answers.taken(name), device.faults)
 
     def _over_quota(self) -> Answer | None:
         """Count a message into the project's minute; it is not aligned to the clock's."""
-        limit = self._state.sandbox.settings.fcm_per_minute
+        limit = self._state.settings.fcm_per_minute
         now = time.monotonic()
         if now - self._minute >= _MINUTE_S:
             self._minute, self._spent = now, 0

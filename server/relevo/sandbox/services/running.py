@@ -24,7 +24,6 @@ from relevo.sandbox.services.fcm import Fcm
 from relevo.sandbox.services.http1 import Http1
 from relevo.sandbox.services.http2 import Http2
 from relevo.sandbox.services.json_web_tokens import encode
-from relevo.sandbox.services.state import State
 from relevo.sandbox.services.webpush import WebPush
 from relevo.sandbox.state import SandboxState
 
@@ -46,7 +45,7 @@ class Addresses(NamedTuple):
 class Services:
     """FCM, APNs and Web Push on four ports of one host, with a folder for what they make."""
 
-    def __init__(self, sandbox: SandboxState, host: str, port: int, folder: Path | None) -> None:
+    def __init__(self, state: SandboxState, host: str, port: int, folder: Path | None) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="relevo-sandbox-") if folder is None else None
         place = folder if self._temporary is None else Path(self._temporary.name)
         assert place is not None
@@ -56,16 +55,16 @@ class Services:
         self.credentials = credentials.make(place, f"{self.addresses.fcm}/token")
         self.projects_file = credentials.write_projects(self.credentials, urlsplit(self.addresses.webpush).netloc)
         self.ca_file, self._pair = certificates.make_certificate(place, host)
-        self.state = State(sandbox, self.credentials)
-        self.fcm = Fcm(self.state, self.addresses.fcm)
-        tokens = ProviderTokens(self.state)
+        self.fcm = Fcm(state, self.credentials, self.addresses.fcm)
+        tokens = ProviderTokens(state, self.credentials)
         self._services: tuple[Service, ...] = (
             self.fcm,
-            Apns(self.state, "production", tokens),
-            Apns(self.state, "sandbox", tokens),
-            WebPush(self.state, self.addresses.webpush),
+            Apns(state, "production", tokens),
+            Apns(state, "sandbox", tokens),
+            WebPush(state, self.credentials, self.addresses.webpush),
         )
-        sandbox.services = self
+        self._state = state
+        state.services = self
         self._open: set[asyncio.Transport] = set()
         self._servers: list[asyncio.Server] = []
 
@@ -132,9 +131,9 @@ class Services:
 
     def _record(self, service: Service, request: Request, outcome: Outcome) -> None:
         if request.path != "/token":
-            self.state.counted[service.name, outcome.answer.status] += 1
-        if self.state.sandbox.tell is not None:
-            self.state.sandbox.tell(_line(service, request, outcome))
+            self._state.answered[service.name, outcome.answer.status] += 1
+        if self._state.tell is not None:
+            self._state.tell(_line(service, request, outcome))
 
 
 def _listen(host: str, port: int, note: Path) -> list[socket.socket]:

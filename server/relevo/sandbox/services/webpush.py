@@ -16,12 +16,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from relevo.core.errors import InvalidInputError
-from relevo.sandbox.services import credentials, device_tokens, json_web_tokens, webpush_answers
+from relevo.sandbox.services import device_tokens, json_web_tokens, webpush_answers
+from relevo.sandbox.services.credentials import Credentials, point
 from relevo.sandbox.services.device_tokens import PUSH, Device
 from relevo.sandbox.services.exchange import Outcome, Peer, Request, Service
-from relevo.sandbox.services.faults import delivers
+from relevo.sandbox.services.faults import delivers, spoiled
 from relevo.sandbox.services.json_web_tokens import BadToken
-from relevo.sandbox.services.state import State, spoiled
+from relevo.sandbox.state import SandboxState
 from relevo.sandbox.waiting import Kept
 
 MAX_BYTES = 4_096
@@ -55,7 +56,7 @@ def decrypt(body: bytes, private: ec.EllipticCurvePrivateKey, secret: bytes) -> 
         theirs = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), sender)
     except ValueError:
         raise CannotDecrypt("its key is no point of the curve") from None
-    info = b"WebPush: info\0" + credentials.point(private.public_key()) + sender
+    info = b"WebPush: info\0" + point(private.public_key()) + sender
     material = _derive(secret, private.exchange(ec.ECDH(), theirs), info, 32)
     key = _derive(salt, material, b"Content-Encoding: aes128gcm\0", 16)
     nonce = _derive(salt, material, b"Content-Encoding: nonce\0", 12)
@@ -83,8 +84,9 @@ class WebPush(Service):
 
     name = "webpush"
 
-    def __init__(self, state: State, origin: str) -> None:
+    def __init__(self, state: SandboxState, credentials: Credentials, origin: str) -> None:
         self._state = state
+        self._credentials = credentials
         self._origin = origin
         self._known: dict[tuple[str, str], float] = {}
 
@@ -111,7 +113,7 @@ class WebPush(Service):
         if delivers(fault):
             self._state.deliver("webpush", key, self._shown(place, request), Kept(request.header("topic"), ttl))
         location = f"{self._origin}/message/{secrets.token_urlsafe(16)}"
-        return spoiled("webpush", fault, webpush_answers.taken(location, ttl), device)
+        return spoiled("webpush", fault, webpush_answers.taken(location, ttl), device.faults)
 
     def _check_sender(self, authorization: str | None, device: Device) -> None:
         """Accept the VAPID header: signed by the key this subscription is bound to, for this origin, not for long."""
@@ -133,9 +135,9 @@ class WebPush(Service):
         self._known[token, key] = until
 
     def _verify(self, token: str, key: str) -> float:
-        point = json_web_tokens.decode(key)
+        raw = json_web_tokens.decode(key)
         try:
-            json_web_tokens.verify(token, ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), point))
+            json_web_tokens.verify(token, ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), raw))
         except ValueError:
             raise BadToken("k is no point of the curve P-256.") from None
         _, claims = json_web_tokens.read(token)
@@ -152,7 +154,7 @@ class WebPush(Service):
     def _shown(self, place: str, request: Request) -> dict[str, Any]:
         """Return what the browser makes of a message: title, body and data, and the message as it came."""
         headers = {name: value for name, value in request.headers if name in ("ttl", "urgency", "topic")}
-        private, secret = self._state.credentials.browser_key(place)
+        private, secret = self._credentials.browser_key(place)
         try:
             plain = decrypt(request.body, private, secret) if request.body else b""
         except CannotDecrypt as error:
