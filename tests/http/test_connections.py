@@ -53,7 +53,7 @@ def test_who_sends_no_whole_headers_is_left(
         connection.sendall(sent)
         said = hears_the_end(connection)
         assert said.startswith(b"HTTP/1.1 200") == sent.startswith(GET), sent
-        eventually(lambda: served.server.connections.count == 0, "nothing is held")
+        eventually(lambda: not served.server.connections.all, "nothing is held")
 
 
 def test_who_is_silent_after_an_answer_is_left(
@@ -66,7 +66,7 @@ def test_who_is_silent_after_an_answer_is_left(
     assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
     connection.sendall(b"\r\n")
     hears_the_end(connection)
-    eventually(lambda: served.server.connections.count == 0, "nothing is held")
+    eventually(lambda: not served.server.connections.all, "nothing is held")
 
 
 def test_who_sends_no_whole_body_is_left(
@@ -78,7 +78,7 @@ def test_who_sends_no_whole_body_is_left(
     head = f"POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {served.client('app').token}\r\n"
     connection.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 500\r\n\r\n{{".encode())
     hears_the_end(connection)
-    eventually(lambda: served.server.connections.count == 0, "nothing is held")
+    eventually(lambda: not served.server.connections.all, "nothing is held")
 
 
 def test_headers_are_bounded(serve: Callable[..., Served], connect: Callable[[Served], socket.socket]) -> None:
@@ -180,7 +180,7 @@ def test_who_reads_no_answers_is_left_though_it_asks_for_more(
         eventually(lambda: paused.is_set() or len(done) >= asked_for)
     with suppress(OSError):  # it may be over already
         connection.sendall(asked)
-    eventually(lambda: served.server.connections.count == 0, within=20)
+    eventually(lambda: not served.server.connections.all, within=20)
 
 
 def test_the_silent_make_room(serve: Callable[..., Served], connect: Callable[[Served], socket.socket]) -> None:
@@ -191,7 +191,7 @@ def test_the_silent_make_room(serve: Callable[..., Served], connect: Callable[[S
         caller = served.client()
         assert caller.get("/health/live").status_code == 200
     assert hears_the_end(silent[0]) == b""
-    eventually(lambda: served.server.connections.count <= 8, "no more are held")
+    eventually(lambda: len(served.server.connections.all) <= 8, "no more are held")
 
 
 class Caller(BoundedProtocol):

@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import math
 import resource
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -67,56 +67,51 @@ class Connections:
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
-        self.count = 0
-        self._of_address: dict[str, int] = {}
+        self.all: set[BoundedProtocol] = set()
+        self._of_address: Counter[str] = Counter()
         self._waiting: dict[BoundedProtocol, None] = {}
         """In the order in which they began to wait."""
-        self._waiting_of: dict[str, dict[BoundedProtocol, None]] = {}
 
     def add(self, connection: BoundedProtocol) -> bool:
         """Count a connection, and close another one for it where there are too many; False if none can be closed."""
-        address = connection.address
-        self.count += 1
-        here = self._of_address[address] = self._of_address.get(address, 0) + 1
-        if here > self.bounds.most_per_address:
-            return self._make_room(self._waiting_of.get(address, {}))
-        return self.count <= self.bounds.most or self._make_room(self._waiting)
+        self.all.add(connection)
+        self._of_address[connection.address] += 1
+        if self._of_address[connection.address] > self.bounds.most_per_address:
+            return self._make_room(each for each in self._waiting if each.address == connection.address)
+        return len(self.all) <= self.bounds.most or self._make_room(iter(self._waiting))
 
     def remove(self, connection: BoundedProtocol) -> None:
         """Count a connection no more."""
         self.note_busy(connection)
-        self.count -= 1
-        left = self._of_address.pop(connection.address, 1) - 1
-        if left > 0:
-            self._of_address[connection.address] = left
+        self.all.discard(connection)
+        self._of_address[connection.address] -= 1
+        if self._of_address[connection.address] <= 0:
+            del self._of_address[connection.address]
 
     def note_waiting(self, connection: BoundedProtocol) -> None:
         """Note that a connection waits for its caller."""
         self._waiting[connection] = None
-        self._waiting_of.setdefault(connection.address, {})[connection] = None
 
     def note_busy(self, connection: BoundedProtocol) -> None:
         """Note that a connection does not wait for its caller any more."""
-        if self._waiting.pop(connection, self) is self:
-            return
-        here = self._waiting_of[connection.address]
-        del here[connection]
-        if not here:
-            del self._waiting_of[connection.address]
+        self._waiting.pop(connection, None)
 
-    def close_overdue(self, now: float, all_of_them: Iterable[Any]) -> None:
-        """Close every connection whose caller has taken too long."""
-        for each in list(all_of_them):
-            if isinstance(each, BoundedProtocol) and min(each.due, each.read_by) <= now:
-                each.give_up()
-
-    def _make_room(self, waiting: dict[BoundedProtocol, None]) -> bool:
-        oldest = next(iter(waiting), None)
+    def _make_room(self, waiting: Iterator[BoundedProtocol]) -> bool:
+        oldest = next(waiting, None)
         if oldest is None:
             return False
         self.note_busy(oldest)
         oldest.give_up()
         return True
+
+    async def close_overdue(self) -> None:
+        """Close, as long as the server runs, every connection whose caller has taken too long; look each second."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(min(_LOOK_S, self.bounds.header_s / 2))
+            for each in list(self.all):
+                if min(each.due, each.read_by) <= loop.time():
+                    each.give_up()
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -244,11 +239,3 @@ def protocol_for(connections: Connections) -> type[asyncio.Protocol]:
         held = connections
 
     return Bounded
-
-
-async def watch(connections: Connections, list_all: Callable[[], Iterable[Any]]) -> None:
-    """Close what is overdue, every second, as long as the server runs."""
-    while True:
-        await asyncio.sleep(min(_LOOK_S, connections.bounds.header_s / 2))
-        if connections.count:
-            connections.close_overdue(asyncio.get_running_loop().time(), list_all())

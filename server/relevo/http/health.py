@@ -87,33 +87,22 @@ class Readiness:
 
     def look(self, database: Database) -> dict[str, str]:
         """Return what was found of each part: `ok`, `degraded: …` or what is wrong with it."""
-        if not self._is_reached(database):
-            return {"database": _NO_DATABASE, "migrations": "unknown", **self._process()}
-        migrated = self._migrations(database)
-        if migrated != OK:
-            return {"database": OK, "migrations": migrated, **self._process()}
+        found = {"database": _NO_DATABASE, "migrations": "unknown"}
+        try:
+            database.ping()
+            found = {"database": OK, "migrations": _UNKNOWN}
+            missing = migrate.missing(database)
+        except RelevoError as error:
+            self._tell(normalise_error(error, 200))
+            return {**found, **self._process()}
+        if missing:
+            return {"database": OK, "migrations": f"{len(missing)} to run: `relevo migrate`", **self._process()}
         trouble = fleet.standing(database, self.settings).trouble()
         self._tell(trouble)
         at_home = _NOT_AT_HOME if trouble else OK
         fleet_runs = OK if fleet.has_scheduler(database) else "no worker is alive: start `relevo run`"
         own = self._process() if self.scheduled else {"scheduler": fleet_runs}
         return {"database": OK, "migrations": OK, "instance": at_home, **own}
-
-    def _is_reached(self, database: Database) -> bool:
-        try:
-            database.ping()
-        except RelevoError as error:
-            self._tell(normalise_error(error, 200))
-            return False
-        return True
-
-    def _migrations(self, database: Database) -> str:
-        try:
-            missing = migrate.missing(database)
-        except RelevoError as error:
-            self._tell(normalise_error(error, 200))
-            return _UNKNOWN
-        return f"{len(missing)} to run: `relevo migrate`" if missing else OK
 
     def _tell(self, problem: str) -> None:
         """Say in the log what is wrong, once."""

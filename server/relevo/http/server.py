@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from typing import Any
 
 import structlog
 import uvicorn
@@ -18,7 +17,7 @@ from relevo.core.serving import BACKLOG, listen, url_of, uvicorn_config
 from relevo.database.replica import open_reader
 from relevo.http import api
 from relevo.http.cached import Cached
-from relevo.http.connections import ACCEPTED_AT_ONCE, Bounds, Connections, protocol_for, watch
+from relevo.http.connections import ACCEPTED_AT_ONCE, Bounds, Connections, protocol_for
 from relevo.http.dashboard.login import LoginCodes
 from relevo.http.database_threads import DatabaseThreads
 from relevo.http.health import Readiness, own_port
@@ -152,21 +151,18 @@ class HttpServer:
         if self._stop.is_set():
             self._leave()
         self._serving.set()
-        watching = asyncio.create_task(watch(self.connections, self._list_connections))
+        watching = asyncio.create_task(self.connections.close_overdue())
         try:
             await asyncio.gather(*serving)
         finally:
             watching.cancel()
-            for connection in self._list_connections():
+            for connection in list(self.connections.all):
                 connection.transport.abort()  # those that outlasted the drain
             made.state.long_work.close()
             for each in (threads, probes):
                 each.close()
                 each.database.close()
             await asyncio.sleep(0.05)  # what was aborted is closed in the loop's next rounds
-
-    def _list_connections(self) -> list[Any]:
-        return [each for server in self._servers for each in server.server_state.connections]
 
     def _metrics_socket(self) -> socket.socket | None:
         port = self._settings.metrics_port
