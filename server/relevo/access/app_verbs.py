@@ -138,13 +138,8 @@ class Cancelled(NamedTuple):
 
 def cancel_as_operator(database: Database, event_id: int, reason: str, project: str | None) -> Cancelled:
     """End an event, and have it recorded, as everything an operator does."""
-    with (
-        audit.recorded(database, "cancel_event", event_id=event_id, reason=reason) as result,
-        database.transaction() as connection,
-    ):
-        done = cancel(connection, event_id, reason, project)
-        result.update(answer=done.cancelled, withdrawn=done.withdrawn)
-    return done
+    target = {"event_id": event_id, "reason": reason}
+    return as_operator(database, "cancel_event", target, lambda c: cancel(c, event_id, reason, project))
 
 
 def cancel(connection: Connection, event_id: int, reason: str, project: str | None) -> Cancelled:
@@ -278,6 +273,9 @@ def as_operator(database: Database, action: str, target: Mapping[str, object], d
     """Do something in one transaction, and have it recorded, as everything an operator does."""
     with audit.recorded(database, action, **target) as result, database.transaction() as connection:
         done = do(connection)
-        if isinstance(done, int):
-            result["answer"] = done
+        match done:
+            case int():
+                result["answer"] = done
+            case Cancelled():
+                result.update(answer=done.cancelled, withdrawn=done.withdrawn)
     return done

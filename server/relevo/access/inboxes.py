@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from relevo.access import phones
 from relevo.access.phones import NotAllowedError, Proof
 from relevo.client import inboxes
-from relevo.client.inboxes import InboxCounts, Mark
+from relevo.client.inboxes import Mark
 from relevo.core import queries
 from relevo.core.errors import InvalidInputError, NotFoundError
 from relevo.database.pool import Connection
@@ -63,31 +62,18 @@ class Page(NamedTuple):
     newest: int
 
 
-def read(connection: Connection, proof: Proof, named: Whose, asked: Mapping[str, Any]) -> Page:
-    """Read a page of the inbox that a caller gets; `asked` says of which items, as `relevo.inbox` takes it."""
-    whose = resolve(connection, proof, named)
+def read(connection: Connection, whose: Whose, asked: Mapping[str, Any]) -> Page:
+    """Read a page of an inbox; `asked` says of which items, as `relevo.inbox` takes it."""
     found = inboxes.inbox(connection, **vars(whose), **asked).raw
     newest = found["newest"] or "0"  # a page without items: whatever comes is newer
     return Page({**found, "newest": newest}, whose, int(newest))
 
 
-def count(connection: Connection, proof: Proof, named: Whose) -> InboxCounts:
-    """Count what is unread and unseen in it."""
-    return inboxes.inbox_counts(connection, **vars(resolve(connection, proof, named)))
-
-
-def mark(connection: Connection, proof: Proof, named: Whose, event_id: int, how: Mark) -> bool:
-    """Mark one item of it, or take a mark back."""
-    if not inboxes.mark_inbox(connection, event_id, how, **vars(resolve(connection, proof, named))):
+def mark(connection: Connection, whose: Whose, event_id: int, how: Mark) -> bool:
+    """Mark one item of an inbox, or take a mark back."""
+    if not inboxes.mark_inbox(connection, event_id, how, **vars(whose)):
         raise NotFoundError(f"There is no item {event_id} in this inbox.", hint="GET /v1/inbox lists them.")
     return True
-
-
-def mark_before(
-    connection: Connection, proof: Proof, named: Whose, before: datetime | None, how: Literal["read", "seen"]
-) -> bool:
-    """Mark everything in it until an instant; return whether there is such an inbox."""
-    return inboxes.mark_inbox_before(connection, before, how, **vars(resolve(connection, proof, named)))
 
 
 class Numbering(NamedTuple):

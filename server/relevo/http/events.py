@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -352,11 +353,9 @@ async def cancel_event(request: Request, event_id: EventId, why: CancelIn | None
 
     One with nothing left to send, to confirm or to redrive stays as it is.
     """
-    reason, caller, threads = (why or CancelIn()).reason, caller_of(request), threads_of(request)
-    if caller.role == "operator":
-        done = await threads.run(app_verbs.cancel_as_operator, event_id, reason, caller.project)
-    else:
-        done = await threads.run_in_transaction(app_verbs.cancel, event_id, reason, caller.project)
+    reason, project = (why or CancelIn()).reason, caller_of(request).project
+    target = {"event_id": event_id, "reason": reason}
+    done = await do(request, "cancel_event", target, lambda c: app_verbs.cancel(c, event_id, reason, project))
     told = {"cancelled": done.cancelled, "withdrawn": done.withdrawn, "event_id": event_id}
     return Json(told | {"counts": done.found.counts})
 
@@ -427,19 +426,17 @@ async def _waited(
     until: str,
     wait_ms: int,
     *,
-    more: dict[str, Any] | None = None,
-    headers: dict[str, str] | None = None,
+    more: Mapping[str, Any] = MappingProxyType({}),
+    headers: Mapping[str, str] = MappingProxyType({}),
 ) -> Response:
+    """Wait for an event, and tell how far it is."""
     waiters: EventWaiters = request.app.state.waiters
     seen = await waiters.wait(request, first, until, wait_ms / 1000)
     if seen is None:
         return Response(status_code=LEFT)
-    return _answer(EventLook(_event(request, seen.event)), until, more or {}, headers or {})
-
-
-def _answer(seen: EventLook, until: str, more: dict[str, Any], headers: dict[str, str]) -> Response:
-    progress = progress_of(seen.event["state"], seen.counts)
-    told = {"event_id": seen.event["id"], "progress": progress, "counts": seen.counts, "event": seen.event, **more}
+    event, counts = _event(request, seen.event), seen.counts
+    progress = progress_of(event["state"], counts)
+    told = {"event_id": event["id"], "progress": progress, "counts": counts, "event": event, **more}
     if not seen.is_over(until):
         pending = {"status": "PENDING", "retry_after_ms": _RETRY_MS}
         return Json(pending | told, 202, {**headers, "Retry-After": str(math.ceil(_RETRY_MS / 1000))})

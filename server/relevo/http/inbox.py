@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from relevo.access import inboxes, phones
 from relevo.access.inboxes import Page, Whose
-from relevo.client.inboxes import MOST_AT_ONCE, Mark, Status
+from relevo.client.inboxes import MOST_AT_ONCE, Mark, Status, inbox_counts, mark_inbox_before
 from relevo.database.pool import Connection
 from relevo.http.events import LEFT, MAX_WAIT_MS, EventId
 from relevo.http.fields import Body, Exact, Text, Text100, Text200
@@ -133,10 +133,10 @@ async def read_inbox(request: Request, query: Annotated[InboxQuery, Query()]) ->
     """
     if query.wait_ms and query.before is not None:
         raise invalid("wait_ms", "does not go with before: something new is on the first page")
-    named, asked, proof = _named(query), query.model_dump(include=_ASKED), proof_of(request)
+    asked = query.model_dump(include=_ASKED)
 
     async def find() -> Page:
-        return await ask(request, inboxes.read, proof, named, asked)
+        return await _do(request, query, lambda c, whose: inboxes.read(c, whose, asked))
 
     page = await find()
     known = page.newest if query.after is None else int(query.after)
@@ -174,7 +174,7 @@ async def _wait(
 @router.get("/v1/inbox/counts", responses={200: {"model": InboxCountsOut}})
 async def count_inbox(request: Request, query: Annotated[WhoseIn, Query()]) -> Response:
     """Count what is unread and unseen in an inbox: exactly up to 99, then "99+". What is archived counts in neither."""
-    return Json(vars(await ask(request, inboxes.count, proof_of(request), _named(query))))
+    return Json(vars(await _do(request, query, lambda c, whose: inbox_counts(c, **vars(whose)))))
 
 
 @router.post("/v1/inbox/read-before", responses={200: {"model": MarkedOut}})
@@ -197,28 +197,28 @@ async def mark_inbox_item(
     whose: WhoseIn | None = None,
 ) -> Response:
     """Mark one item of an inbox, or take a mark back; the same mark again changes nothing."""
-    named, proof = _named(whose), proof_of(request)
-    done = await _do(request, f"mark_inbox_{mark}", named, lambda c: inboxes.mark(c, proof, named, event_id, mark))
+    done = await _do(request, whose, lambda c, found: inboxes.mark(c, found, event_id, mark), f"mark_inbox_{mark}")
     return Json({"marked": done})
 
 
 async def _mark_before(request: Request, what: BeforeIn | None, how: Literal["read", "seen"]) -> Response:
-    named, proof, before = _named(what), proof_of(request), what.before if what else None
+    before = what.before if what else None
     done = await _do(
-        request, f"mark_inbox_{how}_before", named, lambda c: inboxes.mark_before(c, proof, named, before, how)
+        request, what, lambda c, whose: mark_inbox_before(c, before, how, **vars(whose)), f"mark_inbox_{how}_before"
     )
     return Json({"marked": done})
 
 
-def _named(given: WhoseIn | None) -> Whose:
-    return Whose(given.owner, given.installation_id, given.project) if given else Whose()
+async def _do(request: Request, given: WhoseIn | None, verb: Callable[[Connection, Whose], T], action: str = "") -> T:
+    """Do something with the inbox that the caller gets; an action is recorded without the name, which may be to go."""
+    named, proof = Whose(given.owner, given.installation_id, given.project) if given else Whose(), proof_of(request)
 
+    def work(connection: Connection) -> T:
+        return verb(connection, inboxes.resolve(connection, proof, named))
 
-async def _do(request: Request, action: str, named: Whose, verb: Callable[[Connection], T]) -> T:
-    """Do it in one transaction; it is recorded without the name, which may be to be forgotten."""
-    if request.state.caller is None:
-        return await ask(request, verb)
-    return await do(request, action, {"inbox_sha256": _hash(named.owner or str(named.installation_id))}, verb)
+    if not action or request.state.caller is None:
+        return await ask(request, work)
+    return await do(request, action, {"inbox_sha256": _hash(named.owner or str(named.installation_id))}, work)
 
 
 def _hash(text: str) -> str:

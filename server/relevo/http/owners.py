@@ -103,8 +103,7 @@ async def log_out_owner(request: Request, whose: OwnerIn) -> Response:
 
     A token of one project does so for the phones there.
     """
-    many = await do(request, "log_out_owner", whose.owner, app_verbs.log_out)
-    return Json({"installations": many})
+    return Json({"installations": await do(request, "log_out_owner", whose.owner, app_verbs.log_out)})
 
 
 @router.post("/v1/owners/complete", responses={200: {"model": OwnerCompleted}})
@@ -120,8 +119,7 @@ async def forget_owner(request: Request, whose: OwnerIn) -> Response:
 
     A token of one project forgets the phones and events of that project.
     """
-    many = await do(request, "forget_owner", whose.owner, app_verbs.forget)
-    return Json({"installations": many})
+    return Json({"installations": await do(request, "forget_owner", whose.owner, app_verbs.forget)})
 
 
 async def do(
