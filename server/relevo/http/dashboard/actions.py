@@ -46,8 +46,6 @@ class Result:
     paragraphs: Sequence[str] = ()
     back: str = "/dashboard"
     good: bool = True
-    redirect: str = ""
-    """The page that shows it instead."""
     template: str = "result.html"
     context: Mapping[str, Any] = field(default_factory=dict)
     """What else the template shows."""
@@ -94,9 +92,7 @@ class FormInput:
 
 @dataclass(frozen=True)
 class Action:
-    """Something an operator can do: how it is asked for, and how it is done."""
+    """Something an operator can do: how it is asked for, and how it is done; either may answer with its own page."""
 
-    ask: Callable[[Request, FormInput], Awaitable[Question]]
-    do: Callable[[Request, FormInput], Awaitable[Result]]
-    again: Callable[[Request, FormInput, Problem], Response] | None = None
-    """Shows the form again, as it was filled in, with what is wrong with it."""
+    ask: Callable[[Request, FormInput], Awaitable[Question | Response]]
+    do: Callable[[Request, FormInput], Awaitable[Result | Response]]

@@ -276,8 +276,7 @@ def read_draft(form: FormInput, key: str) -> dict[str, Any]:
         event[name] = form.text(name, FIELDS[name])
     for name in ("scheduled_at", "deadline_at"):
         event[name] = _time(form, name)
-    wrong = _("The further fields must be a JSON object.")
-    event["push"] = _json_object(form.text("push", FIELDS["push"]), wrong, '{"badge": 3}')
+    event["push"] = _json_object(form, "push", _("The further fields must be a JSON object."), '{"badge": 3}')
     event["data"] = read_data(form)
     if words := form.text("words", FIELDS["words"]):
         if event["title"] or event["body"]:
@@ -286,7 +285,8 @@ def read_draft(form: FormInput, key: str) -> dict[str, Any]:
                 400, _("It is told by the texts of %(type)s, or by a text of its own.", type=words), hint=hint
             )
         event["type"] = words
-        event["arguments"] = _arguments(form)
+        wrong = _("The arguments must be a JSON object.")
+        event["arguments"] = _json_object(form, "arguments", wrong, '{"count": 3}')
     given = {name: value for name, value in event.items() if value not in ("", None)}
     return {name: value for name, value in given.items() if name == "arguments" or value != {}}
 
@@ -296,16 +296,9 @@ def _says_something(form: FormInput) -> bool:
     return any(form.text(name, FIELDS[name]) for name in ("title", "body", "data"))
 
 
-def _arguments(form: FormInput) -> dict[str, Any]:
-    """Return what goes into the texts of a type."""
-    return _json_object(
-        form.text("arguments", FIELDS["arguments"]), _("The arguments must be a JSON object."), '{"count": 3}'
-    )
-
-
 def read_data(form: FormInput) -> dict[str, Any]:
     """Return the data for the app."""
-    return _json_object(form.text("data", FIELDS["data"]), _("The data must be a JSON object."), '{"screen": "inbox"}')
+    return _json_object(form, "data", _("The data must be a JSON object."), '{"screen": "inbox"}')
 
 
 def _zone_of(form: FormInput) -> str | None:
@@ -317,10 +310,10 @@ def _zone_of(form: FormInput) -> str | None:
     return zone_named(given) if given else None
 
 
-def _json_object(text: str, wrong: str, example: str) -> dict[str, Any]:
+def _json_object(form: FormInput, name: str, wrong: str, example: str) -> dict[str, Any]:
     """Read a JSON object, an empty one where nothing was typed; say what is wrong with anything else."""
     try:
-        read = json.loads(text or "{}")
+        read = json.loads(form.text(name, FIELDS[name]) or "{}")
     except (ValueError, RecursionError):
         read = None
     if not isinstance(read, dict):

@@ -6,22 +6,21 @@ Two pages are around every action: the question before it, and its result.
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from relevo import service
 from relevo.access import app_verbs
-from relevo.core.errors import InvalidInputError
+from relevo.core.i18n import N_, ngettext
 from relevo.core.i18n import gettext as _
-from relevo.core.i18n import ngettext
 from relevo.http.dashboard import deliveries, test_push
 from relevo.http.dashboard.actions import Action, FormInput, Question, Result
 from relevo.http.dashboard.formats import address
 from relevo.http.dashboard.page import SOURCES, SYSTEM, Page, fields_of, render
 from relevo.http.database_threads import app_of, long_work_of, threads_of
-from relevo.http.problems import Problem, of_error
+from relevo.http.problems import Problem
 from relevo.operators import actions, events, fleet, reasons
 
 router = APIRouter(route_class=Page, include_in_schema=False)
@@ -112,42 +111,30 @@ def _stream(form: FormInput) -> tuple[str, str | None]:
     return event_type, form.text("origin", 200) or None
 
 
-async def _held(request: Request, form: FormInput) -> tuple[list[str], int, dict[str, Any]]:
-    """Return why events of a stream are held, how many are, and the fields that name the stream."""
+async def _ask_release_events(request: Request, form: FormInput, *, drop: bool = False) -> Question:
     event_type, origin = _stream(form)
     rows = await threads_of(request).run(fleet.held)
-    fitting = [row for row in rows if row["event_type"] == event_type and origin in (None, row["origin"])]
-    whys, total = [row["reason"] for row in fitting], sum(row["events"] for row in fitting)
-    return whys, total, {"type": event_type, "origin": origin or ""}
-
-
-async def _ask_release_events(request: Request, form: FormInput) -> Question:
-    whys, total, stream = await _held(request, form)
-    told = _("Everything that the runaway brake holds of it is sent; it judges anew what comes then.")
-    title, button = (
-        _("Send what is held of %(type)s?", type=stream["type"]),
-        _("Send %(events)s", events=_events(total)),
+    held = [row for row in rows if row["event_type"] == event_type and origin in (None, row["origin"])]
+    total = sum(row["events"] for row in held)
+    if drop:
+        title = _("End what is held of %(type)s without sending it?", type=event_type)
+        button = _("End %(events)s", events=_events(total))
+        told = _("Nothing of it is sent any more. This cannot be taken back.")
+    else:
+        title = _("Send what is held of %(type)s?", type=event_type)
+        button = _("Send %(events)s", events=_events(total))
+        told = _("Everything that the runaway brake holds of it is sent; it judges anew what comes then.")
+    hidden = {"type": event_type, "origin": origin or ""}
+    return Question(
+        title, button, [*(row["reason"] for row in held), told], hidden=hidden, grave=drop, possible=total > 0
     )
-    return Question(title, button, [*whys, told], hidden=stream, possible=total > 0)
-
-
-async def _ask_drop_events(request: Request, form: FormInput) -> Question:
-    whys, total, stream = await _held(request, form)
-    told = _("Nothing of it is sent any more. This cannot be taken back.")
-    title = _("End what is held of %(type)s without sending it?", type=stream["type"])
-    button = _("End %(events)s", events=_events(total))
-    return Question(title, button, [*whys, told], hidden=stream, grave=True, possible=total > 0)
 
 
 async def _release_events(request: Request, form: FormInput, *, drop: bool = False) -> Result:
     event_type, origin = _stream(form)
     done = await long_work_of(request).run(actions.release_events, event_type, origin, drop=drop)
-    parts = {"events": _events(done["events"]), "type": event_type}
-    sent, ended = (
-        _("%(events)s of %(type)s will be sent.", **parts),
-        _("%(events)s of %(type)s were ended unsent.", **parts),
-    )
-    return Result(ended if drop else sent)
+    told = N_("%(events)s of %(type)s were ended unsent.") if drop else N_("%(events)s of %(type)s will be sent.")
+    return Result(_(told, events=_events(done["events"]), type=event_type))
 
 
 def _events(n: int) -> str:
@@ -243,7 +230,7 @@ ACTIONS = {
     "run": Action(_ask_run, _run),
     "release": Action(_ask_release_project, _release_project),
     "send-held": Action(_ask_release_events, _release_events),
-    "drop-held": Action(_ask_drop_events, partial(_release_events, drop=True)),
+    "drop-held": Action(partial(_ask_release_events, drop=True), partial(_release_events, drop=True)),
     "cancel": Action(_ask_cancel, _cancel),
     "retry": Action(_ask_retry, _retry),
 }
@@ -259,13 +246,9 @@ def _action(verb: str) -> Action:
 @router.get("/dashboard/actions/{verb}")
 async def ask(request: Request, verb: Verb) -> Response:
     """Ask before something is done."""
-    action, form = _action(verb), FormInput(request.query_params)
-    try:
-        question = await action.ask(request, form)
-    except (Problem, InvalidInputError) as error:
-        if action.again is None:
-            raise
-        return action.again(request, form, of_error(error))
+    question = await _action(verb).ask(request, FormInput(request.query_params))
+    if isinstance(question, Response):
+        return question
     return render(request, question.template, live=False, verb=verb, question=question, **question.context)
 
 
@@ -274,6 +257,6 @@ async def do(request: Request, verb: Verb) -> Response:
     """Do it, and show what was done."""
     action = _action(verb)
     result = await action.do(request, FormInput(await fields_of(request)))
-    if result.redirect:
-        return RedirectResponse(result.redirect, 303)
+    if isinstance(result, Response):
+        return result
     return render(request, result.template, live=False, result=result, **result.context)

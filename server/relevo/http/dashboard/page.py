@@ -8,6 +8,7 @@ import pathlib
 import secrets
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Annotated, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 from urllib.parse import parse_qsl
 
@@ -210,29 +211,24 @@ def _menu(request: Request) -> dict[str, str]:
 async def _look_what_is_used(request: Request) -> None:
     """Find out once a minute, for whoever is logged in, whether there is something of what no setting speaks of."""
     state: State = request.app.state
-    settings: Settings = state.relevo.settings
     if COOKIE not in request.cookies or not request.url.path.startswith("/dashboard"):
         return
-    if _used_by_settings(settings) >= {SOURCES, ARCHIVE} or time.monotonic() < getattr(state, "menu_known_until", 0.0):
+    if time.monotonic() < getattr(state, "menu_known_until", 0.0):
         return
     state.menu_known_until = time.monotonic() + _USE_KNOWN_FOR_S
-    try:
-        found = await state.threads.run(fleet.used)
-    except (psycopg.Error, RelevoError):
-        return
-    state.menu_found = {path for path, name in ((SOURCES, "sources"), (ARCHIVE, "archive")) if found[name]}
+    with suppress(psycopg.Error, RelevoError):
+        state.menu_found = await state.threads.run(fleet.used)
 
 
 def _unused(request: Request) -> set[str]:
-    """Return the pages that the menu leaves out."""
-    found: set[str] = getattr(request.app.state, "menu_found", set())
-    return {SOURCES, ARCHIVE} - _used_by_settings(request.app.state.relevo.settings) - found
-
-
-def _used_by_settings(settings: Settings) -> set[str]:
-    """Return the pages of what the settings speak of."""
-    told = {SOURCES: settings.sources, ARCHIVE: settings.archive_bucket or settings.archive_folder}
-    return {path for path, value in told.items() if value}
+    """Return the pages that the menu leaves out: what they show is neither set nor found."""
+    settings: Settings = request.app.state.relevo.settings
+    found: dict[str, bool] = getattr(request.app.state, "menu_found", {})
+    used = {
+        SOURCES: settings.sources or found.get("sources"),
+        ARCHIVE: settings.archive_bucket or settings.archive_folder or found.get("archive"),
+    }
+    return {path for path, value in used.items() if not value}
 
 
 def login_page(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from threading import Lock
 
 import psycopg
 import structlog
@@ -35,21 +34,19 @@ class Refusals:
         self._clock = clock
         self._known: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
         self._hour, self._written = clock(), 0
-        self._lock = Lock()
 
     def take(self, action: str, who: str) -> int:
         """Return for how many refusals an entry is due now, those before that were not written included; 0 for none."""
-        with self._lock:
-            now = self._clock()
-            if now - self._hour >= _HOUR_S:
-                self._hour, self._written = now, 0
-            told_at, untold = self._known.pop((action, who), (now - _EVERY_S, 0))
-            due = now - told_at >= _EVERY_S and self._written < _MOST_AN_HOUR
-            self._known[action, who] = (now, 0) if due else (told_at, untold + 1)
-            if len(self._known) > _MOST_KNOWN:
-                self._known.popitem(last=False)
-            self._written += due
-            return untold + 1 if due else 0
+        now = self._clock()
+        if now - self._hour >= _HOUR_S:
+            self._hour, self._written = now, 0
+        told_at, untold = self._known.pop((action, who), (now - _EVERY_S, 0))
+        due = now - told_at >= _EVERY_S and self._written < _MOST_AN_HOUR
+        self._known[action, who] = (now, 0) if due else (told_at, untold + 1)
+        if len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
+        self._written += due
+        return untold + 1 if due else 0
 
 
 async def note(request: Request, action: str, why: str = "", caller: Token | None = None) -> None:

@@ -9,29 +9,25 @@ from typing import Annotated
 from uuid import UUID, uuid4
 
 from fastapi import APIRouter, Path, Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from relevo.client import verbs
 from relevo.client.values import Event, Explanation
+from relevo.core.errors import InvalidInputError
 from relevo.core.i18n import gettext as _
 from relevo.core.i18n import ngettext
 from relevo.http.dashboard import compose, explanations
-from relevo.http.dashboard.actions import Action, FormInput, Question, Result
+from relevo.http.dashboard.actions import Action, FormInput, Question
 from relevo.http.dashboard.formats import address, number
 from relevo.http.dashboard.page import Page, render
 from relevo.http.database_threads import threads_of
-from relevo.http.problems import Problem
+from relevo.http.problems import Problem, of_error
 from relevo.operators import test_pushes
 from relevo.operators.phones import installations, owners_of
 from relevo.operators.test_pushes import MOST_PHONES, Trial
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _GOOD = ("ok", "unconfirmed", "sent")
-
-
-def _again(request: Request, form: FormInput, problem: Problem) -> Response:
-    """Show the form of a test push again, as it was filled in, with what is wrong with it."""
-    return compose.show(request, form, test_problem=problem)
 
 
 async def _chosen(request: Request, form: FormInput) -> list[UUID]:
@@ -51,7 +47,15 @@ def _made(form: FormInput, phones: list[UUID], key: str) -> Event:
     return test_pushes.make(key, phones, form.text("title", 500), form.text("body", 2_000), compose.read_data(form))
 
 
-async def _ask_test(request: Request, form: FormInput) -> Question:
+async def _ask_test(request: Request, form: FormInput) -> Question | Response:
+    """Ask with whom it would reach; where something is wrong with the form, show it again as it was filled in."""
+    try:
+        return await _question(request, form)
+    except (Problem, InvalidInputError) as error:
+        return compose.show(request, form, test_problem=of_error(error))
+
+
+async def _question(request: Request, form: FormInput) -> Question:
     threads = threads_of(request)
     phones = await _chosen(request, form)
     event = _made(form, phones, str(uuid4()))
@@ -92,16 +96,16 @@ def _how_many(getting: int, chosen: int) -> str:
     return _("Send this test push to %(n)s of %(phones)s?", n=number(getting), phones=phones)
 
 
-async def _test(request: Request, form: FormInput) -> Result:
+async def _test(request: Request, form: FormInput) -> Response:
     phones = form.uuids("phones", MOST_PHONES)
     keys = form.uuids("key", 1)
     if not keys or not phones:
         raise Problem(400, _("No phone is named, and the owner has none."), hint=_("Name one by its id."))
     event_id = await threads_of(request).run(test_pushes.send, _made(form, phones, str(keys[0])), phones)
-    return Result("", redirect=f"{compose.HERE}/{event_id}")
+    return RedirectResponse(f"{compose.HERE}/{event_id}", 303)
 
 
-ACTIONS = {"test": Action(_ask_test, _test, _again)}
+ACTIONS = {"test": Action(_ask_test, _test)}
 
 
 @router.get("/dashboard/compose/{event_id}")
