@@ -6,7 +6,7 @@ import gzip
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -211,14 +211,21 @@ def test_the_whole_takes_no_longer_than_its_time(fake: FakeExpo, make: Make, ans
 @pytest.fixture
 def full() -> Iterator[str]:
     """An address that takes no further connection, and does not say so."""
+    with swallowing("127.0.0.1", 0) as address:
+        yield address
+
+
+@contextmanager
+def swallowing(host: str, port: int) -> Iterator[str]:
+    """Listen where no further connection is taken, and nobody is told so."""
     with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
+        server.bind((host, port))
         server.listen(0)
         waiting: list[socket.socket] = []
         with suppress(TimeoutError):
             while True:
                 waiting.append(socket.create_connection(server.getsockname(), timeout=0.2))
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        yield f"http://{host}:{server.getsockname()[1]}"
         for each in waiting:
             each.close()
 
@@ -251,14 +258,13 @@ def test_a_connection_that_takes_too_long(make: Make, full: str, monkeypatch: py
     assert len(dialled) == 1
 
 
-def test_one_dead_address_does_not_hide_the_next(
-    fake: FakeExpo, make: Make, full: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_dead_address_does_not_hide_the_next(fake: FakeExpo, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a name's several addresses each gets its share of the time to connect."""
-    ports = [int(url.rpartition(":")[2]) for url in (full, fake.url)]
-    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-    assert make(connect_timeout_ms=1_000).send([message()]).kind == "answered"
+    port = int(fake.url.rpartition(":")[2])
+    dial = http_connection.dial
+    monkeypatch.setattr(http_connection, "dial", lambda _, *place: dial(["127.0.0.2", "127.0.0.1"], *place))
+    with swallowing("127.0.0.2", port):
+        assert make(connect_timeout_ms=1_000).send([message()]).kind == "answered"
 
 
 def test_tls_that_never_begins(make: Make, mute: str) -> None:

@@ -124,7 +124,7 @@ def test_the_address_that_was_checked_is_the_one_that_is_connected_to(
     """A name that leads elsewhere later is looked up once."""
     looked: list[str] = []
 
-    def lookup(host: str, port: int, **_more: Any) -> list[Any]:
+    def lookup(host: str, port: int, *_: Any, **_more: Any) -> list[Any]:
         looked.append(host)
         return [(2, 1, 6, "", ("127.0.0.1" if len(looked) == 1 or host == "127.0.0.1" else "127.0.0.9", port))]
 

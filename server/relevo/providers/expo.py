@@ -109,10 +109,7 @@ class Expo:
 
     def refuse(self, message: Message) -> Ticket | None:
         """Return the final ticket of a message with a malformed token, or of more bytes than Expo takes."""
-        refused = self.refuse_token(message.get("to"))
-        if refused is not None or _at_most(message) <= MAX_PAYLOAD_BYTES:
-            return refused
-        return _weighed(message)
+        return self.refuse_token(message.get("to")) or _weighed(message)
 
     def writer(self, draft: Draft, platform: str | None) -> Callable[[Delivery], WrittenMessage] | None:  # noqa: ARG002
         """Return what writes the messages of one event; they are alike for all platforms but for their draft."""
@@ -276,7 +273,7 @@ def _reply(trouble: Exception, messages: Sequence[Message], stage: Stage) -> Rep
     answer = getattr(trouble, "response", None)
     if isinstance(answer, Answer):
         return _judge(answer, trouble, messages)
-    cause = _root(trouble)
+    cause = trouble.__cause__ or trouble
     late = isinstance(cause, TimeoutError)
     match stage:
         case "writing":
@@ -364,38 +361,8 @@ def _as_text(raw: object) -> str:
         return "(nested too deeply to be shown)"
 
 
-def _root(error: BaseException) -> BaseException:
-    """Return what an error began with: the libraries wrap it several times, each in its own way."""
-    wrapped = (error.__cause__, getattr(error, "reason", None), *error.args)
-    inner = next((each for each in wrapped if isinstance(each, BaseException)), None)
-    return _root(inner) if inner else error
-
-
-_UNKNOWN = 1 << 40
-_WORST_CHARACTER = 6  # \u0000
-_WORST_ENTRY = 24  # a number's 20 digits or a text's quotes, and what is around key and value
-_SMALL_INT = 1 << 62
-
-
-def _at_most(value: Mapping[str, Any], depth: int = 2) -> int:
-    """Return a size in bytes that the value's JSON surely does not exceed; cheaper than writing it."""
-    try:
-        letters = len("".join(value))
-    except TypeError:
-        return _UNKNOWN
-    size = 2 + _WORST_ENTRY * len(value)
-    for inner in value.values():
-        kind = type(inner)
-        if kind is str:
-            letters += len(inner)
-        elif kind is dict and depth:
-            size += _at_most(inner, depth - 1)
-        elif not (inner is None or kind is bool or (kind is int and -_SMALL_INT < inner < _SMALL_INT)):
-            return _UNKNOWN
-    return size + _WORST_CHARACTER * letters
-
-
 def _weighed(message: Message) -> Ticket | None:
+    """Return the final ticket of a message that cannot be written, or has more bytes than Expo takes."""
     try:
         size = len(ENCODE({key: value for key, value in message.items() if key != "to"}).encode("utf-8", "replace"))
     except (TypeError, ValueError, RecursionError):

@@ -7,11 +7,10 @@ An endpoint that negotiates no HTTP/2 is spoken to by HTTP/1.1 where that is all
 
 from __future__ import annotations
 
-import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -28,8 +27,16 @@ from relevo.providers.http2_connection import (
     NeverIndexedHeaderTuple,
     events,
 )
-from relevo.providers.http_connection import BrokenAnswerError, HttpConnection, ProxyRefusedError, connect, dial, left
-from relevo.providers.lookups import Lookups
+from relevo.providers.http_connection import (
+    BrokenAnswerError,
+    HttpConnection,
+    ProxyRefusedError,
+    RefusedAddressError,
+    Resolve,
+    connect,
+    left,
+    look_up,
+)
 
 MAX_ANSWER_BYTES = 65_536
 PROBE_AFTER_S = 10.0
@@ -37,14 +44,6 @@ PROBE_S = 5.0
 _OK, _REDIRECT, _SERVER_ERROR = 200, 300, 500
 _NO_VALID_TOKEN = (401, 403)
 _REFUSED_STREAM = 7
-_LOOKUPS = Lookups()
-
-Resolve = Callable[[str, int, float], Sequence[str]]
-"""Returns a host's addresses, found within so many seconds; raises RefusedAddressError if one may not be used."""
-
-
-class RefusedAddressError(OSError):
-    """A name leads where nothing may be sent."""
 
 
 class Request(NamedTuple):
@@ -103,7 +102,7 @@ class Http2Client:
         tls: ssl.SSLContext,
         connect_s: float,
         proxies: Proxies | None = None,
-        resolve: Resolve | None = None,
+        resolve: Resolve = look_up,
         one_stream_first: bool = False,
         most_streams: int = 100,
         http1: bool = False,
@@ -117,7 +116,7 @@ class Http2Client:
         self._tls = tls
         self._connect_s = connect_s
         self._proxies = proxies or Proxies()
-        self._resolve = resolve or _LOOKUPS.addresses
+        self._resolve = resolve
         self._one_stream_first = one_stream_first
         self._most_streams = most_streams
         self._http1 = http1
@@ -164,7 +163,7 @@ class Http2Client:
 
     def _open(self, by: float) -> Http2Connection | HttpConnection:
         proxy = self._proxies.for_url(self._origin)
-        opened = connect(self._origin, proxy, by, tls=self._tls, dialler=None if proxy else self._dial)
+        opened = connect(self._origin, proxy, by, tls=self._tls, resolve=self._resolve)
         if opened.protocol != "h2":
             if self._http1:
                 return opened
@@ -177,17 +176,6 @@ class Http2Client:
             made.close()
             raise
         return made
-
-    def _dial(self, host: str, port: int, by: float) -> socket.socket:
-        """Connect to the first of a host's addresses that answers, looked up now."""
-        found = self._resolve(host, port, left(by))
-        trouble: OSError = OSError("its name leads nowhere")
-        for tried, address in enumerate(found):
-            try:
-                return dial(address, port, time.monotonic() + left(by) / (len(found) - tried))
-            except OSError as error:
-                trouble = error
-        raise trouble
 
     def _multiplexed(self, kept: Http2Connection, exchange: _Exchange) -> list[Outcome]:
         try:

@@ -14,7 +14,7 @@ import ssl
 import time
 import zlib
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -22,10 +22,16 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import certifi
 import h11
 
+from relevo.providers.lookups import Lookups
+
 _PIECE = 65_536
 _LONGEST_HEAD = 65_536
 _PORTS = {"http": 80, "https": 443}
 _OK, _REDIRECT = 200, 300
+
+Resolve = Callable[[str, int, float], Sequence[str]]
+"""Returns a host's addresses, found within so many seconds; raises RefusedAddressError if one may not be used."""
+look_up: Resolve = Lookups().addresses
 
 
 class BrokenAnswerError(OSError):
@@ -34,6 +40,10 @@ class BrokenAnswerError(OSError):
 
 class ProxyRefusedError(OSError):
     """A proxy did not let us through to the push service."""
+
+
+class RefusedAddressError(OSError):
+    """A name leads where nothing may be sent."""
 
 
 class Received(NamedTuple):
@@ -200,11 +210,16 @@ def connect(
     until: float,
     *,
     tls: ssl.SSLContext | None = None,
-    dialler: Callable[[str, int, float], socket.socket] | None = None,
+    resolve: Resolve = look_up,
 ) -> HttpConnection:
-    """Open a connection to where a URL leads, through a proxy if there is one, by a moment of the monotonic clock."""
+    """Open a connection to where a URL leads, through a proxy if there is one, by a moment of the monotonic clock.
+
+    `resolve` looks the URL's host up; a proxy, whom the settings name, is looked up without its checks.
+    """
     parts, through = urlsplit(url), urlsplit(proxy) if proxy else None
-    connection = HttpConnection((dialler or dial)(*_place(through or parts), until))
+    host, port = place_of(through or parts)
+    found = (look_up if through else resolve)(host, port, left(until))
+    connection = HttpConnection(dial(found, port, until))
     try:
         if parts.scheme == "https":
             if through is not None:
@@ -216,36 +231,29 @@ def connect(
     return connection
 
 
-def _place(parts: SplitResult) -> tuple[str, int]:
+def place_of(parts: SplitResult) -> tuple[str, int]:
+    """Return the host and the port of a URL."""
     return parts.hostname or "", parts.port or _PORTS[parts.scheme]
 
 
-def dial(host: str, port: int, until: float) -> socket.socket:
+def dial(addresses: Sequence[str], port: int, until: float) -> socket.socket:
     """Connect to the first of a host's addresses that answers."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    trouble: OSError = TimeoutError("the time is over")
-    for tried, (family, kind, protocol, _, address) in enumerate(found):
+    trouble = OSError("its name leads nowhere")
+    for tried, address in enumerate(addresses):
         try:
-            dialled = socket.socket(family, kind, protocol)
-        except OSError as error:  # the machine does not speak this family
-            trouble = error
-            continue
-        try:
-            dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # A share for each address: one that swallows everything must not hide the next.
-            dialled.settimeout(left(until) / (len(found) - tried))
-            dialled.connect(address)
+            dialled = socket.create_connection((address, port), left(until) / (len(addresses) - tried))
         except OSError as error:
-            dialled.close()
             trouble = error
         else:
+            dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return dialled
     raise trouble
 
 
 def _tunnel(connection: HttpConnection, parts: SplitResult, proxy: SplitResult, until: float) -> None:
     """Have a proxy lead through to a host."""
-    host, port = _place(parts)
+    host, port = place_of(parts)
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     connection.send(place, {"Host": place, **proxy_headers(proxy)}, b"", end_by=until, method="CONNECT")
     status, _ = connection.read_head(until)

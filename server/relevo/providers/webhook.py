@@ -16,6 +16,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import urlsplit
 
 import h11
@@ -27,7 +28,7 @@ from relevo.core.logs import normalise_error
 from relevo.core.messages import Message
 from relevo.core.model import ReceiptReply, Reply, ReplyKind, Ticket
 from relevo.core.retry_after import retry_after_ms
-from relevo.providers.http_connection import HttpConnection, connect, dial, left
+from relevo.providers.http_connection import HttpConnection, RefusedAddressError, connect, place_of
 from relevo.providers.lookups import Lookups
 
 USER_AGENT = f"relevo/{__version__}"
@@ -115,7 +116,7 @@ class Webhook:
         body, name = _body(message), _id(message)
         try:
             connection = self._connect(address.url, end_by)
-        except _Refused as refused:
+        except RefusedAddressError as refused:
             return Reply("answered", (Ticket("failed", code="RefusedAddress", message=str(refused), alert=True),))
         except (OSError, ValueError) as error:
             late = isinstance(error, TimeoutError)
@@ -146,15 +147,15 @@ class Webhook:
         }
 
     def _connect(self, url: str, end_by: float) -> HttpConnection:
-        """Look the host up, check where it leads, and connect to just that."""
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        port = parts.port or _port(parts.scheme)
-        found = self._lookups.addresses(host, port, min(self._connect_s, left(end_by)))
-        if refused := _refusal(found, parts.scheme, allow_private=self._allow_private):
-            raise _Refused(refused)
         by = min(end_by, time.monotonic() + self._connect_s)
-        return connect(url, None, end_by, tls=self._tls, dialler=lambda *_: dial(found[0], port, by))
+        return connect(url, None, by, tls=self._tls, resolve=partial(self._resolve, urlsplit(url).scheme))
+
+    def _resolve(self, scheme: str, host: str, port: int, patience_s: float) -> Sequence[str]:
+        """Look a host up and check where it leads; just that is connected to."""
+        found = self._lookups.addresses(host, port, patience_s)
+        if refused := _refusal(found, scheme, allow_private=self._allow_private):
+            raise RefusedAddressError(refused)
+        return found[:1]
 
     def trouble(self, name: str) -> str:
         """Say why nothing could be sent to an address by its name; nothing if it can, or cannot be looked up here."""
@@ -163,11 +164,12 @@ class Webhook:
             return f"no webhook {name} is in WEBHOOKS_FILE here"
         parts = urlsplit(address.url)
         try:
-            found = self._lookups.addresses(parts.hostname or "", parts.port or _port(parts.scheme), self._connect_s)
+            self._resolve(parts.scheme, *place_of(parts), self._connect_s)
+        except RefusedAddressError as refused:
+            return f"the webhook {name} is refused: {refused}"
         except (OSError, ValueError):
-            return ""
-        refused = _refusal(found, parts.scheme, allow_private=self._allow_private)
-        return refused and f"the webhook {name} is refused: {refused}"
+            pass
+        return ""
 
     def fetch_receipts(self, ticket_ids: Sequence[str], project: str = "") -> ReceiptReply:  # noqa: ARG002 the port's
         """Answer that there are none: what was accepted is delivered."""
@@ -175,14 +177,6 @@ class Webhook:
 
     def close(self) -> None:
         """Do nothing: no connection is kept."""
-
-
-class _Refused(Exception):  # noqa: N818 a state of affairs
-    """An address must not be connected to."""
-
-
-def _port(scheme: str) -> int:
-    return 443 if scheme == "https" else 80
 
 
 def _refusal(found: Sequence[str], scheme: str, *, allow_private: bool) -> str:

@@ -26,7 +26,7 @@ from relevo.core.model import Delivery, Reply, Ticket
 from relevo.core.ports import ProviderFacts
 from relevo.core.push_hosts import Hosts
 from relevo.core.retry_after import retry_after_ms
-from relevo.providers import webpush_message, webpush_subscriptions
+from relevo.providers import webpush_message, webpush_subscriptions, webpush_tokens
 from relevo.providers.http2 import Answered, Http2Client, NotSent, Outcome, Request
 from relevo.providers.http2_provider import Http2Provider, clean, is_id, unanswered, usual_options, whole
 from relevo.providers.lookups import Lookups
@@ -34,7 +34,6 @@ from relevo.providers.message_parts import Headers
 from relevo.providers.push_projects import PushProject, PushProjects, WebPushEntry
 from relevo.providers.webpush_encryption import MAX_PLAIN_BYTES, encrypt
 from relevo.providers.webpush_message import Posted
-from relevo.providers.webpush_tokens import VapidTokens
 
 _THROTTLED_MS = 60_000
 _OK, _REDIRECT, _CLIENT_ERROR, _SERVER_ERROR = 200, 300, 400, 500
@@ -88,7 +87,6 @@ class WebPush(Http2Provider[WebPushEntry, Posted]):
         super().__init__(projects, http1=True, **more)
         self._hosts = tuple(hosts)
         self._allow_private = allow_private
-        self._tokens = VapidTokens()
         self._lookups = Lookups()
         self._answered: set[str] = set()
         """The push services that answered once, of those that are known by their domain alone."""
@@ -154,7 +152,7 @@ class WebPush(Http2Provider[WebPushEntry, Posted]):
         is_trusted: bool,
     ) -> list[Outcome]:
         """Post messages to one push service; those whose subscription moved within it once more, to the new path."""
-        token = ("authorization", self._tokens.header(project, f"https://{place}", self._clock()))
+        token = ("authorization", webpush_tokens.header(project, f"https://{place}", self._clock()))
         client = self._clients.get((place, is_trusted), partial(self._client_of, place, is_trusted=is_trusted))
 
         def exchange(some: Iterable[_Encrypted]) -> list[Outcome]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -13,7 +13,7 @@ import orjson
 from relevo.core import push_hosts
 from relevo.core.addresses import is_private
 from relevo.providers.es256 import unpadded
-from relevo.providers.http2 import RefusedAddressError
+from relevo.providers.http_connection import RefusedAddressError, Resolve
 from relevo.providers.lookups import Lookups
 from relevo.providers.webpush_encryption import POINT_BYTES, SECRET_BYTES
 
@@ -66,7 +66,7 @@ def split(endpoint: object) -> tuple[str, str]:
     return push_hosts.place_of(host, parts.port or None), f"{parts.path or '/'}{query}"
 
 
-def resolver(lookups: Lookups, *, allow_private: bool) -> Callable[[str, int, float], Sequence[str]]:
+def resolver(lookups: Lookups, *, allow_private: bool) -> Resolve:
     """Return what looks a push service up, and refuses one that leads to a private address."""
 
     def resolve(host: str, port: int, patience_s: float) -> Sequence[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -17,7 +16,6 @@ KEPT_S = 12 * 3_600
 """How long a token is used."""
 _LIVES_S = 18 * 3_600
 """How long it is valid: at most 24 hours are allowed, and clocks differ."""
-_MOST_KEPT = 1_000
 
 
 class KeyPair(NamedTuple):
@@ -69,28 +67,12 @@ def public_key(key: ec.EllipticCurvePrivateKey) -> str:
     return es256.base64url(key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint))
 
 
-class VapidTokens:
-    """The Authorization headers of this process: one for each project's key and push service, kept for 12 hours."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: dict[tuple[str, str, str], tuple[str, float]] = {}
-
-    def header(self, project: PushProject[WebPushEntry], origin: str, now: float) -> str:
-        """Return what a project says of itself to a push service at a time."""
-        named = project.secret, project.entry.subject, origin
-        with self._lock:
-            header, made_at = self._kept.get(named, ("", 0.0))
-            if header and 0 <= now - made_at < KEPT_S:
-                return header
-            header = _header(load_key(project.secret), origin, project.entry.subject, int(now))
-            self._kept.pop(named, None)
-            while len(self._kept) >= _MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[named] = header, now
-        return header
+def header(project: PushProject[WebPushEntry], origin: str, now: float) -> str:
+    """Return what a project says of itself to a push service at a time: the same header for 12 hours."""
+    return _header(project.secret, project.entry.subject, origin, int(now) // KEPT_S * KEPT_S)
 
 
-def _header(key: ec.EllipticCurvePrivateKey, origin: str, subject: str, now: int) -> str:
-    claims = {"aud": origin, "exp": now + _LIVES_S, "sub": subject}
+@lru_cache(maxsize=1_000)
+def _header(secret: str, subject: str, origin: str, made_at: int) -> str:
+    key, claims = load_key(secret), {"aud": origin, "exp": made_at + _LIVES_S, "sub": subject}
     return f"vapid t={es256.signed(key, {'typ': 'JWT', 'alg': 'ES256'}, claims)}, k={public_key(key)}"
