@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from relevo.core import i18n
@@ -14,6 +14,9 @@ from relevo.sandbox import admin, answers, messages, page
 from relevo.sandbox.answers import Answer, Refused
 from relevo.sandbox.state import Exchange, SandboxState
 
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
 SEND = "/--/api/v2/push/send"
 RECEIPTS = "/--/api/v2/push/getReceipts"
 PUSH_API = (SEND, RECEIPTS)
@@ -21,9 +24,6 @@ HANG_S = 120.0
 # A body that is too large is read to its end up to here, so that its sender gets to hear why it is refused.
 _MAX_DRAINED = 8 * messages.MAX_BODY
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Tell = Callable[[str], None]
 
 
@@ -68,20 +68,20 @@ class SandboxApp:
 
     async def _exchange(self, scope: Scope, receive: Receive) -> Exchange:
         method, path = scope["method"], scope["path"]
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         if path in PUSH_API:
             if method != "POST":
                 raise Refused(405, "METHOD_NOT_ALLOWED", "Use POST here.", headers={"allow": "POST"})
-            encoding, authorisation = _headers(scope)
-            body = messages.unpack(await _read(receive), encoding)
-            return (self.state.send if path == SEND else self.state.receipts)(body, authorisation)
-        site = _said(scope, b"sec-fetch-site") if method not in ("GET", "HEAD") else ""  # a link may lead to a page
-        _refuse_other_sites(_said(scope, b"host"), _said(scope, b"origin"), site)
-        if method in ("GET", "HEAD") and not path.startswith("/sandbox/"):
-            _use_language(_said(scope, b"cookie"), _said(scope, b"accept-language"))
-            if (found := page.find(self.state, path, _address(scope))) is not None:
+            body = await _read(receive, headers)
+            return (self.state.send if path == SEND else self.state.receipts)(body, headers.get(b"authorization", ""))
+        host, reads = headers.get(b"host", ""), method in ("GET", "HEAD")
+        site = "" if reads else headers.get(b"sec-fetch-site", "")  # a link may lead to a page
+        _refuse_other_sites(host, headers.get(b"origin", ""), site)
+        if reads and not path.startswith("/sandbox/"):
+            _use_language(headers)
+            if (found := page.find(self.state, path, f"http://{host or 'localhost'}")) is not None:
                 return Exchange(found)
-        encoding, _ = _headers(scope)
-        body = messages.unpack(await _read(receive), encoding)
+        body = await _read(receive, headers)
         if method == "POST" and path in page.BUTTONS:
             return Exchange(await page.press(self.state, path, body))
         return Exchange(admin.answer(self.state, method, path, scope["query_string"], body))
@@ -121,15 +121,10 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-def _use_language(cookies: str, accepted: str) -> None:
+def _use_language(headers: Mapping[bytes, str]) -> None:
     """Write this page in the language of the dashboard: a browser sends its cookie to every port of a machine."""
-    sent = dict(part.partition("=")[::2] for part in cookies[:4000].split("; "))
-    i18n.use_language(i18n.language_for(sent.get(i18n.COOKIE, ""), accepted))
-
-
-def _address(scope: Scope) -> str:
-    """Return the address the page was asked for at."""
-    return f"http://{_said(scope, b'host') or 'localhost'}"
+    sent = dict(part.partition("=")[::2] for part in headers.get(b"cookie", "")[:4000].split("; "))
+    i18n.use_language(i18n.language_for(sent.get(i18n.COOKIE, ""), headers.get(b"accept-language", "")))
 
 
 def _refuse_other_sites(host: str, origin: str, site: str) -> None:
@@ -145,39 +140,21 @@ def _refuse_other_sites(host: str, origin: str, site: str) -> None:
         raise Refused(403, "FORBIDDEN", "Only the sandbox's own page may do this, not that of another site.")
 
 
-def _said(scope: Scope, wanted: bytes) -> str:
-    return next((value.decode("latin-1") for name, value in scope["headers"] if name == wanted), "")
-
-
-def _headers(scope: Scope) -> tuple[bytes, bytes]:
-    """Return how the body is encoded, and who says to be sending it."""
-    encoding = authorisation = b""
-    for name, value in scope["headers"]:
-        if name == b"content-encoding":
-            encoding = value.strip().lower()
-        elif name == b"authorization":
-            authorisation = value
-    return encoding, authorisation
-
-
-async def _read(receive: Receive) -> bytes:
-    event = await receive()
-    body = event.get("body", b"")
-    if event["type"] == "http.request" and not event.get("more_body"):
-        if len(body) > messages.MAX_BODY:
-            raise answers.too_large(messages.MAX_BODY)
-        return bytes(body)
-    parts, size = [body], len(body)
-    while event.get("more_body") and size <= _MAX_DRAINED:
+async def _read(receive: Receive, headers: Mapping[bytes, str]) -> bytes:
+    """Return a request's body, unpacked."""
+    body, size, more = bytearray(), 0, True
+    while more and size <= _MAX_DRAINED:
         event = await receive()
-        size += len(event.get("body", b""))
+        if event["type"] == "http.disconnect":
+            raise _Gone
+        part = event.get("body", b"")
+        size += len(part)
         if size <= messages.MAX_BODY:
-            parts.append(event.get("body", b""))
-    if event["type"] == "http.disconnect":
-        raise _Gone
+            body += part
+        more = event.get("more_body", False)
     if size > messages.MAX_BODY:
         raise answers.too_large(messages.MAX_BODY)
-    return b"".join(parts)
+    return messages.unpack(bytes(body), headers.get(b"content-encoding", ""))
 
 
 async def _write(answer: Answer, send: Send, *, cut: bool = False, head: bool = False) -> None:

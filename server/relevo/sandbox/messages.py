@@ -46,11 +46,12 @@ _encode_ascii = json.JSONEncoder(separators=(",", ":")).encode
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
-def unpack(body: bytes, encoding: bytes) -> bytes:
+def unpack(body: bytes, encoding: str) -> bytes:
     """Return the body as it was before compression, never making more than MAX_BODY bytes of it."""
-    if encoding in (b"", b"identity"):
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
         return body
-    if encoding not in (b"gzip", b"x-gzip"):
+    if encoding not in ("gzip", "x-gzip"):
         raise Refused(415, "UNSUPPORTED_ENCODING", "A body may be compressed with gzip only.")
     unzip = zlib.decompressobj(wbits=31)
     try:

@@ -142,7 +142,7 @@ class SandboxState:
         """Hand a message to a phone."""
         self.phones.deliver(token, message, time.time(), self.settings.keep_messages, kind=service, kept=kept)
 
-    def send(self, body: bytes, authorisation: bytes) -> Exchange:
+    def send(self, body: bytes, authorisation: str) -> Exchange:
         """Take a send request as far as its faults let it come; raises Refused.
 
         The request counts as in flight for its project until `left` is called for it.
@@ -175,7 +175,7 @@ class SandboxState:
         if exchange.project is not None:
             self.projects.leave(exchange.project)
 
-    def receipts(self, body: bytes, authorisation: bytes) -> Exchange:
+    def receipts(self, body: bytes, authorisation: str) -> Exchange:
         """Answer which receipts are there; raises Refused."""
         self._counted["receiptRequests"] += 1
         self._authorise(authorisation)
@@ -189,14 +189,14 @@ class SandboxState:
         answer = answers.in_json({"data": found})
         return Exchange(answer if fault is None else spoil(fault, answer), fault, None, len(ids))
 
-    def _authorise(self, authorisation: bytes) -> None:
+    def _authorise(self, authorisation: str) -> None:
         expected = self.settings.access_token
         if expected is None:
             return
         if not authorisation:
             raise answers.unauthorised(401)
-        scheme, _, given = authorisation.partition(b" ")
-        if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), expected.encode()):
+        scheme, _, given = authorisation.partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode("latin-1"), expected.encode()):
             raise answers.unauthorised()
 
     def _keep_to_the_rate(self, project: str, count: int) -> None:
