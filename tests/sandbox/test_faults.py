@@ -291,6 +291,8 @@ def test_clear_faults(sandbox: Sandbox, client: Any) -> None:
         ({"fault": "500", "project": 1}, "`project`"),
         ({"fault": "500", "on": "nothing"}, "`on`"),
         ({"fault": "ExpoError", "on": "receipts"}, "`on`"),
+        ({"fault": "500", "on": ["send"]}, "`on`"),
+        ({"fault": "500", "service": ["expo"]}, "service"),
         ({"fault": "500", "on": "receipts", "project": "@a/b"}, "`project`"),
         ({"fault": "500", "sharp": 1}, "no sharp"),
     ],

@@ -30,10 +30,10 @@ class Found(NamedTuple):
 @contextmanager
 def acquire(folder: Path) -> Iterator[Found]:
     """Yield where the folder's sandbox is; if none answers there, one serves as long as the block lasts."""
-    note = folder / "sandbox"
-    if (found := _answering(note)) is not None:
+    if (found := address(folder)) is not None:
         yield Found(found, _ask(found, "GET", "/sandbox/services") or {})
         return
+    note = folder / "sandbox"
     folder.mkdir(parents=True, exist_ok=True)
     with Sandbox(receipt_delay_s=_RECEIPT_DELAY_S, native=has_native(), folder=folder / _KEYS) as sandbox:
         note.write_text(sandbox.url + "\n", encoding="utf-8")
@@ -48,7 +48,8 @@ def acquire(folder: Path) -> Iterator[Found]:
 
 def address(folder: Path) -> str | None:
     """Return the address of the folder's sandbox, if one answers there."""
-    return _answering(folder / "sandbox")
+    noted = noted_address(folder)
+    return noted if noted is not None and _ask(noted, "GET", "/sandbox/totals") is not None else None
 
 
 def noted_address(folder: Path) -> str | None:
@@ -60,20 +61,15 @@ def noted_address(folder: Path) -> str | None:
 
 def make_token(folder: Path, given: Mapping[str, str]) -> str | None:
     """Have the folder's sandbox make a token, as its admin call does; None if it has no such service."""
-    address = noted_address(folder)
-    made = _ask(address, "POST", "/sandbox/tokens", given) if address is not None else None
+    noted = noted_address(folder)
+    made = _ask(noted, "POST", "/sandbox/tokens", given) if noted is not None else None
     return str(made["token"]) if made else None
 
 
 def install_app(folder: Path, token: str, app: Mapping[str, str]) -> None:
     """Tell the folder's sandbox which app a phone has, so that it reports what is done there."""
-    if (address := noted_address(folder)) is not None:
-        _ask(address, "POST", f"/sandbox/phones/{quote(token, safe='')}", {"app": app})
-
-
-def _answering(note: Path) -> str | None:
-    address = noted_address(note.parent)
-    return address if address is not None and _ask(address, "GET", "/sandbox/totals") is not None else None
+    if (noted := noted_address(folder)) is not None:
+        _ask(noted, "POST", f"/sandbox/phones/{quote(token, safe='')}", {"app": app})
 
 
 def _ask(address: str, method: str, path: str, given: Mapping[str, Any] | None = None) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -171,24 +171,9 @@ class Rule:
         }
 
 
-def make_rule(given: Any) -> Rule:
-    """Understand a rule of an admin call: `{"fault": word, "share", "times", "project", "seconds", "on"}`."""
-    if not isinstance(given, dict) or not isinstance(given.get("fault"), str):
-        raise InvalidInputError('A fault must be an object like {"fault": "500", "share": 0.01}.')
-    given = {name: value for name, value in given.items() if name != "service"}
-    fault, on = parse(given["fault"]), given.get("on", "send")
-    if fault.kind == "project":
-        raise InvalidInputError("project= belongs into a token's name.", hint="A fault's own `project` limits it.")
-    if on not in ("send", "receipts") or (on == "receipts" and fault.kind != "request"):
-        raise InvalidInputError("`on` must be send, or receipts for a fault of whole requests.")
-    if on == "receipts" and given.get("project") is not None:
-        raise InvalidInputError("A fault on receipts cannot be limited by `project`: ticket ids do not tell it.")
-    return limited_rule(fault, on, given)
-
-
 def limited_rule(fault: Fault, on: Place, given: dict[str, Any]) -> Rule:
     """Return a rule for a fault, limited to what else the admin call says."""
-    unknown = sorted(given.keys() - {"fault", "share", "times", "project", "seconds", "on"})
+    unknown = sorted(given.keys() - {"service", "fault", "share", "times", "project", "seconds", "on"})
     if unknown:
         raise InvalidInputError(f"A fault has no {', '.join(unknown)}.")
     share, times = given.get("share", 1.0), given.get("times", fault.times)
@@ -218,15 +203,12 @@ class Rules:
     def __bool__(self) -> bool:
         return bool(self._rules)
 
-    def add(self, rules: Iterable[Rule]) -> None:
-        """Put rules into force, from now on."""
-        added = list(rules)
-        if len(self._rules) + len(added) > MAX_RULES:
+    def add(self, rule: Rule) -> None:
+        """Put a rule into force, from now on."""
+        if len(self._rules) >= MAX_RULES:
             raise InvalidInputError(f"There can be at most {MAX_RULES} faults.", hint="Clear them first.")
-        now = time.monotonic()
-        for rule in added:
-            rule.until = None if rule.seconds is None else now + rule.seconds
-        self._rules.extend(added)
+        rule.until = None if rule.seconds is None else time.monotonic() + rule.seconds
+        self._rules.append(rule)
 
     def clear(self) -> None:
         """Forget all rules."""

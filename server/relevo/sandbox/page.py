@@ -24,7 +24,7 @@ from relevo.core.known_services import LABELS, NATIVE
 from relevo.core.phrases import clipped
 from relevo.sandbox.answers import HTML, Answer
 from relevo.sandbox.phone_apps import LOCALES
-from relevo.sandbox.phones import Phone
+from relevo.sandbox.phones import Phone, delivery_of
 from relevo.sandbox.services import device_tokens
 from relevo.sandbox.state import SandboxState
 
@@ -145,11 +145,6 @@ def _brief(number: int) -> str:
     return f"{number:,}" if number < _MILLION else f"{number / _MILLION:,.2f} M"
 
 
-def _delivery_id(message: Mapping[str, Any]) -> str:
-    data = message.get("data")
-    return str(data.get("notificationDeliveryId", "")) if isinstance(data, dict) else ""
-
-
 @cache
 def _environment() -> Environment:
     made = Environment(
@@ -168,7 +163,7 @@ def _environment() -> Environment:
         "as_it_came": _as_it_came,
         "brief": _brief,
         "clipped": clipped,
-        "delivery_id": _delivery_id,
+        "delivery_id": delivery_of,
         "in_path": lambda token: quote(token, safe=""),
         "label": device_tokens.label_of,
         "moment": _moment,

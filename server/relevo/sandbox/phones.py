@@ -8,7 +8,7 @@ messages by which a repetition is known.
 from __future__ import annotations
 
 from collections import deque
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from relevo.sandbox.messages import Message
@@ -52,8 +52,8 @@ class Phone:
 
     def data_of(self, delivery: str) -> dict[str, Any] | None:
         """Return the data of the message of a delivery, if that is kept."""
-        found = (message.get("data") for _, message in self.kept or ())
-        return next((data for data in found if _delivery_of(data) == delivery and delivery), None)
+        found = (message["data"] for _, message in self.kept or () if delivery and delivery_of(message) == delivery)
+        return next(found, None)
 
     def touch(self, delivery: str, how: Touch) -> None:
         """Note what somebody did with a push; the oldest note is forgotten first."""
@@ -178,19 +178,14 @@ class Phones:
 
     def latest(self, limit: int) -> list[Phone]:
         """Return the phones reached last, the latest first."""
-        found: dict[str, Phone] = {}
-        for position in range(len(self._recent) - 1, max(-1, len(self._recent) - 1 - 20 * limit), -1):
-            phone = self._recent[position][0]
-            found.setdefault(phone.token, phone)
-            if len(found) == limit:
-                break
-        for token, phone in islice(reversed(self._phones.items()), limit):
-            if len(found) < limit:
-                found.setdefault(token, phone)
-        return list(found.values())
+        reached = (phone for phone, _ in islice(reversed(self._recent), 20 * limit))
+        found = {phone.token: phone for phone in chain(reached, islice(reversed(self._phones.values()), limit))}
+        return list(islice(found.values(), limit))
 
 
-def _delivery_of(data: Any) -> str:
+def delivery_of(message: Message) -> str:
+    """Return the delivery that a message is of; nothing if it says none."""
+    data = message.get("data")
     return str(data.get("notificationDeliveryId", "")) if isinstance(data, dict) else ""
 
 

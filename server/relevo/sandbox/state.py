@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from relevo.core.known_services import EXPO, NATIVE, SERVICES
 from relevo.sandbox import answers, messages, tokens
 from relevo.sandbox.answers import Answer
-from relevo.sandbox.faults import Fault, Kind, Place, Rules, error_result, make_rule, spoil
+from relevo.sandbox.faults import Fault, Kind, Place, Rules, error_result, spoil
 from relevo.sandbox.messages import Recipients
 from relevo.sandbox.phone_apps import PhoneApp
 from relevo.sandbox.phones import Phone, Phones
@@ -68,10 +68,8 @@ class SandboxState:
 
     def add_faults(self, given: list[Any]) -> None:
         """Put faults into force, all of them or none; raises InvalidInputError."""
-        found = [(_service_of(each), each) for each in given]
-        rules = [(name, service_faults.make_rule(each) if name != EXPO else make_rule(each)) for name, each in found]
-        for name, rule in rules:
-            self.rules_of[name].add([rule])
+        for service, rule in [service_faults.make_rule(each) for each in given]:
+            self.rules_of[service].add(rule)
 
     def faults(self) -> list[dict[str, Any]]:
         """Return the faults in force; those that are not Expo's name their service."""
@@ -243,10 +241,6 @@ class SandboxState:
         if fault is None or fault.kind == "silence":
             self.phones.deliver(token, message, time.time(), self.settings.keep_messages)
         return f'{{"status":"ok","id":"{ticket_id}"}}'
-
-
-def _service_of(given: Any) -> str:
-    return str(given.get("service", EXPO)) if isinstance(given, dict) else EXPO
 
 
 def _one_project(recipients: Recipients) -> str:

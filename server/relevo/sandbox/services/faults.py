@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from relevo.core.errors import InvalidInputError
-from relevo.core.known_services import NATIVE, SERVICES
+from relevo.core.known_services import EXPO, SERVICES
 from relevo.sandbox import faults as expo
 from relevo.sandbox.answers import Answer
 from relevo.sandbox.faults import Fault, Rule
@@ -34,6 +34,7 @@ _CODES: dict[str, dict[str, Answer]] = {
 }
 _NAMED = {"fcm": "project", "apns": "topic"}
 _MAX_STREAMS = 1_000
+_ELSEWHERE = (("expo", "receipts", "request"), ("fcm", "token", "request"))
 
 
 @lru_cache(maxsize=10_000)
@@ -96,17 +97,21 @@ def spoiled(service: str, fault: Fault | None, good: Answer, named: tuple[Fault,
     return Outcome(replace(answer, headers=headers), fault)
 
 
-def make_rule(given: dict[str, Any]) -> Rule:
-    """Understand a rule of an admin call: as Expo's, with `service`; `on` is send or, for FCM, token."""
-    service = given.get("service")
-    if service not in NATIVE:
+def make_rule(given: Any) -> tuple[str, Rule]:
+    """Understand a rule of an admin call: `{"service", "fault": word, "share", "times", "project", "seconds", "on"}`.
+
+    Return whose it is, and the rule; without a service it is Expo's.
+    """
+    if not isinstance(given, dict) or not isinstance(given.get("fault"), str):
+        raise InvalidInputError('A fault must be an object like {"service": "expo", "fault": "500", "share": 0.01}.')
+    service, on = given.get("service", EXPO), given.get("on", "send")
+    if service not in tuple(SERVICES):  # whatever somebody sent
         raise InvalidInputError(f"There is no service {str(service)[:50]!r}.", hint=f"Known: {', '.join(SERVICES)}.")
-    if not isinstance(given.get("fault"), str):
-        raise InvalidInputError('A fault must be an object like {"service": "apns", "fault": "goaway", "times": 1}.')
-    fault = parse(service, given["fault"])
-    if fault.kind != "request":
-        raise InvalidInputError(f"{fault.word} belongs into a token's name.")
-    on = given.get("on", "send")
-    if on != "send" and (service, on) != ("fcm", "token"):
-        raise InvalidInputError("`on` must be send, or token for FCM's token endpoint.")
-    return expo.limited_rule(fault, on, {name: value for name, value in given.items() if name != "service"})
+    fault = expo.parse(given["fault"]) if service == EXPO else parse(service, given["fault"])
+    if fault.kind in ("project", "header"):
+        raise InvalidInputError(f"{fault.word} belongs into a token's name.", hint="`project` limits a fault to one.")
+    if on != "send" and (service, on, fault.kind) not in _ELSEWHERE:
+        raise InvalidInputError("`on` must be send, token for FCM's token endpoint, or receipts for Expo's requests.")
+    if on == "receipts" and given.get("project") is not None:
+        raise InvalidInputError("A fault on receipts cannot be limited by `project`: ticket ids do not tell it.")
+    return service, expo.limited_rule(fault, on, given)
