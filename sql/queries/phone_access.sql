@@ -59,10 +59,6 @@ select p.name, p.enabled, p.topics, p.rubro_prefix, p.tipo, p.region, p.monto_mi
 select (select count(*) from relevo.notification_preferences p where p.installation_id = i.installation_id and p.name <> %(name)s)::int
   from relevo.device_installations i where i.installation_id = %(installation_id)s for update;
 
--- name: forget_device
--- Forgets an installation, as its phone asks.
-select relevo.forget_installation(%(installation_id)s);
-
 -- name: list_history
 -- Lists what an installation got, newest first, and why: since it has its owner, for its phone.
 select d.id, d.notification_event_id as event_id, d.event_type, d.status, d.created_at, d.last_attempt_at, d.completed_at,

@@ -207,7 +207,7 @@ class Caller(BoundedProtocol):
 
 def test_callers_of_many_addresses_are_bounded_together() -> None:
     """Beyond the most that there may be the oldest that waits makes room, whose it is; if none waits there is no room."""
-    held = Connections(Bounds(most=4, most_per_address=3, header_s=1, body_s=1, header_bytes=1_000))
+    held = Connections(Bounds(most=4, most_per_address=3, header_s=1, body_s=1))
     callers = [Caller(address) for address in ("one", "one", "two", "two")]
     for each in callers:
         assert held.add(each)

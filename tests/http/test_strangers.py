@@ -152,7 +152,7 @@ class Callers(RuleBasedStateMachine):
     def phone_leaves(self, phone: UUID) -> None:
         """A phone has itself forgotten."""
         if phone in self.secrets:
-            devices.forget(self.conn, devices.admit(self.conn, phone, Proof(secret=self.secrets[phone])))
+            verbs.forget(self.conn, devices.admit(self.conn, phone, Proof(secret=self.secrets[phone])).installation_id)
             self.end(phone)
             del self.owners[phone], self.tokens[phone]
 

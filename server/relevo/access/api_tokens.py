@@ -13,12 +13,11 @@ import secrets
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from psycopg.rows import dict_row
-
 from relevo.core import queries
 from relevo.core.errors import NotFoundError, UsageError
 from relevo.database.pool import Database
 from relevo.operators import audit
+from relevo.operators.reading import fetch
 
 _SQL = queries.load("api_tokens")
 _WRITTEN = re.compile(r"relevo_(?P<id>[0-9a-f]{12})_[A-Za-z0-9_-]{43}")
@@ -76,8 +75,7 @@ def revoke(database: Database, token_id: str) -> str:
 
 def list_all(database: Database, *, limit: int = 100) -> list[dict[str, Any]]:
     """Return the tokens, newest first, without anything by which one could be used."""
-    with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(_SQL["list_tokens"], {"limit": min(limit, MAX_LIMIT)}).fetchall()
+    return fetch(database, _SQL["list_tokens"], limit=min(limit, MAX_LIMIT))
 
 
 def verify(database: Database, written: str) -> Token | None:

@@ -34,19 +34,9 @@ def get_quiet(asked: Mapping[str, Any]) -> Call[Mapping[str, Any]]:
     return Call("get_quiet", {"asked": as_json("quiet hours", asked)}, one(from_json))
 
 
-def list_of_phone(connection: Connection, phone: Known, locale: str | None) -> list[Mapping[str, Any]]:
-    """List the categories for a phone, with what its owner chose."""
-    return list_categories(connection, phone.owner, phone.project, locale)
-
-
 def choose_on_phone(connection: Connection, phone: Known, asked: Mapping[str, Any]) -> bool:
     """Note what a phone says that its owner chose; return whether something changed."""
     return _choose(connection, {**asked, "owner": _owner_of(phone), "project": phone.project})
-
-
-def get_quiet_of_phone(connection: Connection, phone: Known) -> Mapping[str, Any]:
-    """Return the quiet hours that hold for a phone."""
-    return get_quiet(connection, {"installation": str(phone.installation_id)})
 
 
 def set_quiet_on_phone(

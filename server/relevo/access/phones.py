@@ -333,21 +333,6 @@ def is_good_secret(connection: Connection, written: str) -> bool:
     return False
 
 
-def forget(connection: Connection, phone: Known) -> None:
-    """Forget an installation with all that leads to anybody."""
-    connection.execute(_SQL["forget_device"], {"installation_id": phone.installation_id})
-
-
-def log_out(connection: Connection, phone: Known) -> bool:
-    """Unregister an installation; return whether it was registered."""
-    return bool(verbs.unregister(connection, phone.installation_id))
-
-
-def complete(connection: Connection, phone: Known, reason: str) -> bool:
-    """Note that everything for an installation until now was handled elsewhere."""
-    return verbs.complete(connection, phone.installation_id, reason)
-
-
 def report_opened(
     connection: Connection, phone: Known, delivery_id: int, at: datetime | None, action: str | None
 ) -> opens.Opened:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -177,7 +178,9 @@ async def export_owner(request: Request, body: ExportIn) -> Response:
 @phone_router.get("/choices", responses={200: {"model": Categories}})
 async def list_choices(request: Request, installation_id: UUID, locale: AskedLocale = None) -> Response:
     """List the categories, and what the phone's owner chose of them."""
-    found = await ask_as_phone(request, installation_id, choices.list_of_phone, locale)
+    found = await ask_as_phone(
+        request, installation_id, lambda c, phone: choices.list_categories(c, phone.owner, phone.project, locale)
+    )
     return Json({"items": found, "next": None})
 
 
@@ -185,4 +188,5 @@ async def list_choices(request: Request, installation_id: UUID, locale: AskedLoc
 async def put_choice(request: Request, installation_id: UUID, category: Name, body: PhoneChoiceIn) -> Response:
     """Note what the phone's owner chose of a category: it holds on all their phones."""
     asked = {**body.model_dump(exclude_none=True), "category": category}
-    return Json({"changed": await ask_as_phone(request, installation_id, choices.choose_on_phone, asked)})
+    choose = partial(choices.choose_on_phone, asked=asked)
+    return Json({"changed": await ask_as_phone(request, installation_id, choose)})

@@ -40,7 +40,6 @@ class Bounds:
     most_per_address: int
     header_s: float
     body_s: float
-    header_bytes: int
 
     @classmethod
     def of(cls, settings: Settings, files: int | None = None) -> Bounds:
@@ -53,7 +52,6 @@ class Bounds:
             max(1, most * 3 // 4),
             settings.http_header_timeout_ms / 1000,
             settings.http_body_timeout_ms / 1000,
-            _HEADER_BYTES,
         )
 
 
@@ -161,8 +159,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _most_around(self) -> int:
         """Return how much may come that is no body: headers, then also what frames the body, and what trails it."""
-        most = self.held.bounds.header_bytes
-        return most if self._in_headers else 2 * most + _FRAMING * self._body
+        return _HEADER_BYTES if self._in_headers else 2 * _HEADER_BYTES + _FRAMING * self._body
 
     def on_message_begin(self) -> None:
         """Give the caller its time for the headers, also where they began behind the request before."""
@@ -181,7 +178,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Begin to answer, and give the caller its time for the body."""
-        if self._read > self.held.bounds.header_bytes and self._header_bytes() > self.held.bounds.header_bytes:
+        if self._read > _HEADER_BYTES and self._header_bytes() > _HEADER_BYTES:
             self._refuse(b"431 Request Header Fields Too Large")
             raise ValueError("too long headers")  # ends the parsing; the caller was told already
         if self._unanswered >= _MOST_PIPELINED:

@@ -197,9 +197,8 @@ def _how_to_make(rule: Rule) -> str:
 
 
 def written_token(request: Request) -> str:
-    """Return the bearer token of a request, empty if there is none; a look at one header needs no mapping of them."""
-    headers = request.scope["headers"]
-    given = next((value.decode("latin-1") for name, value in headers if name == b"authorization"), "")
+    """Return the bearer token of a request, empty if there is none."""
+    given = request.headers.get("authorization", "")
     return given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else ""
 
 

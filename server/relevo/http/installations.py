@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from starlette.responses import Response
 
 from relevo.access import phones
 from relevo.access.phones import Known, NoProofError, Proof
-from relevo.client import opens
+from relevo.client import opens, verbs
 from relevo.client.checks import DELIVERY
 from relevo.client.values import Installation, Preference
 from relevo.core.known_services import EXPO, NATIVE, SERVICES, WITH_ENVIRONMENT, listed
@@ -222,20 +223,24 @@ async def register_installation(request: Request, installation_id: UUID, body: I
 @router.delete("", status_code=204)
 async def delete_installation(request: Request, installation_id: UUID) -> Response:
     """Forget a phone: its token, owner and preferences are deleted, and what was said to it alone."""
-    await ask_as_phone(request, installation_id, phones.forget)
+    await ask_as_phone(request, installation_id, lambda c, phone: verbs.forget(c, phone.installation_id))
     return Response(status_code=204)
 
 
 @router.post("/log-out", responses={200: {"model": LoggedOutBody}})
 async def log_out_installation(request: Request, installation_id: UUID) -> Response:
     """Log a phone out: nothing is sent to it until it registers again, and its secret ends."""
-    return Json({"logged_out": await ask_as_phone(request, installation_id, phones.log_out)})
+    many = await ask_as_phone(request, installation_id, lambda c, phone: verbs.unregister(c, phone.installation_id))
+    return Json({"logged_out": bool(many)})
 
 
 @router.post("/complete", responses={200: {"model": CompletedBody}})
 async def complete_installation(request: Request, installation_id: UUID, why: ReasonIn | None = None) -> Response:
     """Say that everything for a phone until now was handled elsewhere: what is left of it ends unsent."""
-    done = await ask_as_phone(request, installation_id, phones.complete, (why or ReasonIn()).reason)
+    reason = (why or ReasonIn()).reason
+    done = await ask_as_phone(
+        request, installation_id, lambda c, phone: verbs.complete(c, phone.installation_id, reason)
+    )
     return Json({"completed": done})
 
 
@@ -245,7 +250,8 @@ async def report_opened(request: Request, installation_id: UUID, opened: OpenedI
 
     Only pushes whose data has `reportOpened` ask for it.
     """
-    return Json({"outcome": await ask_as_phone(request, installation_id, phones.report_opened, **dict(opened))})
+    report = partial(phones.report_opened, **dict(opened))
+    return Json({"outcome": await ask_as_phone(request, installation_id, report)})
 
 
 @router.get("/preferences", responses={200: {"model": Preferences}})
@@ -258,22 +264,23 @@ async def list_preferences(request: Request, installation_id: UUID) -> Response:
 @router.get("/preferences/{name}", responses={200: {"model": NamedPreference}})
 async def get_preference(request: Request, installation_id: UUID, name: Name) -> Response:
     """Return one preference of a phone."""
-    [found] = await ask_as_phone(request, installation_id, phones.preferences, name)
+    [found] = await ask_as_phone(request, installation_id, partial(phones.preferences, name=name))
     return Json(found)
 
 
 @router.put("/preferences/{name}", responses={200: {"model": NamedPreference}})
 async def set_preference(request: Request, installation_id: UUID, name: Name, body: PreferenceBody) -> Response:
     """Set one preference of a phone; `default` is the one a new phone has, which asks for all that names no topic."""
-    await ask_as_phone(request, installation_id, phones.set_preference, name, Preference(**dict(body)))
-    [found] = await ask_as_phone(request, installation_id, phones.preferences, name)
+    asked = Preference(**dict(body))
+    await ask_as_phone(request, installation_id, lambda c, phone: phones.set_preference(c, phone, name, asked))
+    [found] = await ask_as_phone(request, installation_id, partial(phones.preferences, name=name))
     return Json(found)
 
 
 @router.delete("/preferences/{name}", status_code=204)
 async def delete_preference(request: Request, installation_id: UUID, name: Name) -> Response:
     """Remove one preference of a phone; one without any gets no tenders."""
-    await ask_as_phone(request, installation_id, phones.remove_preference, name)
+    await ask_as_phone(request, installation_id, partial(phones.remove_preference, name=name))
     return Response(status_code=204)
 
 
@@ -283,8 +290,8 @@ async def list_installation_deliveries(
 ) -> Response:
     """Return what a phone got, newest first, and why; the phone itself sees what came since it has its owner."""
     before = min(int(cursor), phones.MOST_IDS) if cursor else phones.MOST_IDS
-    own = request.state.caller is None
-    rows = await ask_as_phone(request, installation_id, phones.history, own=own, before=before, limit=limit)
+    read = partial(phones.history, own=request.state.caller is None, before=before, limit=limit)
+    rows = await ask_as_phone(request, installation_id, read)
     items = [_told(request, dict(row)) for row in rows]
     return Json({"items": items, "next": str(items[-1]["id"]) if len(items) == limit else None})
 
@@ -333,16 +340,10 @@ async def ask(request: Request, verb: Callable[Concatenate[Connection, P], T], *
     return answer
 
 
-async def ask_as_phone(
-    request: Request,
-    installation_id: UUID,
-    verb: Callable[Concatenate[Connection, Known, P], T],
-    *args: P.args,
-    **kwargs: P.kwargs,
-) -> T:
+async def ask_as_phone(request: Request, installation_id: UUID, verb: Callable[[Connection, Known], T]) -> T:
     """Do something with an installation, for its phone or the app: who may not is refused in the same transaction."""
     proof = proof_of(request)
-    return await ask(request, lambda c: verb(c, phones.admit(c, installation_id, proof), *args, **kwargs))
+    return await ask(request, lambda c: verb(c, phones.admit(c, installation_id, proof)))
 
 
 def _is_proven_by_secret(request: Request, answer: object) -> bool:

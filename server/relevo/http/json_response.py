@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
 import orjson
 from starlette.responses import Response
 
-_KIND = (b"content-type", b"application/json")
-
 
 class Json(Response):
     """A JSON answer; instants are RFC 3339, in UTC."""
 
     media_type = "application/json"
-
-    def __init__(self, content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        self.status_code, self.background = status, None
-        self.body = self.render(content)
-        given = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in (headers or {}).items()]
-        self.raw_headers = [*given, (b"content-length", b"%d" % len(self.body)), _KIND]
 
     def render(self, content: Any) -> bytes:
         """Write the content."""

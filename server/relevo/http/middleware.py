@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import re
 import time
@@ -18,7 +17,7 @@ from relevo.http.problems import of_error
 Measure = Callable[[str, str, str, float], None]
 """Takes down an answer: its method, route and status, and how many seconds it took."""
 
-_log, _lines = structlog.get_logger("relevo.http"), logging.getLogger("relevo.http")
+_log = structlog.get_logger("relevo.http")
 _OWN_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -112,8 +111,6 @@ class _Exchange:
         read = self._scope["method"] in ("GET", "HEAD", "OPTIONS")
         failed = self._status >= 500  # noqa: PLR2004
         quiet = self._scope["path"].startswith(_QUIET)
-        if (quiet or (read and not failed)) and not _lines.isEnabledFor(logging.DEBUG):
-            return
         level = _log.debug if quiet or (read and not failed) else _log.warning if failed else _log.info
         level(
             "http_request",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -161,11 +162,12 @@ async def put_cap(request: Request, body: CapIn) -> Response:
 @phone_router.get("/quiet", responses={200: {"model": Hours}})
 async def get_quiet(request: Request, installation_id: UUID) -> Response:
     """Return the quiet hours that hold for a phone, whose they are, and until when it is quiet if it is now."""
-    return Json(await ask_as_phone(request, installation_id, choices.get_quiet_of_phone))
+    asked = {"installation": str(installation_id)}
+    return Json(await ask_as_phone(request, installation_id, lambda c, _phone: choices.get_quiet(c, asked)))
 
 
 @phone_router.put("/quiet", responses={200: {"model": Changed}})
 async def put_quiet(request: Request, installation_id: UUID, body: PhoneHoursIn) -> Response:
     """Set the quiet hours of a phone, or of all phones of its owner."""
-    changed = await ask_as_phone(request, installation_id, choices.set_quiet_on_phone, **dict(body))
-    return Json({"changed": changed})
+    change = partial(choices.set_quiet_on_phone, **dict(body))
+    return Json({"changed": await ask_as_phone(request, installation_id, change)})

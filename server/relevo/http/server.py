@@ -93,25 +93,24 @@ class HttpServer:
 
     def _until_bound(self) -> socket.socket | None:
         """Bind, trying again while the port is taken; None if told to stop before."""
-        told = ""
         while not self._stop.is_set():
             try:
                 return self._bind()
             except OSError as error:
-                told = self._complain(error, told)
+                self._complain(
+                    f"HTTP cannot be served on {self._settings.http_host}, port {self._settings.http_port}: "
+                    f"{error.strerror or error}; it is tried again and again; "
+                    "free the port, or set HTTP_PORT or HTTP_HOST"
+                )
                 self._stop.wait(_AGAIN_S)
         return None
 
-    def _complain(self, error: OSError, told: str) -> str:
-        host, port = self._settings.http_host, self._settings.http_port
-        problem = (
-            f"HTTP cannot be served on {host}, port {port}: {error.strerror or error}; it is tried again and again; "
-            "free the port, or set HTTP_PORT or HTTP_HOST"
-        )
-        self._app.worker.http = {"problem": problem}
-        if problem != told:
+    def _complain(self, problem: str) -> None:
+        """Tell in health what cannot be served, and in the log, once."""
+        told = ({"address": self.url} if self.url else {}) | {"problem": problem}
+        if self._app.worker.http != told:
             _log.error("http_not_serving", problem=problem)
-        return problem
+        self._app.worker.http = told
 
     def _bind(self) -> socket.socket:
         """Take the port; for the embedded demo, where nobody chose one, the next that is free."""
@@ -171,9 +170,7 @@ class HttpServer:
         try:
             return listen(self._settings.http_host, port)
         except OSError as error:
-            problem = f"/metrics cannot be served on port {port}: {error.strerror or error}; set METRICS_PORT"
-            self._app.worker.http = {"address": self.url, "problem": problem}
-            _log.error("http_not_serving", problem=problem)
+            self._complain(f"/metrics cannot be served on port {port}: {error.strerror or error}; set METRICS_PORT")
             return None
 
 
