@@ -348,13 +348,19 @@ class TestGrowth:
         source = Folder(settings_for(folder_source_dir=drop, folder_source_done_dir=done))
         (drop / "a.jsonl").write_text(line(1) + "{bad\n")
         (drop / "fresh.jsonl").write_text(line(2))
-        os.utime(drop / "a.jsonl", (1_700_000_000, 1_700_000_000))
+        (drop / "mended.jsonl").write_text("{bad\n")
+        for name in ("a.jsonl", "mended.jsonl"):
+            os.utime(drop / name, (1_700_000_000, 1_700_000_000))
         context.run(source)
-        assert sorted(path.name for path in drop.iterdir()) == ["a.jsonl", "fresh.jsonl"], "not before it was kept"
+        assert len(list(drop.iterdir())) == 3, "not before it was kept"
         context.run(source)
         assert [path.name for path in drop.iterdir()] == ["fresh.jsonl"], "and not while somebody may still write it"
-        assert sorted(path.name for path in done.iterdir()) == ["a.jsonl", "a.jsonl.1"]
+        assert sorted(path.name for path in done.iterdir()) == ["a.jsonl", "a.jsonl.1", "mended.jsonl"]
         assert context.codes() == {"1-1-LE26", "2-1-LE26"}
+        (done / "mended.jsonl").write_text(line(3))
+        context.due.add("mended.jsonl:1")
+        context.run(source)
+        assert "3-1-LE26" in context.codes(), "what was mended is read where it lies now"
 
     def test_a_name_that_is_no_utf8(self, tmp_path: Path, source: Folder, context: MemorySourceContext) -> None:
         """A Latin-1 file name is read like any other; cursor and rejects hold it written out."""

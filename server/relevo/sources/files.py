@@ -14,6 +14,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISREG
@@ -57,57 +58,43 @@ class DropFolder:
         """Walk the folder once and return what waits in it, and what is known of the rest; raises OSError."""
         known: Mapping[str, Any] = cursor.get("files") or {}
         passed: Mark | None = tuple(cursor["passed"]) if "passed" in cursor else None
-        behind, seen, latest = 0, dict[str, DroppedFile](), list[_Latest]()
-        for dropped in self._walk():
-            if dropped.name in known:
-                seen[dropped.name] = dropped
-                if is_handled(known[dropped.name], dropped):
+        seen: dict[str, DroppedFile] = {}
+        behind = 0
+
+        def not_handled() -> Iterator[DroppedFile]:
+            nonlocal behind
+            for dropped in self._walk():
+                if dropped.name in known:
+                    seen[dropped.name] = dropped
+                    if is_handled(known[dropped.name], dropped):
+                        continue
+                elif passed is not None and (dropped.changed_ns, dropped.name) <= passed:
+                    behind += 1
                     continue
-            elif passed is not None and (dropped.changed_ns, dropped.name) <= passed:
-                behind += 1
-                continue
-            heapq.heappush(latest, _Latest(dropped))
-            if len(latest) > MOST_AT_ONCE:
-                heapq.heappop(latest)
+                yield dropped
+
+        waiting = heapq.nsmallest(MOST_AT_ONCE, not_handled())
         if passed is not None and behind > int(cursor.get("passed_count", 0)):
             _log.info("folder_walked_again", folder=str(self._folder), why="files appeared behind what was handled")
             return self.look({"files": known}, is_handled)
         files = {name: entry for name, entry in known.items() if name in seen}
-        waiting = sorted(each.file for each in latest)
         return Look(files, waiting, seen, passed, behind, more=len(waiting) == MOST_AT_ONCE)
 
     def _walk(self) -> Iterator[DroppedFile]:
         with os.scandir(self._folder) as entries:
             for entry in entries:
-                if entry.name.startswith(".") or not entry.name.lower().endswith(self._suffixes):
-                    continue
-                try:
-                    stat = entry.stat()
-                except OSError:
-                    continue  # gone since, or a link to nowhere
-                if S_ISREG(stat.st_mode):
-                    stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-                    yield DroppedFile(stat.st_ctime_ns, file_name(entry.name), stamp, Path(entry.path))
-
-    def path_of(self, name: str) -> Path:
-        """Return where a file of this name lies: here, or among the handled ones."""
-        folders = [self._folder, *([self._done] if self._done else [])]
-        plain = next((folder / Path(name).name for folder in folders if (folder / Path(name).name).exists()), None)
-        if plain is not None:
-            return plain
-        odd = (path for folder in folders for path in folder.iterdir() if file_name(path.name) == name)
-        return next(odd, self._folder / Path(name).name)
+                is_ours = not entry.name.startswith(".") and entry.name.lower().endswith(self._suffixes)
+                if is_ours and (dropped := _dropped(entry)):
+                    yield dropped
 
     def find(self, name: str) -> DroppedFile | None:
         """Return a file by its name, also one that was handled and moved; None if it is gone."""
-        try:
-            path = self.path_of(name)
-            stat = path.stat()
-        except OSError:
-            return None
-        if not S_ISREG(stat.st_mode):
-            return None
-        return DroppedFile(stat.st_ctime_ns, name, (stat.st_ino, stat.st_size, stat.st_mtime_ns), path)
+        for folder in filter(None, (self._folder, self._done)):
+            with suppress(OSError), os.scandir(folder) as entries:
+                for entry in entries:
+                    if file_name(entry.name) == name:
+                        return _dropped(entry)
+        return None
 
     def move_handled(self, look: Look) -> None:
         """Move away what was handled, committed, and has not changed for a while; what cannot be moved stays."""
@@ -165,18 +152,18 @@ class Look:
         return cursor
 
 
+def _dropped(entry: os.DirEntry[str]) -> DroppedFile | None:
+    """Return the file that lies there; None if it is something else, gone since, or a link to nowhere."""
+    with suppress(OSError):
+        stat = entry.stat()
+        if S_ISREG(stat.st_mode):
+            stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+            return DroppedFile(stat.st_ctime_ns, file_name(entry.name), stamp, Path(entry.path))
+    return None
+
+
 def _size(name: str, entry: Any) -> int:
     return len(json.dumps({name: entry}, ensure_ascii=False).encode())
-
-
-@dataclass(frozen=True)
-class _Latest:
-    """Turns the order around, so that a heap gives up the latest first."""
-
-    file: DroppedFile
-
-    def __lt__(self, other: _Latest) -> bool:
-        return other.file < self.file
 
 
 def _free_name(folder: Path, name: str) -> Path:

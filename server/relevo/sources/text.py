@@ -19,7 +19,7 @@ _DAY_ENDS = (time(0), time(23, 59, 59))
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u2028\u2029\ufeff]")
 _ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?\s*(Z|[+-]\d\d(?::?\d\d)?)?)?", re.IGNORECASE
+    r"(\d{4}-\d\d-\d\d)(?:[T ]((?!24)\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?)\s*(Z|[+-]\d\d(?::?\d\d)?)?)?", re.IGNORECASE
 )
 _CHILEAN = re.compile(r"(\d{1,2})[-/](\d{1,2})[-/](\d{4})(?:\s+(\d{1,2}):(\d\d)(?::(\d\d))?)?")
 _THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
@@ -88,26 +88,20 @@ def moment(
 
     A bare day is its first second, or its last with `end_of_day`.
     """
-    text = clean(value, 50) or ""
-    fields, offset = _fields(text)
-    if fields is None:
-        return None
-    year, month, day, hour, minute, second, micro = fields
+    day, clock, offset = _day_and_clock(value)
+    clock = clock or ("23:59:59" if end_of_day else "00:00:00")
     try:
-        if hour is None:
-            local = datetime.combine(datetime(year, month, day), time(23, 59, 59) if end_of_day else time(0), zone)  # noqa: DTZ001
-        else:
-            local = datetime(year, month, day, hour, minute, second, micro, zone)
-        read = datetime.fromisoformat(f"{local:%Y-%m-%dT%H:%M:%S.%f}{offset}") if offset and trust_offset else local
+        read = datetime.fromisoformat(f"{day}T{clock}{offset if trust_offset else ''}")
     except ValueError:
         return None
+    read = read if read.tzinfo else read.replace(tzinfo=zone)
     return read if in_range(read) else None
 
 
 def is_bare_day(value: object) -> bool:
     """Return whether a moment is told as a day alone."""
-    fields, _ = _fields(clean(value, 50) or "")
-    return fields is not None and fields[3] is None
+    day, clock, _ = _day_and_clock(value)
+    return bool(day and not clock)
 
 
 def midnights(publicada_at: datetime | None, cierra_at: datetime | None) -> tuple[str, ...]:
@@ -122,18 +116,17 @@ def link(value: object) -> str | None:
     return address if address and address.lower().startswith(("http://", "https://")) else None
 
 
-def _fields(text: str) -> tuple[tuple[int, int, int, Any, int, int, int] | None, str]:
+def _day_and_clock(value: object) -> tuple[str, str, str]:
+    """Take a moment apart into its day, time and offset, in ISO's form; what is not told or not readable is empty."""
+    text = clean(value, 50) or ""
     if found := _ISO.fullmatch(text):
-        year, month, day, hour, minute, second, fraction, offset = found.groups()
-        micro = int((fraction or "0")[:6].ljust(6, "0"))
-        offset = "+00:00" if (offset or "").upper() == "Z" else (offset or "")
-        clock = None if hour is None else int(hour)
-        return (int(year), int(month), int(day), clock, int(minute or 0), int(second or 0), micro), offset
+        day, clock, offset = found.groups(default="")
+        return day, clock, offset.upper()
     if found := _CHILEAN.fullmatch(text):
-        day, month, year, hour, minute, second = found.groups()
-        clock = None if hour is None else int(hour)
-        return (int(year), int(month), int(day), clock, int(minute or 0), int(second or 0), 0), ""
-    return None, ""
+        day, month, year, hour, minute, second = found.groups(default="00")
+        clock = f"{hour:0>2}:{minute}:{second}" if found[4] else ""
+        return f"{year}-{month:0>2}-{day:0>2}", clock, ""
+    return "", "", ""
 
 
 def amount(value: object, *, lone_point: Literal["thousands", "decimal"] = "thousands") -> Decimal | None:
