@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -181,7 +181,7 @@ class _Reading:
         document = text.loads(line)
         if not isinstance(document, dict):
             return _Unusable("the line is no JSON object")
-        return read_line(document, self.namespace, self.now, line, as_of=self.came_at)
+        return read_line(document, self.namespace, self.now, line, self.came_at)
 
     def retry(self, due: Any) -> None:
         """Read lines again that were rejected and that somebody says are mended."""
@@ -279,7 +279,7 @@ def _sight(file: BinaryIO, entry: Mapping[str, Any]) -> str:
 
 
 def read_line(
-    fields: Mapping[str, Any], namespace: str, now: datetime, line: bytes = b"", as_of: datetime | None = None
+    fields: Mapping[str, Any], namespace: str, now: datetime, line: bytes, as_of: datetime | None
 ) -> Item | _Unusable:
     """Read one object; `cierra_en_dias` and `publicada_hace_minutos` count from now, so that a demo is never old."""
     external_id = next(
@@ -293,13 +293,44 @@ def read_line(
     where = text.clean(fields.get("namespace"), 101) or namespace
     if not re.fullmatch(r"[A-Za-z0-9._:-]{1,100}", where):
         return _Unusable("namespace must be 1 to 100 characters out of A-Z a-z 0-9 . _ : -", external_id)
-    problems = [name for name, value in _dates(fields, now).items() if value is _WRONG]
-    problems += ["monto"] if _is_told(fields.get("monto")) and text.amount(fields.get("monto")) is None else []
-    problems += ["moneda"] if fields.get("moneda") is not None and text.currency(fields.get("moneda")) is None else []
-    if problems:
-        return _Unusable(f"{', '.join(problems)} cannot be read", external_id)
-    days = tuple(name for name in ("publicada_at", "cierra_at") if text.is_bare_day(fields.get(name)))
-    return replace(_item(fields, where, external_id, nombre, now=now, line=line), as_of=as_of, whole_days=days)
+    publicada_at = _date(fields, "publicada_at", "publicada_hace_minutos", now, timedelta(minutes=-1))
+    cierra_at = _date(fields, "cierra_at", "cierra_en_dias", now, timedelta(days=1))
+    monto, moneda = text.amount(fields.get("monto")), text.currency(fields.get("moneda"))
+    wrong = {
+        "publicada_at": publicada_at is _WRONG,
+        "cierra_at": cierra_at is _WRONG,
+        "monto": monto is None and _is_told(fields.get("monto")),
+        "moneda": moneda is None and fields.get("moneda") is not None,
+    }
+    if any(wrong.values()):
+        return _Unusable(f"{', '.join(name for name in wrong if wrong[name])} cannot be read", external_id)
+    estado = text.clean(fields.get("estado"), text.SHORT) or chile.OPEN
+    rubros = text.codes(text.each(fields.get("rubros") or fields.get("rubro")))
+    withdrawn = fields.get("withdrawn") is True or estado.casefold() in _WITHDRAWN
+    is_open = estado.casefold() in _OPEN and (cierra_at is None or cierra_at > now)
+    return Item(
+        where,
+        external_id,
+        nombre,
+        mark(TELLER, line),
+        descripcion=text.clean(fields.get("descripcion"), text.DESCRIPCION),
+        organismo=text.clean(fields.get("organismo"), text.ORGANISMO),
+        region=text.clean(fields.get("region"), text.REGION),
+        tipo=text.clean(fields.get("tipo"), text.SHORT) or chile.tipo_of(external_id),
+        estado=estado,
+        monto=monto,
+        moneda=moneda or ("CLP" if monto else None),
+        monto_label=text.clean(fields.get("monto_label"), text.SHORT),
+        rubros=rubros,
+        rubro_scheme=text.clean(fields.get("rubro_scheme"), 50) or ("UNSPSC" if rubros else None),
+        publicada_at=publicada_at,
+        cierra_at=cierra_at,
+        url=text.link(fields.get("url")),
+        announces=is_open and not withdrawn and fields.get("announces") is not False,
+        withdrawn=withdrawn,
+        as_of=as_of,
+        whole_days=tuple(name for name in ("publicada_at", "cierra_at") if text.is_bare_day(fields.get(name))),
+    )
 
 
 def _is_told(monto: object) -> bool:
@@ -307,46 +338,7 @@ def _is_told(monto: object) -> bool:
     return monto is not None and text.clean(monto, 50) not in ("0", "0.0", "0.00", "0,00")
 
 
-def _item(
-    fields: Mapping[str, Any], namespace: str, external_id: str, nombre: str, *, now: datetime, line: bytes
-) -> Item:
-    dates = _dates(fields, now)
-    estado = text.clean(fields.get("estado"), text.SHORT) or chile.OPEN
-    rubros = text.codes(text.each(fields.get("rubros") or fields.get("rubro")))
-    withdrawn = fields.get("withdrawn") is True or estado.casefold() in _WITHDRAWN
-    cierra_at = dates["cierra_at"]
-    is_open = estado.casefold() in _OPEN and (cierra_at is None or cierra_at > now)
-    return Item(
-        namespace,
-        external_id,
-        nombre,
-        mark(TELLER, line or sorted(fields.items())),
-        descripcion=text.clean(fields.get("descripcion"), text.DESCRIPCION),
-        organismo=text.clean(fields.get("organismo"), text.ORGANISMO),
-        region=text.clean(fields.get("region"), text.REGION),
-        tipo=text.clean(fields.get("tipo"), text.SHORT) or chile.tipo_of(external_id),
-        estado=estado,
-        monto=text.amount(fields.get("monto")),
-        moneda=text.currency(fields.get("moneda")) or ("CLP" if _is_told(fields.get("monto")) else None),
-        monto_label=text.clean(fields.get("monto_label"), text.SHORT),
-        rubros=rubros,
-        rubro_scheme=text.clean(fields.get("rubro_scheme"), 50) or ("UNSPSC" if rubros else None),
-        publicada_at=dates["publicada_at"],
-        cierra_at=cierra_at,
-        url=text.link(fields.get("url")),
-        announces=is_open and not withdrawn and fields.get("announces") is not False,
-        withdrawn=withdrawn,
-    )
-
-
 _WRONG = datetime.min.replace(tzinfo=UTC)
-
-
-def _dates(fields: Mapping[str, Any], now: datetime) -> dict[str, datetime | None]:
-    return {
-        "publicada_at": _date(fields, "publicada_at", "publicada_hace_minutos", now, timedelta(minutes=-1)),
-        "cierra_at": _date(fields, "cierra_at", "cierra_en_dias", now, timedelta(days=1)),
-    }
 
 
 def _date(fields: Mapping[str, Any], name: str, relative: str, now: datetime, unit: timedelta) -> datetime | None:
