@@ -66,7 +66,7 @@ class TestRealAnswers:
     def test_every_row_of_real_lists_is_read(self, name: str) -> None:
         """Each row of each real list is a summary with a clean name, whatever its state."""
         body = (FIXTURES / "summary" / name).read_bytes()
-        said = judge(Response(200, {}, body, "u"))
+        said = judge(Response(200, {}, body))
         assert said.kind == "ok"
         assert len(said.rows) == json.loads(body)["Cantidad"]
         for row in said.rows:

@@ -263,7 +263,7 @@ def test_troubles_do_not_repeat_secrets(serve: Serve) -> None:
 )
 def test_how_long_to_wait(headers: dict[str, str], wait: int) -> None:
     """Retry-After is read as seconds or as a date by the server's clock, within a day."""
-    assert Response(429, headers, b"", "u").retry_after_ms() == wait
+    assert Response(429, headers, b"").retry_after_ms() == wait
 
 
 def test_a_connection_that_is_to_be_closed_is_not_used_again() -> None:

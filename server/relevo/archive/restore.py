@@ -131,31 +131,27 @@ def verify(store: ArchiveStore, record: Manifest, progress: Progress = _no_progr
     _refuse_unlisted(store, record)
     before: Any = None
     for part in record.parts:
-        with tempfile.TemporaryDirectory(prefix="relevo-verify-") as folder:
-            path = _fetch_part(store, record, part, Path(folder))
-            with _readable(record, part):
-                _check_file(path, record, part)
-                before = _check_rows(path, record, part, before)
+        with _fetched(store, record, part) as path:
+            before = _check_rows(path, record, part, before)
         progress("verifying", part.rows)
 
 
 @contextmanager
-def _readable(record: Manifest, part: Part) -> Iterator[None]:
+def _fetched(store: ArchiveStore, record: Manifest, part: Part) -> Iterator[Path]:
+    """Fetch a part to be read in the block; it has the columns, rows and groups that its manifest lists."""
     import pyarrow as pa  # noqa: PLC0415 Arrow takes a tenth of a second, and most commands need none
 
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        raise ArchiveError(f"{record.key_of(part)} is no readable Parquet file.", hint="It is damaged.") from error
-
-
-def _check_file(path: Path, record: Manifest, part: Part) -> None:
-    """Raise unless a file has the columns, rows and groups that its manifest lists."""
     from relevo.archive import parquet  # noqa: PLC0415
 
-    wrong = parquet.misfit(path, record.columns, part.rows, record.group_rows)
-    if wrong or path.stat().st_size != part.bytes:
-        raise _differs(record, part, wrong or "bytes")
+    with tempfile.TemporaryDirectory(prefix="relevo-restore-") as folder:
+        path = _fetch_part(store, record, part, Path(folder))
+        try:
+            wrong = parquet.misfit(path, record.columns, part.rows, record.group_rows)
+            if wrong or path.stat().st_size != part.bytes:
+                raise _differs(record, part, wrong or "bytes")
+            yield path
+        except (pa.ArrowException, OSError) as error:
+            raise ArchiveError(f"{record.key_of(part)} is no readable Parquet file.", hint="It is damaged.") from error
 
 
 def _check_rows(path: Path, record: Manifest, part: Part, before: Any) -> Any:
@@ -212,11 +208,8 @@ def restore(
     with database.watch(), database.direct(long=True) as words, connect(database) as arrow, _refusals(relation):
         _make_table(words, arrow, relation, replace=replace)
         for part in record.parts:
-            with tempfile.TemporaryDirectory(prefix="relevo-restore-") as folder:
-                path = _fetch_part(store, record, part, Path(folder))
-                with _readable(record, part):
-                    _check_file(path, record, part)
-                    _load(arrow, path, relation, progress)
+            with _fetched(store, record, part) as path:
+                _load(arrow, path, relation, progress)
         arrow.execute(relation.ask(words, _SQL["compose_key"]))
         for part in record.parts:
             statement = copying.compose_rows(words, relation, Span(part.first_key, part.last_key))

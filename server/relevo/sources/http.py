@@ -70,7 +70,6 @@ class Response:
     status: int
     headers: Mapping[str, str]
     body: bytes = field(repr=False)
-    url: str = field(repr=False)
 
     def retry_after_ms(self) -> int:
         """Return how long the server asks to wait, in seconds or until a date by its own clock; 0 if it does not."""
@@ -113,43 +112,40 @@ class Http:
     def _ask(self, method: str, url: str, **more: Any) -> Response:
         deadline = time.monotonic() + self._limit_s
         for _ in range(MAX_REDIRECTS + 1):
-            reply, location = self._exchange(method, url, deadline, more)
-            if location is None:
+            reply = self._exchange(method, url, deadline, more)
+            if reply.status not in _REDIRECTS or "location" not in reply.headers:
                 return reply
-            url = _follow(url, location)
+            url = _follow(url, reply.headers["location"])
             more.pop("params", None)
             if reply.status in (301, 302, 303) and method != "GET":
                 method = "GET"
                 more.pop("json", None)
         raise Trouble("rejected", f"it redirects more than {MAX_REDIRECTS} times")
 
-    def _exchange(self, method: str, url: str, deadline: float, more: Mapping[str, Any]) -> tuple[Response, str | None]:
+    def _exchange(self, method: str, url: str, deadline: float, more: Mapping[str, Any]) -> Response:
         """Send one request; what went wrong is said in words of our own, for the library's repeat the address."""
         left = max(deadline - time.monotonic(), 0.001)
-        trouble: Trouble | None = None
-        reply: Response | None = None
-        location = None
+        answered: Response | Trouble
         with self._guard.cutting_off_after(left) as guard:
             try:
                 limits = (min(left, _CONNECT_S), left)
                 with self._session.request(
                     method, url, stream=True, allow_redirects=False, timeout=limits, proxies=self._way(url), **more
                 ) as got:
-                    reply = Response(got.status_code, _lower(got.headers), self._read(got), got.url or url)
-                    location = got.headers.get("location") if got.status_code in _REDIRECTS else None
+                    answered = Response(got.status_code, got.headers, self._read(got))
             except Trouble as already:
-                trouble = already
+                answered = already
             except (requests.RequestException, HTTPError, OSError, ValueError) as error:
-                trouble = Trouble("unavailable", _plainly(error))
+                answered = Trouble("unavailable", _plainly(error))
             self._adapter.close()  # a connection that we asked to be closed is not used again
             # A body without a length that is cut off looks whole.
             if guard.cut:
-                trouble = Trouble("unavailable", f"no whole answer within {self._limit_s * 1_000:.0f} ms")
+                answered = Trouble("unavailable", f"no whole answer within {self._limit_s * 1_000:.0f} ms")
             if guard.refused:
-                trouble = Trouble("rejected", guard.refused)
-        if trouble or reply is None:
-            raise Trouble((trouble or _NOTHING).outcome, (trouble or _NOTHING).detail) from None
-        return reply, location
+                answered = Trouble("rejected", guard.refused)
+        if isinstance(answered, Trouble):
+            raise Trouble(answered.outcome, answered.detail) from None
+        return answered
 
     def _way(self, url: str) -> dict[str, str]:
         """Return the proxy that leads to an address; what it leads to is judged here, for the guard sees the proxy."""
@@ -171,9 +167,6 @@ class Http:
             if len(body) > self._max_bytes:
                 raise too_much
         return bytes(body)
-
-
-_NOTHING = Trouble("unavailable", "no answer")
 
 
 class _Guard:
@@ -311,10 +304,6 @@ def _follow(url: str, location: str) -> str:
     if here.scheme == "https" and there.scheme == "http":
         raise Trouble("rejected", "it redirects from https to http")
     return target
-
-
-def _lower(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
 
 
 _PLAINLY: tuple[tuple[type[Exception], str], ...] = (
