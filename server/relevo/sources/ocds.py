@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
@@ -62,19 +63,23 @@ class Ocds:
 class _Batch:
     """What was gathered: one telling per tender, only what is new or changed."""
 
+    context: SourceContext
     items: dict[tuple[str, str], Item] = field(default_factory=dict)
     rejects: list[Reject] = field(default_factory=list)
     resolved: list[str] = field(default_factory=list)
     incomplete: bool = False
-    tried: Mapping[str, Reject] = field(default_factory=dict)
-    """By place, the rejects that are tried again now: reported anew, or resolved."""
 
-    def add(self, items: Sequence[Item], context: SourceContext) -> int:
+    @cached_property
+    def tried(self) -> Mapping[str, Reject]:
+        """By place, the rejects that are tried again now: reported anew, or resolved."""
+        return {due.place: due for due in self.context.rejects_due(RETRIES_PER_FETCH)}
+
+    def add(self, items: Sequence[Item]) -> int:
         """Keep what the database does not hold yet; return how many that are."""
         news = 0
         for namespace in {item.namespace for item in items}:
             mine = [item for item in items if item.namespace == namespace]
-            known = context.known(namespace, [item.external_id for item in mine])
+            known = self.context.known(namespace, [item.external_id for item in mine])
             for item in mine:
                 if _is_news(mark_of(known.get(item.external_id, ""), TELLER), item.fingerprint):
                     self._keep(item)
@@ -159,11 +164,11 @@ class _Web:
 
     def fetch(self, cursor: Mapping[str, Any], context: SourceContext) -> Fetched:
         """Read some pages, or go on reading a long one."""
-        batch, state = _Batch(), dict(cursor)
+        batch, state = _Batch(context), dict(cursor)
         try:
-            self._retry(state, batch, context)
+            self._retry(state, batch)
             for _ in range(PAGES_PER_FETCH):
-                if not self._page(state, batch, context):
+                if not self._page(state, batch):
                     return batch.fetched(_over(state), more=False)
                 if len(batch.items) >= ITEMS_PER_FETCH or "at" in state:
                     break
@@ -175,23 +180,23 @@ class _Web:
             return Fetched(trouble.outcome, _stuck(cursor), detail=trouble.detail[:500])
         return batch.fetched(state, more=True)
 
-    def _page(self, state: dict[str, Any], batch: _Batch, context: SourceContext) -> bool:
+    def _page(self, state: dict[str, Any], batch: _Batch) -> bool:
         """Read the page at hand and move on; False when the pass is over."""
         here = state.get("next") or state.get("from") or self._start
         page = self._held if self._held and self._held.address == here and "at" in state else None
-        page = page or self._read(here, state, context)
+        page = page or self._read(here, state, batch.context)
         if page is None:
             return False
         start = int(state.pop("at", 0))
         _note_bad(page.rejects, page.place, state, batch)
-        news = batch.add(page.items[start : start + ITEMS_PER_FETCH], context)
+        news = batch.add(page.items[start : start + ITEMS_PER_FETCH])
         self._held = None
         if start + ITEMS_PER_FETCH < len(page.items):
             self._held = page
             state |= {"at": start + ITEMS_PER_FETCH, "next": here}
             return True
         if page.links:
-            return self._follow(page.links, state, here, batch, context)
+            return self._follow(page.links, state, here, batch)
         batch.incomplete = batch.incomplete or page.next_is_broken
         if _goes_round(state, page.following):
             batch.incomplete = True
@@ -230,26 +235,22 @@ class _Web:
         state |= {"next": following, "pages": pages + 1}
         return True
 
-    def _follow(
-        self, links: list[tuple[str, str]], state: dict[str, Any], here: str, batch: _Batch, context: SourceContext
-    ) -> bool:
+    def _follow(self, links: list[tuple[str, str]], state: dict[str, Any], here: str, batch: _Batch) -> bool:
         """Fetch the packages that an index only names, those not stored yet, a bounded number at once."""
         waiting = set(state.get("bad") or [])
         named = [(ocid, target) for ocid, address in links if (target := _joined_address(here, address))]
-        unknown = self._reader.unknown([each for each in named if _shown(each[1]) not in waiting], context)
+        unknown = self._reader.unknown([each for each in named if _shown(each[1]) not in waiting], batch.context)
         for ocid, target in unknown[:LINKS_PER_FETCH]:
-            self._link(ocid, target, state, batch, context)
+            self._link(ocid, target, state, batch)
         if len(unknown) <= LINKS_PER_FETCH:
             return False
         state |= {"next": here, "at": 0}
         return True
 
-    def _link(
-        self, ocid: str | None, address: str, state: dict[str, Any], batch: _Batch, context: SourceContext
-    ) -> None:
+    def _link(self, ocid: str | None, address: str, state: dict[str, Any], batch: _Batch) -> None:
         place = _shown(address)
         try:
-            document = _document(self._ask(address, context, {}))
+            document = _document(self._ask(address, batch.context, {}))
         except Closed:
             raise
         except Trouble as trouble:
@@ -257,16 +258,15 @@ class _Web:
             batch.rejects.append(text.reject(place, trouble.detail, external_id=ocid, retry=later))
             state["bad"] = [*(each for each in state.get("bad") or [] if each != place), place][-MAX_BAD:]
             return
-        items, bad = self._reader.read(document, context.now(), place)
+        items, bad = self._reader.read(document, batch.context.now(), place)
         _note_bad(bad, place, state, batch)
-        batch.add(items, context)
+        batch.add(items)
 
-    def _retry(self, state: dict[str, Any], batch: _Batch, context: SourceContext) -> None:
-        batch.tried = {due.place: due for due in context.rejects_due(RETRIES_PER_FETCH)}
+    def _retry(self, state: dict[str, Any], batch: _Batch) -> None:
         for place, due in batch.tried.items():
             address = place.partition("#")[0]
             if address.startswith(("http://", "https://")) and "***" not in address:
-                self._link(due.external_id, address, state, batch, context)
+                self._link(due.external_id, address, state, batch)
             else:
                 batch.rejects.append(text.reject(place, due.reason, external_id=due.external_id))
 
@@ -320,28 +320,27 @@ class _Folder:
         """A file longer than a batch, read once; a process that starts anew reads it again."""
 
     def fetch(self, cursor: Mapping[str, Any], context: SourceContext) -> Fetched:
-        batch = _Batch()
+        batch = _Batch(context)
         try:
             look = self._drop.look(cursor, _is_handled)
         except OSError as error:
             return Fetched("unavailable", dict(cursor), detail=f"the folder cannot be read ({type(error).__name__})")
         self._drop.move_handled(look)
-        waiting = [*self._again(batch, context, look), *look.waiting]
+        waiting = [*self._again(batch, look), *look.waiting]
         more, advanced = False, False
         for number, dropped in enumerate(waiting):
             if number >= FILES_PER_FETCH or len(batch.items) >= ITEMS_PER_FETCH:
                 more = True
                 break
             before = look.files.get(dropped.name) or {}
-            entry = self._file(dropped, before, batch, context) | {"changed": dropped.changed_ns}
+            entry = self._file(dropped, before, batch) | {"changed": dropped.changed_ns}
             look.files[dropped.name] = entry
             advanced = advanced or entry != before
             more = more or "at" in entry
         return batch.fetched(look.cursor(), more=more or (look.more and advanced))
 
-    def _again(self, batch: _Batch, context: SourceContext, look: Look) -> list[DroppedFile]:
+    def _again(self, batch: _Batch, look: Look) -> list[DroppedFile]:
         """Return the files of rejects that are tried again, besides those that wait anyway."""
-        batch.tried = {due.place: due for due in context.rejects_due(RETRIES_PER_FETCH)}
         found: dict[str, DroppedFile] = {}
         for place, due in batch.tried.items():
             name = place.partition("#")[0]
@@ -352,28 +351,23 @@ class _Folder:
                 found[name] = dropped
         return list(found.values())
 
-    def _file(
-        self, dropped: DroppedFile, before: Mapping[str, Any], batch: _Batch, context: SourceContext
-    ) -> dict[str, Any]:
+    def _file(self, dropped: DroppedFile, before: Mapping[str, Any], batch: _Batch) -> dict[str, Any]:
         stamp = list(dropped.stamp)
         entry: dict[str, Any] = {"stamp": stamp}
         start = int(before.get("at", 0)) if before.get("stamp") == stamp else 0
         known_bad = before.get("bad")
         state: dict[str, Any] = {"bad": known_bad if isinstance(known_bad, list) else []}
         try:
-            items, bad = self._read(dropped, context.now())
+            items, bad = self._read(dropped, batch.context.now())
         except Trouble as trouble:
             items, bad = [], [text.reject(dropped.name, trouble.detail, retry=trouble.outcome == "unavailable")]
-        batch.add(items[start : start + ITEMS_PER_FETCH], context)
+        batch.add(items[start : start + ITEMS_PER_FETCH])
         if start + ITEMS_PER_FETCH < len(items):
             self._held = dropped.name, stamp, items, bad
-            return entry | {
-                "at": start + ITEMS_PER_FETCH,
-                "unfinished": True,
-                **({"bad": state["bad"]} if state["bad"] else {}),
-            }
-        self._held = None
-        _note_bad(bad, dropped.name, state, batch)
+            entry |= {"at": start + ITEMS_PER_FETCH, "unfinished": True}
+        else:
+            self._held = None
+            _note_bad(bad, dropped.name, state, batch)
         return entry | (state if state.get("bad") else {})
 
     def _read(self, dropped: DroppedFile, now: datetime) -> tuple[list[Item], list[Reject]]:
