@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,23 +35,25 @@ class ApnsKey:
     environment: str | None = None
 
 
-@dataclass(frozen=True)
 class Credentials:
-    """What the sandbox gave out, and where it lies."""
+    """What the sandbox gives out, and where it lies; what is not in the folder yet is made."""
 
-    folder: Path
-    service_account_file: Path
-    service_account_key: rsa.RSAPublicKey
-    service_account_key_id: str
-    apns_key_file: Path
-    vapid_key_file: Path
-    vapid_key: str
-    seed: bytes
-    apns_keys: dict[str, ApnsKey] = field(default_factory=dict)
+    def __init__(self, folder: Path, token_uri: str) -> None:
+        self._folder = folder
+        self.service_account_file = folder / "service-account.json"
+        self.service_account_key, self.service_account_key_id = _service_account(self.service_account_file, token_uri)
+        self.vapid_key_file = folder / "vapid.pem"
+        self.vapid_key = encode(point(_ec_key(self.vapid_key_file).public_key()))
+        self.apns_keys: dict[str, ApnsKey] = {}
+        self.apns_key_file = self.add_apns_key(KEY_ID, None)
+        seed_file = folder / "browsers.seed"
+        if not seed_file.exists():
+            write_private(seed_file, secrets.token_bytes(32))
+        self._seed = seed_file.read_bytes()
 
     def browser_key(self, name: str) -> tuple[ec.EllipticCurvePrivateKey, bytes]:
         """Return a browser's private key and its secret; the same name has the same ones, also tomorrow."""
-        derived = HKDF(hashes.SHA256(), 64, None, name.encode("utf-8", "surrogateescape")).derive(self.seed)
+        derived = HKDF(hashes.SHA256(), 64, None, name.encode("utf-8", "surrogateescape")).derive(self._seed)
         number = int.from_bytes(derived[:48], "big") % (_ORDER - 1) + 1
         return ec.derive_private_key(number, ec.SECP256R1()), derived[48:]
 
@@ -59,43 +61,20 @@ class Credentials:
         """Make one more key of the team, for both environments or for one; return its file."""
         if len(self.apns_keys) >= MAX_KEYS:
             raise ValueError(f"There are {MAX_KEYS} keys already.")
-        file = self.folder / f"AuthKey_{key_id}.p8"
+        file = self._folder / f"AuthKey_{key_id}.p8"
         self.apns_keys[key_id] = ApnsKey(_ec_key(file).public_key(), environment)
         return file
 
-
-def make(folder: Path, token_uri: str) -> Credentials:
-    """Return the folder's credentials; what is not there yet is made."""
-    seed_file = folder / "browsers.seed"
-    if not seed_file.exists():
-        write_private(seed_file, secrets.token_bytes(32))
-    account_file, account_key, account_key_id = _service_account(folder, token_uri)
-    apns_key = folder / f"AuthKey_{KEY_ID}.p8"
-    vapid = folder / "vapid.pem"
-    made = Credentials(
-        folder,
-        account_file,
-        account_key,
-        account_key_id,
-        apns_key,
-        vapid,
-        encode(point(_ec_key(vapid).public_key())),
-        seed_file.read_bytes(),
-    )
-    made.add_apns_key(KEY_ID, None)
-    return made
-
-
-def write_projects(credentials: Credentials, webpush_host: str) -> Path:
-    """Write the file that a sender takes as PUSH_PROJECTS_FILE, for its project `default`."""
-    file = credentials.folder / "projects.json"
-    default: dict[str, Any] = {
-        "fcm": {"service_account_file": credentials.service_account_file.name},
-        "apns": {"key_file": credentials.apns_key_file.name, "key_id": KEY_ID, "team_id": TEAM_ID, "topic": TOPIC},
-        "webpush": {"private_key_file": credentials.vapid_key_file.name, "subject": SUBJECT, "hosts": [webpush_host]},
-    }
-    write_private(file, json.dumps({"default": default}, indent=2).encode() + b"\n")
-    return file
+    def write_projects(self, webpush_host: str) -> Path:
+        """Write the file that a sender takes as PUSH_PROJECTS_FILE, for its project `default`."""
+        file = self._folder / "projects.json"
+        default: dict[str, Any] = {
+            "fcm": {"service_account_file": self.service_account_file.name},
+            "apns": {"key_file": self.apns_key_file.name, "key_id": KEY_ID, "team_id": TEAM_ID, "topic": TOPIC},
+            "webpush": {"private_key_file": self.vapid_key_file.name, "subject": SUBJECT, "hosts": [webpush_host]},
+        }
+        write_private(file, json.dumps({"default": default}, indent=2).encode() + b"\n")
+        return file
 
 
 def point(key: ec.EllipticCurvePublicKey) -> bytes:
@@ -113,9 +92,8 @@ def _ec_key(file: Path) -> ec.EllipticCurvePrivateKey:
     return key
 
 
-def _service_account(folder: Path, token_uri: str) -> tuple[Path, rsa.RSAPublicKey, str]:
+def _service_account(file: Path, token_uri: str) -> tuple[rsa.RSAPublicKey, str]:
     """Write the service account anew, for the address of the token endpoint may be another; its key stays."""
-    file = folder / "service-account.json"
     if file.exists():
         known = json.loads(file.read_bytes())
         pem, key_id = known["private_key"], known["private_key_id"]
@@ -136,12 +114,10 @@ def _service_account(folder: Path, token_uri: str) -> tuple[Path, rsa.RSAPublicK
         "universe_domain": "googleapis.com",
     }
     write_private(file, json.dumps(account, indent=2).encode() + b"\n")
-    return file, key.public_key(), key_id
+    return key.public_key(), key_id
 
 
 @cache
 def _rsa_pem() -> str:
     """Make an RSA key, once a process: it takes a good part of a second."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=RSA_BITS)
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return pem.decode()
+    return private_pem(rsa.generate_private_key(public_exponent=65537, key_size=RSA_BITS)).decode()

@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 from relevo.core.errors import InvalidInputError
 from relevo.core.known_services import NATIVE, listed
 from relevo.core.serving import listen, url_of
-from relevo.sandbox.services import certificates, credentials, device_tokens
+from relevo.sandbox.services import certificates, device_tokens
 from relevo.sandbox.services.apns import PATH, Apns, ProviderTokens
+from relevo.sandbox.services.credentials import Credentials, point
 from relevo.sandbox.services.device_tokens import PUSH
 from relevo.sandbox.services.exchange import Outcome, Record, Request, Service, Speaker
 from relevo.sandbox.services.fcm import Fcm
@@ -52,8 +53,8 @@ class Services:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._sockets = _listen(host, port, place / "ports.json")
         self.addresses = Addresses(*(url_of(each).replace("http:", "https:", 1) for each in self._sockets))
-        self.credentials = credentials.make(place, f"{self.addresses.fcm}/token")
-        self.projects_file = credentials.write_projects(self.credentials, urlsplit(self.addresses.webpush).netloc)
+        self.credentials = Credentials(place, f"{self.addresses.fcm}/token")
+        self.projects_file = self.credentials.write_projects(urlsplit(self.addresses.webpush).netloc)
         self.ca_file, self._pair = certificates.make_certificate(place, host)
         self.fcm = Fcm(state, self.credentials, self.addresses.fcm)
         tokens = ProviderTokens(state, self.credentials)
@@ -99,7 +100,7 @@ class Services:
         """Return a browser's subscription as JSON text, bound to a sender's public key (by default the sandbox's)."""
         place = device_tokens.push_place(name, *words, key=key or self.credentials.vapid_key)
         private, secret = self.credentials.browser_key(place)
-        keys = {"p256dh": encode(credentials.point(private.public_key())), "auth": encode(secret)}
+        keys = {"p256dh": encode(point(private.public_key())), "auth": encode(secret)}
         found = {"endpoint": f"{self.addresses.webpush}{PUSH}{place}", "keys": keys}
         return json.dumps(found, separators=(",", ":"))
 
