@@ -14,7 +14,7 @@ import pytest
 
 from processes import eventually
 from relevo.app import App
-from relevo.http.connections import BoundedProtocol, Bounds, Connections
+from relevo.http.connections import BoundedProtocol, Connections
 from serving import EVENT, Served
 
 GET = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -207,7 +207,7 @@ class Caller(BoundedProtocol):
 
 def test_callers_of_many_addresses_are_bounded_together() -> None:
     """Beyond the most that there may be the oldest that waits makes room, whose it is; if none waits there is no room."""
-    held = Connections(Bounds(most=4, most_per_address=3, header_s=1, body_s=1))
+    held = Connections(most=4, header_s=1, body_s=1)
     callers = [Caller(address) for address in ("one", "one", "two", "two")]
     for each in callers:
         assert held.add(each)
@@ -227,7 +227,7 @@ def test_who_is_being_answered_keeps_its_place(
 ) -> None:
     """While all places are taken by callers that are being answered, others are told when to come back."""
     served = serve(http_max_connections=8)
-    most = served.server.connections.bounds.most_per_address
+    most = served.server.connections.most_per_address
     app = served.client("app")
     event_id = app.post("/v1/events", {**EVENT, "audience": "owners", "owners": ["x"]}).json()["event_id"]
     app.close()
@@ -250,8 +250,8 @@ def test_files_are_left_for_sending(build: Callable[..., App]) -> None:
     """HTTP never takes all files that the process may open, whatever is set."""
     settings = build(http_max_connections=100_000).settings
     for files in (128, 256, 1_024, 4_096, 65_536):
-        bounds = Bounds.of(settings, files)
-        assert 1 <= bounds.most <= files * 5 / 8
-        assert 1 <= bounds.most_per_address <= bounds.most
-    assert Bounds.of(settings, 1_024).most >= 500
-    assert Bounds.of(settings, 65_536).most > 40_000
+        held = Connections.of(settings, files)
+        assert 1 <= held.most <= files * 5 / 8
+        assert 1 <= held.most_per_address <= held.most
+    assert Connections.of(settings, 1_024).most >= 500
+    assert Connections.of(settings, 65_536).most > 40_000

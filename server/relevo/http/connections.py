@@ -14,7 +14,6 @@ import math
 import resource
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -32,51 +31,35 @@ _WRITE_S = 30.0
 _LOOK_S = 1.0
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """What connections may take."""
-
-    most: int
-    most_per_address: int
-    header_s: float
-    body_s: float
-
-    @classmethod
-    def of(cls, settings: Settings, files: int | None = None) -> Bounds:
-        """Return what was set, within what so many files leave to HTTP: as many as this process may open."""
-        most = settings.http_max_connections
-        if (files := _most_files() if files is None else files) is not None:
-            most = max(1, min(most, files * _FOR_HTTP // _OF - 2 * ACCEPTED_AT_ONCE))
-        return cls(
-            most,
-            max(1, most * 3 // 4),
-            settings.http_header_timeout_ms / 1000,
-            settings.http_body_timeout_ms / 1000,
-        )
-
-
-def _most_files() -> int | None:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return None if soft == resource.RLIM_INFINITY else soft
-
-
 class Connections:
-    """All connections of one HTTP server, and which of them wait for their callers."""
+    """All connections of one HTTP server, what they may take, and which of them wait for their callers."""
 
-    def __init__(self, bounds: Bounds) -> None:
-        self.bounds = bounds
+    def __init__(self, most: int, header_s: float, body_s: float) -> None:
+        self.most = most
+        self.most_per_address = max(1, most * 3 // 4)
+        self.header_s = header_s
+        self.body_s = body_s
         self.all: set[BoundedProtocol] = set()
         self._of_address: Counter[str] = Counter()
         self._waiting: dict[BoundedProtocol, None] = {}
         """In the order in which they began to wait."""
 
+    @classmethod
+    def of(cls, settings: Settings, files: int | None = None) -> Connections:
+        """Return room for what was set, within what so many files leave to HTTP: as many as this process may open."""
+        files = files or resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        most = settings.http_max_connections
+        if files != resource.RLIM_INFINITY:
+            most = max(1, min(most, files * _FOR_HTTP // _OF - 2 * ACCEPTED_AT_ONCE))
+        return cls(most, settings.http_header_timeout_ms / 1000, settings.http_body_timeout_ms / 1000)
+
     def add(self, connection: BoundedProtocol) -> bool:
         """Count a connection, and close another one for it where there are too many; False if none can be closed."""
         self.all.add(connection)
         self._of_address[connection.address] += 1
-        if self._of_address[connection.address] > self.bounds.most_per_address:
+        if self._of_address[connection.address] > self.most_per_address:
             return self._make_room(each for each in self._waiting if each.address == connection.address)
-        return len(self.all) <= self.bounds.most or self._make_room(iter(self._waiting))
+        return len(self.all) <= self.most or self._make_room(iter(self._waiting))
 
     def remove(self, connection: BoundedProtocol) -> None:
         """Count a connection no more."""
@@ -106,7 +89,7 @@ class Connections:
         """Close, as long as the server runs, every connection whose caller has taken too long; look each second."""
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(min(_LOOK_S, self.bounds.header_s / 2))
+            await asyncio.sleep(min(_LOOK_S, self.header_s / 2))
             for each in list(self.all):
                 if min(each.due, each.read_by) <= loop.time():
                     each.give_up()
@@ -135,7 +118,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.address = str(peer[0]) if peer else ""
         has_room = self.held.add(self)
         super().connection_made(transport)
-        self.due = self.loop.time() + self.held.bounds.header_s
+        self.due = self.loop.time() + self.held.header_s
         if has_room:
             self.held.note_waiting(self)
         else:
@@ -151,7 +134,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self.due == math.inf and self._unanswered == 0:
-            self.due = self.loop.time() + self.held.bounds.header_s
+            self.due = self.loop.time() + self.held.header_s
         self._read += len(data)
         super().data_received(data)
         if self._read - self._body > self._most_around():
@@ -163,7 +146,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Give the caller its time for the headers, also where they began behind the request before."""
-        self.due = min(self.due, self.loop.time() + self.held.bounds.header_s)
+        self.due = min(self.due, self.loop.time() + self.held.header_s)
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -186,7 +169,7 @@ class BoundedProtocol(HttpToolsProtocol):
             raise ValueError("too many requests that nobody waited for")
         self._in_headers = False
         self._unanswered += 1
-        self.due = self.loop.time() + self.held.bounds.body_s
+        self.due = self.loop.time() + self.held.body_s
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:

@@ -49,8 +49,7 @@ class RequestMiddleware:
         except Exception as error:  # noqa: BLE001 whatever a route raises is its answer, and a line in the log
             _log.error("http_failed", exc_info=error)
             await exchange.answer_failure(error)
-        exchange.tell()
-        self._measure(*exchange.measured())
+        exchange.tell(self._measure)
 
 
 class _Exchange:
@@ -100,22 +99,13 @@ class _Exchange:
         if not self._status:
             await of_error(error).response(self.request_id)(self._scope, self.receive, self.send)
 
-    def measured(self) -> tuple[str, str, str, float]:
-        """Return method, route and status, each one of few, and the seconds it took."""
-        method = self._scope["method"] if self._scope["method"] in _METHODS else "OTHER"
-        route = str(self.told.get("route", "none"))
-        return method, route, str(self._status or "left"), time.perf_counter() - self._began
-
-    def tell(self) -> None:
-        """Say in one line what came of the request: changes and failures always, reads at debug."""
-        read = self._scope["method"] in ("GET", "HEAD", "OPTIONS")
+    def tell(self, measure: Measure) -> None:
+        """Measure the request, and say in one line what came of it: changes and failures always, reads at debug."""
+        method, status, took_s = self._scope["method"], self._status or "left", time.perf_counter() - self._began
+        told = {"route": "none"} | self.told
+        measure(method if method in _METHODS else "OTHER", str(told["route"]), str(status), took_s)
         failed = self._status >= 500  # noqa: PLR2004
-        quiet = self._scope["path"].startswith(_QUIET)
-        level = _log.debug if quiet or (read and not failed) else _log.warning if failed else _log.info
-        level(
-            "http_request",
-            method=self._scope["method"],
-            status=self._status or "left",
-            ms=round((time.perf_counter() - self._began) * 1000, 1),
-            **{"route": "none"} | self.told,
-        )
+        read = method in ("GET", "HEAD", "OPTIONS") and not failed
+        quiet = read or self._scope["path"].startswith(_QUIET)
+        level = _log.debug if quiet else _log.warning if failed else _log.info
+        level("http_request", method=method, status=status, ms=round(took_s * 1000, 1), **told)

@@ -17,7 +17,7 @@ from relevo.core.serving import BACKLOG, listen, url_of, uvicorn_config
 from relevo.database.replica import open_reader
 from relevo.http import api
 from relevo.http.cached import Cached
-from relevo.http.connections import ACCEPTED_AT_ONCE, Bounds, Connections, protocol_for
+from relevo.http.connections import ACCEPTED_AT_ONCE, Connections, protocol_for
 from relevo.http.dashboard.login import LoginCodes
 from relevo.http.database_threads import DatabaseThreads
 from relevo.http.health import Readiness, own_port
@@ -46,7 +46,7 @@ class HttpServer:
         self._stop = threading.Event()
         self._serving = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.connections = Connections(Bounds.of(app.settings))
+        self.connections = Connections.of(app.settings)
         self._servers: list[uvicorn.Server] = []
         self.api: FastAPI | None = None
         self._thread = threading.Thread(target=self._life, name="relevo-http", daemon=True)
@@ -135,7 +135,7 @@ class HttpServer:
             self._app.database.beside(f"relevo ready {self._app.worker.worker_id}", 1), 1, _PROBE_WAIT_S
         )
         self.api = made = api.make(self._app)
-        places = Places(min(MOST_WAITERS, max(2, self.connections.bounds.most // 2)))
+        places = Places(min(MOST_WAITERS, max(2, self.connections.most // 2)))
         api.furnish(made, threads, places, self._device_rules, self.codes)
         # A connection of its own: while requests have all the others this process is busy, and no less ready.
         made.state.checks = Cached(lambda: probes.run(self.readiness.look))

@@ -242,12 +242,6 @@ class InboxWaiting(Waiting):
         self.was_asked = False
         """Whether a look has asked for it yet; until then it is asked for whether or not anything went on."""
 
-    def note(self, place: int) -> None:
-        """Wake the caller if this is new to it."""
-        if place > self.behind:
-            self.behind = place
-            self.came.set()
-
 
 class Progress:
     """Returns whether something may have come since the last look, from the numbers of deliveries alone.
@@ -296,8 +290,9 @@ class InboxWaiters(Waiters[InboxWaiting]):
         found = await self._threads.run_statement(inboxes.newer_places, [(each.whose, each.behind) for each in asked])
         for number, waiting in enumerate(asked):
             waiting.was_asked = True
-            if number in found:
-                waiting.note(found[number])
+            if (place := found.get(number, 0)) > waiting.behind:
+                waiting.behind = place
+                waiting.came.set()
 
     async def _rest(self, took_s: float) -> None:
         await asyncio.sleep(max(LOOK_S, _REST * took_s))

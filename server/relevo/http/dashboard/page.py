@@ -202,12 +202,6 @@ def _is_guide_at_home(request: Request) -> bool:
     return request.url.path.startswith("/guide") and bool(request.cookies.get(COOKIE))
 
 
-def _menu(request: Request) -> dict[str, str]:
-    """Return the pages of the navigation with their names; those of what is not used here are left out."""
-    unused = _unused(request)
-    return {path: gettext(name) for path, name in PAGES.items() if path not in unused or request.url.path == path}
-
-
 async def _look_what_is_used(request: Request) -> None:
     """Find out once a minute, for whoever is logged in, whether there is something of what no setting speaks of."""
     state: State = request.app.state
@@ -220,15 +214,15 @@ async def _look_what_is_used(request: Request) -> None:
         state.menu_found = await state.threads.run(fleet.used)
 
 
-def _unused(request: Request) -> set[str]:
-    """Return the pages that the menu leaves out: what they show is neither set nor found."""
+def _menu(request: Request) -> dict[str, str]:
+    """Return the pages of the navigation with their names; those of what is neither set nor found are left out."""
     settings: Settings = request.app.state.relevo.settings
     found: dict[str, bool] = getattr(request.app.state, "menu_found", {})
     used = {
         SOURCES: settings.sources or found.get("sources"),
         ARCHIVE: settings.archive_bucket or settings.archive_folder or found.get("archive"),
     }
-    return {path for path, value in used.items() if not value}
+    return {path: gettext(name) for path, name in PAGES.items() if used.get(path, True) or request.url.path == path}
 
 
 def login_page(
