@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from relevo.config import Settings
-from relevo.core.addresses import is_loopback
+from relevo.core.addresses import is_local
 from relevo.core.errors import ConfigError, UsageError
 from relevo.core.known_services import NATIVE, WITH_ENVIRONMENT
 from relevo.core.model import NEWS
@@ -224,7 +224,7 @@ def sandbox_address(settings: Settings) -> str | None:
     if address is None:
         return embedded_sandbox.noted_address(settings.relevo_data_dir)
     host = urlsplit(address).hostname or ""
-    return address.rstrip("/") if host == "localhost" or is_loopback(host) else None
+    return address.rstrip("/") if is_local(host) else None
 
 
 def _access_tokens(settings: Settings, projects: PushProjects) -> Callable[[], Mapping[str, str]]:

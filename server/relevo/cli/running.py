@@ -33,7 +33,7 @@ from relevo.cli.common import (
     with_options_of,
 )
 from relevo.config import Settings
-from relevo.core.addresses import is_loopback
+from relevo.core.addresses import is_local
 from relevo.core.errors import UsageError
 from relevo.core.model import Report, Shard
 from relevo.database import migrate
@@ -112,7 +112,7 @@ def serve() -> None:
 def _http(built: app.App, *, scheduled: bool = True) -> list[service.Face]:
     """Make the HTTP server; what it needs is loaded only here, for other commands do without."""
     made = import_module("relevo.http.server").HttpServer(built, scheduled=scheduled)
-    local = built.settings.http_host == "localhost" or is_loopback(built.settings.http_host)
+    local = is_local(built.settings.http_host)
     return [made, Greeting(built.settings, made)] if built.settings.database_url is None and local else [made]
 
 

@@ -50,9 +50,9 @@ def is_address(text: str) -> bool:
     return True
 
 
-def is_loopback(address: str) -> bool:
-    """Return whether an address is this very machine."""
+def is_local(host: str) -> bool:
+    """Return whether a name or an address is that of this very machine."""
     try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
-        return False
+        return host == "localhost"

@@ -138,7 +138,7 @@ class Callers:
             return known.id
         if digest in self._phones:
             return f"phone {digest.hex()}"
-        return f"from {request.client.host if request.client else 'nowhere'}"
+        return f"from {address_of(request)}"
 
     def note_phone(self, request: Request, *, good: bool) -> None:
         """Count a phone by itself from now on, if the secret it brings was found good; else by its address."""
@@ -194,6 +194,11 @@ def _how_to_make(rule: Rule) -> str:
     """Say how whoever runs Relevo makes a token that does, of the role that may do least."""
     role = next((each for each in ("app", "viewer") if each in rule.roles), "operator")
     return f"Where Relevo runs, `relevo token make NAME --role {role}` makes one; `relevo token list` shows all."
+
+
+def address_of(request: Request) -> str:
+    """Return the address that a request came from."""
+    return request.client.host if request.client else "nowhere"
 
 
 def written_token(request: Request) -> str:

@@ -26,7 +26,6 @@ Name = Annotated[
         description="The subscription's name: that of the app that hears it.",
     ),
 ]
-Position = Annotated[int, Field(ge=0, lt=2**63)]
 _MISSING = missing("There is no such subscription, or it is another project's.")
 _TAKEN = {"model": ProblemBody, "description": "The name, or the project, is not this token's."}
 
@@ -75,7 +74,7 @@ class NewsPage(BaseModel):
 class AcknowledgeIn(Body):
     """Up to where."""
 
-    position: Annotated[Position, NO_TEXT] = Field(description="The last one that was dealt with.")
+    position: Annotated[int, Field(ge=0, lt=2**63), NO_TEXT] = Field(description="The last one that was dealt with.")
 
 
 class Acknowledged(BaseModel):

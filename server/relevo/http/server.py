@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from contextlib import suppress
 
 import structlog
 import uvicorn
@@ -118,10 +119,8 @@ class HttpServer:
         if self._settings.database_url is not None or "http_port" in self._settings.origins:
             return listen(host, port)
         for each in range(port, min(port + _MOST_PORTS, 65_536)):
-            try:
+            with suppress(OSError):
                 return listen(host, each)
-            except OSError:
-                continue
         return listen(host, port)
 
     async def _serve(self, listening: socket.socket) -> None:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from relevo.access import phones
 from relevo.core.chile import REGIONS, RUBROS
 from relevo.core.errors import NotFoundError
-from relevo.http.database_threads import DatabaseThreads
+from relevo.http.database_threads import threads_of
 from relevo.http.fields import AskedAmount, Exact, Text
 from relevo.http.guard import Guarded
 from relevo.http.installations import MISSING, ask, proof_of
@@ -93,10 +93,8 @@ async def list_tenders(request: Request, asked: Annotated[Filters, Query()]) -> 
     """List tenders, newest first, that fit all that is given. Go on until `next` is null: a page may be short."""
     await _admit(request)
     before_at, before_id = _place(asked.cursor)
-    threads: DatabaseThreads = request.app.state.threads
-    given = dict(asked)
-    filters = {name: given[name] for name in given.keys() - {"cursor", "q"}} | {"text": asked.q}
-    items, last = await threads.run(sources.tenders, before_at=before_at, before_id=before_id, **filters)
+    filters = asked.model_dump(exclude={"cursor", "q"}) | {"text": asked.q}
+    items, last = await threads_of(request).run(sources.tenders, before_at=before_at, before_id=before_id, **filters)
     return Json({"items": items, "next": None if last is None else _written(*last)})
 
 
@@ -104,7 +102,7 @@ async def list_tenders(request: Request, asked: Annotated[Filters, Query()]) -> 
 async def get_tender(request: Request, licitacion_id: Annotated[int, Path(ge=1, lt=2**63)]) -> Response:
     """Return one tender."""
     await _admit(request)
-    found = await request.app.state.threads.run(sources.tender, licitacion_id)
+    found = await threads_of(request).run(sources.tender, licitacion_id)
     if found is None:
         raise NotFoundError(f"There is no tender {licitacion_id}.")
     return Json(found)

@@ -128,8 +128,7 @@ async def get_words(
 @router.post("/v1/words/preview", responses={200: {"model": PreviewBody}})
 async def preview_words(request: Request, asked: PreviewIn) -> Response:
     """Check what an event type would say as if it were saved, and show how it looks in every language."""
-    own = {name: value for name, value in asked.model_dump(exclude_unset=True).items() if name in WordsIn.model_fields}
-    shown = await threads_of(request).run_in_transaction(_preview, own, asked)
+    shown = await threads_of(request).run_in_transaction(_preview, asked)
     return Json({"texts": {locale: text.fields() for locale, text in shown.items()}})
 
 
@@ -138,8 +137,8 @@ def _save(database: Database, asked: WordsIn) -> words.Saved:
     return words.save(database, words.parse(asked.model_dump(exclude_unset=True)))
 
 
-def _preview(connection: Connection, own: dict[str, Any], asked: PreviewIn) -> dict[str, Said]:
-    wording = words.parse(own)
+def _preview(connection: Connection, asked: PreviewIn) -> dict[str, Said]:
+    wording = words.parse(asked.model_dump(exclude_unset=True, include=set(WordsIn.model_fields)))
     words.check(wording, words.providers_of(connection))
     return words.preview(wording, asked.given, asked.timezone)
 

@@ -168,7 +168,7 @@ def render_page(name: str) -> tuple[str, list[tuple[str, str]], Markup]:
 
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     parser.add_render_rule("td_open", _open_cell)
-    parser.add_render_rule("td_close", _close_cell)
+    parser.add_render_rule("td_close", lambda *_: "</div></td>")
     tokens = parser.parse(_COMMENT.sub("", _files()[name].read_text(encoding="utf-8")))
     headings = _anchor(tokens)
     _lead(tokens)
@@ -181,10 +181,6 @@ def render_page(name: str) -> tuple[str, list[tuple[str, str]], Markup]:
 
 def _open_cell(_self: Any, tokens: Sequence[Any], number: int, _options: Any, _env: Any) -> str:
     return f'<td data-head="{escape(str(tokens[number].attrGet("data-head")))}"><div>'
-
-
-def _close_cell(*_: Any) -> str:
-    return "</div></td>"
 
 
 def anchor_of(heading: str) -> str:

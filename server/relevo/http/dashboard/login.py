@@ -19,7 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from relevo.access import api_tokens
 from relevo.access.api_tokens import Token
 from relevo.config import Settings
-from relevo.core.addresses import is_loopback
+from relevo.core.addresses import is_local
 from relevo.core.errors import NotFoundError
 from relevo.core.i18n import COOKIE as LANGUAGE_COOKIE
 from relevo.core.i18n import LANGUAGES
@@ -28,7 +28,7 @@ from relevo.database.pool import Database
 from relevo.http.dashboard import refusals
 from relevo.http.dashboard.page import FORM_COOKIE, ICON, STATIC, Page, fields_of, keep, login_page, read_form
 from relevo.http.database_threads import app_of, threads_of
-from relevo.http.guard import COOKIE
+from relevo.http.guard import COOKIE, address_of
 from relevo.http.rules import VIEW_PAGE
 from relevo.operators import audit
 
@@ -113,7 +113,7 @@ async def show_login(request: Request, code: Annotated[str | None, Query(max_len
         return RedirectResponse(_HOME, 303)
     if until is None:
         hint = make_token(app_of(request).settings, sys.argv[0])
-        _log.warning("login_refused", why="a link that is not good", address=_address(request), hint=hint)
+        _log.warning("login_refused", why="a link that is not good", address=address_of(request), hint=hint)
         await refusals.note(request, "refused_login", "a link that is not good")
         wrong = _("This link was used, is too old, or is not for this machine.")
         return login_page(request, wrong, 401, command=f"relevo {_MAKE}")
@@ -158,7 +158,7 @@ async def log_in(request: Request) -> Response:
     token = await threads_of(request).run(api_tokens.verify, given.get("token", "").strip())
     if token is None or (why := _why_not(token)):
         said = why if token else _("This token is unknown, revoked or expired.")
-        _log.warning("login_refused", why=said, caller=token.id if token else None, address=_address(request))
+        _log.warning("login_refused", why=said, caller=token.id if token else None, address=address_of(request))
         await refusals.note(request, "refused_login", _NOT_ENOUGH if token else "a token that is not good", token)
         return login_page(request, said, 403 if token else 401, after=after)
     with audit.acting_as(f"{token.name} ({token.id})", "http"):
@@ -200,15 +200,6 @@ def _inside(after: str) -> str:
     return after if good and "\n" not in after and "\r" not in after and "\\" not in after else _HOME
 
 
-def _address(request: Request) -> str:
-    return request.client.host if request.client else "nowhere"
-
-
 def _is_local(request: Request) -> bool:
     """Return whether the caller, and the name it calls us by, are of this machine."""
-    return is_local_name(_address(request)) and is_local_name(request.url.hostname or "")
-
-
-def is_local_name(name: str) -> bool:
-    """Return whether a name or address is this machine's own."""
-    return name == "localhost" or is_loopback(name)
+    return is_local(address_of(request)) and is_local(request.url.hostname or "")

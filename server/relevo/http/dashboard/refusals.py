@@ -12,6 +12,7 @@ from fastapi import Request
 
 from relevo.access.api_tokens import Token
 from relevo.core.errors import RelevoError
+from relevo.http.guard import address_of
 from relevo.http.problems import Problem
 from relevo.operators import audit
 
@@ -79,5 +80,4 @@ FORM = "form-refused"
 
 def _who(request: Request, caller: Token | None) -> str:
     caller = caller or getattr(request.state, "caller", None)
-    address = request.client.host if request.client else "nowhere"
-    return f"{caller.name} ({caller.id})" if caller else f"nobody, from {address}"
+    return f"{caller.name} ({caller.id})" if caller else f"nobody, from {address_of(request)}"

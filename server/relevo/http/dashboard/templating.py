@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from relevo import __version__
 from relevo.client.progress import progress_of
 from relevo.core import i18n
-from relevo.core.addresses import is_loopback
+from relevo.core.addresses import is_local
 from relevo.core.known_services import LABELS
 from relevo.core.phrases import clipped
 from relevo.core.sending_project import project_in_words
@@ -57,7 +57,7 @@ def _cell(head: Markup, written: str) -> str:
 def is_local_link(address: str) -> bool:
     """Return whether an address is a page on this very machine; no other address outside becomes a link."""
     parts = urlsplit(address)
-    return parts.scheme in ("http", "https") and (parts.hostname == "localhost" or is_loopback(parts.hostname or ""))
+    return parts.scheme in ("http", "https") and is_local(parts.hostname or "")
 
 
 def _in_context(function: Callable[..., Any]) -> Callable[..., Any]:
