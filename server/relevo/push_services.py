@@ -25,7 +25,7 @@ from relevo.core.ports import PushProvider
 from relevo.core.push_hosts import Hosts
 from relevo.core.sending_project import SendingProject
 from relevo.providers.expo import Expo
-from relevo.providers.push_projects import Check, ExpoEntry, PushProjects, Unusable, WebPushEntry
+from relevo.providers.push_projects import ExpoEntry, PushProject, PushProjects, Unusable, WebPushEntry
 from relevo.providers.secret_file import SecretFile, UnusableFileError
 from relevo.providers.webhook import Webhook, read_addresses
 from relevo.sandbox import embedded as embedded_sandbox
@@ -74,7 +74,8 @@ def push_projects(settings: Settings) -> PushProjects:
     file, given = settings.push_projects_file, settings.push_projects
     name = "PUSH_PROJECTS_FILE" if file else "PUSH_PROJECTS"
     try:
-        return PushProjects(file, given.get_secret_value() if given else "{}", _checks())
+        checks = {name: partial(_check, name) for name in NATIVE}
+        return PushProjects(file, given.get_secret_value() if given else "{}", checks)
     except (OSError, ValueError, RecursionError) as error:
         why = str(error) if isinstance(error, UnusableFileError) else type(error).__name__
         raise ConfigError(
@@ -128,18 +129,12 @@ def credential_troubles(settings: Settings, sending: Iterable[str]) -> Iterator[
         provider.close()
 
 
-def _checks() -> Mapping[str, Check]:
-    """Return what looks at the secrets of each push service; without its extra, a complaint that says so."""
-    return {name: _check(name) for name in NATIVE}
-
-
-def _check(name: str) -> Check:
+def _check(name: str, project: PushProject[Any]) -> None:
+    """Raise ValueError if a push service cannot use a project's secret, or its extra is not installed."""
     tokens = _module(f"{name}_tokens")
-    return tokens.check if tokens else partial(_lacks_extra, name)
-
-
-def _lacks_extra(name: str, _project: object) -> None:
-    raise ValueError(f"its push service is not installed: pip install 'relevo[{name}]'")
+    if tokens is None:
+        raise ValueError(f"its push service is not installed: pip install 'relevo[{name}]'")
+    tokens.check(project)
 
 
 def _native(settings: Settings, projects: PushProjects) -> Iterator[Any]:

@@ -43,7 +43,7 @@ def receiver() -> Iterator[Receiver]:
 
 def webhook(receiver: Receiver, **more: Any) -> Webhook:
     """Make the provider for it, by the clock of 2023."""
-    address = WebhookAddress(f"{receiver.url}/hook?a=1", KEY)
+    address = WebhookAddress(f"{receiver.url}/hook?a=1", [KEY])
     usual = {"timeout_ms": 5_000, "connect_timeout_ms": 2_000, "allow_private": True, "clock": lambda: 1_700_000_000.9}
     return Webhook(more.pop("addresses", {"billing": address}), **usual | more)
 
@@ -100,7 +100,7 @@ def test_a_body_that_never_ends_is_not_waited_for() -> None:
 
         serving = threading.Thread(target=answer)
         serving.start()
-        address = WebhookAddress(f"http://127.0.0.1:{listening.getsockname()[1]}/", KEY)
+        address = WebhookAddress(f"http://127.0.0.1:{listening.getsockname()[1]}/", [KEY])
         hook = Webhook({"billing": address}, timeout_ms=20_000, connect_timeout_ms=2_000, allow_private=True)
         began = time.monotonic()
         [ticket] = hook.send([MESSAGE]).tickets
@@ -129,7 +129,7 @@ def test_the_address_that_was_checked_is_the_one_that_is_connected_to(
         return [(2, 1, 6, "", ("127.0.0.1" if len(looked) == 1 or host == "127.0.0.1" else "127.0.0.9", port))]
 
     monkeypatch.setattr("relevo.providers.lookups.socket.getaddrinfo", lookup)
-    named = {"billing": WebhookAddress(receiver.url.replace("127.0.0.1", "hook.example"), KEY)}
+    named = {"billing": WebhookAddress(receiver.url.replace("127.0.0.1", "hook.example"), [KEY])}
     [ticket] = webhook(receiver, addresses=named, allow_private=False).send([MESSAGE]).tickets
     assert (ticket.code, looked, receiver.asked) == ("RefusedAddress", ["hook.example"], [])
     looked.clear()
@@ -185,7 +185,7 @@ def test_the_time_of_the_request_bounds_a_look_up(receiver: Receiver, resolver: 
 
 def test_look_ups_that_hang_are_bounded(resolver: Resolver) -> None:
     """A resolver that hangs for many hosts holds so many threads and no more; the rest are told at once."""
-    addresses = {f"h{n}": WebhookAddress(f"https://h{n}.example/", KEY) for n in range(40)}
+    addresses = {f"h{n}": WebhookAddress(f"https://h{n}.example/", [KEY]) for n in range(40)}
     hook = Webhook(addresses, timeout_ms=60_000, connect_timeout_ms=5)
     replies = [hook.send([{"to": name}]) for name in addresses]
     assert {(reply.kind, reply.code) for reply in replies} == {("not_sent", "ConnectTimeout")}

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 from uuid import UUID, uuid4
@@ -43,12 +43,8 @@ class ClaimSender:
     """Brings the deliveries of a claim to the push service."""
 
     context: ClaimContext
-    troubled: InitVar[bool]
-    """Whether the project failed lately."""
-    watched: InitVar[bool] = False
-    """Whether credential faults were met lately."""
-    tokens: int = 0
-    """How much of the project's rate was reserved for it and is not used yet."""
+    tokens: int = field(init=False)
+    """How much of the project's rate was reserved for what may be sent of it, and is not used yet."""
     surprised: bool = False
     busy: BaseException | None = None
     """What stood in its way: a lock, or a statement that took too long."""
@@ -60,13 +56,16 @@ class ClaimSender:
     replies: ReplyHandler = field(init=False)
     in_flight: InFlightRequests = field(init=False)
 
-    def __post_init__(self, troubled: bool, watched: bool) -> None:
+    def __post_init__(self) -> None:
         """Begin with nothing known of its messages, and a place for its requests."""
+        allowance = self.context.allowance
+        reserved = 0 if self.context.probe else allowance.grant.count
+        self.tokens = min(reserved, sum(delivery.obstacle is None for delivery in self._deliveries))
         most = min(self.context.rules.chunk, self.context.provider.max_messages)
         self.recorder = Recorder(self.context)
         self.bad_messages = BadMessageSearch(most)
         self.builder = MessageBuilder(self.context)
-        self.replies = ReplyHandler(self.context, self.bad_messages, troubled, watched)
+        self.replies = ReplyHandler(self.context, self.bad_messages, allowance.troubled, allowance.watched)
         self.in_flight = InFlightRequests(self.context, self.builder.messages, self.recorder.hand_in)
 
     @property
@@ -79,10 +78,6 @@ class ClaimSender:
         """When even its own thread must hang: what waits for the database has its own end."""
         begun = max(self.claim.taken_at, self.recorder.settling_since or 0.0)
         return begun + self.claim.lasts_s + self.claim.lease_ms / 1000
-
-    def reserve(self, tokens: int) -> None:
-        """Keep as many tokens as there are deliveries that may be sent."""
-        self.tokens = min(tokens, sum(delivery.obstacle is None for delivery in self._deliveries))
 
     def deliver(self) -> None:
         """Bring every delivery of the claim as far as it comes, and leave none claimed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import accumulate, repeat
@@ -121,9 +121,7 @@ def requests(wave: Sequence[PushRequest]) -> dict[str, Any]:
 def all_sent(claim: Claim, sent: Sequence[SentRequest]) -> dict[str, Any]:
     """Return the parameters of the settle of requests of which everything was sent."""
     wave = claim.wave_of([each.request for each in sent])
-    pasts = _counted(
-        [each.notification_event_id for each in wave.deliveries], [each.status for each in wave.deliveries]
-    )
+    pasts = Counter([(each.notification_event_id, each.status) for each in wave.deliveries])
     return {
         "token": claim.token,
         "project": claim.project,
@@ -138,13 +136,6 @@ def all_sent(claim: Claim, sent: Sequence[SentRequest]) -> dict[str, Any]:
         "formers": text_array([status for _, status in pasts]),
         "counts": array(pasts.values()),
     }
-
-
-def _counted(events: list[int], formers: list[str]) -> Mapping[tuple[int, str], int]:
-    """Count the deliveries of each event that were in one status: most often all of them."""
-    if len(set(events)) == len(set(formers)) == 1:
-        return {(events[0], formers[0]): len(events)}
-    return Counter(zip(events, formers, strict=True))
 
 
 def numbers(asked: Sequence[Delivery], now: datetime | None) -> dict[str, Any]:

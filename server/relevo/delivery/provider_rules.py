@@ -40,20 +40,12 @@ class ProviderRules:
         self._usual = rules_of(settings)
         self._providers = providers or {}
         self._overrides = overrides
-        self._known: dict[str, tuple[Mapping[str, int], Rules]] = {}
 
     def of(self, project: str) -> Rules:
         """Return the rules of a project, as its overrides are now."""
-        parsed = SendingProject.parse(project)
-        given = self._overrides(parsed)
-        known = self._known.get(project)
-        if known is None or known[0] != given:
-            known = self._known[project] = given, self._made(self._providers.get(parsed.provider), given)
-        return known[1]
-
-    def _made(self, provider: PushProvider | None, given: Mapping[str, int]) -> Rules:
+        parsed, rules = SendingProject.parse(project), self._usual
+        given, provider = self._overrides(parsed), self._providers.get(parsed.provider)
         facts = getattr(provider, "facts", None)
-        rules = self._usual
         if provider is not None and isinstance(facts, ProviderFacts):
             rules = replace(
                 rules,

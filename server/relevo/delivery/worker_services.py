@@ -19,7 +19,7 @@ from relevo.delivery.claims import Claims
 from relevo.delivery.due_lanes import Key
 from relevo.delivery.pauses import PhonePauses, TurnedAway
 from relevo.delivery.phone_texts import Wordings
-from relevo.delivery.projects import Projects
+from relevo.delivery.projects import Allowance, Projects
 from relevo.delivery.rate_and_breaker import Rules
 from relevo.delivery.report import Report
 from relevo.delivery.sending import PushMiddleware, RequestPool, RequestPools
@@ -65,10 +65,12 @@ class ClaimContext:
     claim: Claim
     lane: Lane
     pool: RequestPool
-    probe: bool = False
-    """Whether only one may be sent, to learn how the project is; the others are handed back."""
+    allowance: Allowance
+    """What its project may send now, as it was when it was claimed."""
     report: Report = field(default_factory=Report)
 
+    probe: bool = field(init=False)
+    """Whether only one may be sent, to learn how the project is; the others are handed back."""
     project: str = field(init=False)
     key: Key = field(init=False)
     """The project and lane of its deliveries."""
@@ -81,6 +83,7 @@ class ClaimContext:
 
     def __post_init__(self) -> None:
         """Find what follows from the claim."""
+        self.probe = self.allowance.grant.probe
         self.project, self.key = self.claim.project, (self.claim.project, self.lane)
         self.projects, self.provider = self.services.projects, self.services.provider_of(self.project)
         self.rules = self.projects.rules.of(self.project)

@@ -42,14 +42,8 @@ class WebhookAddress:
     """Where the messages of one name go, and what they are signed with."""
 
     url: str = field(repr=False)
-    secret: bytes = field(repr=False)
-    other_secret: bytes | None = field(default=None, repr=False)
-    """The one that takes over, or the one before, while a receiver may know either."""
-
-    @property
-    def secrets(self) -> tuple[bytes, ...]:
-        """Every secret that is signed with."""
-        return (self.secret,) if self.other_secret is None else (self.secret, self.other_secret)
+    secrets: Sequence[bytes] = field(repr=False)
+    """One; or two while one takes over from the other, and a receiver may know either."""
 
 
 class Webhook:
@@ -212,7 +206,7 @@ def _address(name: str, given: object) -> WebhookAddress:
     secrets = fields.get("secrets", [fields.get("secret")])
     if not isinstance(secrets, list) or len(secrets) not in (1, 2):
         raise ValueError(f"{name[:50]} needs one secret, or a list of two as secrets")
-    return WebhookAddress(url, *(_secret(name, each) for each in secrets))
+    return WebhookAddress(url, [_secret(name, each) for each in secrets])
 
 
 def _secret(name: str, secret: object) -> bytes:

@@ -165,7 +165,7 @@ class _Dispatch:
         if claimed.sender is None:
             return False
         self.senders.claimed += claimed.count
-        self.senders.under_way[claimed.delivering] = claimed.sender
+        self.senders.under_way[claim.thread] = claimed.sender
         if claimed.unused and self.services.projects.rules.of(lane.project).rate_per_s:
             self.claiming.unused.append((lane, claimed.unused))
         return claimed.is_full and not claimed.sender.context.probe

@@ -33,7 +33,6 @@ class Claimed:
     sender: ClaimSender | None = None
     unused: int = 0
     """How many tokens were reserved in vain, and are to be given back."""
-    delivering: Future[None] = field(default_factory=Future)
 
     @property
     def count(self) -> int:
@@ -140,8 +139,7 @@ class Claiming:
             if unused and sender is not None and len(sender.claim.deliveries) == grant.count:
                 self._give_back(lane, unused)
                 unused = 0
-            claimed = Claimed(allowance, sender, unused)
-            pending.result.set_result(claimed)
+            pending.result.set_result(Claimed(allowance, sender, unused))
         except BaseException as error:  # noqa: BLE001 whatever it is, it belongs to whoever waits for it
             with suppress(InvalidStateError):
                 pending.result.set_exception(error)
@@ -151,7 +149,7 @@ class Claiming:
                     self.services.claims.release(sender.claim, now)
         else:
             if sender is not None:
-                threads.carry_out(partial(self._deliver, sender), claimed.delivering)
+                self._deliver(sender)
                 return
         if grant.probe and sender is None:
             with self.report.in_passing(lane.project):
@@ -182,10 +180,7 @@ class Claiming:
         )
         if claim is None:
             return None
-        context = ClaimContext(services, run, claim, lane.lane, services.pools[lane.project], grant.probe)
-        sender = ClaimSender(context, allowance.troubled, allowance.watched)
-        sender.reserve(0 if grant.probe else grant.count)
-        return sender
+        return ClaimSender(ClaimContext(services, run, claim, lane.lane, services.pools[lane.project], allowance))
 
     def _deliver(self, sender: ClaimSender) -> None:
         """Send what a claim holds and check its project's brakes, both beside the other claims."""
