@@ -1,6 +1,6 @@
 -- name: find_stream
 -- Finds what an event belongs to, how often that came within the hour before it fell due, and whether this event was released.
-select s.id, e.event_type, o.origin, greatest(e.scheduled_at, e.created_at) as due_at, s.known_since, s.releases, s.held_at, s.held_above,
+select s.id, e.event_type, o.origin, greatest(e.scheduled_at, e.created_at) as due_at, s.known_since, s.held_at, s.held_above,
        case when c.releases = s.releases
             then relevo.count_of_hour(c.hour_at, c.in_hour, c.hour_before, greatest(e.scheduled_at, e.created_at)) else 0 end as in_hour,
        h.event_id is not null as released

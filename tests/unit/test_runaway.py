@@ -16,7 +16,7 @@ from relevo.delivery.runaway import Count, Rules, Stop, Stream
 
 RULES = Rules(factor=2, min_events=100, first_events=1_000, repeats=10)
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
-NEW = Stream(1, "digest", "app", NOW, NOW, 0, None, None, 0.0, released=False)
+NEW = Stream(1, "digest", "app", NOW, NOW, None, None, 0.0, released=False)
 KNOWN = replace(NEW, known_since=NOW - timedelta(days=7))
 
 

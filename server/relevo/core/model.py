@@ -145,8 +145,6 @@ class Content(NamedTuple):
     texts: Mapping[str, Mapping[str, str]] = {}
     """Then its title, body and subtitle by locale, and what goes into them."""
     arguments: Mapping[str, Any] = {}
-    spoken: tuple[str, str] = ("", "")
-    """In which locale it is told here, and for which time zone."""
     words_of: str = ""
     """The event type whose texts these are, if another than its own."""
 

@@ -84,7 +84,7 @@ class Digests:
             said = _worded(wording, locale, zone, count, names)
         push = {**content.push, "subtitle": said.subtitle} if said.subtitle else content.push
         data = {**content.data, "total": count}
-        return content._replace(title=said.title, body=said.body, push=push, data=data, spoken=self.spoken(delivery))
+        return content._replace(title=said.title, body=said.body, push=push, data=data)
 
     def _count(self, delivery: Delivery) -> int:
         told = self._told.get((delivery.notification_event_id, delivery.installation_id))

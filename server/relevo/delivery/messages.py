@@ -34,11 +34,14 @@ from relevo.runtime.hung_calls import MOST_CALLS, HungCall
 
 _SQL = queries.load("dispatch")
 Writer = Callable[[Delivery], WrittenMessage]
+Kind = tuple[int, str | None, tuple[str, str] | None, int | None, bool]
+"""What deliveries have in common whose messages differ by their names alone: event, platform, words, badge, hush."""
 SHOWS_NOTHING = "shows_nothing"
 _COUNTED_TOGETHER = 100
 _LIGHT_BYTES = 3_000  # of the 4096 that every push service bears; what a delivery adds is far below the rest
 _MOST_HUNG_HERE = 4
 _FOR_IOS = frozenset(each.name for each in SERVICES.values() if each.platforms == ("ios",))
+"""Whose phones get what iOS reads, whatever is known of their platform."""
 
 
 class _Hanging(NamedTuple):
@@ -75,7 +78,7 @@ class MessageBuilder:
     messages: dict[int, Message] = field(default_factory=dict)
     """What is to be sent, by the delivery's id."""
     hanging: list[_Hanging] = field(default_factory=list)
-    _drafts: dict[tuple[int, tuple[str, str], bool, int | None, bool], tuple[Draft, bool]] = field(default_factory=dict)
+    _drafts: dict[Kind, tuple[Draft, bool]] = field(default_factory=dict)
     _texts: PhoneTexts | None = None
     _digests: Digests | None = None
     _gathered: BatchContents = field(default_factory=BatchContents)
@@ -89,23 +92,23 @@ class MessageBuilder:
 
     def build(self, deliveries: Sequence[Delivery]) -> Built:
         """Write every delivery's message; what must not be sent is answered already."""
-        contents = self._read_contents(deliveries)
-        self._gathered = BatchContents.of(self._services.database, self._services.wordings, contents, self.context.now)
+        database, known = self._services.database, self._services.wordings
+        self._gathered = BatchContents.of(database, known, self._read_contents(deliveries), self.context.now)
         contents = self._gathered.contents
-        self._texts = PhoneTexts.of(self._services.database, self._services.wordings, deliveries, contents)
-        self._digests = Digests.of(self._services.database, deliveries)
+        self._texts = PhoneTexts.of(database, known, deliveries, contents)
+        self._digests = Digests.of(database, deliveries)
         self._count_unread(deliveries, contents)
-        if self._compose_plainly(deliveries, contents):
+        if self._compose_plainly(deliveries):
             return Built(list(deliveries), [])
-        self._names = webhook_messages.read_names(self._services.database, deliveries, contents)
+        self._names = webhook_messages.read_names(database, deliveries, contents)
 
         def compose(delivery: Delivery) -> Answer | None:
             return (
                 obstructed(delivery, delivery.obstacle)
                 or self._services.phone_pauses.obstacle(delivery)
                 or self._held_up(delivery)
-                or self._left_to_others(delivery, contents)
-                or self._compose_one(delivery, contents)
+                or self._left_to_others(delivery)
+                or self._compose_one(delivery)
             )
 
         composed = threads.in_turn(
@@ -113,7 +116,7 @@ class MessageBuilder:
         )
         return Built.of(composed)
 
-    def _compose_plainly(self, deliveries: Sequence[Delivery], contents: Mapping[int, Content]) -> bool:
+    def _compose_plainly(self, deliveries: Sequence[Delivery]) -> bool:
         """Write all messages at once, if no code of others is called and nothing stands in the way of any delivery.
 
         The adapter checks tokens at once, without waiting for anything.
@@ -123,16 +126,13 @@ class MessageBuilder:
             return False
         if not isinstance(provider, ChecksTokens) or provider.refuses_any([delivery.token for delivery in deliveries]):
             return False
-        writers: dict[tuple[int, str | None, tuple[str, str] | None, int | None, bool], Writer] = {}
+        writers: dict[Kind, Writer] = {}
         messages: dict[int, Message] = {}
         for delivery in deliveries:
-            spoken = self._spoken(delivery)
-            unread = self._unread.get(delivery.installation_id)
-            hushed = delivery.quiet_until is not None
-            kind = delivery.notification_event_id, delivery.platform, spoken, unread, hushed
+            kind = self._kind(delivery)
             write = writers.get(kind)
             if write is None:
-                write = self._writer(delivery, contents)
+                write = self._writer(delivery)
                 if write is None:
                     return False
                 writers[kind] = write
@@ -142,20 +142,15 @@ class MessageBuilder:
         self.messages.update(messages)
         return True
 
-    def _writer(self, delivery: Delivery, contents: Mapping[int, Content]) -> Writer | None:
+    def _writer(self, delivery: Delivery) -> Writer | None:
         """Return what writes the pushes of a delivery's event to such phones, unless each has to be checked."""
-        content, provider = contents.get(delivery.notification_event_id), self._message_writer
-        if (
-            content is None
-            or provider is None
-            or delivery.event_type in self._services.composers
-            or self._lacks_words(content)
-        ):
+        content, provider = self._content(delivery), self._message_writer
+        if content is None or provider is None or delivery.event_type in self._services.composers:
             return None
-        if self._is_over(delivery):
+        if self._lacks_words(content) or self._is_over(delivery):
             return None
         try:
-            draft, light = self._draft(self._told(content, delivery), delivery)
+            draft, light = self._draft(content, delivery)
         except (ArithmeticError, TypeError, ValueError, RecursionError):
             return None
         if not light or (draft.is_silent and not self._takes_silent):
@@ -194,9 +189,13 @@ class MessageBuilder:
         reply = Reply("held_back", code="composer_hung", message=f"Calls of {what} have not come back.")
         return not_attempted(delivery, reply, self._services.settings.outbox_retry_base_ms)
 
-    def _left_to_others(self, delivery: Delivery, contents: Mapping[int, Content]) -> Answer | None:
+    def _content(self, delivery: Delivery) -> Content | None:
+        """Return what a delivery's event says; None if it is gone."""
+        return self._gathered.contents.get(delivery.notification_event_id)
+
+    def _left_to_others(self, delivery: Delivery) -> Answer | None:
         """Return the answer of a delivery whose text is still to be rendered, if this worker cannot."""
-        content = contents.get(delivery.notification_event_id)
+        content = self._content(delivery)
         if content is None or not self._lacks_words(content):
             return None
         reply = Reply("held_back", code="words_missing", message="This worker cannot render texts of event types.")
@@ -222,20 +221,18 @@ class MessageBuilder:
         rows = self._services.database.execute(_SQL["read_contents"], {"events": array(unknown)}).fetchall()
         return {**known, **{row[0]: columns.content_of(*row) for row in rows}}
 
-    def _compose_one(self, delivery: Delivery, contents: Mapping[int, Content]) -> Answer | None:
-        services = self._services
-        content = contents.get(delivery.notification_event_id)
-        is_over = self._is_over(delivery)
+    def _compose_one(self, delivery: Delivery) -> Answer | None:
+        content, is_over = self._content(delivery), self._is_over(delivery)
         if content is None or is_over:
             return answer(delivery, "cancelled", code="event_ended" if is_over else "event_gone")
         if delivery.event_type == NEWS:
             return self._accept(delivery, webhook_messages.message(delivery, content, self._names))
         try:
-            draft, light = self._draft(self._told(content, delivery), delivery)
+            draft, light = self._draft(content, delivery)
         except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
             return answer(delivery, "failed", code=MALFORMED, message=normalise_error(error))
         message: Message = draft.message(delivery)
-        composer = services.composers.get(delivery.event_type)
+        composer = self._services.composers.get(delivery.event_type)
         if composer is not None:
             light = False
             try:
@@ -283,11 +280,15 @@ class MessageBuilder:
             return self._digests.content(content, delivery, wording, zone)
         return content if texts is None else texts.told(content, delivery)
 
-    def _spoken(self, delivery: Delivery) -> tuple[str, str] | None:
+    def _kind(self, delivery: Delivery) -> Kind:
         """Return what tells apart what an event says to a delivery's phone from what it says to others."""
+        spoken = None
         if self._digests is not None and delivery.event_type == DIGEST:
-            return self._digests.spoken(delivery)
-        return None if self._texts is None else self._texts.spoken(delivery)
+            spoken = self._digests.spoken(delivery)
+        elif self._texts is not None:
+            spoken = self._texts.spoken(delivery)
+        unread, hushed = self._unread.get(delivery.installation_id), delivery.quiet_until is not None
+        return delivery.notification_event_id, delivery.platform, spoken, unread, hushed
 
     def _count_unread(self, deliveries: Sequence[Delivery], contents: Mapping[int, Content]) -> None:
         """Read once for all of these deliveries how much is unread, if the event of any asks for that as its badge."""
@@ -302,28 +303,26 @@ class MessageBuilder:
                 self._unread |= dict(database.execute(_SQL["count_unread"], {"installations": some}).fetchall())
 
     def _draft(self, content: Content, delivery: Delivery) -> tuple[Draft, bool]:
-        """Return an event's draft, and whether it is so light that its messages need not be weighed one by one."""
-        ios, unread = _is_ios(delivery), self._unread.get(delivery.installation_id)
-        hushed = delivery.quiet_until is not None
-        known = self._drafts.get((content.id, content.spoken, ios, unread, hushed))
+        """Return an event's draft, and whether it is so light that its messages need not be weighed one by one.
+
+        Raises ValueError if what it says to the phone cannot be rendered.
+        """
+        kind = self._kind(delivery)
+        *_, unread, hushed = kind
+        known = self._drafts.get(kind)
         if known is None:
             settings = self._services.settings
             draft = rendering.draft(
-                content,
+                self._told(content, delivery),
                 self.context.lane,
-                ios=ios,
+                ios=delivery.platform == "ios" or delivery.provider in _FOR_IOS,
                 default_ttl_s=settings.push_ttl_s,
                 unread=unread,
                 quiet_channel=settings.push_quiet_channel if hushed else None,
             )
             weight = len(json.dumps([draft.fields, draft.data], ensure_ascii=False, allow_nan=False).encode())
-            known = self._drafts[content.id, content.spoken, ios, unread, hushed] = draft, weight < _LIGHT_BYTES
+            known = self._drafts[kind] = draft, weight < _LIGHT_BYTES
         return known
-
-
-def _is_ios(delivery: Delivery) -> bool:
-    """Return whether a phone gets what iOS reads: all of APNs do, whatever is known of their platform."""
-    return delivery.platform == "ios" or delivery.provider in _FOR_IOS
 
 
 def _shows_nothing(message: Message) -> bool:

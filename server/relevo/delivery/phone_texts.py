@@ -117,7 +117,7 @@ def _in_words(wording: Wording, content: Content, spoken: Spoken) -> Content:
     locale, zone = spoken
     said = wording.render(locale, content.arguments, zone) if zone else Text.of(content.texts[locale])
     push = {**content.push, "subtitle": said.subtitle} if said.subtitle else content.push
-    return content._replace(title=said.title, body=said.body, push=push, spoken=spoken)
+    return content._replace(title=said.title, body=said.body, push=push)
 
 
 def read_project_locale(connection: Connection, project: str) -> str | None:

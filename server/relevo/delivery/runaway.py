@@ -64,7 +64,6 @@ class Stream:
     origin: str
     due_at: datetime
     known_since: datetime | None
-    releases: int | None
     held_at: datetime | None
     held_above: int | None
     in_hour: float
