@@ -73,14 +73,16 @@ def wire(route: Route, push: dict[str, Any], *, composed: bool, lane: Lane = "bu
             return dict(flat(plain if composed else read(expo_message.writer(draft, "expo"), delivery)))
         case "fcm":
             body = fcm_message.plain(plain, route.platform) if composed else None
-            written = fcm_message.writer(draft, route.platform, 4_096)
-            return dict(flat(json.loads(body) if body else read(written, delivery)))
+            written = fcm_message.write(draft.fields, draft.data, route.platform, "fcm")
+            return dict(flat(json.loads(body or fcm_message.FcmMessage(written, draft, delivery).json())))
         case "apns":
-            headers, raw = apns_message.plain(plain) if composed else both(apns_message.writer(draft, 4_096), delivery)
+            made = apns_message.ApnsMessage(apns_message.write(draft.fields, draft.data, "apns"), draft, delivery)
+            headers, raw = apns_message.plain(plain) if composed else (made.headers(), made.body())
         case _:
-            written = webpush_message.writer(draft, 4_096)
-            assert written is not None
-            _, headers, raw = webpush_message.posted(plain if composed else written(delivery))
+            assert not webpush_message.is_silent(draft.fields)
+            once = webpush_message.write(draft.fields, draft.data, "webpush")
+            written = webpush_message.WebPushMessage(once, draft, delivery)
+            _, headers, raw = webpush_message.posted(plain if composed else written)
     return dict(flat({**dict(headers), **json.loads(raw)}))
 
 
@@ -89,12 +91,6 @@ def read(writer: Any, delivery: Any) -> Any:
     made = writer(delivery)
     assert isinstance(made, WrittenMessage)
     return json.loads(made.json())
-
-
-def both(writer: Any, delivery: Any) -> tuple[Any, bytes]:
-    """Return the headers and the payload that APNs' writer makes."""
-    made = writer(delivery)
-    return made.headers(), made.body()
 
 
 def differing(with_it: Wire, without: Wire) -> set[str]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
 from relevo.config import Settings
-from relevo.core.messages import Draft, Message, WrittenMessage
-from relevo.core.model import Delivery, Fate, Reply, Ticket
+from relevo.core.messages import Draft, Message
+from relevo.core.model import Fate, Reply, Ticket
 from relevo.core.ports import ProviderFacts
 from relevo.core.retry_after import retry_after_ms
 from relevo.core.sending_project import SendingProject
@@ -30,7 +30,7 @@ from relevo.providers.http2_provider import (
     usual_options,
     whole,
 )
-from relevo.providers.message_parts import data_of
+from relevo.providers.message_parts import Written
 from relevo.providers.push_projects import ApnsEntry, PushProject, PushProjects, Unusable
 
 APPLE = {"production": "https://api.push.apple.com", "sandbox": "https://api.sandbox.push.apple.com"}
@@ -58,6 +58,7 @@ class Apns(Http2Provider[ApnsEntry, Own]):
     malformed_token = Ticket("invalid", code="MalformedToken", message="a device token of APNs is hexadecimal")
     facts = ProviderFacts("APNs", platforms=("ios", "unknown"))
     too_big = "PayloadTooLarge"
+    message = ApnsMessage
 
     def __init__(
         self,
@@ -74,17 +75,15 @@ class Apns(Http2Provider[ApnsEntry, Own]):
         self._proven: set[Any] = set()
         """Keys that Apple has taken at an origin."""
 
-    def _flaw(self, message: Message) -> Ticket | None:
-        if key := apns_message.reserved_key(data_of(message)):
-            return Ticket("failed", code="ReservedDataKey", message=f"APNs keeps the key {key!r} of data for itself")
-        return None
+    def _flaw(self, fields: Message, data: Mapping[str, Any]) -> Ticket | None:  # noqa: ARG002
+        words = "APNs keeps the key 'aps' of data for itself"
+        return Ticket("failed", code="ReservedDataKey", message=words) if "aps" in data else None
 
     def _weight(self, message: Message) -> int:
         return len(apns_message.plain(message)[1])
 
-    def writer(self, draft: Draft, platform: str | None) -> Callable[[Delivery], WrittenMessage] | None:  # noqa: ARG002
-        """Return what writes the message of each delivery of an event."""
-        return apns_message.writer(draft, self.facts.max_payload_bytes)
+    def _write(self, draft: Draft, platform: str | None) -> Written:  # noqa: ARG002
+        return apns_message.write(draft.fields, draft.data, self.name)
 
     def trouble(self, project: str) -> str:
         """Say why nothing could be sent in a project, after asking Apple about a device token that cannot be one."""

@@ -6,16 +6,12 @@ import hashlib
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
-from relevo.core.messages import Draft, Message
-from relevo.core.model import Delivery
+from relevo.core.messages import Message
 from relevo.providers.message_parts import (
     OWN_NAMES,
-    ROOM_FOR_NAMES,
-    UNWRITABLE,
     Headers,
     PayloadMessage,
     Written,
@@ -111,21 +107,11 @@ class ApnsMessage(PayloadMessage):
         )
 
 
-def writer(draft: Draft, max_bytes: int) -> Callable[[Delivery], ApnsMessage] | None:
-    """Write a draft, but for what names a delivery; None if each message has to be checked by itself."""
-    try:
-        written = _write(draft.fields, draft.data, "apns")
-    except UNWRITABLE:
-        return None
-    is_light = len(written.head) + ROOM_FOR_NAMES <= max_bytes
-    return partial(ApnsMessage, written, draft) if is_light and not reserved_key(draft.data) else None
-
-
 def plain(message: Message) -> tuple[Headers, bytes]:
     """Return headers and payload of a message that a composer made, in Expo's words; raises one of UNWRITABLE."""
     data = data_of(message)
     json.dumps(dict(message), allow_nan=False, default=dict)  # orjson would write null for what is no number
-    written = _write(message, data, data.get("pushProvider", "apns"))
+    written = write(message, data, data.get("pushProvider", "apns"))
     own = {key: data[key] for key in OWN_NAMES[:2] if key in data}
     ttl = message.get("ttl")
     headers = (
@@ -141,12 +127,8 @@ def _expiration(ttl_s: int) -> int:
     return int(time.time()) + ttl_s if ttl_s > 0 else 0
 
 
-def reserved_key(data: Mapping[str, Any]) -> str | None:
-    """Return the key of `data` that Apple keeps for itself."""
-    return "aps" if "aps" in data else None
-
-
-def _write(fields: Mapping[str, Any], data: Mapping[str, Any], provider: str) -> Written:
+def write(fields: Mapping[str, Any], data: Mapping[str, Any], provider: str) -> Written:
+    """Write all but what names a delivery; raises one of UNWRITABLE."""
     made = aps(fields)
     payload: dict[str, Any] = {"aps": made}
     if image := image_of(fields):

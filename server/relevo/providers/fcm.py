@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from relevo.config import Settings
 from relevo.core.messages import Draft, Message, WrittenMessage
-from relevo.core.model import Delivery, Reply, Ticket
+from relevo.core.model import Reply, Ticket
 from relevo.core.ports import ProviderFacts
 from relevo.core.retry_after import retry_after_ms
 from relevo.core.sending_project import SendingProject
@@ -28,7 +28,6 @@ from relevo.providers.http2_provider import (
     usual_options,
     whole,
 )
-from relevo.providers.message_parts import data_of
 from relevo.providers.push_projects import FcmEntry, PushProject, PushProjects, Unusable
 
 GOOGLE = "https://fcm.googleapis.com"
@@ -48,6 +47,7 @@ class Fcm(Http2Provider[FcmEntry, bytes]):
 
     name = "fcm"
     entry = FcmEntry
+    message = fcm_message.FcmMessage
     token = re.compile(r"[!-~]{1,4096}")
     malformed_token = Ticket("invalid", code="MalformedToken", message="this is no registration token of FCM")
     facts = ProviderFacts(
@@ -65,8 +65,8 @@ class Fcm(Http2Provider[FcmEntry, bytes]):
         self._origin = (base_url or GOOGLE).rstrip("/")
         self.tokens = FcmTokens(ca_file=ca_file, proxies=self._proxies, timeout_s=self._total_s)
 
-    def _flaw(self, message: Message) -> Ticket | None:
-        if key := fcm_message.reserved_key(data_of(message)):
+    def _flaw(self, fields: Message, data: Mapping[str, Any]) -> Ticket | None:  # noqa: ARG002
+        if key := fcm_message.reserved_key(data):
             words = f"FCM keeps the key {key[:50]!r} of data for itself"
             return Ticket("failed", code="ReservedDataKey", message=words)
         return None
@@ -75,9 +75,8 @@ class Fcm(Http2Provider[FcmEntry, bytes]):
         bare = {**message, "to": ""}
         return max(len(fcm_message.plain(bare, platform).encode()) for platform in ("android", "ios"))
 
-    def writer(self, draft: Draft, platform: str | None) -> Callable[[Delivery], WrittenMessage] | None:
-        """Return what writes the message of each delivery of an event to phones of one platform."""
-        return fcm_message.writer(draft, platform, self.facts.max_payload_bytes)
+    def _write(self, draft: Draft, platform: str | None) -> fcm_message.Written:
+        return fcm_message.write(draft.fields, draft.data, platform, self.name)
 
     def trouble(self, project: str) -> str:
         """Say why nothing could be sent in a project, after asking FCM about a message that it only looks at."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from relevo.core.messages import Draft, Message, WrittenMessage
@@ -14,7 +13,6 @@ from relevo.providers.apns_message import aps, headers_of
 from relevo.providers.message_parts import (
     OWN_NAMES,
     ROOM_FOR_NAMES,
-    UNWRITABLE,
     data_of,
     dumps,
     image_of,
@@ -48,6 +46,11 @@ class Written(NamedTuple):
     is_instant: bool
     """Whether the time to live is told as an instant."""
 
+    @property
+    def most_bytes(self) -> int:
+        """How long a message is at most, without its token."""
+        return len(f"{self.head}{self.middle}{self.tail}".encode()) + ROOM_FOR_NAMES
+
 
 class FcmMessage(WrittenMessage):
     """The push of one delivery."""
@@ -69,20 +72,10 @@ class FcmMessage(WrittenMessage):
         return f"{head}{names}{middle}{life}{tail}{_quoted(str(delivery.token))}}}}}"
 
 
-def writer(draft: Draft, platform: str | None, max_bytes: int) -> Callable[[Delivery], FcmMessage] | None:
-    """Write a draft for one platform; None if each message has to be checked by itself."""
-    try:
-        written = _write(draft.fields, draft.data, platform, "fcm")
-        weight = len("".join(written[:3]).encode()) + ROOM_FOR_NAMES
-    except UNWRITABLE:
-        return None
-    return partial(FcmMessage, written, draft) if weight <= max_bytes and not reserved_key(draft.data) else None
-
-
 def plain(message: Message, platform: str | None) -> str:
     """Return the body of a message that a composer made, in Expo's words; raises one of UNWRITABLE."""
     data = data_of(message)
-    head, middle, tail, is_instant = _write(message, data, platform, str(data.get("pushProvider", "fcm")))
+    head, middle, tail, is_instant = write(message, data, platform, str(data.get("pushProvider", "fcm")))
     own = ",".join(f"{_quoted(key)}:{_quoted(_text(data[key]))}" for key in OWN_NAMES[:2] if key in data)
     given = message.get("ttl")
     ttl = int(given) if isinstance(given, int | float) else 0
@@ -101,7 +94,7 @@ def _instant(ttl_s: int) -> int:
     return int(time.time()) + ttl_s if ttl_s > 0 else 0
 
 
-def _write(fields: Mapping[str, Any], data: Mapping[str, Any], platform: str | None, provider: str) -> Written:
+def write(fields: Mapping[str, Any], data: Mapping[str, Any], platform: str | None, provider: str) -> Written:
     """Write all but what is a phone's own: its names at the end of `data`, its time to live, its token."""
     sections = {"ios": _ios, "web": _web}.get(platform or "", _android)(fields)
     if platform not in ("android", "ios", "web"):

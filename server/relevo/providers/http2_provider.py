@@ -8,19 +8,20 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 from relevo.config import Settings
 from relevo.core.logs import scrub
-from relevo.core.messages import Message
-from relevo.core.model import ReceiptReply, Reply, Ticket
+from relevo.core.messages import Draft, Message, WrittenMessage
+from relevo.core.model import Delivery, ReceiptReply, Reply, Ticket
 from relevo.core.ports import ProviderFacts
 from relevo.core.proxies import Proxies
 from relevo.core.sending_project import SendingProject
 from relevo.providers.http2 import Http2Client, NotSent, Outcome, Unknown, tls_context
-from relevo.providers.message_parts import UNWRITABLE
+from relevo.providers.message_parts import UNWRITABLE, data_of
 from relevo.providers.push_projects import Entry, PushProject, PushProjects, Unusable
 
 STREAMS = 100
@@ -82,6 +83,8 @@ class Http2Provider(ABC, Generic[E, R]):
     token: ClassVar[re.Pattern[str]]
     """What a token looks like."""
     malformed_token: ClassVar[Ticket]
+    message: ClassVar[Callable[..., WrittenMessage]]
+    """The WrittenMessage that it makes of what was written of an event, the draft and a delivery."""
     too_big: ClassVar[str] = "MessageTooBig"
     """How the service itself calls a message of too many bytes."""
 
@@ -117,7 +120,8 @@ class Http2Provider(ABC, Generic[E, R]):
 
     def refuse(self, message: Message) -> Ticket | None:
         """Return the final ticket of a message that would be refused, for its token, what it says, or its size."""
-        if (refused := self.refuse_token(message.get("to")) or self._flaw(message)) is not None:
+        refused = self.refuse_token(message.get("to")) or self._flaw(message, data_of(message))
+        if refused is not None:
             return refused
         try:
             weight, most = self._weight(message), self.facts.max_payload_bytes
@@ -128,6 +132,17 @@ class Http2Provider(ABC, Generic[E, R]):
         return Ticket(
             "failed", code=self.too_big, message=f"it has {weight} bytes, and {self.facts.label} takes {most}"
         )
+
+    def writer(self, draft: Draft, platform: str | None) -> Callable[[Delivery], WrittenMessage] | None:
+        """Return what writes the message of each delivery of an event; None if each has to be checked by itself."""
+        if self._flaw(draft.fields, draft.data) is not None:
+            return None
+        try:
+            written = self._write(draft, platform)
+            is_light = written.most_bytes <= self.facts.max_payload_bytes
+        except UNWRITABLE:
+            return None
+        return partial(self.message, written, draft) if is_light else None
 
     def send(self, messages: Sequence[Message], project: str = "") -> Reply:
         """Send messages of a project, each in a stream of its own on a connection of the calling thread."""
@@ -157,8 +172,12 @@ class Http2Provider(ABC, Generic[E, R]):
         return Http2Client(origin, tls=self._tls, connect_s=self._connect_s, proxies=self._proxies, **how)
 
     @abstractmethod
-    def _flaw(self, message: Message) -> Ticket | None:
+    def _flaw(self, fields: Message, data: Mapping[str, Any]) -> Ticket | None:
         """Return the final ticket of a message that says what the service does not take."""
+
+    @abstractmethod
+    def _write(self, draft: Draft, platform: str | None) -> Any:
+        """Write what an event says to phones of one platform, with `most_bytes`; raises one of UNWRITABLE."""
 
     @abstractmethod
     def _weight(self, message: Message) -> int:

@@ -32,6 +32,11 @@ class Written(NamedTuple):
     head: bytes
     """The payload without its end: what names a delivery follows."""
 
+    @property
+    def most_bytes(self) -> int:
+        """How long the payload is at most."""
+        return len(self.head) + ROOM_FOR_NAMES
+
 
 class PayloadMessage(WrittenMessage):
     """The push of one delivery: a payload that ends with what names it, and headers beside it."""

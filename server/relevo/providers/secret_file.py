@@ -22,10 +22,6 @@ class UnusableFileError(ValueError):
     """Why a file cannot be used, in words that hold no secret."""
 
 
-def _no_others(_value: object) -> Mapping[Path, Stamp]:
-    return {}
-
-
 class SecretFile(Generic[T]):
     """What a file says now; one that can no longer be used is told once, and what it said before stays in force.
 
@@ -34,7 +30,7 @@ class SecretFile(Generic[T]):
     """
 
     def __init__(
-        self, path: Path, parse: Callable[[str], T], others: Callable[[T], Mapping[Path, Stamp]] = _no_others
+        self, path: Path, parse: Callable[[str], T], others: Callable[[T], Mapping[Path, Stamp]] = lambda _: {}
     ) -> None:
         self._path, self._parse, self._others = path, parse, others
         self._lock = threading.Lock()

@@ -12,7 +12,7 @@ import re
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
@@ -21,8 +21,8 @@ import orjson
 
 from relevo import __version__
 from relevo.config import Settings
-from relevo.core.messages import Draft, Message, WrittenMessage
-from relevo.core.model import Delivery, Reply, Ticket
+from relevo.core.messages import Draft, Message
+from relevo.core.model import Reply, Ticket
 from relevo.core.ports import ProviderFacts
 from relevo.core.push_hosts import Hosts
 from relevo.core.retry_after import retry_after_ms
@@ -30,10 +30,10 @@ from relevo.providers import webpush_message, webpush_subscriptions, webpush_tok
 from relevo.providers.http2 import Answered, Http2Client, NotSent, Outcome, Request
 from relevo.providers.http2_provider import Http2Provider, clean, is_id, unanswered, usual_options, whole
 from relevo.providers.lookups import Lookups
-from relevo.providers.message_parts import Headers
+from relevo.providers.message_parts import Headers, Written
 from relevo.providers.push_projects import PushProject, PushProjects, WebPushEntry
 from relevo.providers.webpush_encryption import MAX_PLAIN_BYTES, encrypt
-from relevo.providers.webpush_message import Posted
+from relevo.providers.webpush_message import Posted, WebPushMessage
 
 _THROTTLED_MS = 60_000
 _OK, _REDIRECT, _CLIENT_ERROR, _SERVER_ERROR = 200, 300, 400, 500
@@ -69,6 +69,7 @@ class WebPush(Http2Provider[WebPushEntry, Posted]):
 
     name = "webpush"
     entry = WebPushEntry
+    message = WebPushMessage
     facts = ProviderFacts(
         "Web Push",
         max_payload_bytes=MAX_PLAIN_BYTES,
@@ -103,16 +104,15 @@ class WebPush(Http2Provider[WebPushEntry, Posted]):
         """Return whether one of these subscriptions is malformed."""
         return any(self.refuse_token(token) is not None for token in tokens)
 
-    def _flaw(self, message: Message) -> Ticket | None:
-        return _SILENT if webpush_message.is_silent(message) else None
+    def _flaw(self, fields: Message, data: Mapping[str, Any]) -> Ticket | None:  # noqa: ARG002
+        return _SILENT if webpush_message.is_silent(fields) else None
 
     def _weight(self, message: Message) -> int:
         json.dumps(dict(message), allow_nan=False)  # orjson would write null for what is no number
         return len(webpush_message.posted(message).body)
 
-    def writer(self, draft: Draft, platform: str | None) -> Callable[[Delivery], WrittenMessage] | None:  # noqa: ARG002
-        """Return what writes the message of each delivery of an event; browsers are all alike."""
-        return webpush_message.writer(draft, MAX_PLAIN_BYTES)
+    def _write(self, draft: Draft, platform: str | None) -> Written:  # noqa: ARG002 browsers are all alike
+        return webpush_message.write(draft.fields, draft.data, self.name)
 
     def _ready(self, message: Message, part: str) -> Posted:  # noqa: ARG002
         return webpush_message.posted(message)

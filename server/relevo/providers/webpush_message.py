@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from relevo.core.messages import Draft, Message
-from relevo.core.model import Delivery
+from relevo.core.messages import Message
 from relevo.providers.message_parts import (
     OWN_NAMES,
-    ROOM_FOR_NAMES,
-    UNWRITABLE,
     Headers,
     PayloadMessage,
     Written,
@@ -40,24 +36,13 @@ class Posted(NamedTuple):
     body: bytes
 
 
-def writer(draft: Draft, max_bytes: int) -> Callable[[Delivery], WebPushMessage] | None:
-    """Write a draft, but for what names a delivery; None if each message has to be checked by itself."""
-    if is_silent(draft.fields):
-        return None
-    try:
-        written = _write(draft.fields, draft.data, "webpush")
-    except UNWRITABLE:
-        return None
-    return partial(WebPushMessage, written, draft) if len(written.head) + ROOM_FOR_NAMES <= max_bytes else None
-
-
 def posted(message: Message) -> Posted:
     """Return a message as it goes out, whoever wrote it; raises one of UNWRITABLE."""
     if isinstance(message, WebPushMessage):
         seconds = message.draft.ttl(message.delivery)
         return Posted(str(message.delivery.token), (_ttl(seconds), *message.written.headers), message.body())
     data = data_of(message)
-    written = _write(message, data, str(data.get("pushProvider", "webpush")))
+    written = write(message, data, str(data.get("pushProvider", "webpush")))
     own = {key: data[key] for key in OWN_NAMES[:2] if key in data}
     body = written.head + (b"," + dumps(own)[1:] + b"}" if own else b"}}")
     wished = message.get("ttl")
@@ -74,8 +59,8 @@ def _ttl(seconds: int) -> tuple[str, str]:
     return "ttl", str(min(max(seconds, 0), _LONGEST_TTL_S))
 
 
-def _write(fields: Mapping[str, Any], data: Mapping[str, Any], provider: str) -> Written:
-    """Write all but what names a delivery.
+def write(fields: Mapping[str, Any], data: Mapping[str, Any], provider: str) -> Written:
+    """Write all but what names a delivery; raises one of UNWRITABLE.
 
     What replaces each other on the screen does so at the push service too, while the browser is away.
     """
