@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import relevo.core.needs_server  # isort: skip # noqa: F401 ahead of all it needs
 
-import gc
-import os
-import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import psycopg
 import typer
@@ -149,28 +146,10 @@ def options(
     audit.act_as(user(), "cli")
 
 
-_GLANCES = (["status"], ["status", "--json"])
-"""What monitors call every minute: there is no option to be read, and what reads options is slow to load."""
-
-
-def _glance() -> NoReturn:
-    """Show the fleet at a glance, as the command does; it ends before there is garbage worth looking for."""
-    gc.disable()
-    try:
-        code = import_module("relevo.cli.watching").glance(as_json="--json" in sys.argv)
-        sys.stdout.flush()
-    except KeyboardInterrupt:
-        sys.exit(FAILED)
-    except BrokenPipeError:  # whoever read the first lines has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(FAILED)
-    sys.exit(code)
-
-
 def main() -> None:
     """Run the command line; every error on purpose is one sentence and a next step."""
     try:
-        _glance() if sys.argv[1:] in _GLANCES else cli(prog_name="relevo")
+        cli(prog_name="relevo")
     except (ConfigError, UsageError, InvalidInputError) as error:
         complain(error, USAGE)
     except RelevoError as error:

@@ -118,21 +118,14 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the fleet at a glance; exit code 1 while it is not healthy."""
-    if not watch:
-        raise typer.Exit(glance(as_json=as_json))
     settings = load_settings(only_looks=True)
     with open_database(settings) as database:
-        seen = _watch(database, settings, every, times, as_json=as_json)
+        if watch:
+            seen = _watch(database, settings, every, times, as_json=as_json)
+        else:
+            seen = fleet.status(database, settings)
+            _show(seen, as_json=as_json)
     raise typer.Exit(OK if seen is not None and not seen.problems else FAILED)
-
-
-def glance(*, as_json: bool) -> int:
-    """Show the fleet once, and return the exit code that tells how it is."""
-    settings = load_settings(only_looks=True)
-    with open_database(settings) as database:
-        seen = fleet.status(database, settings)
-    _show(seen, as_json=as_json)
-    return FAILED if seen.problems else OK
 
 
 def _watch(database: Database, settings: Settings, every: float, times: int, *, as_json: bool) -> fleet.Status | None:
