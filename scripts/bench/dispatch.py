@@ -19,7 +19,7 @@ from relevo.app import App
 from relevo.client.values import Matching
 from relevo.core.model import Lane, PushRequest, SentRequest, Settlement, Shard
 from relevo.cycles import dispatch
-from relevo.database.arrays import array, array_of_few, ascii_array
+from relevo.database.arrays import array, array_of_few, text_array
 from relevo.database.pool import Database
 from relevo.delivery.claim import Claim, Verdicts
 from relevo.delivery.claims import Claims
@@ -87,7 +87,7 @@ class Unguarded(Claims):
         written = {
             "days": array_of_few([delivery.event_day for delivery in deliveries]),
             "ids": array([delivery.id for delivery in deliveries]),
-            "tickets": ascii_array([ticket for each in sent for ticket in each.tickets]),
+            "tickets": text_array([ticket for each in sent for ticket in each.tickets]),
             "versions": array_of_few([delivery.token_version for delivery in deliveries]),
             "now": now,
         }

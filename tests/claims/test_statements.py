@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from relevo.core import queries
-from relevo.database.arrays import ascii_array, text_array, uuid_array
+from relevo.database.arrays import text_array, uuid_array
 
 FILES = sorted(path.stem for path in (queries.sql_root() / "queries").glob("*.sql"))
 UNPREPARABLE = ("listen ", "create ", "begin ", "commit;", "set ")  # none can be prepared: they are executed
@@ -76,11 +76,10 @@ def test_plans_of_an_ordinary_wave_are_kept_behind_a_pooler(conn, step) -> None:
 
 @pytest.mark.parametrize(
     "texts",
-    [[], [""], ["a"], ["ticket-1", "ticket-2"], ["a", "bc"], ['"', "\\"], ["é", "a"]]
-    + [["x" * size] * 1_000 for size in (127, 128, 200)],
+    [[], [""], ["a"], ["ticket-1", "ticket-2"], ["a", "bc"], ['"', "\\"], ["é", "a"], ["x" * 200] * 1_000],
 )
 def test_arrays_arrive_as_they_were_written(conn, texts) -> None:
     """What is written as an array, in PostgreSQL's own form or as text, is read as the same values in the same order."""
     uuids = [uuid4() for _ in texts]
-    asked = [uuid_array(uuids), ascii_array(texts), text_array(texts)]
-    assert conn.execute("select %s::uuid[], %s::text[], %s::text[]", asked).fetchall() == [(uuids, texts, texts)]
+    asked = [uuid_array(uuids), text_array(texts)]
+    assert conn.execute("select %s::uuid[], %s::text[]", asked).fetchall() == [(uuids, texts)]

@@ -25,7 +25,7 @@ from relevo.core.model import (
     SentRequest,
 )
 from relevo.core.sending_project import SendingProject
-from relevo.database.arrays import array, array_of_few, ascii_array, storable, text_array, uuid_array
+from relevo.database.arrays import array, array_of_few, storable, text_array, uuid_array
 from relevo.delivery.claim import Claim
 
 K = TypeVar("K", bound=Hashable)
@@ -126,7 +126,7 @@ def all_sent(claim: Claim, sent: Sequence[SentRequest]) -> dict[str, Any]:
         "token": claim.token,
         "project": claim.project,
         "ids": wave.ids,
-        "tickets": ascii_array([ticket for each in sent for ticket in each.tickets]),
+        "tickets": text_array([ticket for each in sent for ticket in each.tickets]),
         "installations": wave.installations,
         "versions": wave.versions,
         "attempts": array_of_few([delivery.attempt_count + 1 for delivery in wave.deliveries]),

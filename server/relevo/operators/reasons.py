@@ -27,45 +27,50 @@ MEANINGS = {
 """What each status of a delivery means."""
 
 SERVERS = ("webhook", NEWS)
-_PROJECTS_FAULT = N_("The push credentials of this project are wrong: renew them at the push service.")
-_HALF_SEEN = N_("The request began, and its answer was not seen whole.")
-_OWN_CODE = N_("Code of your own raised an error, or did not return.")
-_NOT_REACHED = N_("The push service could not be reached; nothing was sent.")
-_APP_GONE = N_("The app was removed from this phone, or may show nothing any more.")
-_TOO_FAST = N_("The push service asked us to go slower.")
-_OWN_PROBLEM = N_("The push service had a problem of its own.")
-_NOT_TAKEN = N_("The push service closed the connection before it took this one; nothing was sent.")
+_OF_SEVERAL = {
+    N_("The app was removed from this phone, or may show nothing any more."): (
+        "DeviceNotRegistered UNREGISTERED Unregistered ExpiredToken"
+    ),
+    N_("Too many pushes went to this phone within a short time."): "MessageRateExceeded TooManyRequests",
+    N_("The push credentials of this project are wrong: renew them at the push service."): (
+        "MismatchSenderId InvalidCredentials InvalidProviderToken UNAUTHENTICATED "
+        "PERMISSION_DENIED ExpiredProviderToken BadJwtToken"
+    ),
+    N_("The push service had a problem of its own."): (
+        "ExpoError UNAVAILABLE INTERNAL InternalServerError ServiceUnavailable Shutdown"
+    ),
+    N_("The push service asked us to go slower."): "TOO_MANY_REQUESTS QUOTA_EXCEEDED TooManyProviderTokenUpdates",
+    N_("The push service could not be reached; nothing was sent."): "NoConnection ConnectTimeout",
+    N_("The request began, and its answer was not seen whole."): (
+        "MismatchedTickets request_hung request_failed provider_failed BrokenAnswer AnswerTooLong"
+    ),
+    N_("Code of your own raised an error, or did not return."): (
+        "composer_failed composer_hung middleware_failed middleware_hung"
+    ),
+    N_("It has neither a title nor a body, and browsers must be shown something."): "shows_nothing NothingToShow",
+    N_("FCM has no valid key for Apple's or the browsers' push service: renew it in Firebase."): (
+        "THIRD_PARTY_AUTH_ERROR APNS_AUTH_ERROR"
+    ),
+    N_("The key belongs to Apple's other environment."): "BadEnvironmentKeyIdInToken BadEnvironmentKeyInToken",
+    N_("The push service closed the connection before it took this one; nothing was sent."): (
+        "GoAway RefusedStream NotBegun IdleTimeout"
+    ),
+}
+"""What several error codes mean alike: all push services have their own for it."""
 ERRORS = {
-    "DeviceNotRegistered": N_("The app was removed from this phone, or may show nothing any more."),
     "MessageTooBig": N_("The message is too long: 4,096 bytes are the most."),
-    "MessageRateExceeded": N_("Too many pushes went to this phone within a short time."),
-    "MismatchSenderId": _PROJECTS_FAULT,
-    "InvalidCredentials": _PROJECTS_FAULT,
-    "InvalidProviderToken": _PROJECTS_FAULT,
     "UNAUTHORIZED": N_("The push service did not accept our access token."),
-    "ExpoError": N_("The push service had a problem of its own."),
     "DeveloperError": N_("The push service did not understand the message."),
-    "TOO_MANY_REQUESTS": N_("The push service asked us to go slower."),
     "PUSH_TOO_MANY_EXPERIENCE_IDS": N_("Phones of several projects were in one request; they are sent apart now."),
     "Unknown": N_("The push service said something that nobody knows yet."),
     "MalformedToken": N_("This phone's push token does not look like one."),
     "MalformedMessage": N_("The message cannot be written as JSON."),
-    "NoConnection": _NOT_REACHED,
-    "ConnectTimeout": _NOT_REACHED,
     "ReadTimeout": N_("No whole answer came in time."),
     "ConnectionBroken": N_("The connection was cut before the whole answer came."),
-    "MismatchedTickets": _HALF_SEEN,
-    "request_hung": _HALF_SEEN,
-    "request_failed": _HALF_SEEN,
-    "provider_failed": _HALF_SEEN,
     "answer_not_seen": N_("The process that sent it died before it saw the answer."),
     "TicketWithoutId": N_("The push service took it without a number to ask by."),
     "poison": N_("Whoever tried to send it died, several times: something in it breaks the sender."),
     "words_missing": N_("The process that had it cannot render the texts of its type; another one sends it."),
-    "composer_failed": _OWN_CODE,
-    "composer_hung": _OWN_CODE,
-    "middleware_failed": _OWN_CODE,
-    "middleware_hung": _OWN_CODE,
     "rescheduled": N_("Code of your own asked for a later time."),
     "no_thread": N_("This machine had no room for another request."),
     "event_gone": N_("The event was deleted."),
@@ -98,47 +103,19 @@ ERRORS = {
     "VALIDATION_ERROR": N_("The push service did not understand the request."),
     "FORBIDDEN": N_("The push service did not allow it."),
     "phone_paused": N_("The push service asked us to leave this phone alone for a while."),
-    "shows_nothing": N_("It has neither a title nor a body, and browsers must be shown something."),
-    "NothingToShow": N_("It has neither a title nor a body, and browsers must be shown something."),
-    "UNREGISTERED": _APP_GONE,
-    "Unregistered": _APP_GONE,
-    "ExpiredToken": _APP_GONE,
     "SubscriptionGone": N_("The browser's subscription has ended: it has to subscribe anew."),
     "BadDeviceToken": N_("Apple does not know this token: it is wrong, or belongs to the other environment."),
     "DeviceTokenNotForTopic": N_("This token belongs to another app than the project's topic."),
     "INVALID_ARGUMENT": N_("FCM takes the token or the message for malformed."),
     "SENDER_ID_MISMATCH": N_("This token belongs to another Firebase project."),
-    "THIRD_PARTY_AUTH_ERROR": N_(
-        "FCM has no valid key for Apple's or the browsers' push service: renew it in Firebase."
-    ),
-    "APNS_AUTH_ERROR": N_("FCM has no valid key for Apple's or the browsers' push service: renew it in Firebase."),
-    "UNAUTHENTICATED": _PROJECTS_FAULT,
-    "PERMISSION_DENIED": _PROJECTS_FAULT,
-    "ExpiredProviderToken": _PROJECTS_FAULT,
-    "BadJwtToken": _PROJECTS_FAULT,
     "TopicDisallowed": N_("The key may not send to this app: check the topic."),
-    "BadEnvironmentKeyIdInToken": N_("The key belongs to Apple's other environment."),
-    "BadEnvironmentKeyInToken": N_("The key belongs to Apple's other environment."),
     "PayloadTooLarge": N_("The message is too long for its push service."),
     "ReservedDataKey": N_("The push service keeps one of the keys of its data for itself."),
-    "QUOTA_EXCEEDED": _TOO_FAST,
-    "TooManyProviderTokenUpdates": _TOO_FAST,
-    "TooManyRequests": N_("Too many pushes went to this phone within a short time."),
-    "UNAVAILABLE": _OWN_PROBLEM,
-    "INTERNAL": _OWN_PROBLEM,
-    "InternalServerError": _OWN_PROBLEM,
-    "ServiceUnavailable": _OWN_PROBLEM,
-    "Shutdown": _OWN_PROBLEM,
-    "GoAway": _NOT_TAKEN,
-    "RefusedStream": _NOT_TAKEN,
-    "NotBegun": _NOT_TAKEN,
-    "IdleTimeout": _NOT_TAKEN,
-    "BrokenAnswer": _HALF_SEEN,
-    "AnswerTooLong": _HALF_SEEN,
     "HostNotAllowed": N_("The browser's push service is none of those that are allowed: see WEBPUSH_HOSTS."),
     "retired": N_("Its month went to the archive before it could be sent."),
     "none": N_("No reason was given."),
     "UnreadableAnswer": N_("The push service answered something that could not be read."),
+    **{code: said for said, codes in _OF_SEVERAL.items() for code in codes.split()},
 }
 """What each error code of a delivery means."""
 _STATUS = re.compile(r"HTTP_(\d{3})")
