@@ -17,6 +17,7 @@ from relevo.client import tokens
 from relevo.core.errors import InvalidInputError
 
 _MAX_DEPTH = 100
+_MOST_IDS = 2**63
 _MAX_COMPLAINT = 1_000
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _SHOWN = re.compile(
@@ -429,6 +430,33 @@ def weight(event: Mapping[str, Any]) -> int:
     }
     added_key = 0 if event.get("collapse") is None else _MOST_COLLAPSE
     return len(json.dumps(rendered, ensure_ascii=False, default=str).encode()) + added_key
+
+
+def check_between(name: str, value: object, low: int, high: int, hint: str) -> None:
+    """Refuse what is no whole number between two others."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidInputError(f"{name} must be between {low} and {high}.", hint=hint)
+
+
+def id_of(name: str, value: object, hint: str) -> int:
+    """Return the number of an event or a delivery; refuse what can be none."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < _MOST_IDS:
+        raise InvalidInputError(f"{name} must be a whole number above 0, got {quoted(value)}.", hint=hint)
+    return value
+
+
+def uuid_of(name: str, value: object, hint: str) -> str:
+    """Return the text of an installation's UUID; refuse what is none."""
+    if not isinstance(value, UUID):
+        raise InvalidInputError(f"{name} must be the UUID of an installation, got {quoted(value)}.", hint=hint)
+    return str(value)
+
+
+def time_of(name: str, value: object, hint: str) -> str:
+    """Return the text of a time; refuse what is none, or lacks its zone."""
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidInputError(f"{name} must be a datetime with its zone, got {quoted(value)}.", hint=hint)
+    return value.isoformat()
 
 
 def check_one_of(name: str, value: object, known: tuple[str, ...]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, get_args
 
-from relevo.client.checks import check_one_of, check_storable, quoted
+from relevo.client.checks import check_between, check_one_of, check_storable, quoted
 from relevo.client.connections import verb
 from relevo.client.connections.steps import Call, as_json, from_json, one
 from relevo.core.errors import InvalidInputError
@@ -115,8 +115,7 @@ def export_owner(
 ) -> Call[OwnerPage]:
     """Return a page of what is kept of an owner, of one kind; push tokens are shortened."""
     check_one_of("kind", kind, KINDS)
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_AT_ONCE:
-        raise InvalidInputError(f"limit must be between 1 and {MOST_AT_ONCE}.", hint="Leave it out for the most.")
+    check_between("limit", limit, 1, MOST_AT_ONCE, "Leave it out for the most.")
     asked = _given({"owner": owner, "project": project, "kind": kind, "after": after, "limit": limit})
     return Call("export_owner", {"asked": as_json("owner", asked)}, one(_page))
 

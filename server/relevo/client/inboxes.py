@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, get_args
 from uuid import UUID
 
-from relevo.client.checks import check_one_of, check_storable, quoted
+from relevo.client.checks import check_between, check_one_of, check_storable, id_of, quoted, time_of, uuid_of
 from relevo.client.connections import verb
 from relevo.client.connections.steps import Call, as_json, from_json, one
 from relevo.core.errors import InvalidInputError
@@ -19,7 +19,6 @@ Mark = Literal["read", "unread", "seen", "unseen", "archive", "unarchive"]
 MARKS: tuple[Mark, ...] = get_args(Mark)
 Count = int | Literal["99+"]
 MOST_AT_ONCE = 200
-_MOST_IDS = 2**63
 _TIMES = ("at", "seen_at", "read_at", "archived_at")
 
 
@@ -81,8 +80,7 @@ def inbox(
     With `digest`, the event id of an item of type `relevo.digest`, it is what that one told, the best first.
     """
     check_one_of("status", status, STATUSES)
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_AT_ONCE:
-        raise InvalidInputError(f"limit must be between 1 and {MOST_AT_ONCE}.", hint="Leave it out for 50.")
+    check_between("limit", limit, 1, MOST_AT_ONCE, "Leave it out for 50.")
     if digest is not None and (isinstance(digest, bool) or not isinstance(digest, int) or digest < 0):
         raise InvalidInputError(f"digest must be the id of an event, got {quoted(digest)}.", hint="An item has it.")
     told_by = None if digest is None else str(digest)
@@ -113,13 +111,10 @@ def mark_inbox(
 
     What is read was seen, and what is unseen was not read. The same mark again changes nothing.
     """
-    if isinstance(event_id, bool) or not isinstance(event_id, int) or not 0 < event_id < _MOST_IDS:
-        raise InvalidInputError(
-            f"event_id must be a whole number above 0, got {quoted(event_id)}.", hint="inbox() returns it."
-        )
+    number = id_of("event_id", event_id, "inbox() returns it.")
     check_one_of("mark", mark, MARKS)
     asked = as_json("inbox", _asked(owner, installation_id, project))
-    return Call("mark_inbox", {"asked": asked, "event_id": event_id, "mark": mark}, one(bool))
+    return Call("mark_inbox", {"asked": asked, "event_id": number, "mark": mark}, one(bool))
 
 
 @verb
@@ -132,13 +127,9 @@ def mark_inbox_before(
     project: str | None = None,
 ) -> Call[bool]:
     """Mark everything that came until an instant, or until now, as read or seen; False if there is no such inbox."""
-    if before is not None and (not isinstance(before, datetime) or before.tzinfo is None):
-        raise InvalidInputError(
-            f"before must be a datetime with its zone, got {quoted(before)}.", hint="Leave it out for now."
-        )
+    until = None if before is None else time_of("before", before, "Leave it out for now.")
     check_one_of("mark", mark, ("read", "seen"))
     asked = as_json("inbox", _asked(owner, installation_id, project))
-    until = None if before is None else before.isoformat()
     return Call("mark_inbox_before", {"asked": asked, "before": until, "mark": mark}, one(bool))
 
 
@@ -150,12 +141,7 @@ def _asked(
         raise InvalidInputError(
             "An inbox is an owner's, or that of an installation without owner.", hint="inbox(conn, owner='user-7')"
         )
-    if installation_id is not None and not isinstance(installation_id, UUID):
-        raise InvalidInputError(
-            f"installation_id must be the UUID of an installation, got {quoted(installation_id)}.",
-            hint="register() returns it.",
-        )
-    phone = None if installation_id is None else str(installation_id)
+    phone = None if installation_id is None else uuid_of("installation_id", installation_id, "register() returns it.")
     given = {"owner": owner, "installation_id": phone, "project": project, **(more or {})}
     told = {name: value for name, value in given.items() if value is not None}
     for name, value in told.items():

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
+from relevo.client.checks import check_between
 from relevo.client.connections import verb
 from relevo.client.connections.steps import Call, as_json, as_uuid, each, from_json, one
 from relevo.core.errors import InvalidInputError
@@ -66,8 +67,7 @@ def read_news(subscription: str, *, after: int | None = None, limit: int = 100) 
 
     Each comes at least once. Acknowledge the last position in the transaction that deals with them: then once.
     """
-    if not 1 <= limit <= MOST_AT_ONCE:
-        raise InvalidInputError(f"limit must be between 1 and {MOST_AT_ONCE}.", hint="Read again for more.")
+    check_between("limit", limit, 1, MOST_AT_ONCE, "Read again for more.")
     behind = None if after is None else _position("after", after)
     return Call(
         "read_news",

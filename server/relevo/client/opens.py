@@ -6,14 +6,13 @@ from datetime import datetime
 from typing import Literal, cast
 from uuid import UUID
 
-from relevo.client.checks import check_storable, quoted
+from relevo.client.checks import check_storable, id_of, quoted, time_of, uuid_of
 from relevo.client.connections import verb
 from relevo.client.connections.steps import Call, one
 from relevo.core.errors import InvalidInputError
 
 Opened = Literal["noted", "known", "off", "too_late", "gone"]
 MOST_OF_ACTION = 100
-_MOST_IDS = 2**63
 
 
 @verb
@@ -25,23 +24,10 @@ def report_opened(
     `noted`, or `known` if that was reported before; `off` if the event's type does not ask for taps, `too_late` 30 days
     after it was sent or once it is archived, `gone` if this phone has no such delivery.
     """
-    if not isinstance(installation_id, UUID):
-        raise InvalidInputError(
-            f"installation_id must be the UUID of an installation, got {quoted(installation_id)}.",
-            hint="The push's data has it as installationId.",
-        )
-    if isinstance(delivery_id, bool) or not isinstance(delivery_id, int) or not 0 < delivery_id < _MOST_IDS:
-        raise InvalidInputError(
-            f"delivery_id must be a whole number above 0, got {quoted(delivery_id)}.",
-            hint="The push's data has it as notificationDeliveryId.",
-        )
-    if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
-        raise InvalidInputError(f"at must be a datetime with its zone, got {quoted(at)}.", hint="Leave it out for now.")
-    told = None if at is None else at.isoformat()
     asked: dict[str, str | int | None] = {
-        "installation_id": str(installation_id),
-        "delivery_id": delivery_id,
-        "at": told,
+        "installation_id": uuid_of("installation_id", installation_id, "The push's data has it as installationId."),
+        "delivery_id": id_of("delivery_id", delivery_id, "The push's data has it as notificationDeliveryId."),
+        "at": None if at is None else time_of("at", at, "Leave it out for now."),
         "action": _action(action),
     }
     return Call("report_opened", asked, one(lambda told: cast("Opened", told)))

@@ -10,13 +10,16 @@ from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 from relevo.client.checks import (
+    check_between,
     check_event,
     check_installation,
     check_name,
     check_preference,
     check_storable,
+    id_of,
     is_plain_event,
     quoted,
+    time_of,
     weight,
 )
 from relevo.client.connections import verb
@@ -50,7 +53,7 @@ from relevo.core import push_fields
 from relevo.core.errors import InvalidInputError
 
 T = TypeVar("T")
-_MOST_IDS = 2**63
+_ENQUEUED = "enqueue() returns its id."
 _LONGEST_OWNER = 200
 _MOST_LISTED = 1000
 _MOST_SAMPLED = 100
@@ -121,7 +124,7 @@ def delete(event_ids: Sequence[int]) -> Call[int]:
 
     Up to 5,000 deliveries go at once, more within the next rounds of a worker; none of them is sent.
     """
-    return Call("delete_events", {"event_ids": [_event_id(each) for each in event_ids]}, one(int))
+    return Call("delete_events", {"event_ids": [id_of("event_id", each, _ENQUEUED) for each in event_ids]}, one(int))
 
 
 @verb
@@ -168,8 +171,7 @@ def change(event: Event) -> Call[bool]:
 @verb
 def preview(event: Event, *, sample: int = 10) -> Call[Preview]:
     """Return how many installations an event would reach, and some of them; nothing is enqueued."""
-    if isinstance(sample, bool) or not isinstance(sample, int) or not 0 <= sample <= _MOST_SAMPLED:
-        raise InvalidInputError(f"sample must be between 0 and {_MOST_SAMPLED}.", hint="Leave it out for 10.")
+    check_between("sample", sample, 0, _MOST_SAMPLED, "Leave it out for 10.")
     return _preview(_event(event), sample)
 
 
@@ -215,8 +217,7 @@ def register_many(installations: Sequence[Installation]) -> Call[list[UUID]]:
 @verb
 def list_installations(*, owner: str, limit: int = 100) -> Call[list[InstallationStatus]]:
     """List the installations of an owner, newest first, and whether each may receive pushes."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST_LISTED:
-        raise InvalidInputError(f"limit must be between 1 and {_MOST_LISTED}.", hint="Leave it out for 100.")
+    check_between("limit", limit, 1, _MOST_LISTED, "Leave it out for 100.")
     return Call("list_installations", {"owner": _owner(owner), "limit": limit}, one(_installations))
 
 
@@ -382,16 +383,12 @@ def _listed(value: object) -> object:
 
 
 def _time(name: str, value: datetime) -> str:
-    if not isinstance(value, datetime) or value.tzinfo is None:
-        raise InvalidInputError(
-            f"{name} must be a datetime with its zone, got {quoted(value)}.",
-            hint="Write datetime.now(UTC) + timedelta(hours=1), or give your datetime a tzinfo.",
-        )
+    told = time_of(name, value, "Write datetime.now(UTC) + timedelta(hours=1), or give your datetime a tzinfo.")
     if not _FIRST_YEAR - 1 <= value.year <= _LAST_YEAR:  # whose hours decide, the SQL functions know
         raise InvalidInputError(
             f"{name} must lie between the years {_FIRST_YEAR} and {_LAST_YEAR}, got {value}.", hint="Mend it."
         )
-    return value.isoformat()
+    return told
 
 
 def _argument(name: object, value: object) -> object:
@@ -463,21 +460,11 @@ def _owner(value: str) -> str:
 def _ref(event: object) -> dict[str, int | str | None]:
     """Name an event by its id, or by its type and key."""
     if not isinstance(event, tuple | list):
-        return {"event_id": _event_id(event), "event_type": None, "event_key": None}
+        return {"event_id": id_of("event_id", event, _ENQUEUED), "event_type": None, "event_key": None}
     if len(event) != len(("type", "key")) or not all(isinstance(each, str) for each in event):
-        raise InvalidInputError(
-            f"An event is named by its id or by (type, key), got {quoted(event)}.", hint="enqueue() returns its id."
-        )
+        raise InvalidInputError(f"An event is named by its id or by (type, key), got {quoted(event)}.", hint=_ENQUEUED)
     check_storable("(type, key)", event)
     return {"event_id": None, "event_type": event[0], "event_key": event[1]}
-
-
-def _event_id(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < _MOST_IDS:
-        raise InvalidInputError(
-            f"event_id must be a whole number above 0, got {quoted(value)}.", hint="enqueue() returns it."
-        )
-    return value
 
 
 def _number(value: Any) -> Any:

@@ -30,7 +30,7 @@ from relevo.database.pool import Database
 from relevo.runtime import threads
 from relevo.runtime.hung_calls import HungCalls
 from relevo.runtime.idle_wait import IdleWait
-from relevo.runtime.runs import Cycle, Ending, Middleware, Run, RunContext, run_row, set_asleep
+from relevo.runtime.runs import Cycle, Ending, Middleware, Run, RunContext, set_asleep
 from relevo.runtime.singleton import NotHeld, Singletons
 from relevo.runtime.troubles import Troubles
 
@@ -103,6 +103,30 @@ class Runner:
         waits for calls once its work is done.
         Raises DatabaseUnavailableError only if nothing was begun.
         """
+        if (kept_back := self._kept_back(cycle, trigger)) is not None:
+            return kept_back
+        lock = self._locks.setdefault(cycle.key, threading.Lock())
+        if not lock.acquire(blocking=False):
+            self.call(cycle)  # one that only waits for more work looks at once
+            return self.skip(cycle, trigger, "already running in this process", news=False)
+        try:
+            began = time.monotonic()
+            context, obstacle = self._open(cycle, trigger, by_slot)
+            if obstacle is not None:
+                again_s = self._settings.worker_idle_backoff_max_ms / 1000 if cycle.singleton else None
+                self._end_leftovers(cycle)
+                return self.skip(cycle, trigger, obstacle, context, again_s)
+            report = self._attempt(cycle, context, budget or cycle.budget, shard, idle_mode)
+            self._end_leftovers(cycle)
+            if not cycle.singleton:
+                return report
+            wait = cycle.timing.next_slot(context.started_at) - context.started_at  # by the database's clock
+            return replace(report, next_slot_in_s=max(0.0, wait.total_seconds() - (time.monotonic() - began)))
+        finally:
+            lock.release()
+
+    def _kept_back(self, cycle: Cycle, trigger: Trigger) -> Report | None:
+        """Report what keeps a cycle from running in this process at all; None if nothing does."""
         if not self._settings.outbox_worker_enabled:
             return self.skip(cycle, trigger, "OUTBOX_WORKER_ENABLED is false")
         if cycle.off:  # it has nothing to work with, and tries again at its next slot
@@ -112,46 +136,14 @@ class Runner:
         if (hanging := self._hung.count(_named(cycle))) >= _MOST_HUNG_RUNS:
             why = f"{hanging} runs of it hang in this process, which has to be restarted"
             return self.skip(cycle, trigger, why, look_again_in_s=self._settings.worker_idle_backoff_max_ms / 1000)
-        lock = self._locks.setdefault(cycle.key, threading.Lock())
-        if not lock.acquire(blocking=False):
-            self.call(cycle)  # one that only waits for more work looks at once
-            return self.skip(cycle, trigger, "already running in this process", news=False)
-        try:
-            return self._round(
-                cycle, trigger, budget=budget or cycle.budget, shard=shard, by_slot=by_slot, idle_mode=idle_mode
-            )
-        finally:
-            lock.release()
-
-    def _round(
-        self,
-        cycle: Cycle,
-        trigger: Trigger,
-        *,
-        budget: Budget,
-        shard: Shard | None,
-        by_slot: bool | None,
-        idle_mode: IdleMode,
-    ) -> Report:
-        began = time.monotonic()
-        context, obstacle = self._open(cycle, trigger, by_slot)
-        if obstacle is not None:
-            self._end_leftovers(cycle)
-            again_s = self._settings.worker_idle_backoff_max_ms / 1000 if cycle.singleton else None
-            return self.skip(cycle, trigger, obstacle, context, again_s)
-        report = self._attempt(cycle, context, budget, shard, idle_mode)
-        if not cycle.singleton:
-            self._end_leftovers(cycle)
-            return report
-        wait = cycle.timing.next_slot(context.started_at) - context.started_at  # by the database's clock
-        return replace(report, next_slot_in_s=max(0.0, wait.total_seconds() - (time.monotonic() - began)))
+        return None
 
     def _attempt(
         self, cycle: Cycle, context: RunContext, budget: Budget, shard: Shard | None, idle_mode: IdleMode
     ) -> Report:
         held = None
         if cycle.singleton:
-            taken = self._singletons.acquire(run_row(context) | {"slot_ms": cycle.timing.slot_ms(context.started_at)})
+            taken = self._singletons.acquire(vars(context) | {"slot_ms": cycle.timing.slot_ms(context.started_at)})
             if isinstance(taken, NotHeld):
                 return self.skip(cycle, context.trigger, taken.reason, context, taken.look_again_in_s, news=False)
             held = taken
@@ -347,7 +339,7 @@ class Runner:
                 return True
             error = ending.error or ("no reason was given" if outcome == "failed" else "")
             ended = {"outcome": outcome, "reason": reason, "error_message": error[:500] or None}
-            return connection.execute(_SQL["finish_run"], run_row(context) | counted | ended).fetchone() is not None
+            return connection.execute(_SQL["finish_run"], vars(context) | counted | ended).fetchone() is not None
 
     def skip(
         self,
@@ -371,7 +363,7 @@ class Runner:
             if trigger == "wake-up":
                 connection.execute(_SQL["count_skipped_wakeup"], {"cycle": cycle.name, "source": cycle.source})
             elif by_hand or trigger == "tick" or self._untold_slot(cycle, context):
-                reported = run_row(context) | {"reason": reason[:300], "always": by_hand}
+                reported = vars(context) | {"reason": reason[:300], "always": by_hand}
                 written = (news or by_hand) and connection.execute(_SQL["tell_skip"], reported).rowcount > 0
                 if not written:
                     connection.execute(_SQL["count_skipped_slot"], {"cycle": cycle.name, "source": cycle.source})

@@ -248,7 +248,7 @@ class Run:
         """Say that there is work: from now on the run has a row. Calling it again does nothing."""
         if self.begun:
             return
-        self.execute(_SQL["begin_run"], run_row(self.context), "bound_unflushed")
+        self.execute(_SQL["begin_run"], vars(self.context), "bound_unflushed")
         self.begun = True
 
     @property
@@ -275,16 +275,3 @@ def set_asleep(database: Database, cycle: str, worker_id: str, *, asleep: bool) 
     """Say in table state whether a cycle sleeps in this process; return if it is new. Raises one of BUSY."""
     said = {"cycle": cycle, "worker_id": worker_id, "asleep": asleep, "lock_ms": database.lock_ms}
     return database.execute(_SQL["set_asleep"], said).rowcount > 0
-
-
-def run_row(context: RunContext) -> dict[str, Any]:
-    """Return the columns of a run's row that are known from its start."""
-    return {
-        "run_id": context.run_id,
-        "cycle": context.cycle,
-        "source": context.source,
-        "slot_at": context.slot_at,
-        "trigger": context.trigger,
-        "worker_id": context.worker_id,
-        "started_at": context.started_at,
-    }
