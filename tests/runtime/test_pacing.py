@@ -16,6 +16,7 @@ import pytest
 from processes import PATIENCE_S, eventually
 from relevo.app import App
 from relevo.core.model import Budget, Step
+from relevo.runtime.runner import Runner
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.timing import Cron, Every
@@ -201,8 +202,21 @@ def test_a_cycle_that_exits_is_a_failure_too(schedule: Schedule, said, runs) -> 
     assert [row["error_message"] for row in runs("probe", "failed")][:2] == ["SystemExit: 3"] * 2
 
 
+def test_an_error_after_a_round_stops_no_cycle(schedule: Schedule, monkeypatch) -> None:
+    """What fails between two rounds, where nothing was expected to, costs a pause, and the next round comes."""
+
+    def fail(*_: object, **__: object) -> bool:
+        raise RuntimeError("nobody thought of this")
+
+    monkeypatch.setattr(Runner, "set_asleep", fail)
+    rounds = Rounds()
+    schedule(Cycle("probe", Every(HOUR), rounds, wakeable=True), **SLEEPY, worker_tick_loop_error_backoff_ms=100)
+    rounds.wait(3)
+    assert all(pause >= 0.1 for pause in rounds.pauses), rounds.pauses
+
+
 def test_every_start_is_an_apscheduler_job(schedule: Schedule) -> None:
-    """Each cycle is one job: one instance, coalesced, an explicit misfire grace, a trigger that names its slots."""
+    """Each cycle is one job: coalesced, never too late to be run, with a trigger that names its slots."""
     hold = threading.Event()
     rounds = Rounds(lambda _run: Step(more=not hold.wait(PATIENCE_S)))
     _, scheduler = schedule(
@@ -212,7 +226,7 @@ def test_every_start_is_an_apscheduler_job(schedule: Schedule) -> None:
     jobs = {job.id: job for job in scheduler._aps.get_jobs()}
     assert set(jobs) == {"interval", "nightly"}
     for job in jobs.values():
-        assert (job.max_instances, job.coalesce, job.misfire_grace_time) == (1, True, 3_600)
+        assert (job.coalesce, job.misfire_grace_time) == (True, None)
     noon = datetime(2026, 4, 4, 12, tzinfo=UTC)
     slots = {name: job.trigger.get_next_fire_time(None, noon) for name, job in jobs.items()}
     assert slots == {"interval": noon + timedelta(seconds=90), "nightly": datetime(2026, 4, 5, 7, 17, tzinfo=UTC)}

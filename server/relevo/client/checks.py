@@ -137,6 +137,14 @@ def check_storable(name: str, value: object, depth: int = 0) -> None:
                 check_storable(name, inner, depth + 1)
 
 
+def given_fields(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was given of some fields, which is not None; refuse what PostgreSQL has no place for."""
+    given = {name: value for name, value in asked.items() if value is not None}
+    for name, value in given.items():
+        check_storable(name, value)
+    return given
+
+
 def _check_mapping(name: str, value: Mapping[Any, object], depth: int) -> None:
     for key, inner in value.items():
         if not isinstance(key, _JSON_KEYS):

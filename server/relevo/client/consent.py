@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, get_args
 
-from relevo.client.checks import check_between, check_one_of, check_storable, quoted
+from relevo.client.checks import check_between, check_one_of, given_fields, quoted
 from relevo.client.connections import verb
 from relevo.client.connections.steps import Call, as_json, from_json, one
 from relevo.core.errors import InvalidInputError
@@ -59,7 +59,7 @@ def set_category(
     if rule is not None:
         check_one_of("rule", rule, RULES)
     given: dict[str, Any] = {"category": category, "rule": rule, "texts": texts}
-    return Call("set_category", {"asked": as_json("category", _given(given))}, one(bool))
+    return Call("set_category", {"asked": as_json("category", given_fields(given))}, one(bool))
 
 
 @verb
@@ -67,7 +67,7 @@ def list_categories(
     *, owner: str | None = None, project: str | None = None, locale: str | None = None
 ) -> Call[list[Category]]:
     """List the categories in the words of a locale, and what of them goes to an owner."""
-    asked = _given({"owner": owner, "project": project, "locale": locale})
+    asked = given_fields({"owner": owner, "project": project, "locale": locale})
     return Call("list_categories", {"asked": as_json("categories", asked)}, one(_categories))
 
 
@@ -91,21 +91,21 @@ def choose(
     if channel is not None:
         check_one_of("channel", channel, CHANNELS)
     given: dict[str, Any] = {"owner": owner, "project": project, "category": category, "channel": channel}
-    asked = _given(given | {"wanted": wanted, "words": words, "locale": locale})
+    asked = given_fields(given | {"wanted": wanted, "words": words, "locale": locale})
     return Call("choose_category", {"asked": as_json("choice", asked), "face": "app"}, one(bool))
 
 
 @verb
 def block(*, owner: str, project: str | None = None, reason: str = "") -> Call[int]:
     """Send an owner nothing from now on, in one project or in all; what is kept stays. Return how many phones it is."""
-    asked = _given({"owner": owner, "project": project, "reason": reason or None})
+    asked = given_fields({"owner": owner, "project": project, "reason": reason or None})
     return Call("block_owner", {"asked": as_json("owner", asked), "blocked": True}, one(int))
 
 
 @verb
 def unblock(*, owner: str, project: str | None = None) -> Call[int]:
     """Let pushes go to an owner again; return how many phones it is."""
-    asked = _given({"owner": owner, "project": project})
+    asked = given_fields({"owner": owner, "project": project})
     return Call("block_owner", {"asked": as_json("owner", asked), "blocked": False}, one(int))
 
 
@@ -116,16 +116,8 @@ def export_owner(
     """Return a page of what is kept of an owner, of one kind; push tokens are shortened."""
     check_one_of("kind", kind, KINDS)
     check_between("limit", limit, 1, MOST_AT_ONCE, "Leave it out for the most.")
-    asked = _given({"owner": owner, "project": project, "kind": kind, "after": after, "limit": limit})
+    asked = given_fields({"owner": owner, "project": project, "kind": kind, "after": after, "limit": limit})
     return Call("export_owner", {"asked": as_json("owner", asked)}, one(_page))
-
-
-def _given(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was given, as the SQL functions read it; refuse what they could not store."""
-    told = {name: value for name, value in asked.items() if value is not None}
-    for name, value in told.items():
-        check_storable(name, value)
-    return told
 
 
 def _categories(told: Any) -> list[Category]:

@@ -141,13 +141,18 @@ def _key(name: str, given: object) -> SigningKey:
 
 
 def _secret_bytes(secret: str) -> bytes:
+    if (raw := _decoded(secret, _LEAST_BYTES)) is None:
+        raise InvalidInputError("secret must be base64 of 32 to 64 bytes.", hint="openssl rand -base64 32 makes one.")
+    return raw
+
+
+def _decoded(secret: str, least: int) -> bytes | None:
+    """Return what base64 holds, if it is that and of a fitting length."""
     try:
         raw = base64.b64decode(secret, validate=True)
     except ValueError:
-        raw = b""
-    if not _LEAST_BYTES <= len(raw) <= _MOST_BYTES:
-        raise InvalidInputError("secret must be base64 of 32 to 64 bytes.", hint="openssl rand -base64 32 makes one.")
-    return raw
+        return None
+    return raw if least <= len(raw) <= _MOST_BYTES else None
 
 
 def _is_plain(claim: Claim) -> bool:
@@ -198,13 +203,8 @@ def sign_webhook(secret: bytes, name: str, at: str, body: bytes) -> str:
 
 def webhook_secret(secret: object) -> bytes:
     """Read a webhook's secret; raises ValueError with the form that it must have."""
-    if not isinstance(secret, str) or not secret.startswith("whsec_"):
-        raise ValueError(_FORM)
-    try:
-        raw = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
-    except ValueError:
-        raw = b""
-    if not _LEAST_WEBHOOK_BYTES <= len(raw) <= _MOST_BYTES:
+    given = secret.removeprefix("whsec_") if isinstance(secret, str) and secret.startswith("whsec_") else ""
+    if (raw := _decoded(given, _LEAST_WEBHOOK_BYTES)) is None:
         raise ValueError(_FORM)
     return raw
 

@@ -16,6 +16,7 @@ from relevo.client.checks import (
     check_name,
     check_preference,
     check_storable,
+    given_fields,
     id_of,
     is_plain_event,
     quoted,
@@ -252,9 +253,7 @@ def set_preference(installation_id: UUID, name: str, preference: Preference | No
     check_name(name)
     given = None
     if preference is not None:
-        plain = {key: value for key, value in vars(preference).items() if value is not None}
-        for key, value in plain.items():
-            check_storable(key, value)
+        plain = given_fields(vars(preference))
         check_preference(plain)
         given = as_json("preference", {key: _number(value) for key, value in plain.items()})
     parameters = {"installation_id": phone, "name": name, "preference": given}
@@ -310,9 +309,7 @@ def registration(installation: Installation) -> dict[str, Any]:
             f"an installation must be a relevo.Installation, got {type(installation).__name__}.",
             hint="Write relevo.Installation(token, owner=…).",
         )
-    given = {name: value for name, value in vars(installation).items() if value is not None}
-    for name, value in given.items():
-        check_storable(name, value)
+    given = given_fields(vars(installation))
     if installation.installation_id is not None:
         given["installation_id"] = str(installation.installation_id)
     if isinstance(installation.opt_outs, tuple):

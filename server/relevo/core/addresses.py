@@ -18,11 +18,21 @@ _NOT_PUBLIC = (
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def parsed(text: str) -> Address | None:
+    """Return the address that a text is, without its zone; None if it is a name."""
+    try:
+        return ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+
+
 def is_private(address: str) -> bool:
     """Return whether an address is not one of the public internet, also if it is wrapped into another kind."""
-    try:
-        met = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
+    met = parsed(address)
+    if met is None:
         return True
     if isinstance(met, ipaddress.IPv6Address):
         if (wrapped := _wrapped(met)) is not None:
@@ -41,18 +51,7 @@ def _wrapped(met: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     return met.ipv4_mapped or met.sixtofour
 
 
-def is_address(text: str) -> bool:
-    """Return whether this is an address rather than a name."""
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
 def is_local(host: str) -> bool:
     """Return whether a name or an address is that of this very machine."""
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return host == "localhost"
+    met = parsed(host)
+    return host == "localhost" if met is None else met.is_loopback

@@ -9,6 +9,8 @@ import ipaddress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from relevo.core.addresses import Address, is_local, parsed
+
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -28,23 +30,13 @@ class Proxies:
         if proxy is None:
             return None
         host = (parts.hostname or "").rstrip(".")
-        address, port = _address(host), parts.port or _PORTS.get(parts.scheme, 0)
-        if host == "localhost" or (address is not None and address.is_loopback):
+        address, port = parsed(host), parts.port or _PORTS.get(parts.scheme, 0)
+        if is_local(host):
             return None
         return None if any(_names(entry, host, address, port) for entry in self.direct) else proxy
 
 
-_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-
-def _address(text: str) -> _Address | None:
-    try:
-        return ipaddress.ip_address(text)
-    except ValueError:
-        return None
-
-
-def _names(entry: str, host: str, address: _Address | None, port: int) -> bool:
+def _names(entry: str, host: str, address: Address | None, port: int) -> bool:
     """Return whether an entry of NO_PROXY names a host."""
     name, wanted = _without_port(entry.lower())
     if name == "*":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from relevo.core import i18n
-from relevo.core.addresses import is_address
+from relevo.core.addresses import parsed
 from relevo.sandbox import admin, answers, messages, page
 from relevo.sandbox.answers import Answer, Refused
 from relevo.sandbox.state import Exchange, SandboxState
@@ -133,7 +133,7 @@ def _refuse_other_sites(host: str, origin: str, site: str) -> None:
     Names that a stranger may own have a dot: a number, `localhost` and what a container is called have none.
     """
     name = urlsplit(f"//{host}").hostname or "localhost"
-    is_ours = "." not in name or is_address(name) or name.endswith(".localhost")
+    is_ours = "." not in name or parsed(name) is not None or name.endswith(".localhost")
     if not is_ours:
         raise Refused(403, "FORBIDDEN", f"Call the sandbox by its address, not as {name[:100]}.")
     if (origin and origin != f"http://{host}") or site in ("cross-site", "same-site"):

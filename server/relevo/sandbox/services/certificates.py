@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -13,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from relevo.core.addresses import is_address
+from relevo.core.addresses import parsed
 
 _VALID = timedelta(days=365)
 _LEAST_LEFT = timedelta(days=30)
@@ -62,7 +61,7 @@ def make_certificate(folder: Path, host: str) -> tuple[Path, Path]:
     key = ec.generate_private_key(ec.SECP256R1())
     names = dict.fromkeys([*_LOCAL, host, socket.gethostname()])
     alternatives = [
-        x509.IPAddress(ipaddress.ip_address(name)) if is_address(name) else x509.DNSName(name)
+        x509.IPAddress(address) if (address := parsed(name)) else x509.DNSName(name)
         for name in names
         if name and name.isascii()
     ]
