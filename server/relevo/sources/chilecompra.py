@@ -289,12 +289,6 @@ class _Pass:
         """Take what is new or changed; False if the batch is full before the list is through."""
         if summaries is None:
             return True
-        if not self._take_changed(summaries, day):
-            return False
-        self._find(day)
-        return True
-
-    def _take_changed(self, summaries: Sequence[Summary], day: date) -> bool:
         listed = {each.code: each for each in summaries}
         known = self._context.known(chile.NAMESPACE, list(listed)) if listed else {}
         changed = [each for each in listed.values() if mark_of(known.get(each.code, ""), TELLER) != each.mark]
@@ -311,6 +305,7 @@ class _Pass:
                 return False
             self._details_left -= 1
             self._detail(each.code, each.mark, day)
+        self._find(day)
         return True
 
     def _waits(self, summary: Summary) -> bool:
@@ -374,33 +369,24 @@ class _Pass:
 
     def _answer(self, trouble: Trouble | None, *, more: bool) -> Fetched:
         """Trouble after something was gathered is told next time: what was gathered is worth keeping first."""
+        gathered, cursor = bool(self._items or self._resolved), self._cursor()
+        outcome: Literal["ok", "unchanged", "unavailable", "rejected"]
         if isinstance(trouble, TimeOver):
-            return self._fetched("ok" if self._items else "unchanged", self._cursor(), "", more=True)
-        detail = trouble.detail if trouble else ""
-        gathered = bool(self._items or self._resolved)
-        if trouble and trouble is self._held and not gathered:
-            return self._fetched(trouble.outcome, self._cursor(), detail, more=more)
-        if trouble and not gathered and not self._rejects:
-            return self._fetched(trouble.outcome, dict(self._given), detail, more=False)
-        more = more or trouble is not None
-        outcome: Literal["ok", "unchanged"] = "ok" if gathered or self._rejects or more else "unchanged"
-        return self._fetched(outcome, self._cursor(), detail, more=more)
-
-    def _fetched(
-        self,
-        outcome: Literal["ok", "unchanged", "unavailable", "rejected"],
-        cursor: Mapping[str, Any],
-        detail: str,
-        *,
-        more: bool,
-    ) -> Fetched:
+            outcome = "ok" if self._items else "unchanged"
+        elif trouble and trouble is self._held and not gathered:
+            outcome = trouble.outcome
+        elif trouble and not gathered and not self._rejects:
+            outcome, cursor, more = trouble.outcome, dict(self._given), False
+        else:
+            more = more or trouble is not None
+            outcome = "ok" if gathered or self._rejects or more else "unchanged"
         return Fetched(
             outcome,
             cursor,
             items=tuple(self._items.values()),
             rejects=tuple(self._rejects.values()),
             resolved=tuple(self._resolved),
-            detail=detail[:500],
+            detail=trouble.detail[:500] if trouble else "",
             more=more,
             seen=tuple((chile.NAMESPACE, code) for code in self._seen if code not in self._items),
             problems=tuple(
