@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from relevo.sandbox.answers import Answer
 from relevo.sandbox.faults import Fault
+
+if TYPE_CHECKING:
+    from relevo.sandbox.services.running import Services
 
 MAX_BODY = 65_536
 _STREAMS = 100
@@ -71,27 +74,24 @@ class Service(ABC):
         return b""
 
 
-Record = Callable[[Request, Outcome], None]
+class Speaker(asyncio.Protocol):
+    """The server's side of a connection, once it is known which protocol is spoken on it."""
 
-
-class Speaker(ABC):
-    """The server's side of a connection; `feed` takes what the socket brought."""
-
-    def __init__(self, service: Service, transport: asyncio.Transport, record: Record) -> None:
+    def __init__(self, service: Service, transport: asyncio.Transport, services: Services) -> None:
         self._service = service
         self._transport = transport
-        self._record = record
+        self._services = services
         self._loop = asyncio.get_running_loop()
         self._peer = Peer()
 
-    @abstractmethod
-    def feed(self, data: bytes) -> None:
-        """Take bytes of the client."""
+    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 asyncio's own signature
+        """Forget the connection."""
+        self._services.open.discard(self._transport)
 
     def _answered(self, method: str, path: str, headers: Sequence[tuple[str, str]], body: Body) -> Outcome:
         request = Request(method, path, headers, body.whole())
         outcome = self._service.answer(request, self._peer)
-        self._record(request, outcome)
+        self._services.record(self._service, request, outcome)
         return outcome
 
 

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import h11
 
 from relevo.sandbox.answers import Answer
-from relevo.sandbox.services.exchange import Body, Outcome, Record, Service, Speaker, headers_of
+from relevo.sandbox.services.exchange import Body, Outcome, Service, Speaker, headers_of
+
+if TYPE_CHECKING:
+    from relevo.sandbox.services.running import Services
 
 
 class Http1(Speaker):
     """One request after the other."""
 
-    def __init__(self, service: Service, transport: asyncio.Transport, record: Record) -> None:
-        super().__init__(service, transport, record)
+    def __init__(self, service: Service, transport: asyncio.Transport, services: Services) -> None:
+        super().__init__(service, transport, services)
         self._h11 = h11.Connection(h11.SERVER)
         self._head: h11.Request | None = None
         self._body = Body()
 
-    def feed(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         """Take bytes of the client."""
         try:
             self._h11.receive_data(data)

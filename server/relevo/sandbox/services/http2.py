@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -22,7 +23,10 @@ from h2.settings import SettingCodes
 from hyperframe.frame import GoAwayFrame, SettingsFrame
 
 from relevo.sandbox.answers import Answer
-from relevo.sandbox.services.exchange import Body, Outcome, Record, Service, Speaker, headers_of
+from relevo.sandbox.services.exchange import Body, Outcome, Service, Speaker, headers_of
+
+if TYPE_CHECKING:
+    from relevo.sandbox.services.running import Services
 
 _NO_LIMIT = 2**31 - 1
 _LINGER_S = 1.0
@@ -39,15 +43,15 @@ class _Stream:
 class Http2(Speaker):
     """Many streams at once."""
 
-    def __init__(self, service: Service, transport: asyncio.Transport, record: Record) -> None:
-        super().__init__(service, transport, record)
+    def __init__(self, service: Service, transport: asyncio.Transport, services: Services) -> None:
+        super().__init__(service, transport, services)
         self._streams: dict[int, _Stream] = {}
         self._last: int | None = None  # the last stream that is still served once a GOAWAY was sent
         self._most = service.streams(self._peer)
         self._h2 = H2Connection(H2Configuration(client_side=False, header_encoding="latin-1"))
         self._open_with(self._most)
 
-    def feed(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         """Take bytes of the client."""
         try:
             events = self._h2.receive_data(data)

@@ -20,7 +20,7 @@ from relevo.sandbox.services import certificates, device_tokens
 from relevo.sandbox.services.apns import PATH, Apns, ProviderTokens
 from relevo.sandbox.services.credentials import Credentials, point
 from relevo.sandbox.services.device_tokens import PUSH
-from relevo.sandbox.services.exchange import Outcome, Record, Request, Service, Speaker
+from relevo.sandbox.services.exchange import Outcome, Request, Service
 from relevo.sandbox.services.fcm import Fcm
 from relevo.sandbox.services.http1 import Http1
 from relevo.sandbox.services.http2 import Http2
@@ -66,7 +66,7 @@ class Services:
         )
         self._state = state
         state.services = self
-        self._open: set[asyncio.Transport] = set()
+        self.open: set[asyncio.Transport] = set()
         self._servers: list[asyncio.Server] = []
 
     def settings(self) -> dict[str, str]:
@@ -110,14 +110,14 @@ class Services:
         for service, listening in zip(self._services, self._sockets, strict=True):
             protocols = ["h2", "http/1.1"] if service.speaks_http1 else ["h2"]
             context = certificates.server_context(self._pair, protocols)
-            server = await loop.create_server(partial(self._connect, service), sock=listening, ssl=context)
+            server = await loop.create_server(partial(Connection, service, self), sock=listening, ssl=context)
             self._servers.append(server)
 
     def stop(self) -> None:
         """Hang up on everybody."""
         for server in self._servers:
             server.close()
-        for transport in list(self._open):
+        for transport in list(self.open):
             transport.abort()
 
     def clean_up(self) -> None:
@@ -127,10 +127,8 @@ class Services:
         if self._temporary is not None:
             self._temporary.cleanup()
 
-    def _connect(self, service: Service) -> Connection:
-        return Connection(service, self._open, lambda request, outcome: self._record(service, request, outcome))
-
-    def _record(self, service: Service, request: Request, outcome: Outcome) -> None:
+    def record(self, service: Service, request: Request, outcome: Outcome) -> None:
+        """Count an answer, and tell of it."""
         if request.path != "/token":
             self._state.answered[service.name, outcome.answer.status] += 1
         if self._state.tell is not None:
@@ -166,34 +164,19 @@ def _line(service: Service, request: Request, outcome: Outcome) -> str:
 
 
 class Connection(asyncio.Protocol):
-    """A client's connection, HTTP/2 or HTTP/1.1 as negotiated; it takes part in the set of those that are open."""
+    """A client's connection until it is known whether HTTP/2 or HTTP/1.1 is spoken on it: that takes over."""
 
-    def __init__(self, service: Service, opened: set[asyncio.Transport], record: Record) -> None:
+    def __init__(self, service: Service, services: Services) -> None:
         self._service = service
-        self._open = opened
-        self._record = record
-        self._transport: asyncio.Transport | None = None
-        self._speaker: Speaker | None = None
+        self._services = services
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Greet the client, or hang up where there is no protocol for it."""
         assert isinstance(transport, asyncio.Transport)
         tls = transport.get_extra_info("ssl_object")
         is_http2 = tls is not None and tls.selected_alpn_protocol() == "h2"
-        if len(self._open) >= _MAX_CONNECTIONS or not (is_http2 or self._service.speaks_http1):
+        if len(self._services.open) >= _MAX_CONNECTIONS or not (is_http2 or self._service.speaks_http1):
             transport.abort()
             return
-        self._transport = transport
-        self._open.add(transport)
-        self._speaker = (Http2 if is_http2 else Http1)(self._service, transport, self._record)
-
-    def data_received(self, data: bytes) -> None:
-        """Take bytes of the client."""
-        if self._speaker is not None:
-            self._speaker.feed(data)
-
-    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 asyncio's own signature
-        """Forget the connection."""
-        self._speaker = None
-        if self._transport is not None:
-            self._open.discard(self._transport)
+        self._services.open.add(transport)
+        transport.set_protocol((Http2 if is_http2 else Http1)(self._service, transport, self._services))
