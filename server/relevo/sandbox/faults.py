@@ -19,7 +19,6 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal
 
 from relevo.core.errors import InvalidInputError
@@ -71,7 +70,6 @@ class Fault:
         return REQUEST_FAULTS.get(self.value, False)
 
 
-@lru_cache(maxsize=10_000)
 def parse(text: str) -> Fault:
     """Understand a word, with its `*N` if it has one; raises InvalidInputError for one that does not exist."""
     word, times = split_times(text)
@@ -140,6 +138,16 @@ _SPOILED = {
     "504": answers.gateway_page(504),
     "garbage": Answer(200, b"<<< this is no JSON {"),
 }
+
+
+@dataclass(slots=True)
+class Exchange:
+    """What a request comes to: the answer, and the fault that spoils its way back."""
+
+    answer: Answer
+    fault: Fault | None = None
+    project: str | None = None
+    count: int = 0
 
 
 def spoil(fault: Fault, good: Answer) -> Answer:

@@ -7,13 +7,12 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from relevo.core.known_services import EXPO, NATIVE, SERVICES
 from relevo.sandbox import answers, messages, tokens
 from relevo.sandbox.answers import Answer
-from relevo.sandbox.faults import Fault, Kind, Place, Rules, error_result, spoil
+from relevo.sandbox.faults import Exchange, Fault, Kind, Place, Rules, error_result, spoil
 from relevo.sandbox.messages import Recipients
 from relevo.sandbox.phone_apps import PhoneApp
 from relevo.sandbox.phones import Phone, Phones
@@ -29,16 +28,6 @@ if TYPE_CHECKING:
 
 _OF_MESSAGES: tuple[Kind, ...] = ("ticket", "receipt", "silence")
 _TOO_BIG = Fault("receipt-MessageTooBig", "receipt", "MessageTooBig")  # Expo takes it, and tells by the receipt
-
-
-@dataclass(slots=True)
-class Exchange:
-    """What a request of the push API comes to: the answer, and the fault that spoils its way back."""
-
-    answer: Answer
-    fault: Fault | None = None
-    project: str | None = None
-    count: int = 0
 
 
 class SandboxState:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -202,14 +204,9 @@ class _Reading:
         dropped = self.drop.find(name)
         if dropped is None:
             return None
-        try:
-            with dropped.path.open("rb") as file:
-                for _ in range(number - 1):
-                    if not file.readline():
-                        return None
-                return self._tell(file.readline(MAX_LINE))
-        except OSError:
-            return None
+        with suppress(OSError), dropped.path.open("rb") as file:
+            return self._tell(next(islice(file, max(number, 1) - 1, None), b"")[:MAX_LINE])
+        return None
 
     def fetched(self, cursor: Mapping[str, Any]) -> Fetched:
         """Return what was read."""

@@ -8,10 +8,11 @@ import time
 import uuid
 from typing import Any
 
+from relevo.sandbox.faults import Exchange
 from relevo.sandbox.services import apns_answers, device_tokens, json_web_tokens
 from relevo.sandbox.services.credentials import TEAM_ID, TOPIC, Credentials
 from relevo.sandbox.services.device_tokens import Device
-from relevo.sandbox.services.exchange import Outcome, Peer, Request, Service
+from relevo.sandbox.services.exchange import Peer, Request, Service
 from relevo.sandbox.services.faults import delivers, spoiled
 from relevo.sandbox.services.json_web_tokens import BadToken
 from relevo.sandbox.state import SandboxState
@@ -125,7 +126,7 @@ class Apns(Service):
         """Return the reason a GOAWAY gives."""
         return b'{"reason":"Shutdown"}'
 
-    def answer(self, request: Request, peer: Peer) -> Outcome:
+    def answer(self, request: Request, peer: Peer) -> Exchange:
         """Take a notification, or give the reason why not."""
         apns_id = request.header("apns-id") or str(uuid.uuid4()).upper()
         try:
@@ -133,7 +134,7 @@ class Apns(Service):
             device, topic = self._check(request)
         except Refusal as refusal:
             shown = apns_id if _UUID.fullmatch(apns_id) else str(uuid.uuid4()).upper()
-            return Outcome(apns_answers.refused(refusal.reason, shown))
+            return Exchange(apns_answers.refused(refusal.reason, shown))
         token = request.path.removeprefix(PATH).lower()
         fault = self._state.fault("apns", token, device.faults, topic)
         if delivers(fault):

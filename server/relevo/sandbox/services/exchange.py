@@ -10,7 +10,7 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING, NamedTuple
 
 from relevo.sandbox.answers import Answer
-from relevo.sandbox.faults import Fault
+from relevo.sandbox.faults import Exchange
 
 if TYPE_CHECKING:
     from relevo.sandbox.services.running import Services
@@ -40,13 +40,6 @@ class Peer:
     """The key of the first token that was accepted on it."""
 
 
-class Outcome(NamedTuple):
-    """The answer to a request, and the fault that spoils its way back."""
-
-    answer: Answer
-    fault: Fault | None = None
-
-
 def headers_of(answer: Answer) -> list[tuple[str, str]]:
     """Return the headers of an answer, with the time as this machine has it."""
     headers = [("content-length", str(len(answer.body))), ("date", formatdate(usegmt=True))]
@@ -62,7 +55,7 @@ class Service(ABC):
     speaks_http1 = True
 
     @abstractmethod
-    def answer(self, request: Request, peer: Peer) -> Outcome:
+    def answer(self, request: Request, peer: Peer) -> Exchange:
         """Take a request and say what it comes to."""
 
     def streams(self, peer: Peer) -> int:  # noqa: ARG002 the same for every connection
@@ -88,11 +81,11 @@ class Speaker(asyncio.Protocol):
         """Forget the connection."""
         self._services.open.discard(self._transport)
 
-    def _answered(self, method: str, path: str, headers: Sequence[tuple[str, str]], body: Body) -> Outcome:
+    def _answered(self, method: str, path: str, headers: Sequence[tuple[str, str]], body: Body) -> Exchange:
         request = Request(method, path, headers, body.whole())
-        outcome = self._service.answer(request, self._peer)
-        self._services.record(self._service, request, outcome)
-        return outcome
+        exchange = self._service.answer(request, self._peer)
+        self._services.record(self._service, request, exchange)
+        return exchange
 
 
 @dataclass

@@ -13,16 +13,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from relevo.core.errors import InvalidInputError
 from relevo.core.known_services import EXPO, SERVICES
 from relevo.sandbox import faults as expo
 from relevo.sandbox.answers import Answer
-from relevo.sandbox.faults import Fault, Rule
+from relevo.sandbox.faults import Exchange, Fault, Rule
 from relevo.sandbox.services import apns_answers, fcm_answers, webpush_answers
-from relevo.sandbox.services.exchange import Outcome
 
 _ONCE = ("hang", "reset", "goaway", "stream-error")
 WAYS = (*_ONCE, *(f"{word}-delivered" for word in _ONCE), "refused", "truncated", "garbage")
@@ -37,7 +35,6 @@ _MAX_STREAMS = 1_000
 _ELSEWHERE = (("expo", "receipts", "request"), ("fcm", "token", "request"))
 
 
-@lru_cache(maxsize=10_000)
 def parse(service: str, text: str) -> Fault:
     """Understand a word of a service; raises InvalidInputError for one that does not exist."""
     word, times = expo.split_times(text)
@@ -85,16 +82,16 @@ def code_answer(service: str, fault: Fault) -> Answer | None:
     return _CODES[service].get(code)
 
 
-def spoiled(service: str, fault: Fault | None, good: Answer, named: tuple[Fault, ...] = ()) -> Outcome:
+def spoiled(service: str, fault: Fault | None, good: Answer, named: tuple[Fault, ...] = ()) -> Exchange:
     """Return a good answer as a fault leaves it, with the headers that the device's token names."""
     answer = None if fault is None else code_answer(service, fault)
     if answer is None:
-        return Outcome(good, fault)
+        return Exchange(good, fault)
     headers = answer.headers | {name: value for name, value in good.headers.items() if name == "apns-id"}
     for each in named:
         if each.kind == "header":
             headers["retry-after"] = each.value
-    return Outcome(replace(answer, headers=headers), fault)
+    return Exchange(replace(answer, headers=headers), fault)
 
 
 def make_rule(given: Any) -> tuple[str, Rule]:

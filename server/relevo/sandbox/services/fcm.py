@@ -10,9 +10,10 @@ from urllib.parse import parse_qs
 
 from relevo.core.errors import InvalidInputError
 from relevo.sandbox.answers import Answer, in_json
+from relevo.sandbox.faults import Exchange
 from relevo.sandbox.services import device_tokens, fcm_answers, fcm_messages, json_web_tokens
 from relevo.sandbox.services.credentials import CLIENT_EMAIL, PROJECT_ID, Credentials
-from relevo.sandbox.services.exchange import Outcome, Peer, Request, Service
+from relevo.sandbox.services.exchange import Peer, Request, Service
 from relevo.sandbox.services.faults import delivers, spoiled
 from relevo.sandbox.services.json_web_tokens import BadToken
 from relevo.sandbox.state import SandboxState
@@ -47,18 +48,18 @@ class AccessTokens:
         """Let every token that was given out expire now."""
         self._until.clear()
 
-    def answer(self, request: Request) -> Outcome:
+    def answer(self, request: Request) -> Exchange:
         """Give an access token for an assertion, or say what is wrong with it."""
         fault = self._state.rule("fcm", None, "token")
         if request.method != "POST":
-            return Outcome(_refused("invalid_request", "Use POST here."))
+            return Exchange(_refused("invalid_request", "Use POST here."))
         form = {name: values[-1] for name, values in parse_qs(request.body.decode("latin-1")).items()}
         if form.get("grant_type") != _GRANT:
-            return Outcome(_refused("unsupported_grant_type", f"grant_type must be {_GRANT}."))
+            return Exchange(_refused("unsupported_grant_type", f"grant_type must be {_GRANT}."))
         try:
             self._check(form.get("assertion", ""))
         except BadToken as bad:
-            return Outcome(_refused("invalid_grant", str(bad)))
+            return Exchange(_refused("invalid_grant", str(bad)))
         return spoiled("fcm", fault, self._give())
 
     def _check(self, assertion: str) -> None:
@@ -107,37 +108,37 @@ class Fcm(Service):
         self._minute = 0.0
         self._spent = 0
 
-    def answer(self, request: Request, peer: Peer) -> Outcome:  # noqa: ARG002 connections are alike
+    def answer(self, request: Request, peer: Peer) -> Exchange:  # noqa: ARG002 connections are alike
         """Answer at the token endpoint, or take a message."""
         if request.path == "/token":
             return self.tokens.answer(request)
         found = _SEND.fullmatch(request.path)
         if found is None or request.method != "POST":
-            return Outcome(fcm_answers.CODES["404"])
+            return Exchange(fcm_answers.CODES["404"])
         scheme, _, token = (request.header("authorization") or "").partition(" ")
         if scheme.lower() != "bearer" or not self.tokens.is_valid(token.strip()):
-            return Outcome(fcm_answers.CODES["UNAUTHENTICATED"])
+            return Exchange(fcm_answers.CODES["UNAUTHENTICATED"])
         if found[1] != PROJECT_ID:
-            return Outcome(fcm_answers.CODES["PERMISSION_DENIED"])
+            return Exchange(fcm_answers.CODES["PERMISSION_DENIED"])
         try:
             message, dry = fcm_messages.read(request.body)
         except fcm_messages.BadMessage as bad:
-            return Outcome(fcm_answers.bad_request(bad.field, bad.description))
+            return Exchange(fcm_answers.bad_request(bad.field, bad.description))
         return self._take(message, dry=dry)
 
-    def _take(self, message: dict[str, Any], *, dry: bool) -> Outcome:
+    def _take(self, message: dict[str, Any], *, dry: bool) -> Exchange:
         target = str(message.get("token") or message.get("fid") or "")
         try:
             device = device_tokens.read_fcm(target) if target else device_tokens.Device("topic", ())
         except InvalidInputError as error:
-            return Outcome(
+            return Exchange(
                 fcm_answers.error(400, "INVALID_ARGUMENT", str(error), fcm_answers.of_fcm("INVALID_ARGUMENT"))
             )
         if (refused := self._over_quota()) is not None:
-            return Outcome(refused)
+            return Exchange(refused)
         fault = self._state.fault("fcm", target, device.faults, PROJECT_ID)
         if fault is None and device.belongs_to(PROJECT_ID) != PROJECT_ID:
-            return Outcome(fcm_answers.CODES["SENDER_ID_MISMATCH"])
+            return Exchange(fcm_answers.CODES["SENDER_ID_MISMATCH"])
         if target and not dry and delivers(fault):
             self._state.deliver("fcm", target, fcm_messages.shown(message), _kept(message))
         name = f"projects/{PROJECT_ID}/messages/0:{time.time_ns() // 1000}%{secrets.token_hex(8)}"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import h11
 
 from relevo.sandbox.answers import Answer
-from relevo.sandbox.services.exchange import Body, Outcome, Service, Speaker, headers_of
+from relevo.sandbox.faults import Exchange
+from relevo.sandbox.services.exchange import Body, Service, Speaker, headers_of
 
 if TYPE_CHECKING:
     from relevo.sandbox.services.running import Services
@@ -64,22 +65,22 @@ class Http1(Speaker):
         method, path = head.method.decode("latin-1"), head.target.decode("latin-1")
         self._play(self._answered(method, path, headers, self._body))
 
-    def _play(self, outcome: Outcome) -> None:
-        fault = outcome.fault
+    def _play(self, exchange: Exchange) -> None:
+        fault = exchange.fault
         match fault.value.removesuffix("-delivered") if fault else "":
             case "hang":
                 return
             case "slow" if fault is not None:
-                self._loop.call_later(fault.seconds, self._write, outcome.answer)
+                self._loop.call_later(fault.seconds, self._write, exchange.answer)
             case "reset":
                 self._transport.abort()
             case "refused" | "stream-error" | "goaway":  # there are no streams here: the connection ends
                 self._transport.close()
             case "truncated":
-                self._write(outcome.answer, cut=True)
+                self._write(exchange.answer, cut=True)
                 self._transport.close()
             case _:
-                self._write(outcome.answer)
+                self._write(exchange.answer)
 
     def _write(self, answer: Answer, *, cut: bool = False) -> None:
         if self._transport.is_closing():

@@ -23,7 +23,8 @@ from h2.settings import SettingCodes
 from hyperframe.frame import GoAwayFrame, SettingsFrame
 
 from relevo.sandbox.answers import Answer
-from relevo.sandbox.services.exchange import Body, Outcome, Service, Speaker, headers_of
+from relevo.sandbox.faults import Exchange
+from relevo.sandbox.services.exchange import Body, Service, Speaker, headers_of
 
 if TYPE_CHECKING:
     from relevo.sandbox.services.running import Services
@@ -125,12 +126,12 @@ class Http2(Speaker):
             return
         told = dict(stream.headers)
         headers = [each for each in stream.headers if not each[0].startswith(":")]
-        outcome = self._answered(told.get(":method", ""), told.get(":path", ""), headers, stream.body)
+        exchange = self._answered(told.get(":method", ""), told.get(":path", ""), headers, stream.body)
         self._announce(self._service.streams(self._peer))
-        self._play(stream_id, outcome)
+        self._play(stream_id, exchange)
 
-    def _play(self, stream_id: int, outcome: Outcome) -> None:
-        fault, answer = outcome.fault, outcome.answer
+    def _play(self, stream_id: int, exchange: Exchange) -> None:
+        fault, answer = exchange.fault, exchange.answer
         match fault.value.removesuffix("-delivered") if fault else "":
             case "hang":
                 return

@@ -16,11 +16,12 @@ from urllib.parse import urlsplit
 from relevo.core.errors import InvalidInputError
 from relevo.core.known_services import NATIVE, listed
 from relevo.core.serving import listen, url_of
+from relevo.sandbox.faults import Exchange
 from relevo.sandbox.services import certificates, device_tokens
 from relevo.sandbox.services.apns import PATH, Apns, ProviderTokens
 from relevo.sandbox.services.credentials import Credentials, point
 from relevo.sandbox.services.device_tokens import PUSH
-from relevo.sandbox.services.exchange import Outcome, Request, Service
+from relevo.sandbox.services.exchange import Request, Service
 from relevo.sandbox.services.fcm import Fcm
 from relevo.sandbox.services.http1 import Http1
 from relevo.sandbox.services.http2 import Http2
@@ -127,12 +128,12 @@ class Services:
         if self._temporary is not None:
             self._temporary.cleanup()
 
-    def record(self, service: Service, request: Request, outcome: Outcome) -> None:
+    def record(self, service: Service, request: Request, exchange: Exchange) -> None:
         """Count an answer, and tell of it."""
         if request.path != "/token":
-            self._state.answered[service.name, outcome.answer.status] += 1
+            self._state.answered[service.name, exchange.answer.status] += 1
         if self._state.tell is not None:
-            self._state.tell(_line(service, request, outcome))
+            self._state.tell(_line(service, request, exchange))
 
 
 def _listen(host: str, port: int, note: Path) -> list[socket.socket]:
@@ -154,12 +155,12 @@ def _listen_on(host: str, ports: Iterable[int]) -> list[socket.socket]:
     return found
 
 
-def _line(service: Service, request: Request, outcome: Outcome) -> str:
+def _line(service: Service, request: Request, exchange: Exchange) -> str:
     """Say in one line what came of a request, naming no token and no secret."""
     place = next((f"{each}…" for each in _SECRET_PATHS if request.path.startswith(each)), request.path[:200])
-    parts = [request.method, place, str(outcome.answer.status), service.name]
-    if outcome.fault is not None:
-        parts.append(f"fault {outcome.fault.word}")
+    parts = [request.method, place, str(exchange.answer.status), service.name]
+    if exchange.fault is not None:
+        parts.append(f"fault {exchange.fault.word}")
     return "  ".join(parts)
 
 

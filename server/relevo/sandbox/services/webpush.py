@@ -16,10 +16,11 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from relevo.core.errors import InvalidInputError
+from relevo.sandbox.faults import Exchange
 from relevo.sandbox.services import device_tokens, json_web_tokens, webpush_answers
 from relevo.sandbox.services.credentials import Credentials, point
 from relevo.sandbox.services.device_tokens import PUSH, Device
-from relevo.sandbox.services.exchange import Outcome, Peer, Request, Service
+from relevo.sandbox.services.exchange import Peer, Request, Service
 from relevo.sandbox.services.faults import delivers, spoiled
 from relevo.sandbox.services.json_web_tokens import BadToken
 from relevo.sandbox.state import SandboxState
@@ -90,14 +91,14 @@ class WebPush(Service):
         self._origin = origin
         self._known: dict[tuple[str, str], float] = {}
 
-    def answer(self, request: Request, peer: Peer) -> Outcome:  # noqa: ARG002 connections are alike
+    def answer(self, request: Request, peer: Peer) -> Exchange:  # noqa: ARG002 connections are alike
         """Take a message for a browser."""
         try:
             return self._take(request)
         except _Refusal as refusal:
-            return Outcome(refusal.answer)
+            return Exchange(refusal.answer)
 
-    def _take(self, request: Request) -> Outcome:
+    def _take(self, request: Request) -> Exchange:
         place = request.path.removeprefix(PUSH)
         device = _device(place) if request.path.startswith(PUSH) else None
         if device is None:
