@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -177,10 +178,10 @@ class _Arrival:
                 raise self._speechless() from error
 
     def _guardian_command(self, folder: Path, lock: Lock) -> list[str]:
+        asked = {"folder": str(self.layout.folder), "bin": str(folder), "lock_fd": lock.fd}
+        asked |= {"linger_s": self.linger_s, "settings": dict(self.settings)}
         # -P: a file in the current folder must not stand in for a module of the same name.
-        command = [sys.executable, "-P", "-m", "relevo.embedded.guardian", str(self.layout.folder)]
-        command += ["--bin", str(folder), "--lock-fd", str(lock.fd), "--linger", str(self.linger_s)]
-        return [*command, *(f"--set={name}={value}" for name, value in self.settings.items())]
+        return [sys.executable, "-P", "-m", "relevo.embedded.guardian", json.dumps(asked)]
 
     def _speechless(self) -> EmbeddedError:
         """The guardian left without a word; a full disk takes even that from it."""

@@ -1,6 +1,6 @@
 """The guardian: a process of its own that starts one folder's server and stops it after its last user.
 
-    python -m relevo.embedded.guardian FOLDER --bin BIN --lock-fd FD [--linger SECONDS] [--set NAME=VALUE]...
+    python -m relevo.embedded.guardian '{"folder": …, "bin": …, "lock_fd": 5, "linger_s": 1.0, "settings": {}}'
 
 Its starter hands it the guardian's lock, already held, so there is never a second one. It is alone in its
 session: a Ctrl-C meant for a user does not reach the server, and no user's end takes it along.
@@ -8,17 +8,18 @@ session: a Ctrl-C meant for a user does not reach the server, and no user's end 
 
 from __future__ import annotations
 
-import argparse
+import json
 import logging
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from relevo.core.errors import EmbeddedError
 from relevo.embedded import binaries, cluster, failures, identity
@@ -292,29 +293,17 @@ def _wait(process: subprocess.Popen[bytes], patience: float) -> None:
         log.warning("process %s has not ended after %s s", process.pid, patience)
 
 
-def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="relevo.embedded.guardian")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--bin", type=Path, required=True)
-    parser.add_argument("--lock-fd", type=int, required=True)
-    parser.add_argument("--linger", type=float, default=1.0)
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
-    return parser.parse_args(argv)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
+def main(asked: Mapping[str, Any]) -> int:
     """Detach from our starter, who waits for no more than that, and guard."""
-    asked = _arguments(argv)
     if os.fork():
         os._exit(0)
     os.umask(0o077)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(message)s")
-    layout = Layout(asked.folder)
-    os.set_inheritable(asked.lock_fd, False)
-    lock = Lock(layout.guardian_lock, asked.lock_fd)
-    settings = dict(pair.split("=", 1) for pair in asked.set)
-    return Guardian(layout, lock, asked.bin, settings, asked.linger).run()
+    layout, lock_fd = Layout(Path(asked["folder"])), asked["lock_fd"]
+    os.set_inheritable(lock_fd, False)
+    lock = Lock(layout.guardian_lock, lock_fd)
+    return Guardian(layout, lock, Path(asked["bin"]), asked["settings"], asked["linger_s"]).run()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(json.loads(sys.argv[1])))

@@ -31,12 +31,10 @@ Place = Literal["send", "receipts", "token"]
 MAX_RULES = 1_000
 MAX_SECONDS = 120.0
 
-# Word → whether the messages are delivered nevertheless.
-REQUEST_FAULTS = {
-    **dict.fromkeys(("400", "401", "403", "429", "500", "502", "503", "504", "hang", "reset"), False),
-    **{f"{word}-delivered": True for word in ("500", "502", "503", "504", "hang", "reset")},
-    **dict.fromkeys(("slow", "truncated", "garbage", "short"), True),
-}
+_IN_DOUBT = ("500", "502", "503", "504", "hang", "reset")
+_AFTERWARDS = ("truncated", "garbage", "short")
+REQUEST_FAULTS = ("400", "401", "403", "429", *_IN_DOUBT, *(f"{word}-delivered" for word in _IN_DOUBT), *_AFTERWARDS)
+"""Without `-delivered` phones get nothing; only the answer is spoiled by the last of them, and by `slow=SECONDS`."""
 _MESSAGES = {
     "MessageTooBig": "The notification payload is larger than 4096 bytes.",
     "MessageRateExceeded": "Messages are sent too frequently to this device.",
@@ -50,7 +48,7 @@ _MESSAGES = {
 _ERROR = re.compile(r"[A-Z][A-Za-z0-9]*|no-code|(?:fcm|apns)-[A-Z][A-Za-z0-9]*")
 _TIMES = re.compile(r"(.+)\*(\d{1,9})", re.DOTALL)
 _HELP = "Known: an error code like DeviceNotRegistered, receipt-CODE, no-receipt, project=NAME, slow=SECONDS, " + (
-    ", ".join(word for word in REQUEST_FAULTS if word != "slow")
+    ", ".join(REQUEST_FAULTS)
 )
 
 
@@ -67,7 +65,7 @@ class Fault:
     @property
     def delivers(self) -> bool:
         """Whether phones get their messages although the request fails."""
-        return REQUEST_FAULTS.get(self.value, False)
+        return self.value.endswith("-delivered") or self.value in ("slow", "streams", *_AFTERWARDS)
 
 
 def parse(text: str) -> Fault:
@@ -94,7 +92,7 @@ def _understand(word: str) -> tuple[Kind, str, float]:
         return "project", word.removeprefix("project="), 0.0
     if word.startswith("slow="):
         return "request", "slow", number_in(word, MAX_SECONDS, "seconds")
-    if word in REQUEST_FAULTS and word != "slow":
+    if word in REQUEST_FAULTS:
         return "request", word, 0.0
     raise InvalidInputError(f"There is no fault {word[:100]!r}.", hint=f"{_HELP}.")
 

@@ -13,7 +13,7 @@ from relevo.sandbox.services import apns_answers, device_tokens, json_web_tokens
 from relevo.sandbox.services.credentials import TEAM_ID, TOPIC, Credentials
 from relevo.sandbox.services.device_tokens import Device
 from relevo.sandbox.services.exchange import Peer, Request, Service
-from relevo.sandbox.services.faults import delivers, spoiled
+from relevo.sandbox.services.faults import spoiled
 from relevo.sandbox.services.json_web_tokens import BadToken
 from relevo.sandbox.state import SandboxState
 from relevo.sandbox.waiting import Kept
@@ -137,7 +137,7 @@ class Apns(Service):
             return Exchange(apns_answers.refused(refusal.reason, shown))
         token = request.path.removeprefix(PATH).lower()
         fault = self._state.fault("apns", token, device.faults, topic)
-        if delivers(fault):
+        if fault is None or fault.delivers:
             self._state.deliver("apns", token, _shown(request), _kept(request, topic))
         unique_id = str(uuid.uuid4()) if self._environment == "sandbox" else None
         return spoiled("apns", fault, apns_answers.taken(apns_id, unique_id), device.faults)

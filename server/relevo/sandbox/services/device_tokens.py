@@ -34,10 +34,13 @@ class Device(NamedTuple):
         return next((fault.value for fault in self.faults if fault.kind == "project"), default)
 
 
-def _text(name: str, words: tuple[str, ...]) -> str:
+def _text(service: str, name: str, words: tuple[str, ...]) -> str:
+    """Return what a token of a service holds: a name, and words that the service knows."""
     if not name or "!" in name:
         raise InvalidInputError(f"A phone cannot be called {name[:100]!r}.", hint="Its faults are words of their own.")
-    return "!".join([name, *words])
+    text = "!".join([name, *words])
+    _read(service, text)
+    return text
 
 
 @lru_cache(maxsize=10_000)
@@ -48,9 +51,7 @@ def _read(service: str, text: str) -> tuple[str, tuple[Fault, ...]]:
 
 def fcm_token(name: str, *words: str) -> str:
     """Return a registration token, such as `ana!UNREGISTERED`."""
-    text = _text(name, words)
-    _read("fcm", text)
-    return text
+    return _text("fcm", name, words)
 
 
 def read_fcm(token: str) -> Device:
@@ -62,8 +63,7 @@ def apns_token(name: str, *words: str, environment: str = "production") -> str:
     """Return a device token of an environment, in hexadecimal."""
     if environment not in ENVIRONMENTS:
         raise InvalidInputError(f"There is no environment {environment!r}.", hint="Use production or sandbox.")
-    text = _text(name, words)
-    _read("apns", text)
+    text = _text("apns", name, words)
     return (_MARK + f"{environment}:{text}".encode()).ljust(_LEAST_BYTES, b"\0").hex()
 
 
@@ -81,9 +81,7 @@ def read_apns(token: str) -> Device:
 
 def push_place(name: str, *words: str, key: str) -> str:
     """Return the part of a browser's endpoint behind /push/, bound to a sender's public key."""
-    text = _text(name, words)
-    _read("webpush", text)
-    return f"{key_digits(key)}.{quote(text, safe='!*=')}"
+    return f"{key_digits(key)}.{quote(_text('webpush', name, words), safe='!*=')}"
 
 
 def read_push(place: str) -> Device | None:

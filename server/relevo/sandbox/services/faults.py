@@ -63,15 +63,6 @@ def _unknown(service: str, word: str) -> InvalidInputError:
     return InvalidInputError(f"{service} has no fault {word[:100]!r}.", hint=f"Known: {', '.join(known)}.")
 
 
-def delivers(fault: Fault | None) -> bool:
-    """Return whether the phone gets its message although the request meets this fault."""
-    return (
-        fault is None
-        or fault.value.endswith("-delivered")
-        or fault.value in ("slow", "streams", "truncated", "garbage")
-    )
-
-
 def code_answer(service: str, fault: Fault) -> Answer | None:
     """Return the answer that a code stands for, if the fault is one."""
     if fault.value == "garbage":

@@ -14,7 +14,7 @@ from relevo.sandbox.faults import Exchange
 from relevo.sandbox.services import device_tokens, fcm_answers, fcm_messages, json_web_tokens
 from relevo.sandbox.services.credentials import CLIENT_EMAIL, PROJECT_ID, Credentials
 from relevo.sandbox.services.exchange import Peer, Request, Service
-from relevo.sandbox.services.faults import delivers, spoiled
+from relevo.sandbox.services.faults import spoiled
 from relevo.sandbox.services.json_web_tokens import BadToken
 from relevo.sandbox.state import SandboxState
 from relevo.sandbox.waiting import Kept
@@ -139,7 +139,7 @@ class Fcm(Service):
         fault = self._state.fault("fcm", target, device.faults, PROJECT_ID)
         if fault is None and device.belongs_to(PROJECT_ID) != PROJECT_ID:
             return Exchange(fcm_answers.CODES["SENDER_ID_MISMATCH"])
-        if target and not dry and delivers(fault):
+        if target and not dry and (fault is None or fault.delivers):
             self._state.deliver("fcm", target, fcm_messages.shown(message), _kept(message))
         name = f"projects/{PROJECT_ID}/messages/0:{time.time_ns() // 1000}%{secrets.token_hex(8)}"
         return spoiled("fcm", fault, fcm_answers.taken(name), device.faults)

@@ -26,11 +26,7 @@ class Http1(Speaker):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of the client."""
-        try:
-            self._h11.receive_data(data)
-        except h11.ProtocolError:
-            self._transport.close()
-            return
+        self._h11.receive_data(data)
         self._go_on()
 
     def _go_on(self) -> None:

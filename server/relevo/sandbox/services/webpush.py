@@ -21,7 +21,7 @@ from relevo.sandbox.services import device_tokens, json_web_tokens, webpush_answ
 from relevo.sandbox.services.credentials import Credentials, point
 from relevo.sandbox.services.device_tokens import PUSH, Device
 from relevo.sandbox.services.exchange import Peer, Request, Service
-from relevo.sandbox.services.faults import delivers, spoiled
+from relevo.sandbox.services.faults import spoiled
 from relevo.sandbox.services.json_web_tokens import BadToken
 from relevo.sandbox.state import SandboxState
 from relevo.sandbox.waiting import Kept
@@ -111,7 +111,7 @@ class WebPush(Service):
             raise _Refusal(413)
         key = f"{self._origin}{request.path}"
         fault = self._state.fault("webpush", key, device.faults, None)
-        if delivers(fault):
+        if fault is None or fault.delivers:
             self._state.deliver("webpush", key, self._shown(place, request), Kept(request.header("topic"), ttl))
         location = f"{self._origin}/message/{secrets.token_urlsafe(16)}"
         return spoiled("webpush", fault, webpush_answers.taken(location, ttl), device.faults)
