@@ -35,7 +35,9 @@ def answer(state: SandboxState, method: str, path: str, query: bytes, body: byte
         allowed = ", ".join(methods)
         raise Refused(405, "METHOD_NOT_ALLOWED", f"Use {allowed} here.", headers={"allow": allowed})
     try:
-        return answers.in_json(methods[method]())
+        told = methods[method]()
+        # A change that has nothing of its own to tell is answered with how it is now.
+        return answers.in_json(methods["GET"]() if told is None else told)
     except InvalidInputError as error:
         raise Refused(400, "BAD_REQUEST", str(error)) from None
 
@@ -50,17 +52,13 @@ def _calls(state: SandboxState, query: bytes, body: bytes) -> dict[str, dict[str
         "/sandbox/faults": {
             "GET": lambda: {"faults": state.faults()},
             "POST": lambda: _add_faults(state, messages.parse(body)),
-            "DELETE": lambda: _clear_faults(state),
+            "DELETE": state.clear_faults,
         },
         "/sandbox/settings": {
-            "GET": lambda: _settings(state),
-            "POST": lambda: _change(state, messages.parse(body)),
+            "GET": lambda: {"settings": state.settings.as_json()},
+            "POST": lambda: state.change(messages.parse(body)),
         },
     }
-
-
-def _settings(state: SandboxState) -> dict[str, Any]:
-    return {"settings": state.settings.as_json()}
 
 
 def _page(state: SandboxState, query: bytes) -> dict[str, Any]:
@@ -108,16 +106,5 @@ def _reset(state: SandboxState) -> dict[str, Any]:
     return state.totals()
 
 
-def _add_faults(state: SandboxState, given: Any) -> dict[str, Any]:
+def _add_faults(state: SandboxState, given: Any) -> None:
     state.add_faults(given if isinstance(given, list) else [given])
-    return {"faults": state.faults()}
-
-
-def _clear_faults(state: SandboxState) -> dict[str, Any]:
-    state.clear_faults()
-    return {"faults": []}
-
-
-def _change(state: SandboxState, changes: Any) -> dict[str, Any]:
-    state.change(changes)
-    return _settings(state)

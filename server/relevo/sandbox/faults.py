@@ -17,7 +17,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -162,7 +162,6 @@ class Rule:
     times: int | None = None
     project: str | None = None
     on: Place = "send"
-    seconds: float | None = None
     until: float | None = None
 
     def as_json(self, now: float) -> dict[str, Any]:
@@ -188,7 +187,7 @@ def limited_rule(fault: Fault, on: Place, given: dict[str, Any]) -> Rule:
     _check("times", times, lambda it: it is None or (type(it) is int and it > 0), "a positive whole number, or null")
     _check("seconds", seconds, lambda it: it is None or (_is_number(it) and it > 0), "a positive number, or null")
     _check("project", project, lambda it: it is None or isinstance(it, str), "a name, or null")
-    return Rule(fault, share, times, project, on, seconds)
+    return Rule(fault, share, times, project, on, None if seconds is None else time.monotonic() + seconds)
 
 
 def _is_number(value: Any) -> bool:
@@ -210,10 +209,9 @@ class Rules:
         return bool(self._rules)
 
     def add(self, rule: Rule) -> None:
-        """Put a rule into force, from now on."""
+        """Put a rule into force."""
         if len(self._rules) >= MAX_RULES:
             raise InvalidInputError(f"There can be at most {MAX_RULES} faults.", hint="Clear them first.")
-        rule.until = None if rule.seconds is None else time.monotonic() + rule.seconds
         self._rules.append(rule)
 
     def clear(self) -> None:
@@ -229,8 +227,9 @@ class Rules:
     def pick(self, kinds: tuple[Kind, ...], project: str | None, on: Place = "send") -> Fault | None:
         """Return the first fault of these kinds that hits a request or a message now, and count it."""
         self._expire(time.monotonic())
-        for rule in self._fitting(kinds, project, on):
-            if rule.share >= 1 or random.random() < rule.share:  # noqa: S311 chance, not a secret
+        for rule in self._rules:
+            fits = rule.fault.kind in kinds and rule.on == on and rule.project in (None, project)
+            if fits and random.random() < rule.share:  # noqa: S311 chance, not a secret
                 if rule.times is not None:
                     rule.times -= 1
                     if rule.times == 0:
@@ -238,11 +237,5 @@ class Rules:
                 return rule.fault
         return None
 
-    def _fitting(self, kinds: tuple[Kind, ...], project: str | None, on: Place) -> Iterator[Rule]:
-        for rule in self._rules:
-            if rule.fault.kind in kinds and rule.on == on and rule.project in (None, project):
-                yield rule
-
     def _expire(self, now: float) -> None:
-        if any(rule.until is not None and rule.until <= now for rule in self._rules):
-            self._rules = [rule for rule in self._rules if rule.until is None or rule.until > now]
+        self._rules = [rule for rule in self._rules if rule.until is None or rule.until > now]

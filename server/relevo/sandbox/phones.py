@@ -8,6 +8,7 @@ messages by which a repetition is known.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
@@ -23,20 +24,18 @@ MAX_TOUCHED = 1_000
 _Kept = tuple[float, Message]
 
 
+@dataclass(slots=True)
 class Phone:
     """One token's counters and last messages."""
 
-    __slots__ = ("app", "distinct", "kept", "kind", "received", "token", "touched", "waiting")
-
-    def __init__(self, token: str, kind: str = "expo") -> None:
-        self.token = token
-        self.kind = kind
-        self.received = 0
-        self.distinct = 0
-        self.kept: list[_Kept] | None = None
-        self.waiting: Waiting | None = None  # while it is switched off
-        self.app: PhoneApp | None = None
-        self.touched: dict[str, Touch] | None = None  # what somebody did with a push, by its delivery
+    token: str
+    kind: str = "expo"
+    received: int = 0
+    distinct: int = 0
+    kept: list[_Kept] | None = None
+    waiting: Waiting | None = None  # while it is switched off
+    app: PhoneApp | None = None
+    touched: dict[str, Touch] | None = None  # what somebody did with a push, by its delivery
 
     @property
     def last(self) -> _Kept | None:

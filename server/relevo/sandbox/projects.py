@@ -6,18 +6,17 @@ At most 10,000 projects are remembered; the oldest that rest are forgotten first
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 MAX_PROJECTS = 10_000
 
 
+@dataclass(slots=True)
 class _Project:
-    __slots__ = ("at", "in_flight", "level", "peak")
-
-    def __init__(self) -> None:
-        self.level = math.inf  # full, whatever the rate
-        self.at = 0.0
-        self.in_flight = 0
-        self.peak = 0
+    level: float = math.inf  # full, whatever the rate
+    at: float = 0.0
+    in_flight: int = 0
+    peak: int = 0
 
 
 class Projects:
