@@ -89,10 +89,8 @@ class Acknowledged(BaseModel):
 )
 async def subscribe_news(request: Request, subscription: Name, asked: SubscriptionIn) -> Response:
     """Subscribe to news from now on, or change what a subscription asks for."""
-    caller = caller_of(request).project
-    created = await threads_of(request).run_in_transaction(
-        app_verbs.subscribe, subscription, caller, kinds=asked.kinds, project=asked.project, webhook=asked.webhook
-    )
+    threads, caller = threads_of(request), caller_of(request).project
+    created = await threads.run_in_transaction(app_verbs.subscribe, subscription, caller, **dict(asked))
     return Json({"subscription": subscription, "created": created}, 201 if created else 200)
 
 

@@ -102,7 +102,7 @@ async def compose(request: Request) -> Response:
     form = FormInput(request.query_params)
     if form.typed("audience") or form.typed("words"):
         return await _look_page(request, form)
-    return show(request, form, types=await _types(request))
+    return await show(request, form)
 
 
 @router.post(HERE)
@@ -160,29 +160,24 @@ def _check_confirmed(form: FormInput, seen: Look) -> None:
 
 async def _look_page(request: Request, form: FormInput, problem: Problem | None = None) -> Response:
     """Show the form as it was filled in, under what would be sent, or what is wrong with it."""
-    types = await _types(request)
     try:
         seen = await _look(request, form, read_draft(form, str(uuid4())))
     except _WRONG as error:
-        return show(request, form, types=types, problem=problem or of_error(error))
-    return show(request, form, types=types, problem=problem, seen=seen)
+        return await show(request, form, problem=problem or of_error(error))
+    return await show(request, form, problem=problem, seen=seen)
 
 
-async def _types(request: Request) -> list[str]:
-    return [row["event_type"] for row in await threads_of(request).run(words.list_words)]
-
-
-def show(
+async def show(
     request: Request,
     form: FormInput,
     *,
-    types: list[str] | None = None,
     seen: Look | None = None,
     problem: Problem | None = None,
     test_problem: Problem | None = None,
 ) -> Response:
     """Show both forms as they were filled in; where a test push has a problem, its form alone."""
     wrong = test_problem or (problem if request.method == "POST" else None)
+    known = [] if test_problem else await threads_of(request).run(words.list_words)
     return render(
         request,
         "compose.html",
@@ -191,7 +186,7 @@ def show(
         form=form,
         fields=FIELDS,
         usual_type=USUAL_TYPE,
-        types=types or [],
+        types=[row["event_type"] for row in known],
         seen=seen,
         problem=problem,
         test_problem=test_problem,

@@ -52,7 +52,7 @@ async def _ask_test(request: Request, form: FormInput) -> Question | Response:
     try:
         return await _question(request, form)
     except (Problem, InvalidInputError) as error:
-        return compose.show(request, form, test_problem=of_error(error))
+        return await compose.show(request, form, test_problem=of_error(error))
 
 
 async def _question(request: Request, form: FormInput) -> Question:
