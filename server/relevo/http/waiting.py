@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from typing import Any, Generic, Literal, TypeVar
 
@@ -156,14 +156,14 @@ class Waiters(Generic[W]):
                 pass  # no turn was to be had: the next look comes
             except Exception as error:  # noqa: BLE001 whoever waits is told what was last seen, and may ask again
                 _log.warning("http_look_failed", error=error)
-            await asyncio.sleep(self._pause_s(loop.time() - started))
+            await self._rest(loop.time() - started)
 
     async def _look(self) -> None:
         """Look in one statement for all of them, and wake those for whom something came."""
         raise NotImplementedError
 
-    def _pause_s(self, took_s: float) -> float:
-        """Return how long to rest after a look that took so long."""
+    async def _rest(self, took_s: float) -> None:
+        """Pause until the next look is due."""
         raise NotImplementedError
 
 
@@ -180,17 +180,22 @@ class EventWaiting(Waiting):
         super().__init__(caller)
         self.seen = seen
         self.until = until
-        self.next_look = asyncio.get_running_loop().time() + _FIRST_LOOK_S / 2  # and then until the next look comes
+        self.next_look = 0.0
         self._pause = _FIRST_LOOK_S
+        self.put_off(1)
 
-    def put_off(self) -> None:
+    def put_off(self, slower: float = _SLOWER) -> None:
         """Have it looked for again after a pause."""
-        self._pause = min(self._pause * _SLOWER, _LAST_LOOK_S)
+        self._pause = min(self._pause * slower, _LAST_LOOK_S)
         self.next_look = asyncio.get_running_loop().time() + self._pause
 
 
 class EventWaiters(Waiters[EventWaiting]):
     """All callers that wait for events."""
+
+    def __init__(self, threads: DatabaseThreads, places: Places) -> None:
+        super().__init__(threads, places)
+        self._nudge = asyncio.Event()
 
     async def wait(self, request: Request, first: EventLook, until: str, timeout_s: float) -> EventLook | None:
         """Wait until an event is over or the time is; return it as it was last seen, or None if the caller left."""
@@ -198,10 +203,12 @@ class EventWaiters(Waiters[EventWaiting]):
             return first
         waiting = EventWaiting(request.state.caller.id, first, until)
         async with self.enter(request, waiting) as left:
+            self._nudge.set()
             woken = await waiting.next(left, timeout_s)
         return None if woken == "caller left" else waiting.seen
 
     async def _look(self) -> None:
+        self._nudge.clear()
         now = asyncio.get_running_loop().time()
         due = (each.seen.event["id"] for each in self._waiting if each.next_look <= now)
         if not (ids := set(islice(due, _AT_ONCE))):
@@ -217,8 +224,11 @@ class EventWaiters(Waiters[EventWaiting]):
             if each.seen.is_over(each.until):
                 each.came.set()
 
-    def _pause_s(self, took_s: float) -> float:  # noqa: ARG002 each has its own pause
-        return _FIRST_LOOK_S
+    async def _rest(self, took_s: float) -> None:  # noqa: ARG002 each has its own pause
+        next_look = min((each.next_look for each in self._waiting), default=0.0)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(_FIRST_LOOK_S, next_look - asyncio.get_running_loop().time())):
+                await self._nudge.wait()
 
 
 class InboxWaiting(Waiting):
@@ -284,5 +294,5 @@ class InboxWaiters(Waiters[InboxWaiting]):
                 waiting.behind = place
                 waiting.came.set()
 
-    def _pause_s(self, took_s: float) -> float:
-        return max(LOOK_S, _REST * took_s)
+    async def _rest(self, took_s: float) -> None:
+        await asyncio.sleep(max(LOOK_S, _REST * took_s))
