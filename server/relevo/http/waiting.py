@@ -180,13 +180,12 @@ class EventWaiting(Waiting):
         super().__init__(caller)
         self.seen = seen
         self.until = until
-        self.next_look = 0.0
         self._pause = _FIRST_LOOK_S
-        self.put_off(1)
+        self.next_look = asyncio.get_running_loop().time() + self._pause
 
-    def put_off(self, slower: float = _SLOWER) -> None:
-        """Have it looked for again after a pause."""
-        self._pause = min(self._pause * slower, _LAST_LOOK_S)
+    def put_off(self) -> None:
+        """Have it looked for again after a longer pause."""
+        self._pause = min(self._pause * _SLOWER, _LAST_LOOK_S)
         self.next_look = asyncio.get_running_loop().time() + self._pause
 
 
