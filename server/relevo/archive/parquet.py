@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -254,16 +253,7 @@ def binary_rows(path: Path, columns: Sequence[Column], tell: Callable[[int], Non
             yield pa.RecordBatch.from_arrays(values, schema=schema)
             tell(batch.num_rows)
 
-    return pa.RecordBatchReader.from_batches(schema, _ahead(batches()))
-
-
-def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Make the next batch while the one before is on its way."""
-    with ThreadPoolExecutor(1) as maker:
-        coming = maker.submit(next, batches, None)
-        while (batch := coming.result()) is not None:
-            coming = maker.submit(next, batches, None)
-            yield batch
+    return pa.RecordBatchReader.from_batches(schema, batches())
 
 
 def _as_binary(values: pa.Array, column: Column) -> pa.Array:
