@@ -17,7 +17,6 @@ import structlog
 from relevo.core.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.core.logs import normalise_error
 from relevo.core.model import Awaiting, ReceiptAnswer, ReceiptReply, Settlement, Step, Ticket
-from relevo.database.outages import is_passing
 from relevo.delivery.claim import Claim
 from relevo.delivery.in_flight import SERVICE
 from relevo.delivery.outcomes import alerts, reason
@@ -25,6 +24,7 @@ from relevo.delivery.projects import Allowance, DueReceipts
 from relevo.delivery.reply_checks import checked_receipts
 from relevo.delivery.report import Report
 from relevo.delivery.sending import PoolCall, RequestPool
+from relevo.delivery.settling import is_of_rows
 from relevo.delivery.worker_services import WorkerServices
 from relevo.runtime import threads
 from relevo.runtime.runs import Cycle, Run
@@ -201,14 +201,14 @@ class _Wave:
         for claim, post in posts:
             try:
                 if post is None or not self._wait_for(claim, post):
-                    self._hand_back(claim)
+                    self.services.claims.hand_back(claim, self.run.now)
                 else:
                     self._settle(claim, post.result(), allowance)
             except OwnershipLostError as lost:
                 _log.warning("claim_given_up", claim=str(claim.token), reason=lost.reason)
             except (Exception, SystemExit) as error:  # noqa: BLE001 one request's surprise must not lose the others'
                 self._fail(error)
-                self._hand_back(claim)
+                self.services.claims.hand_back(claim, self.run.now)
 
     def _submit(self, claim: Claim) -> PoolCall[ReceiptReply] | None:
         try:
@@ -324,7 +324,7 @@ class _Wave:
         try:
             return self._write_some(claim, answers, answers)
         except Exception as error:
-            if not is_own(error) or is_passing(error):
+            if not is_of_rows(error):
                 raise
             self._fail(error)
         size, tries = (len(answers) + 1) // 2, 0
@@ -412,12 +412,6 @@ class _Wave:
         ]
         if arrived:
             self.services.projects.succeeded(self.project, "receipt", max(arrived), self.run.now)
-
-    def _hand_back(self, claim: Claim) -> None:
-        try:
-            self.services.claims.release(claim, self.run.now)
-        except (DatabaseUnavailableError, psycopg.Error):
-            _log.warning("claim_not_handed_back", claim=str(claim.token))
 
 
 def _joined(first: ReceiptReply, second: ReceiptReply) -> ReceiptReply:

@@ -103,7 +103,7 @@ class ClaimSender:
         finally:
             self._drop_rest()
             if not self.recorder.is_complete:
-                self.recorder.hand_back(lapsed=self.surprised)
+                self.context.services.claims.hand_back(self.claim, self.context.now, lapsed=self.surprised)
 
     def _give_tokens_back(self) -> None:
         with self.context.report.in_passing(self.context.project):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -16,6 +16,7 @@ import structlog
 from relevo.config import Settings
 from relevo.core import queries, wordings
 from relevo.core.errors import DatabaseUnavailableError
+from relevo.core.logs import normalise_error
 from relevo.core.model import Awaiting, Lane, LossReason, Shard
 from relevo.database.arrays import array
 from relevo.database.outages import is_passing
@@ -23,13 +24,12 @@ from relevo.database.pool import Connection, Database
 from relevo.delivery import columns
 from relevo.delivery.claim import Claim
 from relevo.delivery.journal import Journal, explain_loss
-from relevo.delivery.settling import Settling
+from relevo.delivery.settling import Settling, write_in_halves
 from relevo.runtime.heartbeat import Heartbeat, Loss, Renewed
 
 _SQL = queries.load("claims", "journal", "settle", "receipts", "words")
 _log = structlog.get_logger("relevo.claims")
 _FOREIGN_FOR_S = 5.0
-_MOST_LEFT = 10  # of the deliveries that cannot be written; the others are not looked for one by one
 _SUSPECT_LAPSES = 2  # from so many on a delivery is claimed alone
 _PROBES_LOOK_AT = 5_000  # of the oldest due deliveries
 
@@ -201,6 +201,13 @@ class Claims(Journal, Settling):
             raise error
         return ended
 
+    def hand_back(self, claim: Claim, now: datetime | None = None, *, lapsed: bool = False) -> None:
+        """Release a claim; if that cannot be done, a reaper does."""
+        try:
+            self.release(claim, now, lapsed=lapsed)
+        except (DatabaseUnavailableError, psycopg.Error) as error:
+            _log.warning("claim_not_handed_back", claim=str(claim.token), error=normalise_error(error))
+
 
 def _why_lost(connection: Connection, claim: Claim) -> tuple[LossReason, str]:
     reason = explain_loss(connection, claim)
@@ -210,7 +217,7 @@ def _why_lost(connection: Connection, claim: Claim) -> tuple[LossReason, str]:
 
 def end_claim(
     connection: Connection, settings: Settings, token: UUID, *, lapsed: bool, now: datetime | None = None
-) -> tuple[Counter[str], dict[int, psycopg.Error]]:
+) -> tuple[Counter[str], dict[int, Exception]]:
     """End a claim inside the caller's transaction, which allows index lookups only; if it must be, in parts.
 
     Returns how many deliveries became what, `ambiguous` beside them, and the errors of those that cannot be written:
@@ -218,7 +225,6 @@ def end_claim(
     """
     parameters = {
         "token": token,
-        "only_ids": None,
         "lapsed": lapsed,
         "poison_lapses": settings.outbox_poison_lapses,
         "max_attempts": settings.outbox_max_attempts,
@@ -226,41 +232,22 @@ def end_claim(
         "receipt_ms": settings.receipt_first_poll_ms,
         "now": now,
     }
-    try:
-        return _end_some(connection, parameters), {}
-    except psycopg.Error as error:
-        if is_passing(error):
-            raise
-    return _end_in_halves(connection, parameters)
-
-
-def _end_some(connection: Connection, parameters: Mapping[str, Any]) -> Counter[str]:
-    """End the part of a claim that is given, behind a savepoint."""
-    with connection.transaction():
-        return Counter(dict(connection.execute(_SQL["end_claim"], parameters).fetchall()))
-
-
-def _end_in_halves(
-    connection: Connection, parameters: Mapping[str, Any]
-) -> tuple[Counter[str], dict[int, psycopg.Error]]:
-    """End a claim in halves, down to the single deliveries that cannot be written."""
-    claimed = [row[0] for row in connection.execute(_SQL["list_claimed"], parameters)]
-    random.shuffle(claimed)  # where many cannot be written, each time others can
-    parts = deque([claimed])
     ended: Counter[str] = Counter()
-    left: dict[int, psycopg.Error] = {}
-    while parts:
-        part = parts.popleft()
-        try:
-            ended += _end_some(connection, {**parameters, "only_ids": array(part)})
-        except psycopg.Error as error:
-            if is_passing(error) or not part:
-                raise
-            if len(part) > 1 and len(left) < _MOST_LEFT:
-                parts.extendleft((part[len(part) // 2 :], part[: len(part) // 2]))
-            else:
-                left |= dict.fromkeys(part, error)
-    return ended, left
+
+    def end(some: Sequence[int] | None) -> None:
+        only = {"only_ids": None if some is None else array(some)}
+        with connection.transaction():
+            ended.update(dict(connection.execute(_SQL["end_claim"], parameters | only).fetchall()))
+
+    try:
+        end(None)
+    except psycopg.Error as error:
+        claimed = [] if is_passing(error) else [row[0] for row in connection.execute(_SQL["list_claimed"], parameters)]
+        if not claimed:
+            raise
+        random.shuffle(claimed)  # where many cannot be written, each time others can
+        return ended, write_in_halves(claimed, end, error)
+    return ended, {}
 
 
 def _claimed(asked: Mapping[str, Any], rows: Sequence[tuple[Any, ...]]) -> Claim | None:

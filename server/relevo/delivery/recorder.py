@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -19,15 +18,15 @@ from relevo.core.model import Accepted, Answer, PushRequest, Reply, SentRequest,
 from relevo.database.outages import is_passing, is_unavailable
 from relevo.delivery.claim import Claim
 from relevo.delivery.outcomes import ticketed
+from relevo.delivery.settling import is_of_rows, write_in_halves
 from relevo.delivery.worker_services import ClaimContext, is_news_project
-from relevo.runtime.troubles import Thing, is_own
+from relevo.runtime.troubles import Thing
 
 T = TypeVar("T")
 
 _log = structlog.get_logger("relevo.dispatch")
 
 _SETTLE_AGAIN_S = 0.5
-_MOST_LEFT = 10  # of the answers that cannot be written; the others are not looked for one by one
 _COUNTED: Mapping[str, str] = {"pending": "notifications_postponed", "invalid": "notifications_invalidated"}
 _NEWS_COUNTED: Mapping[str, str] = {"ok": "news_taken", "sent": "news_taken", "pending": "news_postponed"}
 
@@ -55,14 +54,9 @@ class Recorder:
 
         Dispatch takes 22 % less CPU by it than by `settle`, which does it where this cannot.
         """
-        done = self.settled.union(delivery.id for each in sent for delivery in each.request.deliveries)
-        settlement = self._write_sent(sent, finish=len(done) == len(self._claim.deliveries))
-        if settlement is None:
+        if not self._write_sent(sent):
             requests = [each.request for each in sent]
             self.settle(_answers_of(sent), dict.fromkeys((each.id for each in requests), "answered"), requests)
-        else:
-            self.settled = done
-            self._count(settlement)
 
     def settle_sent_part(
         self, requests: Sequence[PushRequest], answers: Sequence[Answer], outcomes: Mapping[UUID, str]
@@ -79,11 +73,8 @@ class Recorder:
             return outcomes
         sent = [each for request in requests if (each := _sent_of(request, tickets, fate)) is not None]
         gone = {delivery.id for each in sent for delivery in each.request.deliveries}
-        settlement = self._write_sent(sent, unsent=self._places_between(gone))
-        if settlement is None:
+        if not self._write_sent(sent, self._places_between(gone)):
             return outcomes
-        self.settled = self.settled | gone
-        self._count(settlement)
         whole = {each.request.id for each in sent if each.whole}
         return {request: kind for request, kind in outcomes.items() if request not in whole}
 
@@ -93,20 +84,24 @@ class Recorder:
         last = max((place for place, held_id in enumerate(held) if held_id in gone), default=-1)
         return [place for place, held_id in enumerate(held[: last + 1], 1) if held_id not in gone]
 
-    def _write_sent(
-        self, sent: Sequence[SentRequest], *, unsent: Sequence[int] = (), finish: bool = False
-    ) -> Settlement | None:
-        """Write down what was sent of some requests; None if it has to be settled otherwise."""
-        claims = self.context.services.claims
+    def _write_sent(self, sent: Sequence[SentRequest], unsent: Sequence[int] = ()) -> bool:
+        """Write down what was sent of some requests; False if it has to be settled otherwise."""
+        done = self.settled.union(delivery.id for each in sent for delivery in each.request.deliveries)
+        finish, claims = len(done) == len(self._claim.deliveries), self.context.services.claims
         try:
-            return self._persist(
+            settlement = self._persist(
                 lambda: claims.settle_sent(self._claim, sent, self.context.now, unsent=unsent, finish=finish),
                 lambda: _answers_of(sent),
             )
         except Exception as error:
-            if not is_own(error) or is_passing(error):
+            if not is_of_rows(error):
                 raise
-            return None
+            return False
+        if settlement is None:
+            return False
+        self.settled = done
+        self._count(settlement)
+        return True
 
     def settle(
         self, answers: Sequence[Answer], outcomes: Mapping[UUID, str], requests: Sequence[PushRequest] = ()
@@ -118,7 +113,7 @@ class Recorder:
         try:
             self._settle_part(answers, outcomes)
         except Exception as error:
-            if not is_own(error) or is_passing(error):
+            if not is_of_rows(error):
                 raise
             self._settle_apart(answers, outcomes, requests, error)
 
@@ -139,22 +134,8 @@ class Recorder:
         What cannot be written is that delivery's own trouble. It stays in the claim and its request unanswered, so
         that whoever ends the claim finds its ticket, or takes it for one whose answer was not seen.
         """
-        left: dict[int, Exception] = {}
-        parts = deque([answers] if answers else ())
-        while parts:
-            part = parts.popleft()
-            try:
-                if part is not answers:  # that was tried already
-                    self._settle_part(part, {})
-                    continue
-            except Exception as met:
-                if not is_own(met) or is_passing(met):
-                    raise
-                error = met
-            if len(part) > 1 and len(left) < _MOST_LEFT:
-                parts.extendleft((part[len(part) // 2 :], part[: len(part) // 2]))
-            else:
-                left |= dict.fromkeys((answer.id for answer in part), error)
+        unwritten = write_in_halves(answers, lambda part: self._settle_part(part, {}), error)
+        left = {answer.id: met for answer, met in unwritten.items()}
         whole = {each.id for each in requests if left.keys().isdisjoint(d.id for d in each.deliveries)}
         with self.context.report.in_passing(self.context.project):
             self._settle_part([], {request: kind for request, kind in outcomes.items() if request in whole})
@@ -249,13 +230,6 @@ class Recorder:
                 self._write([ticketed(d, t)._replace(request=request.id) for d, t in pairs], {request.id: reply.kind})
         except Exception as error:  # noqa: BLE001 whatever it is, nobody waits for this thread
             _log.error("late_answers_failed", claim=str(self._claim.token), error=normalise_error(error))
-
-    def hand_back(self, *, lapsed: bool) -> None:
-        """Give back what was not begun; if that cannot be done, a reaper does."""
-        try:
-            self.context.services.claims.release(self._claim, self.context.now, lapsed=lapsed)
-        except (DatabaseUnavailableError, psycopg.Error) as error:
-            _log.warning("claim_not_handed_back", claim=str(self._claim.token), error=normalise_error(error))
 
 
 def _sent_of(request: PushRequest, tickets: Mapping[int, str], fate: TakenFate) -> SentRequest | None:

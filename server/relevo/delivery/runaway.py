@@ -30,7 +30,8 @@ WATCHED_PHONES = 100
 _ALL_PHONES = UUID(int=0)
 _PAST = timedelta(days=7)  # one week has one of each day
 _HOUR = timedelta(hours=1)
-_FEW_DELIVERIES = 3
+_FACTOR = 2  # times as often as on its busiest day before something may come within an hour
+_REPEATS, _FEW_DELIVERIES = 10, 3  # so often each push of an event may be tried again within an hour
 
 _LONGEST_REASON = 300
 
@@ -41,10 +42,6 @@ class Rules:
 
     min_events: int
     first_events: int
-    factor: int = 2
-    """How many times as often as on its busiest day before something may come within an hour."""
-    repeats: int = 10
-    """How often each push of an event may be tried again within an hour."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,7 @@ def judge(everyone: Count | None, phones: Sequence[Count], rules: Rules, *, has_
     comes far more often than ever, more than a few. `everyone` counts the stream as a whole; personal events have none,
     for a chat may grow as it likes.
     """
-    usual = max(rules.min_events, rules.factor * everyone.busiest_day) if everyone else 0
+    usual = max(rules.min_events, _FACTOR * everyone.busiest_day) if everyone else 0
     flood = everyone if everyone is not None and has_past and everyone.in_hour > usual else None
     over = [phone for phone in phones if _has_enough(phone, rules, flood=flood is not None)]
     if 2 * len(over) <= len(phones):
@@ -135,7 +132,7 @@ def _has_enough(phone: Count, rules: Rules, *, flood: bool) -> bool:
 
 
 def _most_for(phone: Count, rules: Rules) -> int:
-    return max(rules.first_events, rules.factor * phone.busiest_day)
+    return max(rules.first_events, _FACTOR * phone.busiest_day)
 
 
 def enough_for_none(rules: Rules) -> int:
@@ -150,9 +147,9 @@ def is_still_stopped(stream: Stream) -> bool:
     return stream.due_at - stream.held_at < _HOUR and stream.in_hour + 1 > stream.held_above
 
 
-def is_retry_storm(repeats: int, deliveries: int, rules: Rules) -> bool:
+def is_retry_storm(repeats: int, deliveries: int) -> bool:
     """Return whether an event's pushes were tried again more often within an hour than any ordinary policy does."""
-    return repeats > rules.repeats * max(deliveries, _FEW_DELIVERIES)
+    return repeats > _REPEATS * max(deliveries, _FEW_DELIVERIES)
 
 
 class Watch:
@@ -244,8 +241,7 @@ def expire_held(connection: Connection, limit: int, now: datetime | None) -> int
 def fold_repeats(connection: Connection, settings: Settings, limit: int, now: datetime | None) -> int:
     """Fold how often pushes were tried again, and hold the events that were far too often; return how many."""
     rows = connection.execute(_SQL["fold_repeats"], {"limit": limit, "now": now}).fetchall()
-    rules = rules_of(settings)
-    storms = [row for row in rows if settings.push_runaway_brake and is_retry_storm(row[2], row[3], rules)]
+    storms = [row for row in rows if settings.push_runaway_brake and is_retry_storm(row[2], row[3])]
     if not storms:
         return 0
     reasons = [_storm(*row) for row in storms]
