@@ -10,7 +10,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -34,6 +34,7 @@ from relevo.providers.http_connection import (
     RefusedAddressError,
     Resolve,
     connect,
+    is_success,
     left,
     look_up,
 )
@@ -41,7 +42,7 @@ from relevo.providers.http_connection import (
 MAX_ANSWER_BYTES = 65_536
 PROBE_AFTER_S = 10.0
 PROBE_S = 5.0
-_OK, _REDIRECT, _SERVER_ERROR = 200, 300, 500
+_SERVER_ERROR = 500
 _NO_VALID_TOKEN = (401, 403)
 _REFUSED_STREAM = 7
 
@@ -233,11 +234,24 @@ class _Stream:
         self.body: list[bytes] = []
         self.size = 0
 
+    def take_headers(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Take the head of the answer."""
+        for raw_name, raw_value in headers:
+            name, value = bytes(raw_name).decode("latin-1"), bytes(raw_value).decode("latin-1")
+            if name == ":status":
+                self.status = int(value) if value.isdecimal() else 0
+            else:
+                self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
+
+    def whole(self) -> Outcome:
+        """Return what a whole answer means."""
+        if not self.status:
+            return Unknown("BrokenAnswer", "an answer without a status")
+        return Answered(self.status, self.headers, b"".join(self.body))
+
     def broken(self, code: str, message: str) -> Outcome:
         """Return what an answer means that is not whole: of a refusal the status is enough."""
-        if self.status and not _OK <= self.status < _REDIRECT:
-            return Answered(self.status, self.headers, b"".join(self.body))
-        return Unknown(code, message)
+        return self.whole() if self.status and not is_success(self.status) else Unknown(code, message)
 
 
 class _Exchange:
@@ -289,9 +303,8 @@ class _Exchange:
         code = "ReadTimeout" if isinstance(error, TimeoutError) else "ConnectionBroken"
         for stream in self._open.values():
             is_written = stream.before < self._kept.offered
-            self._by_index[stream.index] = (
-                stream.broken(code, _words(error)) if is_written else NotSent(code, _words(error))
-            )
+            outcome = stream.broken(code, _words(error)) if is_written else NotSent(code, _words(error))
+            self._by_index[stream.index] = outcome
         self._open.clear()
         self._refuse_waiting(code, _words(error))
 
@@ -301,68 +314,39 @@ class _Exchange:
         self._waiting.clear()
 
     def _take(self, event: Event) -> None:
+        if isinstance(event, Goaway):
+            words = f"the other side ends the connection {event.text}".strip()
+            for stream_id in [each for each in self._open if each > event.last_stream_id]:
+                self._by_index[self._open.pop(stream_id).index] = NotSent("GoAway", words)
+            return
+        if isinstance(event, events.DataReceived):
+            self._kept.acknowledge(event)
+        stream_id = getattr(event, "stream_id", None) or 0
+        if (stream := self._open.get(stream_id)) is not None and (outcome := self._outcome(stream, event)) is not None:
+            del self._open[stream_id]
+            self._by_index[stream.index] = outcome
+
+    def _outcome(self, stream: _Stream, event: Event) -> Outcome | None:
+        """Return what became of a request by what came on its stream; None if more is to come."""
         match event:
-            case Goaway():
-                self._turned_away(event)
             case events.ResponseReceived():
-                self._headed(event)
+                stream.take_headers(event.headers or ())
             case events.DataReceived():
-                self._kept.acknowledge(event)
-                self._filled(event)
+                stream.body.append(event.data or b"")
+                stream.size += len(event.data or b"")
+                if stream.size > MAX_ANSWER_BYTES:
+                    self._kept.reset(event.stream_id)
+                    return stream.broken("AnswerTooLong", f"more than {MAX_ANSWER_BYTES} bytes")
             case events.StreamEnded():
-                self._ended(event.stream_id)
+                if stream.rest:
+                    self._kept.reset(event.stream_id)  # it was answered before all of it was sent
+                self.has_valid_answer |= 0 < stream.status < _SERVER_ERROR and stream.status not in _NO_VALID_TOKEN
+                return stream.whole()
+            case events.StreamReset() if event.error_code == _REFUSED_STREAM:
+                return NotSent("RefusedStream", "the other side refused the stream")
             case events.StreamReset():
-                self._reset(event)
-            case _:
-                pass
-
-    def _turned_away(self, goaway: Goaway) -> None:
-        words = f"the other side ends the connection {goaway.text}".strip()
-        for stream_id in [each for each in self._open if each > goaway.last_stream_id]:
-            self._by_index[self._open.pop(stream_id).index] = NotSent("GoAway", words)
-
-    def _headed(self, event: events.ResponseReceived) -> None:
-        stream = self._open.get(event.stream_id or 0)
-        if stream is None:
-            return
-        for raw_name, raw_value in event.headers or ():
-            name, value = bytes(raw_name).decode("latin-1"), bytes(raw_value).decode("latin-1")
-            if name == ":status":
-                stream.status = int(value) if value.isdecimal() else 0
-            else:
-                stream.headers[name] = f"{stream.headers[name]}, {value}" if name in stream.headers else value
-
-    def _filled(self, event: events.DataReceived) -> None:
-        stream = self._open.get(event.stream_id or 0)
-        if stream is None:
-            return
-        stream.body.append(event.data or b"")
-        stream.size += len(event.data or b"")
-        if stream.size > MAX_ANSWER_BYTES:
-            self._kept.reset(event.stream_id)
-            del self._open[event.stream_id]
-            self._by_index[stream.index] = stream.broken("AnswerTooLong", f"more than {MAX_ANSWER_BYTES} bytes")
-
-    def _ended(self, stream_id: int) -> None:
-        stream = self._open.pop(stream_id, None)
-        if stream is None:
-            return
-        if stream.rest:
-            self._kept.reset(stream_id)  # it was answered before all of it was sent
-        if not stream.status:
-            self._by_index[stream.index] = Unknown("BrokenAnswer", "an answer without a status")
-            return
-        self._by_index[stream.index] = Answered(stream.status, stream.headers, b"".join(stream.body))
-        self.has_valid_answer |= stream.status not in _NO_VALID_TOKEN and stream.status < _SERVER_ERROR
-
-    def _reset(self, event: events.StreamReset) -> None:
-        stream = self._open.pop(event.stream_id or 0, None)
-        if stream is None:
-            return
-        if event.error_code == _REFUSED_STREAM:
-            self._by_index[stream.index] = NotSent("RefusedStream", "the other side refused the stream")
-        else:
-            self._by_index[stream.index] = stream.broken("StreamReset", f"HTTP/2 error {event.error_code}")
+                return stream.broken("StreamReset", f"HTTP/2 error {event.error_code}")
+        return None
 
 
 def _is_alive(kept: Http2Connection | HttpConnection, by: float) -> bool:
@@ -390,7 +374,7 @@ def _post(kept: HttpConnection, authority: str, request: Request, by: float) -> 
         late = isinstance(error, TimeoutError)
         kind = Unknown if kept.is_sent else NotSent
         return kind("ReadTimeout" if late else "ConnectionBroken", _words(error))
-    if body is None and _OK <= status < _REDIRECT:
+    if body is None and is_success(status):
         return Unknown("AnswerTooLong", f"more than {MAX_ANSWER_BYTES} bytes")
     return Answered(status, answer_headers, body or b"")
 
