@@ -8,7 +8,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 import pytest
@@ -216,7 +216,7 @@ def test_an_error_after_a_round_stops_no_cycle(schedule: Schedule, monkeypatch) 
 
 
 def test_every_start_is_an_apscheduler_job(schedule: Schedule) -> None:
-    """Each cycle is one job: coalesced, never too late to be run, with a trigger that names its slots."""
+    """Each cycle is one job: coalesced, and never too late to be run."""
     hold = threading.Event()
     rounds = Rounds(lambda _run: Step(more=not hold.wait(PATIENCE_S)))
     _, scheduler = schedule(
@@ -227,9 +227,6 @@ def test_every_start_is_an_apscheduler_job(schedule: Schedule) -> None:
     assert set(jobs) == {"interval", "nightly"}
     for job in jobs.values():
         assert (job.coalesce, job.misfire_grace_time) == (True, None)
-    noon = datetime(2026, 4, 4, 12, tzinfo=UTC)
-    slots = {name: job.trigger.get_next_fire_time(None, noon) for name, job in jobs.items()}
-    assert slots == {"interval": noon + timedelta(seconds=90), "nightly": datetime(2026, 4, 5, 7, 17, tzinfo=UTC)}
     hold.set()
 
 

@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 import structlog
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
-from apscheduler.triggers.base import BaseTrigger
 
 from relevo.config import Settings
 from relevo.core.errors import DatabaseUnavailableError
@@ -21,7 +20,7 @@ from relevo.core.model import Outcome, Report
 from relevo.database.outages import BUSY
 from relevo.runtime.runner import IdleMode, Runner
 from relevo.runtime.runs import Cycle
-from relevo.runtime.timing import Timing, doubled, pause_ms
+from relevo.runtime.timing import doubled, pause_ms
 
 _log = structlog.get_logger("relevo.scheduler")
 _CLOCK_CHECK_S = 2.0
@@ -56,18 +55,7 @@ class _Clock:
     """When its last round ended, by the same clock."""
 
 
-class _AtSlots(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
-    """Fires at a cycle's slots; pacing moves the job after each of its runs."""
-
-    def __init__(self, timing: Timing) -> None:
-        self.timing = timing
-
-    def get_next_fire_time(self, _previous: datetime | None, now: datetime) -> datetime:
-        """Return the next slot, for APScheduler."""
-        return self.timing.next_slot(now)
-
-
-class _WatchfulScheduler(BackgroundScheduler):  # type: ignore[misc]
+class _WatchfulScheduler(BackgroundScheduler):  # type: ignore[misc]  # APScheduler has no types
     """Calls a function every few seconds, however far away its next job is."""
 
     def __init__(self, check: Callable[[], None], **options: object) -> None:
@@ -111,8 +99,8 @@ class Scheduler:
         """Start time; every cycle runs at once, then at its own pace."""
         for key, clock in self._clocks.items():
             clock.due = time.monotonic()
-            trigger = _AtSlots(clock.cycle.timing)
-            self._aps.add_job(self._fire, trigger, args=[key], id=key, next_run_time=datetime.now(UTC))
+            # Each run of a job moves it; of itself it would not come again.
+            self._aps.add_job(self._fire, "interval", weeks=1_000, args=[key], id=key, next_run_time=datetime.now(UTC))
         self._aps.start()
 
     def wake(self, cycle_name: str) -> None:
