@@ -49,9 +49,7 @@ def migrate_command(
         said = "would run" if plan else "ran"
 
         def tell(migration: migrate.Migration) -> None:  # one by one: the next may take long
-            print_json([{"migration": str(migration), "ran": not plan}]) if as_json else out.print(
-                f"{said} {migration}"
-            )
+            say(f"{said} {migration}", {"migration": str(migration), "ran": not plan}, as_json=as_json)
 
         chosen = migrate.plan(database) if plan else migrate.migrate(database, tell=tell)
         if plan:
@@ -234,7 +232,7 @@ def _psql_call(dsn: str, words: Sequence[str]) -> tuple[list[str], dict[str, str
 @cli.command(epilog="Example: relevo version")
 def version(as_json: AsJson = False) -> None:
     """Show the version."""
-    print_json([{"version": __version__}]) if as_json else out.print(__version__)
+    say(__version__, {"version": __version__}, as_json=as_json)
 
 
 @webpush.command(epilog="Example: relevo webpush keys vapid.pem")

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from relevo.cli.common import AsJson, load_settings, open_database, out, prepared_database, print_json
+from relevo.cli.common import AsJson, load_settings, open_database, out, prepared_database, print_json, say
 from relevo.core.errors import InvalidInputError, UsageError
 from relevo.core.wordings import Text, Wording
 from relevo.operators import words as texts
@@ -40,10 +40,8 @@ def set_words(files: Files, as_json: AsJson = False) -> None:
         for wording in parsed:
             saved = texts.save(database, wording)
             told = "is saved" if saved.created else "is current already"
-            if as_json:
-                print_json([{"type": wording.event_type, **saved._asdict()}])
-            else:
-                out.print(f"Version {saved.version} of {escape(wording.event_type)} {told}.")
+            done = {"type": wording.event_type, **saved._asdict()}
+            say(f"Version {saved.version} of {escape(wording.event_type)} {told}.", done, as_json=as_json)
 
 
 @words.command(epilog="Example: relevo words check texts/*.toml")
@@ -55,10 +53,8 @@ def check(files: Files, as_json: AsJson = False) -> None:
         wording = _parse(file)
         with _naming(file):
             rendered = texts.check(wording, providers)
-        if as_json:
-            print_json([{"type": wording.event_type, "locales": list(rendered)}])
-        else:
-            out.print(f"{escape(str(file))}: {escape(wording.event_type)} is well in {', '.join(rendered)}.")
+        words = f"{escape(str(file))}: {escape(wording.event_type)} is well in {', '.join(rendered)}."
+        say(words, {"type": wording.event_type, "locales": list(rendered)}, as_json=as_json)
 
 
 @words.command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -85,17 +86,15 @@ def named_phones(database: Database, event_id: int, *, limit: int) -> list[UUID]
 
 def unknown_installations(database: Database, installations: Sequence[UUID]) -> list[UUID]:
     """Return those of these installations that nobody registered; nothing to who may not look."""
-    try:
+    with suppress(pg.InsufficientPrivilege):
         rows = fetch(database, _SQL["list_unknown_installations"], installations=list(installations))
-    except pg.InsufficientPrivilege:
-        return []
-    return [row["installation_id"] for row in rows]
+        return [row["installation_id"] for row in rows]
+    return []
 
 
 def unknown_owners(database: Database, owners: Sequence[str]) -> list[str]:
     """Return those of these owners, of the first hundred, that no installation has; nothing to who may not look."""
-    try:
+    with suppress(pg.InsufficientPrivilege):
         rows = fetch(database, _SQL["list_unknown_owners"], owners=list(owners[:_OWNERS_AT_ONCE]))
-    except pg.InsufficientPrivilege:
-        return []
-    return [row["owner"] for row in rows]
+        return [row["owner"] for row in rows]
+    return []

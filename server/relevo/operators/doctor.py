@@ -38,6 +38,26 @@ _BROKEN = 500
 _NAMED = 5
 _warning = partial(Finding, warning=True)
 _harmless = partial(Finding, harmless=True)
+_OF_SERVER = {
+    "has_plpgsql": Finding("extension_missing", "The extension plpgsql is missing.", "Run: CREATE EXTENSION plpgsql."),
+    "autovacuum": Finding(
+        "autovacuum_off",
+        "Autovacuum is off: the queue would slow down day by day.",
+        "Set autovacuum = on in postgresql.conf, and reload it.",
+    ),
+    "flushes": _warning(
+        "commits_unflushed",
+        "synchronous_commit is off for this role or database: a crash of the server may forget what your app "
+        "enqueued, though it was told that it is there. Workers wait for the disk all the same.",
+        "Set it to local or more: ALTER ROLE … SET synchronous_commit = local, or ALTER DATABASE.",
+    ),
+    "sees_activity": _harmless(
+        "activity_hidden",
+        "This role does not see other roles' transactions, so old snapshots are found only among its own.",
+        "Let it: GRANT pg_read_all_stats TO the role.",
+    ),
+}
+"""What is found where the server does not say yes to these."""
 
 
 def look_around(
@@ -99,33 +119,13 @@ def _server(database: Database, clock: Callable[[], float]) -> Iterator[Finding]
 
 
 def _version(row: Row) -> Iterator[Finding]:
-    if row["version"] // 10_000 < _OLDEST_VERSION:
+    if (version := row["version"] // 10_000) < _OLDEST_VERSION:
         yield Finding(
             "server_too_old",
-            f"PostgreSQL is of version {row['version'] // 10_000}; Relevo needs {_OLDEST_VERSION} or newer.",
+            f"PostgreSQL is of version {version}; Relevo needs {_OLDEST_VERSION} or newer.",
             "Upgrade the server; after pg_upgrade run `relevo adopt`.",
         )
-    if not row["has_plpgsql"]:
-        yield Finding("extension_missing", "The extension plpgsql is missing.", "Run: CREATE EXTENSION plpgsql.")
-    if not row["autovacuum"]:
-        yield Finding(
-            "autovacuum_off",
-            "Autovacuum is off: the queue would slow down day by day.",
-            "Set autovacuum = on in postgresql.conf, and reload it.",
-        )
-    if not row["flushes"]:
-        yield _warning(
-            "commits_unflushed",
-            "synchronous_commit is off for this role or database: a crash of the server may forget what your app "
-            "enqueued, though it was told that it is there. Workers wait for the disk all the same.",
-            "Set it to local or more: ALTER ROLE … SET synchronous_commit = local, or ALTER DATABASE.",
-        )
-    if not row["sees_activity"]:
-        yield _harmless(
-            "activity_hidden",
-            "This role does not see other roles' transactions, so old snapshots are found only among its own.",
-            "Let it: GRANT pg_read_all_stats TO the role.",
-        )
+    yield from (finding for name, finding in _OF_SERVER.items() if not row[name])
 
 
 def _instance(database: Database, settings: Settings) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ import csv
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 from uuid import UUID
@@ -15,7 +16,7 @@ from relevo.core.errors import InvalidInputError, UsageError
 from relevo.core.known_services import WITH_ENVIRONMENT
 
 _MOST_LINE = 100_000
-_MOST_LINES = 20  # of one row, whose values may hold some
+_MOST_LINES = 21  # of one row, whose values may hold some
 _OPEN = "unexpected end of data"  # as the csv module calls a quote that is not closed
 _NO_UTF_8 = "it is not written in UTF-8"
 FIELDS = (
@@ -37,7 +38,7 @@ class Line(NamedTuple):
 
 
 def read(path: Path) -> Iterator[Line]:
-    """Read a file line by line; only one is in memory at a time."""
+    """Read a file line by line; only those of one row are in memory at a time."""
     if path.suffix not in _READERS:
         raise UsageError(f"{path.name} must end in .csv or .jsonl.", hint="Unpack it first, if it is compressed.")
     try:
@@ -56,25 +57,23 @@ def _read_csv(lines: Iterator[str]) -> Iterator[Line]:
     heading, number = next(csv.reader([next(lines, "")]), []), 1
     if any(map(_is_broken, heading)):
         raise UnicodeError
-    ahead: deque[str] = deque()
-    while (line := ahead.popleft() if ahead else next(lines, None)) is not None:
-        row = _whole_row(line, lines, ahead)
+    window = deque(islice(lines, _MOST_LINES))
+    while window:
+        row = _whole_row(window)
+        window.extend(islice(lines, len(row)))
         number += len(row)
-        if line.strip():
+        if row[0].strip():
             yield _read_row(number, heading, "".join(row))
 
 
-def _whole_row(line: str, lines: Iterator[str], ahead: deque[str]) -> list[str]:
-    """Return the lines of a row: one, or the further ones that it holds in quotes; `ahead` is what was read in vain."""
-    row = [line]
-    while (wrong := _wrong_with("".join(row))) == _OPEN and len(row) <= _MOST_LINES:
-        following = ahead.popleft() if ahead else next(lines, None)
-        if following is None:
+def _whole_row(window: deque[str]) -> list[str]:
+    """Take the lines of the next row: one, or the further ones that it holds in quotes, if something closes them."""
+    row: list[str] = []
+    for line in window:
+        row.append(line)
+        if (wrong := _wrong_with("".join(row))) != _OPEN:
             break
-        row.append(following)
-    if wrong:
-        ahead.extendleft(reversed(row[1:]))
-    return row[:1] if wrong else row
+    return [window.popleft() for _ in (row[:1] if wrong else row)]
 
 
 def _read_row(number: int, heading: Sequence[str], text: str) -> Line:
