@@ -159,7 +159,10 @@ def configure(level: str, fmt: Format, stream: TextIO | None = None) -> None:
 
 
 def configure_later(level: str, fmt: Format) -> None:
-    """Do the same when the first line is to be logged, if there ever is one: for commands that only look."""
+    """Do the same when the first line is to be logged, if there ever is one: for commands that only look.
+
+    To load structlog takes 38 ms of the 600 that `relevo status` takes.
+    """
     _install(_Later(level, fmt), logging.getLevelNamesMapping()[level.upper()])
 
 

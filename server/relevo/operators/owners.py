@@ -99,6 +99,7 @@ def set_quiet(
     return changed
 
 
+@audit.audited
 def set_cap(
     database: Database,
     most: int | None,
@@ -109,12 +110,8 @@ def set_cap(
     over: quiet.Over | None = None,
 ) -> bool:
     """Set, change or take away a cap; return whether something changed."""
-    asked: dict[str, Any] = {"per": per, "category": category, "project": project, "over": over}
-    with audit.recorded(database, "set_cap", most=most, **asked) as result:
-        with database.transaction() as connection:
-            changed = quiet.set_cap(connection, most, **asked)
-        result["answer"] = changed
-    return changed
+    with database.transaction() as connection:
+        return quiet.set_cap(connection, most, per=per, category=category, project=project, over=over)
 
 
 def _mark(owner: str) -> str:
