@@ -211,6 +211,7 @@ ALERT = {"aps": {"alert": "Hola"}}
         ({"apns-collapse-id": "x" * 65}, ALERT, (400, "BadCollapseId")),
         ({"apns-collapse-id": "x" * 64}, ALERT, (200, None)),
         ({}, {"aps": {"alert": "x" * 4096}}, (413, "PayloadTooLarge")),
+        ({}, {"aps": {"alert": "x" * 100_000}}, (413, "PayloadTooLarge")),
         ({}, {}, (400, "PayloadEmpty")),
         ({"authorization": ""}, ALERT, (403, "MissingProviderToken")),
         ({"authorization": "bearer a.b.c"}, ALERT, (403, "InvalidProviderToken")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.utils import formatdate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -82,25 +82,15 @@ class Speaker(asyncio.Protocol):
         self._services.open.discard(self._transport)
 
     def _answered(self, method: str, path: str, headers: Sequence[tuple[str, str]], body: Body) -> Exchange:
-        request = Request(method, path, headers, body.whole())
+        request = Request(method, path, headers, bytes(body))
         exchange = self._service.answer(request, self._peer)
         self._services.record(self._service, request, exchange)
         return exchange
 
 
-@dataclass
-class Body:
+class Body(bytearray):
     """A request's body as it comes; of one that is too long no more is kept than shows that."""
-
-    parts: list[bytes] = field(default_factory=list)
-    size: int = 0
 
     def add(self, part: bytes) -> None:
         """Take a part."""
-        self.size += len(part)
-        if self.size <= MAX_BODY:
-            self.parts.append(part)
-
-    def whole(self) -> bytes:
-        """Return it; blanks for one that is too long."""
-        return b"".join(self.parts) if self.size <= MAX_BODY else b" " * (MAX_BODY + 1)
+        self.extend(part[: MAX_BODY + 1 - len(self)])
