@@ -4296,14 +4296,10 @@ $$;
 
 revoke all on function relevo.used_profiles from public;
 
--- Leases a worker's fair share of a project's connections before anything is due, and returns what read_project does, with the event types
--- that others compose. No row if somebody else holds the project just now, or others leave no connections. It does not wait for the disk, as a
--- lease need not.
+-- Leases a worker's fair share of a project's connections before anything is due, and returns it with the event types that others compose.
+-- No row if somebody else holds the project just now, or others leave no connections. It does not wait for the disk, as a lease need not.
 create or replace function relevo.lease_ahead(of_project text, worker text, most int, lease_ms int)
-  returns table (connections int, composed text[], project text, urgent_tokens double precision, bulk_tokens double precision, filled_at timestamptz,
-                 rate_share double precision, rest_until timestamptz, breaker text, breaker_reason text, breaker_by text,
-                 breaker_since timestamptz, probe_at timestamptz, trips int, failures int, pruning_stopped_at timestamptz, watched text[],
-                 refused boolean, now timestamptz, version text)
+  returns table (connections int, composed text[])
   language plpgsql
   set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
 as $$
@@ -4333,33 +4329,11 @@ begin
   insert into relevo.push_connections as c (project, worker_id, connections, leased_until)
   values (of_project, worker, share, now() + lease_ms * interval '1 millisecond')
   on conflict (project, worker_id) do update set connections = excluded.connections, leased_until = excluded.leased_until;
-  return query select share, others_compose, l.* from relevo.read_project(of_project, null) l;
+  return query select share, others_compose;
 end
 $$;
 
 revoke all on function relevo.lease_ahead from public;
-
--- Returns what locking a project returns, and the version of its row; by index lookup, whatever the statistics say.
-create or replace function relevo.read_project(of_project text, given_at timestamptz)
-  returns table (project text, urgent_tokens double precision, bulk_tokens double precision, filled_at timestamptz, rate_share double precision,
-                 rest_until timestamptz, breaker text, breaker_reason text, breaker_by text, breaker_since timestamptz, probe_at timestamptz,
-                 trips int, failures int, pruning_stopped_at timestamptz, watched text[], refused boolean, now timestamptz, version text)
-  language plpgsql stable
-  set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
-as $$
-#variable_conflict use_column
-begin
-  return query
-    select p.project, p.urgent_tokens, p.bulk_tokens, p.filled_at, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.breaker_by,
-           p.breaker_since, p.probe_at, p.trips, p.failures, p.pruning_stopped_at,
-           array(select c.answered_by from relevo.credential_answers c where c.project = p.project),
-           exists (select from relevo.refused_events r where r.project = p.project and not r.taken_since),
-           coalesce(given_at, clock_timestamp()), p.xmin::text
-      from relevo.projects p where p.project = of_project;
-end
-$$;
-
-revoke all on function relevo.read_project from public;
 
 -- Returns the name under which a provider's project has its rate, its breaker and its connections, apart for each of the provider's services;
 -- Expo's projects have their own name. It is inlined.
@@ -5520,13 +5494,13 @@ as $$ select relevo.journal_plain_wave($1, $2, $3, $4, $5, $6, $7, $8, $9) $$;
 
 revoke all on function relevo.journal_wave_1 from public;
 
--- lease_ahead as 0.3.0 calls it.
+-- lease_ahead as 0.3.0 calls it, with what it reads of the project.
 create or replace function relevo.lease_ahead_1(of_project text, worker text, most int, lease_ms int) returns table (connections int,
     composed text[], project text, urgent_tokens double precision, bulk_tokens double precision, filled_at timestamptz, rate_share double
     precision, rest_until timestamptz, breaker text, breaker_reason text, breaker_by text, breaker_since timestamptz, probe_at timestamptz,
     trips int, failures int, pruning_stopped_at timestamptz, watched text[], refused boolean, now timestamptz, version text)
   language sql volatile
-as $$ select * from relevo.lease_ahead($1, $2, $3, $4) $$;
+as $$ select l.connections, l.composed, p.* from relevo.lease_ahead($1, $2, $3, $4) l, relevo.look_at_project_1($1, null) p $$;
 
 revoke all on function relevo.lease_ahead_1 from public;
 
@@ -5536,16 +5510,6 @@ create or replace function relevo.lock_told_alone_1(installations uuid[], of_own
 as $$ select relevo.lock_personal_events($1, $2) $$;
 
 revoke all on function relevo.lock_told_alone_1 from public;
-
--- read_project as 0.3.0 calls it.
-create or replace function relevo.look_at_project_1(of_project text, given_at timestamptz) returns table (project text, urgent_tokens double
-    precision, bulk_tokens double precision, filled_at timestamptz, rate_share double precision, rest_until timestamptz, breaker text,
-    breaker_reason text, breaker_by text, breaker_since timestamptz, probe_at timestamptz, trips int, failures int, pruning_stopped_at
-    timestamptz, watched text[], refused boolean, now timestamptz, version text)
-  language sql stable
-as $$ select * from relevo.read_project($1, $2) $$;
-
-revoke all on function relevo.look_at_project_1 from public;
 
 -- matching_window as 0.3.0 calls it.
 create or replace function relevo.matching_window_1(buckets text[], after_seq bigint, upto_seq bigint, most int) returns bigint

@@ -50,22 +50,6 @@ select p.project, p.urgent_tokens, p.bulk_tokens, p.filled_at, p.rate_share, p.r
   from relevo.projects p where p.project = %(project)s
    for no key update;
 
--- name: look_at_project
--- Returns of a project what its lock returns, and which version of its row that is, without waiting for anybody.
-select l.* from relevo.read_project(%(project)s, %(now)s) l;
-
--- name: take_tokens
--- Writes what was decided about a project that is as it was looked at, and that nobody has locked; without waiting for the disk.
-with unflushed as materialized (
-  select set_config('synchronous_commit', 'off', true)
-), unchanged as materialized (
-  select p.project from relevo.projects p, unflushed where p.project = %(project)s and p.xmin::text = %(version)s for no key update of p skip locked
-)
-update relevo.projects p
-   set urgent_tokens = %(urgent_tokens)s, bulk_tokens = %(bulk_tokens)s, filled_at = %(filled_at)s, rate_share = %(rate_share)s
-  from unchanged u
- where p.project = u.project;
-
 -- name: save_project
 -- Writes what was decided about a locked project.
 update relevo.projects
@@ -108,8 +92,8 @@ select c.project, exists (select from renewed r where r.project = c.project)
  where c.worker_id = %(worker_id)s and c.project = any (%(projects)s::text[]) and c.leased_until > now();
 
 -- name: lease_ahead
--- Takes this worker's fair share of a project's connections ahead of what may come for it, looks which event types others compose, and looks
--- at the project, without waiting for anybody.
+-- Takes this worker's fair share of a project's connections ahead of what may come for it, and returns which event types others compose;
+-- waits for nobody.
 select l.* from relevo.lease_ahead(%(project)s, %(worker_id)s, %(most)s, %(lease_ms)s) l;
 
 -- name: drop_connections

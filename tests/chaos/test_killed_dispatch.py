@@ -65,8 +65,6 @@ STEADY = (
 POLLED = (
     "projects.list_due_lanes",
     "projects.count_due",
-    "projects.look_at_project",
-    "projects.take_tokens",
     "projects.lock_project",
     "projects.save_project",
 )

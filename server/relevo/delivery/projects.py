@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -28,9 +28,7 @@ from relevo.runtime.heartbeat import Heartbeat
 
 _SQL = queries.load("projects")
 _log = structlog.get_logger("relevo.projects")
-_FIELDS = len(fields(Project))
 _CHECK_EVERY_S = 5.0
-_GOOD_FOR_S = 0.25
 _RECEIPT_PAUSE_MS, _LONGEST_RECEIPT_PAUSE_MS = 5_000, 300_000
 _PAGE = 1_000
 
@@ -54,21 +52,8 @@ class DueReceipts(NamedTuple):
     due_in_s: float
 
 
-class _Seen(NamedTuple):
-    """A project as it was read, when by the database's clock, and which version of its row that was."""
-
-    state: Project
-    at: datetime
-    version: str | None = None
-
-    @classmethod
-    def of(cls, row: Sequence[Any]) -> _Seen:
-        """Return a row of the statements that read a project: its fields, the time, and maybe the version."""
-        return cls(Project(*row[:_FIELDS]), *row[_FIELDS:])
-
-
 class _Locked(NamedTuple):
-    """A project whose row this transaction has locked."""
+    """A project whose row this transaction has locked, and when that was by the database's clock."""
 
     connection: Connection
     state: Project
@@ -100,10 +85,7 @@ class Projects:
         self.connections = ConnectionLeases(
             database, settings, worker_id, heartbeat, lambda project: self.rules.of(project).connections
         )
-        self._seen: dict[str, tuple[float, Allowance]] = {}
         self._checked: dict[str, float] = {}
-        self._ahead: dict[str, tuple[float, _Seen | None]] = {}
-        """What was seen of a project ahead of a claim, and when."""
         self._served = "", 0
         """The project that it sent for last, and how many connections it had for that."""
         self._guard = threading.Lock()
@@ -129,52 +111,8 @@ class Projects:
         in_flight: int = 0,
         since: datetime | None = None,
     ) -> Allowance:
-        """Take tokens for up to `most` pushes that are due, `since` then, and this worker's share of the connections.
-
-        Where the rate is not limited there is nothing to take, and what was read of the project is good for a moment.
-        """
+        """Take tokens for up to `most` pushes that are due, `since` then, and our share of the connections."""
         self.connections.use(project, "dispatch")
-        seen_at, seen = self._seen.get(project, (0.0, Allowance(Grant(0))))
-        if now is None and time.monotonic() - seen_at < _GOOD_FOR_S and self.connections.may_connect(project):
-            return replace(seen, grant=Grant(most))
-        allowance = self._reserve_unlocked(project, lane, most, now) or self._reserve_locked(
-            project, lane, most, now, in_flight=in_flight, since=since
-        )
-        if allowance.connections:
-            self._served = project, allowance.connections
-        if not self.rules.of(project).rate_per_s and allowance.grant.count == most and not allowance.troubled:
-            self._seen[project] = time.monotonic(), allowance
-        return allowance
-
-    def _reserve_unlocked(self, project: str, lane: Lane, most: int, now: datetime | None) -> Allowance | None:
-        """Take tokens of a project that is well and that nobody else is at just now; None if that is not so."""
-        if not (connections := self.connections.leased_lately(project, now)):
-            return None
-        rules = self.rules.of(project)
-        with self._database.connection() as connection:
-            seen = self._read(connection, project, now)
-            if seen is None:
-                return None
-            decided, grant = rate_and_breaker.reserve(seen.state, rules, seen.at, lane, most)
-            if not grant.count or grant.probe:
-                return None
-            if rules.rate_per_s:
-                taking = asdict(decided) | {"version": seen.version}
-                if connection.execute(_SQL["take_tokens"], taking).rowcount != 1:
-                    return None
-        return _allowance(seen.state, grant, connections)
-
-    def _read(self, connection: Connection, project: str, now: datetime | None) -> _Seen | None:
-        """Read a project's row, unless that was done a moment ago, ahead of this."""
-        read_at, seen = self._ahead.pop(project, (0.0, None))
-        if now is None and time.monotonic() - read_at < _GOOD_FOR_S:
-            return seen
-        row = connection.execute(_SQL["look_at_project"], {"project": project, "now": now}).fetchone()
-        return _Seen.of(row) if row else None
-
-    def _reserve_locked(
-        self, project: str, lane: Lane, most: int, now: datetime | None, *, in_flight: int, since: datetime | None
-    ) -> Allowance:
         began, rules = time.monotonic(), self.rules.of(project)
         with self._locked(project, now) as locked:
             decided, grant = rate_and_breaker.reserve(locked.state, rules, locked.at, lane, most)
@@ -194,7 +132,10 @@ class Projects:
             if rules.rate_per_s or grant.probe:
                 locked.save(decided)
         self.connections.keep(project, share)
-        return _allowance(locked.state, grant, share.connections)
+        self._served = project, share.connections
+        state = locked.state
+        troubled = bool(state.failures or state.trips or state.refused or grant.probe)
+        return Allowance(grant, share.connections, troubled, watched="request" in state.watched)
 
     @property
     def served(self) -> str | None:
@@ -203,21 +144,20 @@ class Projects:
         return project if connections > 1 else None
 
     def get_ready(self, project: str, *, in_flight: int = 0) -> list[str] | None:
-        """Read a project and take our share of its connections, ahead of what may come for it.
+        """Take our share of a project's connections, ahead of what may come for it.
 
         Returns for which event types others have a composer; None, and nothing is taken, if somebody else is at it.
         """
         self.connections.use(project, "dispatch")
         if in_flight:
             return None
-        read_at = time.monotonic()
+        began = time.monotonic()
         row = self._database.execute(_SQL["lease_ahead"], self.connections.parameters(project)).fetchone()
         if row is None:
             return None
-        share, composed, *seen = row
+        share, composed = row
         self._served = project, share
-        self.connections.keep(project, Share(share, read_at))
-        self._ahead[project] = read_at, _Seen.of(seen)
+        self.connections.keep(project, Share(share, began))
         return list(composed)
 
     def lease_connections(self, project: str, now: datetime | None = None, *, in_flight: int = 0) -> Allowance:
@@ -254,19 +194,12 @@ class Projects:
         with self._locked(project, now) as locked:
             locked.save(rate_and_breaker.give_back(locked.state, rules, lane, count))
 
-    def _forget_seen(self, project: str) -> None:
-        """Read the project again before the next claim."""
-        self._seen.pop(project, None)
-        self._ahead.pop(project, None)
-
     def drop_connections(self, project: str, user: User, *, in_flight: int = 0) -> None:
         """Give back this worker's connections of a project, see `ConnectionLeases.drop`."""
-        if self.connections.drop(project, user, in_flight=in_flight):
-            self._forget_seen(project)
+        self.connections.drop(project, user, in_flight=in_flight)
 
     def throttled(self, project: str, retry_after_ms: int, now: datetime | None = None) -> None:
         """Halve a project's rate after a 429."""
-        self._forget_seen(project)
         with self._locked(project, now) as locked:
             if locked.state.rest_until is not None and locked.state.rest_until > locked.at:
                 return  # answers of one wave are one complaint
@@ -280,7 +213,6 @@ class Projects:
         self, project: str, reason: str, *, credential: bool, by: AnswerSource = "request", now: datetime | None = None
     ) -> bool:
         """Note a failure that is not a message's fault; return whether the breaker is open now."""
-        self._forget_seen(project)
         with self._locked(project, now) as locked:
             decided = self._fail(locked, reason, now, credential=credential, by=by)
         return decided.breaker == "open"
@@ -312,8 +244,6 @@ class Projects:
         `fault` is what was said of it, if anybody met it, and `sent_at` when the last push was sent that did: what
         was sent before the breaker opened tells nothing of a probe.
         """
-        if fault is not None:
-            self._forget_seen(project)
         with self._locked(project, now) as locked:
             heard = self._hear(locked.connection, {"project": project, "answered_by": by}, locked.at, answers)
             decided = locked.state
@@ -349,7 +279,6 @@ class Projects:
 
     def refused(self, project: str, event_id: int, reason: str, now: datetime | None = None) -> Judgement:
         """Note that a message was refused alone, with a 400; return whether it is to blame, or the project fails."""
-        self._forget_seen(project)
         with self._locked(project, now) as locked:
             asked = {"project": project, "event_id": event_id, "now": now}
             row = locked.connection.execute(_SQL["note_refusal"], asked).fetchone()
@@ -441,16 +370,11 @@ class Projects:
             connection.execute(_SQL["add_project"], key | first)
             row = connection.execute(_SQL["lock_project"], key).fetchone()
         assert row is not None
-        seen = _Seen.of(row)
-        return _Locked(connection, seen.state, seen.at)
+        *state, at = row
+        return _Locked(connection, Project(*state), at)
 
     def _report(self, connection: Connection, project: str, what: str, detail: str, now: datetime | None) -> None:
         incident: dict[str, Any] = {"project": project, "what": what, "detail": detail[:300], "now": now}
         connection.execute(_SQL["tell_incident"], incident)
         good = what in ("breaker_closed", "pruning_resumed", "tokens_moved")
         (_log.info if good else _log.error)(what, project=project, detail=detail)
-
-
-def _allowance(state: Project, grant: Grant, connections: int) -> Allowance:
-    troubled = bool(state.failures or state.trips or state.refused or grant.probe)
-    return Allowance(grant, connections, troubled, watched="request" in state.watched)

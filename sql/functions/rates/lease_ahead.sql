@@ -1,11 +1,7 @@
--- Leases a worker's fair share of a project's connections before anything is due, and returns what read_project does, with the event types
--- that others compose. No row if somebody else holds the project just now, or others leave no connections. It does not wait for the disk, as a
--- lease need not.
+-- Leases a worker's fair share of a project's connections before anything is due, and returns it with the event types that others compose.
+-- No row if somebody else holds the project just now, or others leave no connections. It does not wait for the disk, as a lease need not.
 create or replace function relevo.lease_ahead(of_project text, worker text, most int, lease_ms int)
-  returns table (connections int, composed text[], project text, urgent_tokens double precision, bulk_tokens double precision, filled_at timestamptz,
-                 rate_share double precision, rest_until timestamptz, breaker text, breaker_reason text, breaker_by text,
-                 breaker_since timestamptz, probe_at timestamptz, trips int, failures int, pruning_stopped_at timestamptz, watched text[],
-                 refused boolean, now timestamptz, version text)
+  returns table (connections int, composed text[])
   language plpgsql
   set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
 as $$
@@ -35,7 +31,7 @@ begin
   insert into relevo.push_connections as c (project, worker_id, connections, leased_until)
   values (of_project, worker, share, now() + lease_ms * interval '1 millisecond')
   on conflict (project, worker_id) do update set connections = excluded.connections, leased_until = excluded.leased_until;
-  return query select share, others_compose, l.* from relevo.read_project(of_project, null) l;
+  return query select share, others_compose;
 end
 $$;
 
