@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 
 from relevo.core.errors import InvalidInputError
 from relevo.sandbox import answers, messages
-from relevo.sandbox.answers import Answer, Refused
+from relevo.sandbox.answers import Answer, refused
 from relevo.sandbox.phone_apps import PhoneApp
 from relevo.sandbox.state import SandboxState
 
@@ -30,16 +30,16 @@ def answer(state: SandboxState, method: str, path: str, query: bytes, body: byte
     else:
         methods = _calls(state, query, body).get(path, {})
     if not methods:
-        raise Refused(404, "NOT_FOUND", f"There is nothing at {path[:200]}.")
+        raise refused(404, "NOT_FOUND", f"There is nothing at {path[:200]}.")
     if method not in methods:
         allowed = ", ".join(methods)
-        raise Refused(405, "METHOD_NOT_ALLOWED", f"Use {allowed} here.", headers={"allow": allowed})
+        raise refused(405, "METHOD_NOT_ALLOWED", f"Use {allowed} here.", headers={"allow": allowed})
     try:
         told = methods[method]()
         # A change that has nothing of its own to tell is answered with how it is now.
         return answers.in_json(methods["GET"]() if told is None else told)
     except InvalidInputError as error:
-        raise Refused(400, "BAD_REQUEST", str(error)) from None
+        raise refused(400, "BAD_REQUEST", str(error)) from None
 
 
 def _calls(state: SandboxState, query: bytes, body: bytes) -> dict[str, dict[str, Callable[[], Any]]]:
@@ -78,7 +78,7 @@ def _number(asked: dict[str, list[str]], name: str, default: int, least: int, mo
 def _phone(state: SandboxState, token: str) -> dict[str, Any]:
     phone = state.phones.find(token)
     if phone is None:
-        raise Refused(404, "NOT_FOUND", f"No message has reached the phone {token[:200]}.")
+        raise refused(404, "NOT_FOUND", f"No message has reached the phone {token[:200]}.")
     return phone.as_json() | {"messages": phone.messages(), "touched": phone.touched or {}}
 
 
@@ -97,7 +97,7 @@ def _expire(state: SandboxState) -> dict[str, Any]:
 
 def _services(state: SandboxState) -> Services:
     if state.services is None:
-        raise Refused(404, "NOT_FOUND", "This sandbox speaks Expo alone.")
+        raise refused(404, "NOT_FOUND", "This sandbox speaks Expo alone.")
     return state.services
 
 

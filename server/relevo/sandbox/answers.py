@@ -25,11 +25,9 @@ class Answer:
 class Refused(Exception):  # noqa: N818 an answer, not an error of ours
     """The request is answered with an error as a whole."""
 
-    def __init__(
-        self, status: int, code: str, message: str, *, details: Any = None, headers: dict[str, str] | None = None
-    ) -> None:
-        super().__init__(message)
-        self.answer = error(status, code, message, details=details, headers=headers)
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer)
+        self.answer = answer
 
 
 def in_json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Answer:
@@ -37,14 +35,14 @@ def in_json(value: Any, status: int = 200, headers: dict[str, str] | None = None
     return Answer(status, json.dumps(value, separators=(",", ":")).encode(), headers=headers or {})
 
 
-def error(
+def refused(
     status: int, code: str, message: str, *, details: Any = None, headers: dict[str, str] | None = None
-) -> Answer:
-    """Answer with one error of the whole request."""
+) -> Refused:
+    """Refuse a whole request with one error of Expo's form."""
     error: dict[str, Any] = {"code": code, "message": message, "isTransient": status in (429, 500, 502, 503, 504)}
     if details is not None:
         error["details"] = details
-    return in_json({"errors": [error]}, status, headers)
+    return Refused(in_json({"errors": [error]}, status, headers))
 
 
 def gateway_page(status: int) -> Answer:
@@ -56,18 +54,18 @@ def gateway_page(status: int) -> Answer:
 
 def invalid(message: str) -> Refused:
     """Refuse a request whose messages or ids are not as they should be."""
-    return Refused(400, "VALIDATION_ERROR", message)
+    return refused(400, "VALIDATION_ERROR", message)
 
 
 def unauthorised(status: int = 403) -> Refused:
     """Refuse a request without the right access token: none at all (401), or another one (403)."""
-    return Refused(status, "UNAUTHORIZED", "Insufficient permissions to send push notifications to this project.")
+    return refused(status, "UNAUTHORIZED", "Insufficient permissions to send push notifications to this project.")
 
 
 def too_many(what: Literal["notifications", "receipts"], count: int, limit: int) -> Refused:
     """Refuse a request with more recipients than fit into one, or a question for more receipts."""
     do = "send" if what == "notifications" else "ask for"
-    return Refused(
+    return refused(
         400,
         f"PUSH_TOO_MANY_{what.upper()}",
         f"You can {do} a maximum of {limit} {what} per request (received {count}); divide your requests.",
@@ -76,7 +74,7 @@ def too_many(what: Literal["notifications", "receipts"], count: int, limit: int)
 
 def too_many_projects(tokens_by_project: dict[str, list[str]]) -> Refused:
     """Refuse a request for several projects, telling which token is whose."""
-    return Refused(
+    return refused(
         400,
         "PUSH_TOO_MANY_EXPERIENCE_IDS",
         "All messages of a request must be for the same project; the details tell which token belongs to which.",
@@ -86,7 +84,7 @@ def too_many_projects(tokens_by_project: dict[str, list[str]]) -> Refused:
 
 def too_many_requests(rate_per_s: float, retry_after_s: int) -> Refused:
     """Refuse what goes beyond a project's rate."""
-    return Refused(
+    return refused(
         429,
         "TOO_MANY_REQUESTS",
         f"Exceeded {rate_per_s:g} notifications per second, please try again.",
@@ -96,4 +94,4 @@ def too_many_requests(rate_per_s: float, retry_after_s: int) -> Refused:
 
 def too_large(limit: int) -> Refused:
     """Refuse a body that is too large, compressed or not."""
-    return Refused(413, "PAYLOAD_TOO_LARGE", f"The body of a request may have at most {limit} bytes, decompressed.")
+    return refused(413, "PAYLOAD_TOO_LARGE", f"The body of a request may have at most {limit} bytes, decompressed.")

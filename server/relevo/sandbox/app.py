@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from relevo.core import i18n
 from relevo.core.addresses import parsed
 from relevo.sandbox import admin, answers, messages, page
-from relevo.sandbox.answers import Answer, Refused
+from relevo.sandbox.answers import Answer, Refused, refused
 from relevo.sandbox.faults import Exchange
 from relevo.sandbox.state import SandboxState
 
@@ -56,8 +56,8 @@ class SandboxApp:
             exchange = await self._exchange(scope, receive)
         except _Gone:
             return
-        except Refused as refused:
-            exchange = Exchange(refused.answer)
+        except Refused as refusal:
+            exchange = Exchange(refusal.answer)
         try:
             if scope["path"] in PUSH_API:
                 await self._pause(self.state.settings.latency_ms / 1000, receive)
@@ -72,7 +72,7 @@ class SandboxApp:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         if path in PUSH_API:
             if method != "POST":
-                raise Refused(405, "METHOD_NOT_ALLOWED", "Use POST here.", headers={"allow": "POST"})
+                raise refused(405, "METHOD_NOT_ALLOWED", "Use POST here.", headers={"allow": "POST"})
             body = await _read(receive, headers)
             return (self.state.send if path == SEND else self.state.receipts)(body, headers.get(b"authorization", ""))
         host, reads = headers.get(b"host", ""), method in ("GET", "HEAD")
@@ -136,9 +136,9 @@ def _refuse_other_sites(host: str, origin: str, site: str) -> None:
     name = urlsplit(f"//{host}").hostname or "localhost"
     is_ours = "." not in name or parsed(name) is not None or name.endswith(".localhost")
     if not is_ours:
-        raise Refused(403, "FORBIDDEN", f"Call the sandbox by its address, not as {name[:100]}.")
+        raise refused(403, "FORBIDDEN", f"Call the sandbox by its address, not as {name[:100]}.")
     if (origin and origin != f"http://{host}") or site in ("cross-site", "same-site"):
-        raise Refused(403, "FORBIDDEN", "Only the sandbox's own page may do this, not that of another site.")
+        raise refused(403, "FORBIDDEN", "Only the sandbox's own page may do this, not that of another site.")
 
 
 async def _read(receive: Receive, headers: Mapping[bytes, str]) -> bytes:

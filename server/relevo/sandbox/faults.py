@@ -130,9 +130,9 @@ _SPOILED = {
     "401": answers.unauthorised(401).answer,
     "403": answers.unauthorised(403).answer,
     "429": answers.too_many_requests(600, 2).answer,
-    "500": answers.error(500, "INTERNAL_SERVER_ERROR", "An unknown error occurred."),
+    "500": answers.refused(500, "INTERNAL_SERVER_ERROR", "An unknown error occurred.").answer,
     "502": answers.gateway_page(502),
-    "503": answers.error(503, "SERVICE_UNAVAILABLE", "The push service is not available."),
+    "503": answers.refused(503, "SERVICE_UNAVAILABLE", "The push service is not available.").answer,
     "504": answers.gateway_page(504),
     "garbage": Answer(200, b"<<< this is no JSON {"),
 }

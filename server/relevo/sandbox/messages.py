@@ -7,7 +7,7 @@ import zlib
 from typing import Any, NoReturn
 
 from relevo.sandbox import answers
-from relevo.sandbox.answers import Refused, invalid
+from relevo.sandbox.answers import invalid, refused
 from relevo.sandbox.tokens import is_token
 
 MAX_BODY = 4 * 1024 * 1024
@@ -52,16 +52,16 @@ def unpack(body: bytes, encoding: str) -> bytes:
     if encoding in ("", "identity"):
         return body
     if encoding not in ("gzip", "x-gzip"):
-        raise Refused(415, "UNSUPPORTED_ENCODING", "A body may be compressed with gzip only.")
+        raise refused(415, "UNSUPPORTED_ENCODING", "A body may be compressed with gzip only.")
     unzip = zlib.decompressobj(wbits=31)
     try:
         plain = unzip.decompress(body, MAX_BODY + 1)
     except zlib.error:
-        raise Refused(400, "BAD_REQUEST", "The body is no gzip.") from None
+        raise refused(400, "BAD_REQUEST", "The body is no gzip.") from None
     if len(plain) > MAX_BODY:
         raise answers.too_large(MAX_BODY)
     if not unzip.eof or unzip.unused_data:
-        raise Refused(400, "BAD_REQUEST", "The gzip body ends too early, or goes on after its end.")
+        raise refused(400, "BAD_REQUEST", "The gzip body ends too early, or goes on after its end.")
     return plain
 
 
@@ -70,7 +70,7 @@ def parse(body: bytes) -> Any:
     try:
         return _decode(body.decode())
     except (ValueError, RecursionError):
-        raise Refused(400, "BAD_REQUEST", "The body is no JSON in UTF-8.") from None
+        raise refused(400, "BAD_REQUEST", "The body is no JSON in UTF-8.") from None
 
 
 def read_send(body: bytes) -> tuple[Recipients, bool]:

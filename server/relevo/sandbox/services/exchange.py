@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from email.utils import formatdate
 from typing import TYPE_CHECKING, NamedTuple
 
-from relevo.sandbox.answers import Answer
+from relevo.sandbox.answers import Answer, Refused
 from relevo.sandbox.faults import Exchange
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Service(ABC):
 
     @abstractmethod
     def answer(self, request: Request, peer: Peer) -> Exchange:
-        """Take a request and say what it comes to."""
+        """Take a request and say what it comes to; raises Refused."""
 
     def streams(self, peer: Peer) -> int:  # noqa: ARG002 the same for every connection
         """Return how many streams this connection may have open now."""
@@ -83,7 +83,10 @@ class Speaker(asyncio.Protocol):
 
     def _answered(self, method: str, path: str, headers: Sequence[tuple[str, str]], body: Body) -> Exchange:
         request = Request(method, path, headers, bytes(body))
-        exchange = self._service.answer(request, self._peer)
+        try:
+            exchange = self._service.answer(request, self._peer)
+        except Refused as refusal:
+            exchange = Exchange(refusal.answer)
         self._services.record(self._service, request, exchange)
         return exchange
 

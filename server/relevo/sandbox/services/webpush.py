@@ -17,12 +17,13 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from relevo.core.errors import InvalidInputError
 from relevo.sandbox.faults import Exchange
-from relevo.sandbox.services import device_tokens, json_web_tokens, webpush_answers
+from relevo.sandbox.services import device_tokens, json_web_tokens
 from relevo.sandbox.services.credentials import Credentials, point
 from relevo.sandbox.services.device_tokens import PUSH, Device
 from relevo.sandbox.services.exchange import Peer, Request, Service
 from relevo.sandbox.services.faults import spoiled
 from relevo.sandbox.services.json_web_tokens import BadToken
+from relevo.sandbox.services.webpush_answers import refused, taken
 from relevo.sandbox.state import SandboxState
 from relevo.sandbox.waiting import Kept
 
@@ -74,12 +75,6 @@ def _derive(salt: bytes, material: bytes, info: bytes, length: int) -> bytes:
     return HKDF(hashes.SHA256(), length, salt, info).derive(material)
 
 
-class _Refusal(Exception):  # noqa: N818 an answer, not an error of ours
-    def __init__(self, status: int, message: str = "") -> None:
-        super().__init__(message)
-        self.answer = webpush_answers.refused(status, message)
-
-
 class WebPush(Service):
     """The service, and the browsers behind it."""
 
@@ -92,29 +87,23 @@ class WebPush(Service):
         self._known: dict[tuple[str, str], float] = {}
 
     def answer(self, request: Request, peer: Peer) -> Exchange:  # noqa: ARG002 connections are alike
-        """Take a message for a browser."""
-        try:
-            return self._take(request)
-        except _Refusal as refusal:
-            return Exchange(refusal.answer)
-
-    def _take(self, request: Request) -> Exchange:
+        """Take a message for a browser; raises Refused."""
         place = request.path.removeprefix(PUSH)
         device = _device(place) if request.path.startswith(PUSH) else None
         if device is None:
-            raise _Refusal(404)
+            raise refused(404)
         if request.method != "POST":
-            raise _Refusal(405)
+            raise refused(405)
         ttl = _check_headers(request)
         self._check_sender(request.header("authorization"), device)
         if len(request.body) > MAX_BYTES:
-            raise _Refusal(413)
+            raise refused(413)
         key = f"{self._origin}{request.path}"
         fault = self._state.fault("webpush", key, device.faults, None)
         if fault is None or fault.delivers:
             self._state.deliver("webpush", key, self._shown(place, request), Kept(request.header("topic"), ttl))
         location = f"{self._origin}/message/{secrets.token_urlsafe(16)}"
-        return spoiled("webpush", fault, webpush_answers.taken(location, ttl), device.faults)
+        return spoiled("webpush", fault, taken(location, ttl), device.faults)
 
     def _check_sender(self, authorization: str | None, device: Device) -> None:
         """Accept the VAPID header: signed by the key this subscription is bound to, for this origin, not for long."""
@@ -122,15 +111,15 @@ class WebPush(Service):
         parts = dict(part.strip().partition("=")[::2] for part in found[1].split(",")) if found else {}
         token, key = parts.get("t", ""), parts.get("k", "").strip('"')
         if not token or not key:
-            raise _Refusal(401, "The header must be: vapid t=<token>, k=<public key>.")
+            raise refused(401, "The header must be: vapid t=<token>, k=<public key>.")
         if device_tokens.key_digits(key) != device.home:
-            raise _Refusal(403)
+            raise refused(403)
         if self._known.get((token, key), 0.0) > time.time():
             return
         try:
             until = self._verify(token, key)
         except BadToken as bad:
-            raise _Refusal(401, str(bad)) from None
+            raise refused(401, str(bad)) from None
         while len(self._known) >= _MAX_KNOWN:
             del self._known[next(iter(self._known))]
         self._known[token, key] = until
@@ -173,19 +162,19 @@ def _device(place: str) -> Device | None:
     try:
         return device_tokens.read_push(place)
     except InvalidInputError as error:
-        raise _Refusal(400, str(error)) from None
+        raise refused(400, str(error)) from None
 
 
 def _check_headers(request: Request) -> int:
     """Return how many seconds the message may wait, if all headers are as they should be."""
     ttl = request.header("ttl") or ""
     if not (ttl.isascii() and ttl.isdigit() and len(ttl) <= len(str(2**53))):
-        raise _Refusal(400, "The header TTL must be a number of seconds.")
+        raise refused(400, "The header TTL must be a number of seconds.")
     if request.header("urgency") not in _URGENCIES:
-        raise _Refusal(400, "The header Urgency must be very-low, low, normal or high.")
+        raise refused(400, "The header Urgency must be very-low, low, normal or high.")
     topic = request.header("topic")
     if topic is not None and not _TOPIC.fullmatch(topic):
-        raise _Refusal(400, "The header Topic must be up to 32 characters of base64url.")
+        raise refused(400, "The header Topic must be up to 32 characters of base64url.")
     if request.body and request.header("content-encoding") != "aes128gcm":
-        raise _Refusal(415)
+        raise refused(415)
     return min(int(ttl), _MAX_TTL_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from relevo.sandbox.answers import Answer, in_json
+from relevo.sandbox.answers import Answer, Refused, in_json
 
 _TOLD: dict[int, tuple[int, str, str]] = {
     301: (0, "Moved Permanently", "The subscription has another address now."),
@@ -29,11 +29,11 @@ _HEADERS = {
 }
 
 
-def refused(status: int, message: str = "") -> Answer:
-    """Answer with an error."""
+def refused(status: int, message: str = "") -> Refused:
+    """Refuse a request with an error."""
     errno, error, default = _TOLD[status]
     told: dict[str, Any] = {"code": status, "errno": errno, "error": error, "message": message or default}
-    return in_json(told, status, _HEADERS.get(status, {}))
+    return Refused(in_json(told, status, _HEADERS.get(status, {})))
 
 
 def taken(location: str, ttl: int) -> Answer:
@@ -41,4 +41,4 @@ def taken(location: str, ttl: int) -> Answer:
     return Answer(201, b"", "", {"location": location, "ttl": str(ttl)})
 
 
-CODES: dict[str, Answer] = {str(status): refused(status) for status in _TOLD}
+CODES: dict[str, Answer] = {str(status): refused(status).answer for status in _TOLD}
