@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from relevo.core.errors import InvalidInputError
-from relevo.sandbox.answers import Answer, in_json
+from relevo.sandbox.answers import Answer, Refused, in_json
 from relevo.sandbox.faults import Exchange
 from relevo.sandbox.services import device_tokens, fcm_answers, fcm_messages, json_web_tokens
 from relevo.sandbox.services.credentials import CLIENT_EMAIL, PROJECT_ID, Credentials
@@ -109,7 +109,7 @@ class Fcm(Service):
         self._spent = 0
 
     def answer(self, request: Request, peer: Peer) -> Exchange:  # noqa: ARG002 connections are alike
-        """Answer at the token endpoint, or take a message."""
+        """Answer at the token endpoint, or take a message; raises Refused."""
         if request.path == "/token":
             return self.tokens.answer(request)
         found = _SEND.fullmatch(request.path)
@@ -120,10 +120,7 @@ class Fcm(Service):
             return Exchange(fcm_answers.CODES["UNAUTHENTICATED"])
         if found[1] != PROJECT_ID:
             return Exchange(fcm_answers.CODES["PERMISSION_DENIED"])
-        try:
-            message, dry = fcm_messages.read(request.body)
-        except fcm_messages.BadMessage as bad:
-            return Exchange(fcm_answers.bad_request(bad.field, bad.description))
+        message, dry = fcm_messages.read(request.body)
         return self._take(message, dry=dry)
 
     def _take(self, message: dict[str, Any], *, dry: bool) -> Exchange:
@@ -134,8 +131,7 @@ class Fcm(Service):
             return Exchange(
                 fcm_answers.error(400, "INVALID_ARGUMENT", str(error), fcm_answers.of_fcm("INVALID_ARGUMENT"))
             )
-        if (refused := self._over_quota()) is not None:
-            return Exchange(refused)
+        self._count()
         fault = self._state.fault("fcm", target, device.faults, PROJECT_ID)
         if fault is None and device.belongs_to(PROJECT_ID) != PROJECT_ID:
             return Exchange(fcm_answers.CODES["SENDER_ID_MISMATCH"])
@@ -144,16 +140,15 @@ class Fcm(Service):
         name = f"projects/{PROJECT_ID}/messages/0:{time.time_ns() // 1000}%{secrets.token_hex(8)}"
         return spoiled("fcm", fault, fcm_answers.taken(name), device.faults)
 
-    def _over_quota(self) -> Answer | None:
-        """Count a message into the project's minute; it is not aligned to the clock's."""
+    def _count(self) -> None:
+        """Count a message into the project's minute, which is none of the clock's; raises Refused if it is full."""
         limit = self._state.settings.fcm_per_minute
         now = time.monotonic()
         if now - self._minute >= _MINUTE_S:
             self._minute, self._spent = now, 0
         if limit and self._spent >= limit:
-            return fcm_answers.over_quota(PROJECT_ID, limit)
+            raise Refused(fcm_answers.over_quota(PROJECT_ID, limit))
         self._spent += 1
-        return None
 
 
 def _kept(message: dict[str, Any]) -> Kept:

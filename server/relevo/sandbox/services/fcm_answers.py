@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from relevo.sandbox.answers import HTML, Answer, gateway_page, in_json
+from relevo.sandbox.answers import HTML, Answer, Refused, gateway_page, in_json
 
 _TYPE = "type.googleapis.com/"
 _JSON = "application/json; charset=UTF-8"
@@ -41,9 +41,10 @@ def info(reason: str) -> dict[str, Any]:
     return {"@type": f"{_TYPE}google.rpc.ErrorInfo", "reason": reason, "domain": "googleapis.com"}
 
 
-def bad_request(field: str, description: str) -> Answer:
+def bad_request(field: str, description: str) -> Refused:
     """Refuse a message that is not as it should be."""
-    return error(400, "INVALID_ARGUMENT", f"Invalid value at '{field}': {description}", violation(field, description))
+    told = f"Invalid value at '{field}': {description}"
+    return Refused(error(400, "INVALID_ARGUMENT", told, violation(field, description)))
 
 
 def over_quota(project: str, limit: float) -> Answer:
@@ -60,7 +61,7 @@ def taken(name: str) -> Answer:
 CODES: dict[str, Answer] = {
     "UNREGISTERED": error(404, "NOT_FOUND", "The app instance is not registered any more.", of_fcm("UNREGISTERED")),
     "INVALID_ARGUMENT": error(400, "INVALID_ARGUMENT", "This is no registration token.", of_fcm("INVALID_ARGUMENT")),
-    "BAD_REQUEST": bad_request("message.android.ttl", "The sandbox was told to find fault with this field."),
+    "BAD_REQUEST": bad_request("message.android.ttl", "The sandbox was told to find fault with this field.").answer,
     "SENDER_ID_MISMATCH": error(
         403, "PERMISSION_DENIED", "The token belongs to another sender.", of_fcm("SENDER_ID_MISMATCH")
     ),

@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+from relevo.sandbox.services.fcm_answers import bad_request
+
 MAX_BYTES = 4_096
 MAX_TOPIC_BYTES = 2_048
 _TARGETS = ("token", "fid", "topic", "condition")
@@ -42,25 +44,16 @@ _OBJECTS = ("message.apns.payload", "message.webpush.notification", "message.web
 _TEXTS = ("title", "body", "image", "icon", "color", "sound", "tag", "click_action", "channel_id", "ticker")
 
 
-class BadMessage(Exception):  # noqa: N818 what somebody sent, not an error of ours
-    """A field of the message is not as it should be."""
-
-    def __init__(self, field: str, description: str) -> None:
-        super().__init__(f"{field}: {description}")
-        self.field = field
-        self.description = description
-
-
 def read(body: bytes) -> tuple[dict[str, Any], bool]:
-    """Return the message of a request, its names in snake case, and whether it is only to be checked."""
+    """Return a request's message, its names in snake case, and whether it is only to be checked; raises Refused."""
     try:
         request = json.loads(body)
     except ValueError:
-        raise BadMessage("body", "It is not JSON.") from None
+        raise bad_request("body", "It is not JSON.") from None
     if not isinstance(request, dict) or not isinstance(request.get("message"), dict):
-        raise BadMessage("message", "It must be an object.")
+        raise bad_request("message", "It must be an object.")
     if unknown := sorted(request.keys() - {"message", "validate_only", "validateOnly"}):
-        raise BadMessage(str(unknown[0])[:100], "There is no such field.")
+        raise bad_request(str(unknown[0])[:100], "There is no such field.")
     message = _named("message", request["message"])
     _check_target(message)
     _check_parts(message)
@@ -80,13 +73,13 @@ def shown(message: dict[str, Any]) -> dict[str, Any]:
 def _named(place: str, given: Any) -> dict[str, Any]:
     """Check an object's fields and write their names in snake case, as protocol buffers take both."""
     if not isinstance(given, dict):
-        raise BadMessage(place, "It must be an object.")
+        raise bad_request(place, "It must be an object.")
     found: dict[str, Any] = {}
     for name, value in given.items():
         snake = _SNAKE.sub(lambda upper: f"_{upper[1].lower()}", name)
         inner = f"{place}.{snake}"
         if snake not in _FIELDS[place]:
-            raise BadMessage(inner[:200], "There is no such field.")
+            raise bad_request(inner[:200], "There is no such field.")
         found[snake] = _named(inner, value) if inner in _FIELDS else value
     return found
 
@@ -94,9 +87,9 @@ def _named(place: str, given: Any) -> dict[str, Any]:
 def _check_target(message: dict[str, Any]) -> None:
     targets = [name for name in _TARGETS if message.get(name)]
     if len(targets) != 1:
-        raise BadMessage("message", f"It must have exactly one of {', '.join(_TARGETS)}, and has {len(targets)}.")
+        raise bad_request("message", f"It must have exactly one of {', '.join(_TARGETS)}, and has {len(targets)}.")
     if not isinstance(message[targets[0]], str):
-        raise BadMessage(f"message.{targets[0]}", "It must be a text.")
+        raise bad_request(f"message.{targets[0]}", "It must be a text.")
 
 
 def _check_parts(message: dict[str, Any]) -> None:
@@ -104,14 +97,14 @@ def _check_parts(message: dict[str, Any]) -> None:
         _check_texts(place, _at(message, place))
     for place in _OBJECTS:
         if not isinstance(_at(message, place) or {}, dict):
-            raise BadMessage(place, "It must be an object.")
+            raise bad_request(place, "It must be an object.")
     for place in ("message.notification", "message.android.notification"):
         for name, value in (_at(message, place) or {}).items():
             if name in _TEXTS and not isinstance(value, str):
-                raise BadMessage(f"{place}.{name}", "It must be a text.")
+                raise bad_request(f"{place}.{name}", "It must be a text.")
     for place in ("message.data", "message.android.data"):
         if reserved := next(filter(_RESERVED.fullmatch, _at(message, place) or {}), None):
-            raise BadMessage(place, f"{reserved[:100]} is a name that FCM keeps for itself.")
+            raise bad_request(place, f"{reserved[:100]} is a name that FCM keeps for itself.")
     _check_android(message.get("android", {}))
 
 
@@ -119,20 +112,20 @@ def _check_texts(place: str, given: Any) -> None:
     if given is None:
         return
     if not isinstance(given, dict):
-        raise BadMessage(place, "It must be an object of texts.")
+        raise bad_request(place, "It must be an object of texts.")
     for name, value in given.items():
         if not isinstance(value, str):
-            raise BadMessage(f"{place}[{name[:100]}]", "It must be a text.")
+            raise bad_request(f"{place}[{name[:100]}]", "It must be a text.")
 
 
 def _check_android(android: dict[str, Any]) -> None:
     if str(android.get("priority", "normal")).lower() not in ("normal", "high"):
-        raise BadMessage("message.android.priority", "It must be normal or high.")
+        raise bad_request("message.android.priority", "It must be normal or high.")
     ttl = android.get("ttl")
     if ttl is not None and not (isinstance(ttl, str) and _TTL.fullmatch(ttl) and float(ttl[:-1]) <= _MAX_TTL_S):
-        raise BadMessage("message.android.ttl", f"It must be a text such as 3600s, up to {_MAX_TTL_S}s.")
+        raise bad_request("message.android.ttl", f"It must be a text such as 3600s, up to {_MAX_TTL_S}s.")
     if not isinstance(android.get("collapse_key", ""), str):
-        raise BadMessage("message.android.collapse_key", "It must be a text.")
+        raise bad_request("message.android.collapse_key", "It must be a text.")
 
 
 def _check_size(message: dict[str, Any]) -> None:
@@ -140,7 +133,7 @@ def _check_size(message: dict[str, Any]) -> None:
     size = len(json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
     most = MAX_BYTES if message.get("token") or message.get("fid") else MAX_TOPIC_BYTES
     if size > most:
-        raise BadMessage("message", f"It has {size} bytes, and may have {most}.")
+        raise bad_request("message", f"It has {size} bytes, and may have {most}.")
 
 
 def _at(message: dict[str, Any], place: str) -> Any:
