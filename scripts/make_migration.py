@@ -21,6 +21,8 @@ from relevo.database.migrate import Migration
 LINE = "-- Written by `make migration` from sql/functions; what stands above this line is yours."
 HEADER = "-- needs relevo {needs}\n-- Say here in a sentence what this migration is for.\n\n"
 FOLDER = queries.sql_root() / "migrations"
+FEW = 8
+"""So many changes are named."""
 OPEN = """-- Who could call the app's functions may call the new ones.
 select relevo.grant_app(r.rolname)
   from pg_proc p
@@ -91,7 +93,8 @@ def main(arguments: Sequence[str]) -> None:
         print("Nothing differs: sql/tables and sql/functions are what the migrations make.")
         return
     target = write(differing, fresh, name)
-    print(f"wrote {target.relative_to(released.ROOT)}: {', '.join(map(str, differing))}")
+    named = ", ".join(map(str, differing[:FEW])) + (f" and {len(differing) - FEW} more" if differing[FEW:] else "")
+    print(f"Wrote {target.relative_to(released.ROOT)}: {named}.")
 
 
 if __name__ == "__main__":

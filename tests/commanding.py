@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from relevo import cli
-from relevo.cli import common
+from relevo.cli import common, people
 
 MARKUP = "[bold red]x[/] [/] [link=https://a.b]y[/link] \\[z]"
 """What others may write, and a terminal must not take for markup."""
@@ -52,3 +53,10 @@ def make_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
         return Said(code, said.out, said.err)
 
     return run
+
+
+def run(*words: str) -> str:
+    """Run a command around people, one that goes well, and return what it printed; mistakes are raised."""
+    done = CliRunner().invoke(people.cli, list(words), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout

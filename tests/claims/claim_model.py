@@ -112,6 +112,11 @@ class Model:
         self.late: dict[tuple[int, str], datetime] = {}
         self.ended: set[int] = set()
 
+    @property
+    def is_idle(self) -> bool:
+        """Few deliveries are open: a short queue is claimed again and again."""
+        return sum(row.status in OPEN for row in self.rows.values()) < 8
+
     def pick(self, limit: int, queue: list[Chunk]) -> tuple[list[int], int]:
         """Choose the next batch and its lease: from the head as long as chunks share a lease; a suspect one alone."""
         picked: list[int] = []

@@ -44,11 +44,6 @@ def asked(machine: Machine) -> bool:
     return any(handle.requests for handle in machine.held)
 
 
-def idle(machine: Machine) -> bool:
-    """Few deliveries are open: a short queue is claimed again and again."""
-    return sum(row.status in OPEN for row in machine.model.rows.values()) < 8
-
-
 class Machine(RuleBasedStateMachine):
     """Three workers on one database; each rule is one thing that may happen next."""
 
@@ -73,7 +68,7 @@ class Machine(RuleBasedStateMachine):
         found = [handle for handle in self.held if handle.requests or not asked]
         return found[-1 - number % len(found)]
 
-    @precondition(idle)
+    @precondition(lambda machine: machine.model.is_idle)
     @rule(
         count=st.integers(1, 6),
         event_type=st.sampled_from(["tender.new", "tender.new", "slow"]),

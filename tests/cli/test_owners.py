@@ -9,25 +9,13 @@ from typing import Any
 
 import psycopg
 import pytest
-from typer.testing import CliRunner
 
 import relevo
-from relevo.cli.people import cli
+from commanding import run
 from relevo.client.consent import KINDS
 from relevo.core.errors import UsageError
 
-
-@pytest.fixture(autouse=True)
-def _here(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let commands find the test's database."""
-    monkeypatch.setenv("DATABASE_URL", dsn)
-
-
-def run(*words: str) -> str:
-    """Run it and return what it printed."""
-    done = CliRunner().invoke(cli, list(words), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture
