@@ -8,7 +8,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 import pytest
@@ -216,7 +216,7 @@ def test_an_error_after_a_round_stops_no_cycle(schedule: Schedule, monkeypatch) 
 
 
 def test_every_start_is_an_apscheduler_job(schedule: Schedule) -> None:
-    """Each cycle is one job: coalesced, and never too late to be run."""
+    """Each cycle is one job: one instance, coalesced, an explicit misfire grace, a trigger that names its slots."""
     hold = threading.Event()
     rounds = Rounds(lambda _run: Step(more=not hold.wait(PATIENCE_S)))
     _, scheduler = schedule(
@@ -226,7 +226,10 @@ def test_every_start_is_an_apscheduler_job(schedule: Schedule) -> None:
     jobs = {job.id: job for job in scheduler._aps.get_jobs()}
     assert set(jobs) == {"interval", "nightly"}
     for job in jobs.values():
-        assert (job.coalesce, job.misfire_grace_time) == (True, None)
+        assert (job.max_instances, job.coalesce, job.misfire_grace_time) == (1, True, 3_600)
+    noon = datetime(2026, 4, 4, 12, tzinfo=UTC)
+    slots = {name: job.trigger.get_next_fire_time(None, noon) for name, job in jobs.items()}
+    assert slots == {"interval": noon + timedelta(seconds=90), "nightly": datetime(2026, 4, 5, 7, 17, tzinfo=UTC)}
     hold.set()
 
 

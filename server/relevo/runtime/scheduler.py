@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import structlog
+from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED, EVENT_JOB_MISSED, JobExecutionEvent
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.base import BaseTrigger
 
 from relevo.config import Settings
 from relevo.core.errors import DatabaseUnavailableError
@@ -20,10 +22,11 @@ from relevo.core.model import Outcome, Report
 from relevo.database.outages import BUSY
 from relevo.runtime.runner import IdleMode, Runner
 from relevo.runtime.runs import Cycle
-from relevo.runtime.timing import doubled, pause_ms
+from relevo.runtime.timing import Timing, doubled, pause_ms
 
 _log = structlog.get_logger("relevo.scheduler")
 _CLOCK_CHECK_S = 2.0
+_MISFIRE_GRACE_S = 3_600  # so late a scheduled run may still start
 _CLOCK_SLACK_S = 1.0
 _LOOK_AGAIN_MS, _LONGEST_LOOK_AGAIN_MS = 10, 5_000
 _RESTS_AS_LONG = 10  # times what its work took: what comes meanwhile is done together
@@ -55,7 +58,18 @@ class _Clock:
     """When its last round ended, by the same clock."""
 
 
-class _WatchfulScheduler(BackgroundScheduler):  # type: ignore[misc]  # APScheduler has no types
+class _AtSlots(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
+    """Fires at a cycle's slots; pacing moves the job after each of its runs."""
+
+    def __init__(self, timing: Timing) -> None:
+        self.timing = timing
+
+    def get_next_fire_time(self, _previous: datetime | None, now: datetime) -> datetime:
+        """Return the next slot, for APScheduler."""
+        return self.timing.next_slot(now)
+
+
+class _WatchfulScheduler(BackgroundScheduler):  # type: ignore[misc]
     """Calls a function every few seconds, however far away its next job is."""
 
     def __init__(self, check: Callable[[], None], **options: object) -> None:
@@ -83,12 +97,13 @@ class Scheduler:
             self._follow_clock,
             timezone=UTC,
             executors={"default": ThreadPoolExecutor(max(1, len(cycles)))},
-            # Moved by its own end, a job may be due while its last run still counts as running; none is too late.
-            job_defaults={"max_instances": 2, "coalesce": True, "misfire_grace_time": None},
+            job_defaults={"max_instances": 1, "coalesce": True, "misfire_grace_time": _MISFIRE_GRACE_S},
         )
         self.hears: Callable[[], bool] = lambda: True
         """Whether calls reach this process; where none would come no run waits for them."""
         runner.on_work = self.wake
+        # A job moved from within would be due while it still counts as running, and be skipped.
+        self._aps.add_listener(self._ended, EVENT_JOB_EXECUTED | EVENT_JOB_ERROR | EVENT_JOB_MISSED)
 
     @property
     def is_running(self) -> bool:
@@ -99,8 +114,8 @@ class Scheduler:
         """Start time; every cycle runs at once, then at its own pace."""
         for key, clock in self._clocks.items():
             clock.due = time.monotonic()
-            # Each run of a job moves it; of itself it would not come again.
-            self._aps.add_job(self._fire, "interval", weeks=1_000, args=[key], id=key, next_run_time=datetime.now(UTC))
+            trigger = _AtSlots(clock.cycle.timing)
+            self._aps.add_job(self._fire, trigger, args=[key], id=key, next_run_time=datetime.now(UTC))
         self._aps.start()
 
     def wake(self, cycle_name: str) -> None:
@@ -157,27 +172,32 @@ class Scheduler:
         self._aps.shutdown(wait=drained)
         return drained
 
-    def _fire(self, key: str) -> None:
-        """Run a round of a cycle, and set when it runs next."""
+    def _fire(self, key: str) -> float | None:
+        """Run a round of a cycle; return the pause after it, in seconds."""
         clock = self._clocks[key]
         with self._guard:
             if self._stopping:
-                return
+                return None
             self._aps.pause_job(key)  # its next run is decided by how this one ends
             clock.running, clock.again = True, False
             woken, clock.woken = clock.woken or clock.ahead, False
             ahead, clock.ahead = clock.ahead, False
-        began, pause_s = time.monotonic(), self._settings.worker_tick_loop_error_backoff_ms / 1000
-        try:
-            report = self._run(clock, woken=woken, ahead=ahead)
-            pause_s = self._pause_s(clock, report, time.monotonic() - began)
-        finally:
-            with self._guard:
-                clock.running, clock.ended = False, time.monotonic()
-                if clock.again and clock.last == "failed":
-                    pause_s = min(pause_s, _soon_s())
-                self._move(clock, min(pause_s, self._called_in_s(clock)) if clock.woken else pause_s)
-                self._guard.notify_all()
+        began = time.monotonic()
+        report = self._run(clock, woken=woken, ahead=ahead)
+        return self._pause_s(clock, report, time.monotonic() - began)
+
+    def _ended(self, event: JobExecutionEvent) -> None:
+        clock = self._clocks[event.job_id]
+        error_s = self._settings.worker_tick_loop_error_backoff_ms / 1000
+        pause_s = error_s if event.retval is None else event.retval
+        if event.code == EVENT_JOB_MISSED:  # too late by APScheduler's book; the slot decides what is still worth doing
+            pause_s = 0.0
+        with self._guard:
+            clock.running, clock.ended = False, time.monotonic()
+            if clock.again and clock.last == "failed":
+                pause_s = min(pause_s, _soon_s())
+            self._move(clock, min(pause_s, self._called_in_s(clock)) if clock.woken else pause_s)
+            self._guard.notify_all()
 
     def _run(self, clock: _Clock, *, woken: bool, ahead: bool) -> Report:
         cycle = clock.cycle
