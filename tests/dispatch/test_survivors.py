@@ -316,7 +316,7 @@ class TestWaits:
     def half_an_hour(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Let the sandbox say with its 503 and its 429 that it wants half an hour's peace."""
         for word, code in (("503", "SERVICE_UNAVAILABLE"), ("429", "TOO_MANY_REQUESTS")):
-            said = answers.error(int(word), code, "Later.", headers={"retry-after": "1800"})
+            said = answers.refused(int(word), code, "Later.", headers={"retry-after": "1800"}).answer
             monkeypatch.setitem(faults._SPOILED, word, said)
 
     @pytest.mark.usefixtures("half_an_hour")
