@@ -233,7 +233,7 @@ def build(
             stop_s=stop_s,
             clock=clock,
         )
-        rules = ProviderRules(settings, serving, partial(push_services.overrides, credentials))
+        rules = ProviderRules(settings, serving, credentials.overrides)
         serves = partial(_serves, serving)
         projects = Projects(opened, settings, worker_id, heartbeat, serves=serves, rules=rules)
         pushing = serving, parts.push_middlewares, parts.composers

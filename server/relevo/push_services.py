@@ -83,14 +83,6 @@ def push_projects(settings: Settings) -> PushProjects:
         ) from None
 
 
-def overrides(projects: PushProjects, project: SendingProject) -> Mapping[str, int]:
-    """Return where a project differs from its push service's facts, as PUSH_PROJECTS_FILE has it now."""
-    entry = projects.entry(project.provider, project.name)
-    return (
-        entry.model_dump(include={"rate_per_second", "connections", "chunk_size"}, exclude_none=True) if entry else {}
-    )
-
-
 def webpush_hosts(settings: Settings, projects: PushProjects, project: str) -> Hosts:
     """Return where Web Push of a project may go, as PUSH_PROJECTS_FILE has it now."""
     found = projects.find(WebPushEntry, project)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from configuring import load
 from relevo import push_services
 from relevo.core.errors import ConfigError
 from relevo.core.known_services import NATIVE
+from relevo.core.sending_project import SendingProject
 from relevo.delivery.provider_rules import ProviderRules
 from relevo.providers import secret_file
 from relevo.providers.push_projects import ApnsEntry, ExpoEntry, FcmEntry, PushProject, PushProjects, Unusable
@@ -50,8 +50,7 @@ def test_each_project_has_its_own_credentials(file: Path) -> None:
     fcm = projects.find(FcmEntry, "shop")
     assert isinstance(fcm, PushProject)
     assert json.loads(fcm.secret) == account
-    assert (entry := projects.entry("fcm", "shop")) is not None
-    assert entry.connections == 2
+    assert projects.overrides(SendingProject("fcm", "shop", "")) == {"connections": 2}
     assert projects.find(FcmEntry, "other") == Unusable(
         "NoCredential", "PUSH_PROJECTS_FILE has no fcm for project other"
     )
@@ -144,7 +143,7 @@ def test_a_project_may_differ_from_its_push_service(file: Path, make_settings) -
     settings = make_settings(push_projects_file=str(file))
     projects = PushProjects(file)
     with push_services.push_providers(settings, projects=projects) as serving:
-        rules = ProviderRules(settings, serving, partial(push_services.overrides, projects))
+        rules = ProviderRules(settings, serving, projects.overrides)
         shop, cafe = rules.of("apns::shop::production"), rules.of("apns::cafe::production")
         assert (shop.rate_per_s, shop.connections, shop.chunk) == (5, 2, 100)
         assert (cafe.rate_per_s, cafe.connections) == (0, 6)

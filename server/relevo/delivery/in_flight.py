@@ -122,8 +122,16 @@ class InFlightRequests:
     def _ended(self, post: InFlightRequest) -> RequestResult:
         """Return what became of a request whose call is over; a thread of a middleware's may bring its answer later."""
         begun = post.sending.begun_at is not None
-        reply = post.sending.give_up(partial(self.hand_in, post.request)) if begun else None
-        return RequestResult(post.request, reply) if reply else _result(post)
+        if begun and (reply := post.sending.give_up(partial(self.hand_in, post.request))) is not None:
+            return RequestResult(post.request, reply)
+        try:
+            return RequestResult(post.request, post.call.result())
+        except OwnershipLostError as lost:
+            return RequestResult(post.request, None, lost)
+        except BaseException as error:  # noqa: BLE001 one request's surprise must not cost the answers of the others
+            _log.error("push_request_failed", exc_info=error)
+            why = normalise_error(error)
+            return RequestResult(post.request, Reply("unclear", code="request_failed", message=why))
 
     def _is_hanging(self, post: InFlightRequest) -> bool:
         """Return whether a request hangs, and count on its thread no longer if it has no connection."""
@@ -184,14 +192,3 @@ class InFlightRequests:
         reply = post.sending.give_up(partial(self.hand_in, post.request))
         self.context.pool.leave(post.call, connected_s=0.0 if reply else self.context.claim.lasts_s)
         return reply or Reply("unclear", code="request_hung", message="The push service's call has not returned.")
-
-
-def _result(post: InFlightRequest) -> RequestResult:
-    try:
-        return RequestResult(post.request, post.call.result())
-    except OwnershipLostError as lost:
-        return RequestResult(post.request, None, lost)
-    except BaseException as error:  # noqa: BLE001 one request's surprise must not cost the answers of the others
-        _log.error("push_request_failed", exc_info=error)
-        why = normalise_error(error)
-        return RequestResult(post.request, Reply("unclear", code="request_failed", message=why))

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from relevo.core.logs import normalise_error
+from relevo.core.sending_project import SendingProject
 from relevo.providers.secret_file import SecretFile, Stamp, UnusableFileError, stamp_of
 
 EVERY_OTHER = "*"
@@ -165,10 +166,12 @@ class PushProjects:
         """Return the projects that have usable credentials for a push service, by name."""
         return {name: found for (provider, name), found in self._now().usable.items() if provider == kind.provider}
 
-    def entry(self, provider: str, project: str) -> Entry | None:
-        """Return what the file says of a project and push service, for where it differs from its facts."""
-        found = self.find(KINDS[provider], project) if provider in KINDS else None
-        return found.entry if isinstance(found, PushProject) else None
+    def overrides(self, project: SendingProject) -> Mapping[str, int]:
+        """Return where a project differs from its push service's facts."""
+        found = self.find(KINDS[project.provider], project.name) if project.provider in KINDS else None
+        if not isinstance(found, PushProject):
+            return {}
+        return found.entry.model_dump(include={"rate_per_second", "connections", "chunk_size"}, exclude_none=True)
 
     def names(self, provider: str) -> list[str]:
         """Return the projects that the file has for a push service, usable or not."""
