@@ -213,7 +213,7 @@ class Http2Connection:
 
 
 class _Connection(connection.H2Connection):
-    """Leaves the counting of streams to whoever begins them: h2 would go through all of them for each new one."""
+    """Leaves the counting of streams to whoever begins them: h2 goes through all for each new one, 6 % of APNs' CPU."""
 
     @property
     def open_outbound_streams(self) -> int:
