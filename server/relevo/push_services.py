@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,8 @@ def push_projects(settings: Settings) -> PushProjects:
     file, given = settings.push_projects_file, settings.push_projects
     name = "PUSH_PROJECTS_FILE" if file else "PUSH_PROJECTS"
     try:
-        checks = {name: partial(_check, name) for name in NATIVE}
+        modules = cache(_module)  # one whose extra is missing is looked for once: that takes 10 ms
+        checks = {service: partial(_check, modules, service) for service in NATIVE}
         return PushProjects(file, given.get_secret_value() if given else "{}", checks)
     except (OSError, ValueError, RecursionError) as error:
         why = str(error) if isinstance(error, UnusableFileError) else type(error).__name__
@@ -121,9 +122,9 @@ def credential_troubles(settings: Settings, sending: Iterable[str]) -> Iterator[
         provider.close()
 
 
-def _check(name: str, project: PushProject[Any]) -> None:
+def _check(modules: Callable[[str], Any], name: str, project: PushProject[Any]) -> None:
     """Raise ValueError if a push service cannot use a project's secret, or its extra is not installed."""
-    tokens = _module(f"{name}_tokens")
+    tokens = modules(f"{name}_tokens")
     if tokens is None:
         raise ValueError(f"its push service is not installed: pip install 'relevo[{name}]'")
     tokens.check(project)

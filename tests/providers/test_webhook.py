@@ -16,7 +16,11 @@ import pytest
 
 from fakes.server import Answer, Asked, FakeServer
 from processes import eventually
+from relevo.providers.http2 import Request
+from relevo.providers.http_connection import look_up
+from relevo.providers.push_projects import PushProjects
 from relevo.providers.webhook import Webhook, WebhookAddress, read_addresses
+from relevo.providers.webpush import WebPush
 
 KEY = b"k" * 32
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
@@ -190,6 +194,31 @@ def test_look_ups_that_hang_are_bounded(resolver: Resolver) -> None:
     replies = [hook.send([{"to": name}]) for name in addresses]
     assert {(reply.kind, reply.code) for reply in replies} == {("not_sent", "ConnectTimeout")}
     assert resolver.hanging() == 32
+
+
+def test_hanging_look_ups_of_strangers_stop_nobody_else(resolver: Resolver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that receivers and browsers choose fill places of their own; Expo, FCM and APNs are looked up meanwhile."""
+    names = [f"h{n}.example" for n in range(40)]
+    short = {"timeout_ms": 2, "connect_timeout_ms": 1}
+    hook = Webhook({name: WebhookAddress(f"https://{name}/", [KEY]) for name in names}, **short)
+    browsers = WebPush(PushProjects(None), **short)
+    for name in names:
+        hook.send([{"to": name}])
+        browsers._client_of(name, is_trusted=False).exchange([Request((), b"")], timeout_s=0.001)
+    assert resolver.hanging() == 64
+    monkeypatch.undo()
+    assert look_up("127.0.0.1", 443, 20.0) == ["127.0.0.1"]
+
+
+def test_a_receiver_may_be_slow_at_tls() -> None:
+    """Once a receiver took the connection, TLS has the whole time of the request: it is no dead address."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = WebhookAddress(f"https://127.0.0.1:{mute.getsockname()[1]}/", [KEY])
+        hook = Webhook({"billing": address}, timeout_ms=600, connect_timeout_ms=300, allow_private=True)
+        began = time.monotonic()
+        reply = hook.send([MESSAGE])
+    assert (reply.kind, reply.code) == ("not_sent", "ConnectTimeout")
+    assert time.monotonic() - began >= 0.6
 
 
 def test_a_host_that_is_not_there(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

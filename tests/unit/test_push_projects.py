@@ -137,6 +137,21 @@ def test_a_key_that_was_never_good_is_its_projects_trouble_alone(file: Path) -> 
     assert isinstance(projects.find(ExpoEntry, "shop"), PushProject)
 
 
+def test_a_missing_extra_is_looked_for_once(file: Path, make_settings, monkeypatch) -> None:
+    """However many projects wait for a push service that is not installed, reading them takes one look for it."""
+    looked: list[str] = []
+
+    def find(module: str) -> None:
+        looked.append(module)
+        raise ModuleNotFoundError("No module named 'of_an_extra'", name="of_an_extra")
+
+    monkeypatch.setattr(push_services, "import_module", find)
+    file.write_text(json.dumps({f"shop-{n}": {"apns": APNS} for n in range(5)}))
+    projects = push_services.push_projects(make_settings(push_projects_file=str(file)))
+    assert len(list(projects.troubles())) == 5
+    assert looked == ["relevo.providers.apns_tokens"]
+
+
 def test_a_project_may_differ_from_its_push_service(file: Path, make_settings) -> None:
     """Rate, connections and chunk size of a project are its own, also after a change; the others keep the service's."""
     file.write_text(json.dumps({"shop": {"apns": {**APNS, "rate_per_second": 5, "connections": 2}}}))

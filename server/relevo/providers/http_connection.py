@@ -210,11 +210,13 @@ def connect(
     until: float,
     *,
     tls: ssl.SSLContext | None = None,
+    tls_until: float | None = None,
     resolve: Resolve = look_up,
 ) -> HttpConnection:
     """Open a connection to where a URL leads, through a proxy if there is one, by a moment of the monotonic clock.
 
-    `resolve` looks the URL's host up; a proxy, whom the settings name, is looked up without its checks.
+    TLS may be agreed on later than that, by `tls_until`. `resolve` looks the URL's host up; a proxy, whom the settings
+    name, is looked up without its checks.
     """
     parts, through = urlsplit(url), urlsplit(proxy) if proxy else None
     host, port = place_of(through or parts)
@@ -224,7 +226,7 @@ def connect(
         if parts.scheme == "https":
             if through is not None:
                 _tunnel(connection, parts, through, until)
-            connection.start_tls(tls or _tls(certifi.where()), parts.hostname or "", until)
+            connection.start_tls(tls or _tls(certifi.where()), parts.hostname or "", tls_until or until)
     except BaseException:
         connection.close()
         raise

@@ -141,8 +141,9 @@ class Webhook:
         }
 
     def _connect(self, url: str, end_by: float) -> HttpConnection:
-        by = min(end_by, time.monotonic() + self._connect_s)
-        return connect(url, None, by, tls=self._tls, resolve=partial(self._resolve, urlsplit(url).scheme))
+        """Connect; a receiver that is there may take the whole time of the request for TLS."""
+        by, resolve = min(end_by, time.monotonic() + self._connect_s), partial(self._resolve, urlsplit(url).scheme)
+        return connect(url, None, by, tls=self._tls, tls_until=end_by, resolve=resolve)
 
     def _resolve(self, scheme: str, host: str, port: int, patience_s: float) -> Sequence[str]:
         """Look a host up and check where it leads; just that is connected to."""
