@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -361,6 +362,19 @@ class TestGrowth:
         context.due.add("mended.jsonl:1")
         context.run(source)
         assert "3-1-LE26" in context.codes(), "what was mended is read where it lies now"
+        (done / "a.jsonl.1").write_text(line(1) + line(4))
+        context.due.add("a.jsonl:2")
+        context.run(source)
+        assert "4-1-LE26" in context.codes(), "though an earlier file has its name"
+
+    def test_a_file_is_found_without_a_walk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each reject that is tried again asks for its file by its name, however many were handled before."""
+        (tmp_path / "a.jsonl").write_text(line(1))
+        monkeypatch.setattr(os, "scandir", None)
+        monkeypatch.setattr(os, "listdir", None)
+        drop = files.DropFolder(tmp_path / "drop", (".jsonl",), tmp_path)
+        assert drop.find("gone.jsonl") is None
+        assert drop.find("a.jsonl") is not None
 
     def test_a_name_that_is_no_utf8(self, tmp_path: Path, source: Folder, context: MemorySourceContext) -> None:
         """A Latin-1 file name is read like any other; cursor and rejects hold it written out."""
@@ -432,6 +446,22 @@ def test_a_rejected_line_can_be_run_again(tmp_path: Path, source: Folder, contex
     context.run(source)
     assert context.codes() == {"1-1-LE26"}
     assert not context.rejects
+
+
+def test_a_line_that_is_too_long_is_run_again_in_bounded_memory(
+    tmp_path: Path, source: Folder, context: MemorySourceContext
+) -> None:
+    """Neither a long line itself nor one in front of the line that is read again is held whole."""
+    (tmp_path / "a.jsonl").write_bytes(b"x" * 20_000_000 + b"\n{bad\n")
+    context.run(source)
+    context.due = {"a.jsonl:1", "a.jsonl:2"}
+    tracemalloc.start()
+    try:
+        context.run(source)
+        assert tracemalloc.get_traced_memory()[1] < 15_000_000
+    finally:
+        tracemalloc.stop()
+    assert set(context.rejects) == {"a.jsonl:1", "a.jsonl:2"}
 
 
 def test_a_folder_of_ones_own_takes_stock_first(source: Folder) -> None:

@@ -46,6 +46,8 @@ def test_clean(reported: object, kept: str | None) -> None:
         ("0001-01-01T00:00:00", None),
         ("9999-12-31T23:59:59", None),
         ("2026-02-30T00:00:00", None),
+        ("2026-02-19T24:00:00", None),
+        ("19-02-2026 24:00", None),
         ("pronto", None),
         (None, None),
         (20260219, None),

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count, takewhile
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
@@ -84,16 +85,17 @@ class DropFolder:
         with os.scandir(self._folder) as entries:
             for entry in entries:
                 is_ours = not entry.name.startswith(".") and entry.name.lower().endswith(self._suffixes)
-                if is_ours and (dropped := _dropped(entry)):
+                if is_ours and (dropped := _dropped(entry, file_name(entry.name))):
                     yield dropped
 
     def find(self, name: str) -> DroppedFile | None:
-        """Return a file by its name, also one that was handled and moved; None if it is gone."""
-        for folder in filter(None, (self._folder, self._done)):
-            with suppress(OSError), os.scandir(folder) as entries:
-                for entry in entries:
-                    if file_name(entry.name) == name:
-                        return _dropped(entry)
+        """Return a file by its name, else the last of those that were moved under it; None if it is gone."""
+        with suppress(OSError):
+            found = _dropped(_path_of(self._folder, name), name)
+            if found or self._done is None:
+                return found
+            moved = takewhile(Path.exists, _places(_path_of(self._done, name)))
+            return max(filter(None, (_dropped(path, name) for path in moved)), default=None)
         return None
 
     def move_handled(self, look: Look) -> None:
@@ -152,14 +154,28 @@ class Look:
         return cursor
 
 
-def _dropped(entry: os.DirEntry[str]) -> DroppedFile | None:
+def _dropped(place: os.DirEntry[str] | Path, name: str) -> DroppedFile | None:
     """Return the file that lies there; None if it is something else, gone since, or a link to nowhere."""
     with suppress(OSError):
-        stat = entry.stat()
+        stat = place.stat()
         if S_ISREG(stat.st_mode):
             stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-            return DroppedFile(stat.st_ctime_ns, file_name(entry.name), stamp, Path(entry.path))
+            return DroppedFile(stat.st_ctime_ns, name, stamp, Path(place))
     return None
+
+
+def _path_of(folder: Path, name: str) -> Path:
+    """Return where a file lies, by its name as text; only for one with bytes written out the folder is walked."""
+    path = folder / Path(name).name
+    if "\\" not in name or path.exists():
+        return path
+    return next((each for each in folder.iterdir() if file_name(each.name) == name), path)
+
+
+def _places(path: Path) -> Iterator[Path]:
+    """Yield where a file is moved to: this path, or the first behind it that is not taken."""
+    yield path
+    yield from (path.with_name(f"{path.name}.{number}") for number in count(1))
 
 
 def _size(name: str, entry: Any) -> int:
@@ -168,7 +184,4 @@ def _size(name: str, entry: Any) -> int:
 
 def _free_name(folder: Path, name: str) -> Path:
     """Return a path that is not taken: what was handled before under this name is not overwritten."""
-    path, number = folder / name, 1
-    while path.exists():
-        path, number = folder / f"{name}.{number}", number + 1
-    return path
+    return next(path for path in _places(folder / name) if not path.exists())

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -205,7 +204,10 @@ class _Reading:
         if dropped is None:
             return None
         with suppress(OSError), dropped.path.open("rb") as file:
-            return self._tell(next(islice(file, max(number, 1) - 1, None), b"")[:MAX_LINE])
+            at = 1
+            while at < number and (part := file.readline(MAX_LINE)):
+                at += part.endswith(b"\n")
+            return self._tell(file.readline(MAX_LINE))
         return None
 
     def fetched(self, cursor: Mapping[str, Any]) -> Fetched:

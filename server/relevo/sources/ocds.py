@@ -375,7 +375,7 @@ class _Folder:
             return self._held[2:]
         body = self._body(dropped.path)
         document = text.loads(body)
-        if document is None and dropped.path.name.lower().removesuffix(".gz").endswith(("jsonl", "ndjson")):
+        if document is None and dropped.name.lower().removesuffix(".gz").endswith(("jsonl", "ndjson")):
             document = [text.loads(line) for line in body.splitlines() if line.strip()]
         if document is None:
             raise Trouble("rejected", "the file is no whole JSON")

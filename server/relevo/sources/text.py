@@ -21,7 +21,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u2028\u2029\ufeff]")
 _ISO = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[T ]((?!24)\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?)\s*(Z|[+-]\d\d(?::?\d\d)?)?)?", re.IGNORECASE
 )
-_CHILEAN = re.compile(r"(\d{1,2})[-/](\d{1,2})[-/](\d{4})(?:\s+(\d{1,2}):(\d\d)(?::(\d\d))?)?")
+_CHILEAN = re.compile(r"(\d{1,2})[-/](\d{1,2})[-/](\d{4})(?:\s+((?!24)\d{1,2}):(\d\d)(?::(\d\d))?)?")
 _THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
 _LONE_POINT = re.compile(r"\d{1,3}\.\d{3}")
 _COMMA = re.compile(r"\d+,\d+")
