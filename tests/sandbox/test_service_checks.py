@@ -84,6 +84,15 @@ def test_fcm_names_the_field(
     assert native.received(native.fcm_token("ana")) == []
 
 
+def test_of_a_body_that_is_too_long_nothing_is_taken(native: Sandbox, http: httpx.Client, access_token: str) -> None:
+    """A body that goes on behind the most that is kept is not taken for what it began with."""
+    body = json.dumps({"message": {"token": native.fcm_token("ana")}}) + " " * 65_536
+    assert http.post(native.fcm + SEND, content=body, headers=bearer(access_token)).status_code == 400
+    form = {"grant_type": senders.GRANT, "assertion": senders.assertion(native), "more": "x" * 65_536}
+    assert senders.http1_post(native, f"{native.fcm}/token", data=form).status_code == 400
+    assert native.received(native.fcm_token("ana")) == []
+
+
 def test_fcm_takes_every_part_of_a_message(native: Sandbox, http: httpx.Client, access_token: str) -> None:
     """Fields may be written as protocol buffers or as JSON has them; a message that is only checked reaches nobody."""
     message = {

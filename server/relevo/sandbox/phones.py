@@ -178,7 +178,9 @@ class Phones:
     def latest(self, limit: int) -> list[Phone]:
         """Return the phones reached last, the latest first."""
         reached = (phone for phone, _ in islice(reversed(self._recent), 20 * limit))
-        found = {phone.token: phone for phone in chain(reached, islice(reversed(self._phones.values()), limit))}
+        found: dict[str, Phone] = {}
+        for phone in chain(reached, islice(reversed(self._phones.values()), limit)):
+            found.setdefault(phone.token, phone)
         return list(islice(found.values(), limit))
 
 
