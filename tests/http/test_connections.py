@@ -222,6 +222,38 @@ def test_callers_of_many_addresses_are_bounded_together() -> None:
     assert [each.is_left for each in callers] == [False, True, False, False]
 
 
+class Walked(Caller):
+    """A connection that counts how often somebody asks whose it is."""
+
+    asked = 0
+
+    @property  # type: ignore[override]
+    def address(self) -> str:
+        """Its address."""
+        type(self).asked += 1
+        return self._address
+
+    @address.setter
+    def address(self, value: str) -> None:
+        self._address = value
+
+
+def test_an_address_with_too_many_makes_room_of_its_own() -> None:
+    """Its own oldest is left, whoever waits longer, without a look at all the others; who left is kept nowhere."""
+    held = Connections(most=400, header_s=1, body_s=1)
+    others, own = [Walked("other") for _ in range(90)], [Caller("own") for _ in range(300)]
+    for each in (*others, *own):
+        assert held.add(each)
+        held.note_waiting(each)
+    Walked.asked = 0
+    assert held.add(Caller("own"))
+    assert [each.is_left for each in own] == [True] + [False] * 299
+    assert (any(each.is_left for each in others), Walked.asked) == (False, 0)
+    for one in list(held.all):
+        held.remove(one)
+    assert [len(each) for each in (held.all, held._of_address, held._waiting, held._waiting_of)] == [0] * 4
+
+
 def test_who_is_being_answered_keeps_its_place(
     serve: Callable[..., Served], connect: Callable[[Served], socket.socket]
 ) -> None:

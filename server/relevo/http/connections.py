@@ -13,7 +13,6 @@ import asyncio
 import math
 import resource
 from collections import Counter
-from collections.abc import Iterator
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -43,6 +42,8 @@ class Connections:
         self._of_address: Counter[str] = Counter()
         self._waiting: dict[BoundedProtocol, None] = {}
         """In the order in which they began to wait."""
+        self._waiting_of: dict[str, dict[BoundedProtocol, None]] = {}
+        """The same by address: strangers open many connections, and none costs a walk over all others."""
 
     @classmethod
     def of(cls, settings: Settings, files: int | None = None) -> Connections:
@@ -58,8 +59,8 @@ class Connections:
         self.all.add(connection)
         self._of_address[connection.address] += 1
         if self._of_address[connection.address] > self.most_per_address:
-            return self._make_room(each for each in self._waiting if each.address == connection.address)
-        return len(self.all) <= self.most or self._make_room(iter(self._waiting))
+            return self._make_room(self._waiting_of.get(connection.address, {}))
+        return len(self.all) <= self.most or self._make_room(self._waiting)
 
     def remove(self, connection: BoundedProtocol) -> None:
         """Count a connection no more."""
@@ -72,13 +73,18 @@ class Connections:
     def note_waiting(self, connection: BoundedProtocol) -> None:
         """Note that a connection waits for its caller."""
         self._waiting[connection] = None
+        self._waiting_of.setdefault(connection.address, {})[connection] = None
 
     def note_busy(self, connection: BoundedProtocol) -> None:
         """Note that a connection does not wait for its caller any more."""
         self._waiting.pop(connection, None)
+        here = self._waiting_of.get(connection.address, {})
+        here.pop(connection, None)
+        if not here:
+            self._waiting_of.pop(connection.address, None)
 
-    def _make_room(self, waiting: Iterator[BoundedProtocol]) -> bool:
-        oldest = next(waiting, None)
+    def _make_room(self, waiting: dict[BoundedProtocol, None]) -> bool:
+        oldest = next(iter(waiting), None)
         if oldest is None:
             return False
         self.note_busy(oldest)
