@@ -195,6 +195,8 @@ class EventWaiters(Waiters[EventWaiting]):
     def __init__(self, threads: DatabaseThreads, places: Places) -> None:
         super().__init__(threads, places)
         self._nudge = asyncio.Event()
+        self._rests_until = 0.0
+        """Who came is looked for then, unless its own look is due before: only that wakes whoever rests."""
 
     async def wait(self, request: Request, first: EventLook, until: str, timeout_s: float) -> EventLook | None:
         """Wait until an event is over or the time is; return it as it was last seen, or None if the caller left."""
@@ -202,14 +204,15 @@ class EventWaiters(Waiters[EventWaiting]):
             return first
         waiting = EventWaiting(request.state.caller.id, first, until)
         async with self.enter(request, waiting) as left:
-            self._nudge.set()
+            if waiting.next_look < self._rests_until:
+                self._nudge.set()
             woken = await waiting.next(left, timeout_s)
         return None if woken == "caller left" else waiting.seen
 
     async def _look(self) -> None:
         self._nudge.clear()
         now = asyncio.get_running_loop().time()
-        due = (each.seen.event["id"] for each in self._waiting if each.next_look <= now)
+        due = {each.seen.event["id"]: None for each in self._waiting if each.next_look <= now}
         if not (ids := set(islice(due, _AT_ONCE))):
             return
         asked = [each for each in self._waiting if each.seen.event["id"] in ids]
@@ -224,9 +227,10 @@ class EventWaiters(Waiters[EventWaiting]):
                 each.came.set()
 
     async def _rest(self, took_s: float) -> None:  # noqa: ARG002 each has its own pause
-        next_look = min((each.next_look for each in self._waiting), default=0.0)
+        soonest = asyncio.get_running_loop().time() + _FIRST_LOOK_S
+        self._rests_until = max(soonest, min((each.next_look for each in self._waiting), default=0.0))
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(_FIRST_LOOK_S, next_look - asyncio.get_running_loop().time())):
+            async with asyncio.timeout_at(self._rests_until):
                 await self._nudge.wait()
 
 
@@ -239,7 +243,7 @@ class InboxWaiting(Waiting):
         self.behind = behind
         """What came up to here is known, or was found to be nothing the caller asks for."""
         self.was_asked = False
-        """Whether a look has asked for it yet; until then it is asked for whether or not anything went on."""
+        """Whether the last look for it was answered; until then it is asked for whether or not anything went on."""
 
 
 class Progress:
@@ -282,6 +286,8 @@ class InboxWaiters(Waiters[InboxWaiting]):
         now = await self._threads.run_statement(inboxes.numbering, self._progress.settled)
         went_on = self._progress.went_on(now)
         asked = [each for each in self._waiting if went_on or not each.was_asked]
+        for each in asked:
+            each.was_asked = False
         for start in range(0, len(asked), _AT_ONCE):
             await self._ask(asked[start : start + _AT_ONCE])
 

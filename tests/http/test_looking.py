@@ -1,0 +1,106 @@
+"""Looks for those who wait: all that is due is asked for together, nobody who came waits for others' rest, and none is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from relevo.access.app_verbs import EventLook
+from relevo.access.inboxes import Numbering, Whose
+from relevo.http import waiting
+from relevo.http.problems import busy
+from relevo.http.waiting import EventWaiters, EventWaiting, InboxWaiters, InboxWaiting, Places
+
+
+class Caller:
+    """A request whose caller stays."""
+
+    state = type("State", (), {"caller": type("Token", (), {"id": "a"})})
+
+    async def receive(self) -> Any:
+        """Hear nothing."""
+        await asyncio.Event().wait()
+
+
+class Threads:
+    """Answers what is looked for: every event is over, an inbox as it was told."""
+
+    def __init__(self, *told: Any) -> None:
+        self.told = iter(told)
+        self.asked: list[Any] = []
+
+    async def run_statement(self, function: Any, asked: Any) -> Any:
+        """Answer a look."""
+        if function is waiting.app_verbs.look:
+            self.asked.append(sorted(asked))
+            return {each: seen(each, "finished") for each in asked}
+        found = next(self.told)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def seen(number: int, state: str = "waiting") -> EventLook:
+    """Return an event as it was seen."""
+    return EventLook({"id": number, "state": state, "deliveries": {}})
+
+
+def event_waiters(threads: Threads) -> EventWaiters:
+    """Return those who wait for events."""
+    return EventWaiters(threads, Places(100))  # type: ignore[arg-type]
+
+
+def test_many_who_wait_for_one_event_leave_room_for_others(monkeypatch: Any) -> None:
+    """A look has room for so many events, not for so many callers: those of one event are one."""
+    monkeypatch.setattr(waiting, "_AT_ONCE", 2)
+    monkeypatch.setattr(waiting, "_FIRST_LOOK_S", 0.0)
+
+    async def story() -> list[Any]:
+        waiters = event_waiters(threads := Threads())
+        waiters._waiting = {EventWaiting("a", seen(number), "sent"): None for number in (1, 1, 1, 2, 3)}
+        await waiters._look()
+        assert [each.came.is_set() for each in waiters._waiting] == [True] * 4 + [False]
+        return threads.asked
+
+    assert asyncio.run(story()) == [[1, 2]]
+
+
+def test_who_comes_while_others_are_due_much_later_is_looked_for_at_once(monkeypatch: Any) -> None:
+    """A caller is looked for after its own first pause, however long the task would rest for those who wait already."""
+    monkeypatch.setattr(waiting, "_LAST_LOOK_S", 600.0)
+
+    async def story() -> EventLook | None:
+        waiters = event_waiters(Threads())
+        early = EventWaiting("a", seen(1), "sent")
+        early.next_look += 600
+        waiters._waiting[early] = None
+        waiters._task = asyncio.create_task(waiters._look_on())
+        while not waiters._rests_until:
+            await asyncio.sleep(0)
+        async with asyncio.timeout(30):
+            found = await waiters.wait(Caller(), seen(2), "sent", 600)  # type: ignore[arg-type]
+        assert not early.came.is_set()
+        waiters.close()
+        return found
+
+    found = asyncio.run(story())
+    assert found is not None
+    assert found.event["state"] == "finished"
+
+
+def test_a_look_for_inboxes_that_failed_is_made_again() -> None:
+    """What the last look of all would have found is found by the next, though the numbers did not go on since."""
+
+    async def story() -> bool:
+        told = (Numbering(7, 10, 10), {}, Numbering(7, 10, 11), {}, Numbering(7, 11, 12), busy("full"))
+        waiters = InboxWaiters(Threads(*told, Numbering(7, 12, 0), {0: 7}), Places(100))  # type: ignore[arg-type]
+        one = InboxWaiting("a", Whose("ana"), 6)
+        waiters._waiting[one] = None
+        for _ in range(4):
+            try:
+                await waiters._look()
+            except waiting.Problem:
+                assert waiters._progress.settled == 7
+        return one.came.is_set()
+
+    assert asyncio.run(story())
