@@ -130,11 +130,17 @@ def _plain(line: str) -> str:
     return _MARKS.sub(" ", _LINK.sub(r"\1", line)).strip()
 
 
+@cache
+def _in_small_letters() -> list[str]:
+    """Return title, heading and text of each section: anybody may search, so that this is not done for each search."""
+    return [" ".join(told).lower() for _, *told in _sections()]
+
+
 def search(asked: str) -> list[tuple[str, str, str, str]]:
     """Return the sections with all the words asked for, those whose heading has them first; so many at most."""
     words = list(dict.fromkeys(asked.lower().split()))[:_MOST_WORDS]
-    texts = (" ".join(told).lower() for _, *told in _sections())
-    fit = [section for section, text in zip(_sections(), texts, strict=True) if all(word in text for word in words)]
+    pairs = zip(_sections(), _in_small_letters(), strict=True)
+    fit = [section for section, text in pairs if all(word in text for word in words)]
     fit.sort(key=lambda each: -sum(word in each[2].lower() for word in words))
     return fit[:_MOST_FOUND]
 
