@@ -14,6 +14,8 @@ from devices import TOKEN, Phones, sign
 from plans import rows_read_by_table
 from relevo.client import verbs
 from relevo.core import queries
+from relevo.http.installations import INSTALLATION
+from relevo.http.rules import RULES
 
 
 def test_a_phone_s_life(phones: Phones, conn: psycopg.Connection[Any]) -> None:
@@ -99,6 +101,20 @@ def test_who_may_claim_what(phones: Phones) -> None:
     assert phones.put(uuid4(), scoped, owner="eva").status_code == 201
     assert phones.call("GET", f"/v1/installations/{phone}/preferences", scoped).status_code == 404
     assert phones.call("DELETE", f"/v1/installations/{phone}", scoped).status_code == 404
+
+
+def test_a_phone_s_routes_take_no_secret_but_its_own(phones: Phones) -> None:
+    """Whoever brings no proof, or another phone's secret, is refused by each route of a phone, and has changed nothing."""
+    phone, secret = phones.new(owner="ana")
+    _, another = phones.new(owner="ana")
+    routes = [key for key in RULES if key[1].startswith(INSTALLATION)]
+    assert len(routes) >= 13
+    for method, path in routes:
+        written = path.format(installation_id=phone, name="default", category="news")
+        for proof in (None, another):
+            assert phones.call(method, written, proof, json={"delivery_id": 1}).status_code == 401, (method, path)
+    [kept] = phones.call("GET", f"/v1/installations/{phone}/preferences", secret).json()["items"]
+    assert kept["name"] == "default"
 
 
 def test_webhooks_are_the_app_s_alone(phones: Phones, conn: psycopg.Connection[Any]) -> None:

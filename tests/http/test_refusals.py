@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -88,3 +91,18 @@ def test_a_flood_is_a_few_entries() -> None:
     assert sum(refusals.take("x", f"from {number}") > 0 for number in range(5_000)) == 98
     now[0] += 3_600
     assert refusals.take("x", "b") == 1
+
+
+def test_who_finds_no_turn_is_told_on_a_page(serve: Callable[..., Served]) -> None:
+    """While all connections are in use a page says so in its own words, also when the menu was to be looked up."""
+    served = serve(http_pool_size=1, http_pool_wait_ms=100)
+    person = Person(served)
+    person.log_in()
+    state, done = served.server.api.state, threading.Event()  # type: ignore[union-attr]
+    assert served.server._loop is not None
+    held = asyncio.run_coroutine_threadsafe(state.threads.run(lambda _database: done.wait(60)), served.server._loop)
+    state.menu_known_until = 0.0
+    answer = person.get("/dashboard/events")
+    done.set()
+    held.result(60)
+    assert (answer.status_code, answer.headers["content-type"]) == (503, "text/html; charset=utf-8")

@@ -210,7 +210,7 @@ async def _look_what_is_used(request: Request) -> None:
     if time.monotonic() < getattr(state, "menu_known_until", 0.0):
         return
     state.menu_known_until = time.monotonic() + _USE_KNOWN_FOR_S
-    with suppress(psycopg.Error, RelevoError):
+    with suppress(psycopg.Error, RelevoError, Problem):  # the page itself tells what is wrong
         state.menu_found = await state.threads.run(fleet.used)
 
 
