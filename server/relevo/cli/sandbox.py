@@ -15,13 +15,17 @@ from rich.markup import escape
 from relevo import sandbox
 from relevo.cli.common import out, printable
 from relevo.core.errors import UsageError
-from relevo.core.known_services import NATIVE, NATIVE_IN_WORDS
+from relevo.core.known_services import LABELS, NATIVE, NATIVE_IN_WORDS, listed
 
 cli = typer.Typer()
 _DEFAULTS = sandbox.Settings()
 
 
-@cli.command(name="sandbox", epilog="Example: relevo sandbox --port 8787 --fault 500:0.01")
+@cli.command(
+    name="sandbox",
+    help=f"Serve a local {listed(LABELS.values(), ' and ')} with faults on demand, until SIGINT or SIGTERM.",
+    epilog="Example: relevo sandbox --port 8787 --fault 500:0.01",
+)
 def serve_sandbox(  # noqa: PLR0917 typer options
     port: Annotated[
         int, typer.Option(min=0, max=65_535, help="Where to listen; 0 takes any port that is free.")
@@ -64,7 +68,7 @@ def serve_sandbox(  # noqa: PLR0917 typer options
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing about requests.")] = False,
 ) -> None:
-    """Serve a local Expo, FCM, APNs and Web Push with faults on demand, until SIGINT or SIGTERM."""
+    """Serve the push services of this machine."""
     native = sandbox.has_native()
     sandbox.serve(
         native=native,
