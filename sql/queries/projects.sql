@@ -42,13 +42,7 @@ on conflict (project) do nothing;
 
 -- name: lock_project
 -- Locks a project's row, so that the fleet decides about it one after the other, and returns the time.
-select p.project, p.urgent_tokens, p.bulk_tokens, p.filled_at, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.breaker_by,
-       p.breaker_since, p.probe_at, p.trips, p.failures, p.pruning_stopped_at,
-       array(select c.answered_by from relevo.credential_answers c where c.project = p.project) as watched,
-       exists (select from relevo.refused_events r where r.project = p.project and not r.taken_since) as refused,
-       coalesce(%(now)s::timestamptz, clock_timestamp()) as now
-  from relevo.projects p where p.project = %(project)s
-   for no key update;
+select l.* from relevo.lock_project(%(project)s, %(now)s) l;
 
 -- name: save_project
 -- Writes what was decided about a locked project.

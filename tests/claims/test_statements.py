@@ -55,7 +55,7 @@ def test_every_statement_says_what_it_does(step) -> None:
 
 HOT = {
     "fanout": ["fan_out_next"],
-    "projects": ["list_due_lanes"],
+    "projects": ["list_due_lanes", "lock_project"],
     "claims": ["claim_due"],
     "journal": ["journal_plain_wave", "phones_unchanged"],
     "settle": ["settle_sent"],

@@ -70,6 +70,18 @@ class TestBucket:
         assert sum(got) == 60
         assert conn.execute("select bulk_tokens from relevo.projects").fetchall() == [(0,)]
 
+    def test_who_waited_for_a_project_knows_what_was_noted_meanwhile(self, relay, conn) -> None:
+        """A refusal that somebody notes while another waits for the project's lock is known to the one that waited."""
+        projects = relay(push_rate_per_second=600).app.services.projects
+        assert not projects.reserve("default", "bulk", 1).troubled
+        conn.execute("begin")
+        conn.execute("select from relevo.projects for no key update")
+        with beside(lambda: projects.reserve("default", "bulk", 1)) as got:
+            eventually(lambda: conn.execute("select from pg_locks where not granted").rowcount or got, "it waits")
+            conn.execute("insert into relevo.refused_events select project, 1, now(), now() from relevo.projects")
+            conn.execute("commit")
+        assert [each.troubled for each in got] == [True]
+
     def test_a_service_that_bears_less_is_adapted_to(self, relay, sandbox) -> None:
         """A 429 halves the rate; everything arrives once in the end, without an attempt spent for it."""
         sandbox.set(rate_per_s=40)

@@ -157,8 +157,8 @@ class ConnectionLeases:
         lease = self._leased.get(project)
         return lease is not None and lease.connections == 1
 
-    def drop(self, project: str, user: User, *, in_flight: int = 0) -> bool:
-        """Give back this worker's connections of a project, once neither cycle uses them any more; return whether.
+    def drop(self, project: str, user: User, *, in_flight: int = 0) -> None:
+        """Give back this worker's connections of a project, once neither cycle uses them any more.
 
         While requests that hang may still have theirs, they stay this worker's until their lease ends.
         """
@@ -169,8 +169,7 @@ class ConnectionLeases:
             if lease is not None and not users:
                 self._heartbeat.drop(lease.key)
             if users or in_flight:
-                return False
+                return
             self._leased.pop(project, None)
             dropped = {"worker_id": self._worker_id, "project": project}
             self._database.execute(_SQL["drop_connections"], dropped, "bound_relaxed")
-            return True
