@@ -321,6 +321,7 @@ def test_a_slip_in_python(sandbox: Sandbox) -> None:
         {"Origin": "null"},
         {"Origin": "http://127.0.0.1:1"},
         {"Host": "evil.example"},
+        {"Host": "127.0.0.1%.evil.example"},
         {"Host": "evil.example:8787", "Origin": "http://evil.example:8787"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},

@@ -22,9 +22,9 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def parsed(text: str) -> Address | None:
-    """Return the address that a text is, without its zone; None if it is a name."""
+    """Return the address that a text is, maybe with its zone; None if it is a name."""
     try:
-        return ipaddress.ip_address(text.partition("%")[0])
+        return ipaddress.ip_address(text)
     except ValueError:
         return None
 
