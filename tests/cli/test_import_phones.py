@@ -135,13 +135,15 @@ def test_a_line_that_is_no_csv_is_refused_alone(conn, command: Command, tmp_path
 
 
 def test_a_value_of_several_lines_is_read(conn, command: Command, tmp_path: Path) -> None:
-    """In quotes a value may hold an end of line, and a quote twice; the number of a row is that of its last line."""
+    """In quotes a value may hold an end of line, and a quote twice; the number of a row is that of its last line.
+
+    However many such rows there are, each is read."""
     pretty = json.dumps(json.loads(subscription()), indent=1).replace('"', '""')
     file = tmp_path / "phones.csv"
-    file.write_text(f'token,provider\n"{pretty}",webpush\n"no\nphone",fcm\n')
+    file.write_text(f'token,provider\n"{pretty}",webpush\n' + '"no\nphone",fcm\n' * 30)
     assert command("import-phones", file).code == 1
-    [[line, _]] = refused(file)[1:]
-    assert int(line) == 3 + pretty.count("\n") + 1
+    first = 3 + pretty.count("\n") + 1
+    assert [int(line) for line, _ in refused(file)[1:]] == [first + 2 * n for n in range(30)]
     assert [row[0] for row in conn.execute(PHONES)] == ["webpush"]
 
 

@@ -25,8 +25,8 @@ def test_quiet_hours_are_set_and_shown() -> None:
         run("quiet", "set", "22:00-07:00")
 
 
-def test_caps_are_set_and_listed() -> None:
-    """A cap is set, listed and taken away."""
+def test_caps_are_set_and_listed(conn) -> None:
+    """A cap is set, listed and taken away, which is written down as what operators do is."""
     run("cap", "set", "day", "5", "--category", "offers")
     assert json.loads(run("cap", "list", "--json")) == {
         "project": "default",
@@ -37,3 +37,6 @@ def test_caps_are_set_and_listed() -> None:
     }
     assert "5 per day" in run("cap", "list")
     assert "no such cap any more" in run("cap", "set", "day", "--category", "offers")
+    done = conn.execute("select action, target, result from relevo.audit_log order by id").fetchall()
+    cap = {"per": "day", "category": "offers", "project": "default", "over": "skip"}
+    assert done == [("set_cap", cap | {"most": 5}, {"answer": True}), ("set_cap", cap, {"answer": True})]

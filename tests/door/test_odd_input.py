@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
 import relevo
-from relevo import Event, Installation
-from relevo.client import checks
+from relevo import Event, Installation, Preference
+from relevo.client import checks, consent
 from relevo.core.errors import InvalidInputError
 from relevo.core.model import Content
 from relevo.delivery.rendering import draft
@@ -218,3 +220,19 @@ def test_registering_odd_values(conn) -> None:
         relevo.register(conn, Installation("ExponentPushToken[a]", platform=json))  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError):
         relevo.enqueue(conn, Event("t", "1", "t", data={"at": datetime.now(UTC)}, audience="everyone"))
+
+
+@pytest.mark.parametrize("text", ["a\0", "a\ud800"])
+def test_what_no_column_holds_is_refused_by_its_name(conn, text: str) -> None:
+    """Of a phone, a category and an owner alike, before the database has seen it: the transaction goes on."""
+    calls: dict[str, Callable[[], object]] = {
+        "owner": lambda: relevo.register(conn, Installation("ExponentPushToken[a]", owner=text)),
+        "category": lambda: consent.set_category(conn, text),
+        "reason": lambda: consent.block(conn, owner="ana", reason=text),
+        "topics": lambda: relevo.set_preference(conn, uuid4(), "a", Preference(topics=[text])),
+    }
+    with conn.transaction():
+        for name, call in calls.items():
+            with pytest.raises(InvalidInputError, match=f"^{name} holds "):
+                call()
+        assert conn.execute("select 1").fetchone() == (1,)
