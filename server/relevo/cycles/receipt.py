@@ -40,7 +40,15 @@ _SENT_TOGETHER = 100  # at most; they are claimed and settled together
 _MOST_TRIES = 16
 _ASKED_AGAIN_MS, _LEFT_ALONE_MS = 1_000, 15 * 60_000  # receipts that could not be written with others, and alone
 
-_COUNTED = {"ok": "confirmed", "invalid": "invalidated", "pending": "postponed"}
+_COUNTED = {
+    "ok": "notifications_confirmed",
+    "invalid": "notifications_invalidated",
+    "failed": "notifications_failed",
+    "retryable": "notifications_retryable",
+    "pending": "notifications_postponed",
+    "expired": "notifications_expired",
+    "unconfirmed": "notifications_unconfirmed",
+}
 
 
 def cycle(services: WorkerServices) -> Cycle:
@@ -304,9 +312,8 @@ class _Wave:
         self._measure(reply, answers)
         self.report.counts["receipts_processed"] += len(reply.receipts)
         self.report.counts["receipts_missing"] += len(claim.deliveries) - len(reply.receipts)
-        for status, count in settlement.written.items():
-            if status != "sent":  # whose receipt is missing, and asked for again
-                self.report.counts[f"notifications_{_COUNTED.get(status, status)}"] += count
+        for status, name in _COUNTED.items():
+            self.report.counts[name] += settlement.written.get(status, 0)
         self.report.counts["tokens_disabled"] += settlement.tokens_disabled
 
     def _write(self, claim: Claim, answers: Sequence[ReceiptAnswer]) -> Settlement:
