@@ -93,6 +93,15 @@ def test_of_a_body_that_is_too_long_nothing_is_taken(native: Sandbox, http: http
     assert native.received(native.fcm_token("ana")) == []
 
 
+def test_json_that_is_too_deep_is_none(native: Sandbox, http: httpx.Client, access_token: str) -> None:
+    """Brackets without end are refused as any other text is."""
+    deep = b"[" * 60_000
+    assert http.post(native.fcm + SEND, content=deep, headers=bearer(access_token)).status_code == 400
+    headers = {"authorization": f"bearer {senders.provider_token(native.apns_key_file)}", "apns-topic": senders.TOPIC}
+    answer = http.post(f"{native.apns}/3/device/{native.apns_token('ana')}", content=deep[:4_000], headers=headers)
+    assert answer.json() == {"reason": "PayloadEmpty"}
+
+
 def test_fcm_takes_every_part_of_a_message(native: Sandbox, http: httpx.Client, access_token: str) -> None:
     """Fields may be written as protocol buffers or as JSON has them; a message that is only checked reaches nobody."""
     message = {
@@ -245,9 +254,11 @@ def test_apns_keeps_environments_apart(native: Sandbox, http: httpx.Client) -> N
 
 
 def test_apns_says_since_when_a_token_is_gone(native: Sandbox, http: httpx.Client) -> None:
-    """With 410 comes the time, in milliseconds."""
-    told = notify(native, http, native.apns_token("ana", "Unregistered")).json()
-    assert told["reason"] == "Unregistered"
+    """With 410 comes the time, in milliseconds, and the notification's own id."""
+    apns_id = "8F0B5C6F-6B9E-4F0E-9D0A-72656C65766F"
+    answer = notify(native, http, native.apns_token("ana", "Unregistered"), **{"apns-id": apns_id})
+    told = answer.json()
+    assert (told["reason"], answer.headers["apns-id"]) == ("Unregistered", apns_id)
     assert abs(told["timestamp"] / 1000 - time.time()) < 3600
 
 

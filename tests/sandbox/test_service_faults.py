@@ -156,6 +156,7 @@ def test_streams_shrink(native: Sandbox) -> None:
         assert frames.answered(apns.ask("over")).reset == ErrorCodes.REFUSED_STREAM
         assert [frames.answered(each).status for each in open_before] == [200, 200, 200]
         assert frames.answered(apns.ask("within")).status == 200
+    assert apns.got("ana", "streams=2") == 1
 
 
 @pytest.mark.parametrize(("word", "got"), [("reset", 0), ("reset-delivered", 1)])

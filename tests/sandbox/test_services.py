@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 import senders
+from processes import eventually
 from relevo.sandbox import Sandbox
+from relevo.sandbox.services import running
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +70,25 @@ def test_web_push_takes_a_message(native: Sandbox) -> None:
     assert (got["title"], got["data"]) == ("Hola", {"order": 17})
     again = senders.http1_post(native, endpoint, data=body, headers=headers)
     assert again.status_code == 201, again.text
+
+
+def test_connections_are_bounded_and_forgotten(native: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While as many are open as may be, the next is hung up on; one that was closed makes room."""
+    monkeypatch.setattr(running, "_MAX_CONNECTIONS", 1)
+
+    def is_answered(http: httpx.Client) -> bool:
+        try:
+            return http.get(native.fcm).status_code == 404
+        except httpx.TransportError:
+            return False
+
+    with senders.client(native) as second:
+        with senders.client(native) as first:
+            eventually(lambda: is_answered(first), "those of earlier tests are forgotten")
+            assert not is_answered(second)
+        eventually(lambda: is_answered(second), "the first made room")
+    native.reset()
+    assert (native.totals()["services"]["fcm"], native.totals()["requests"]) == ({}, 0)
 
 
 def test_the_files_fit_a_sender(native: Sandbox) -> None:

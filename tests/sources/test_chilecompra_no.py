@@ -114,6 +114,17 @@ class TestSayingNo:
         assert not context.rejects
         assert "missing" not in context.cursor
 
+    def test_what_was_gathered_goes_before_a_refusal(
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
+    ) -> None:
+        """Today's list is refused, and yesterday's brings a tender: that is told first, the refusal afterwards."""
+        chile.publish("1-1-LE26", TODAY - timedelta(days=1))
+        chile.fail(fake.WRONG_DATE, times=None, fecha="09022026")
+        context.cursor = {"complete": (TODAY - timedelta(days=2)).isoformat()}
+        answers = context.run(source)
+        assert [answer.outcome for answer in answers] == ["ok", "rejected"]
+        assert context.codes() == {"1-1-LE26"}
+
     @pytest.mark.parametrize("asked_for_by_hand", [False, True])
     def test_a_long_list_that_was_refused_is_read_to_its_end(
         self,

@@ -55,6 +55,17 @@ class TestSample:
 class TestLines:
     """What a line may say."""
 
+    def test_what_a_line_leaves_open(self, tmp_path: Path, source: Folder, context: MemorySourceContext) -> None:
+        """A day is whole, up to its last second; money is Chile's; what is told is as old as the file, never newer."""
+        days = {"publicada_at": "2026-02-09", "cierra_at": "20-02-2026"}
+        (tmp_path / "a.jsonl").write_text(line(1, monto=5_000, **days) + line(2))
+        context.run(source)
+        item, bare = (context.items["folder", f"{number}-1-LE26"] for number in (1, 2))
+        assert item.publicada_at == datetime(2026, 2, 9, 3, tzinfo=UTC)
+        assert item.cierra_at == datetime(2026, 2, 21, 2, 59, 59, tzinfo=UTC)
+        assert (item.whole_days, item.moneda, item.as_of) == (tuple(days), "CLP", context.time)
+        assert (bare.whole_days, bare.moneda) == ((), None)
+
     def test_every_field(self, tmp_path: Path, source: Folder, context: MemorySourceContext) -> None:
         """All fields of an item can be told."""
         reported = {

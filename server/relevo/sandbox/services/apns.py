@@ -209,7 +209,7 @@ def _check_payload(request: Request) -> None:
         raise Refusal("PayloadTooLarge")
     try:
         payload = json.loads(request.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Refusal("PayloadEmpty") from None
     if not isinstance(payload, dict) or not payload:
         raise Refusal("PayloadEmpty")

@@ -48,7 +48,7 @@ def read(body: bytes) -> tuple[dict[str, Any], bool]:
     """Return a request's message, its names in snake case, and whether it is only to be checked; raises Refused."""
     try:
         request = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise bad_request("body", "It is not JSON.") from None
     if not isinstance(request, dict) or not isinstance(request.get("message"), dict):
         raise bad_request("message", "It must be an object.")

@@ -40,7 +40,7 @@ def read(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
         raise BadToken("It is not a token of three parts.")
     try:
         header, claims = (json.loads(decode(part)) for part in parts[:2])
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BadToken("It is not JSON.") from None
     if not isinstance(header, dict) or not isinstance(claims, dict):
         raise BadToken("It holds no objects.")

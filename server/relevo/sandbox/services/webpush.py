@@ -151,7 +151,7 @@ class WebPush(Service):
             return {"title": None, "body": f"(not decrypted: {error})", "webpush": headers}
         try:
             payload = json.loads(plain)
-        except ValueError:
+        except (ValueError, RecursionError):
             payload = plain.decode("utf-8", "replace")
         if not isinstance(payload, dict):
             return {"title": None, "body": str(payload), "webpush": headers}
