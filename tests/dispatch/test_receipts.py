@@ -166,14 +166,16 @@ class TestWhen:
         assert (asked(worker), worker.delivery("ana")["status"]) == (1, "ok")
 
     def test_missing_ones_block_nobody(self, relay) -> None:
-        """With many that never come and chunks of two, the ones behind them are asked for in the same run."""
+        """With many that never come and chunks of two, the ones behind them are asked for in the same run; those that are
+        missing are told as such, and not as sent once more."""
         worker = relay(receipt_chunk_size=2)
         worker.add_phones(20, "silent", "!no-receipt")
         worker.add_phones(3, "fine")
         worker.tell_everyone()
         worker.dispatch()
-        worker.ask()
+        counts = worker.ask().counts
         assert worker.states() == {"sent": 20, "ok": 3}
+        assert counts == {"receipts_processed": 3, "receipts_missing": 20, "notifications_confirmed": 3}
         before = asked(worker)
         worker.tell("new")
         worker.dispatch()
