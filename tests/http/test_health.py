@@ -6,11 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
+import pytest
 from structlog.testing import capture_logs
 
 from relevo import config
+from relevo.app import App
+from relevo.core.errors import MigrationError
+from relevo.database import migrate
 from relevo.database.pool import Database
 from relevo.http.health import Readiness, is_ready
+from relevo.http.server import HttpServer
 from serving import Served
 
 
@@ -85,3 +90,24 @@ def test_a_lost_database_is_told_without_its_address() -> None:
     assert not is_ready(found)
     for name in ("somebody", "secret", "127.0.0.1", "somewhere"):
         assert name not in str(found)
+
+
+def test_a_database_whose_migrations_cannot_be_read_is_reached(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not said to be away; what is wrong is told in the log."""
+
+    def fail(_database: Database) -> list[str]:
+        raise MigrationError("They cannot be read.")
+
+    monkeypatch.setattr(migrate, "missing", fail)
+    with capture_logs() as lines:
+        found = served.client().get("/health/ready").json()["checks"]
+    assert (found["database"], found["migrations"]) == ("ok", "cannot be told: `relevo doctor` and the log say why")
+    assert "They cannot be read." in str(lines)
+
+
+def test_a_taken_port_is_told_once(build: Callable[..., App]) -> None:
+    """However often it is tried, the log has one line, and health the problem as long as it lasts."""
+    server = HttpServer(app := build(), scheduled=False)
+    with capture_logs() as lines:
+        server._complain("taken"), server._complain("taken")
+    assert (len(lines), app.worker.http) == (1, {"problem": "taken"})

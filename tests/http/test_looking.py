@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from relevo.access.app_verbs import EventLook
 from relevo.access.inboxes import Numbering, Whose
 from relevo.http import waiting
@@ -38,6 +40,10 @@ class Threads:
         if isinstance(found, Exception):
             raise found
         return found
+
+    async def fail(self, _function: Any, _asked: Any) -> Any:
+        """Have no turn."""
+        raise busy("full")
 
 
 def seen(number: int, state: str = "waiting") -> EventLook:
@@ -104,3 +110,46 @@ def test_a_look_for_inboxes_that_failed_is_made_again() -> None:
         return one.came.is_set()
 
     assert asyncio.run(story())
+
+
+def test_who_waits_is_looked_for_more_and_more_seldom(monkeypatch: Any) -> None:
+    """Each look puts the next one off by half as much again, up to the last pause, and so does one that fails."""
+    monkeypatch.setattr(Threads, "run_statement", Threads.fail)
+
+    async def story() -> list[float]:
+        waiters, pauses = event_waiters(Threads()), list[float]()
+        one = EventWaiting("a", seen(1), "sent")
+        waiters._waiting[one] = None
+        for _ in range(20):
+            one.next_look = 0.0
+            with pytest.raises(waiting.Problem):
+                await waiters._look()
+            assert one.next_look > 0.0
+            pauses.append(one._pause)
+        return pauses
+
+    pauses = asyncio.run(story())
+    assert pauses[:3] == pytest.approx([0.05 * 1.5, 0.05 * 1.5**2, 0.05 * 1.5**3])
+    assert pauses[-1] == 1.0
+
+
+def test_who_waits_while_the_process_ends_is_let_go() -> None:
+    """Whoever waits is answered with what was last seen; who comes then is not kept either."""
+
+    async def story() -> None:
+        waiters, inbox = event_waiters(Threads()), InboxWaiters(Threads(), Places(100))  # type: ignore[arg-type]
+        waits = asyncio.create_task(waiters.wait(Caller(), seen(1), "sent", 600))  # type: ignore[arg-type]
+        while not waiters._waiting:
+            await asyncio.sleep(0)
+        waiters.close()
+        inbox.close()
+        async with asyncio.timeout(30):
+            found = await waits
+            assert found is not None
+            assert found.event["state"] == "waiting"
+            one = InboxWaiting("a", Whose("ana"), 6)
+            async with inbox.enter(Caller(), one) as left:  # type: ignore[arg-type]
+                assert await one.next(left, 600) == "was let go"
+        assert (waiters.places.count, inbox.places.count) == (0, 0)
+
+    asyncio.run(story())

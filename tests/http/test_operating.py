@@ -252,6 +252,7 @@ def test_what_is_held_is_let_go(served: Served, conn: psycopg.Connection[Any]) -
     )
     assert f"Event {event} had ended before" in person.send("/dashboard/actions/cancel", event=str(event)).text
     assert entries(served, "cancel_event")[-1]["target"]["reason"] == "wrong"
+    assert entries(served, "cancel_event")[-1]["result"] == {"answer": True, "withdrawn": True}
     assert person.get("/dashboard/actions/cancel?event=99999").status_code == 404
     for wrong in ("x", "0", "-1", "9" * 19, "%D9%A1"):
         assert person.get(f"/dashboard/actions/cancel?event={wrong}").status_code == 400, wrong
@@ -273,7 +274,7 @@ def test_what_the_runaway_brake_holds(serve: Callable[..., Served], conn: psycop
     page = person.get("/dashboard/actions/send-held?type=order.shipped").text
     assert "too many at once" in page
     assert "Send 2 events" in page
-    assert "End 2 events" in person.get("/dashboard/actions/drop-held?type=order.shipped").text
+    assert 'class="grave">End 2 events' in person.get("/dashboard/actions/drop-held?type=order.shipped").text
     assert (
         "2 events of order.shipped were ended" in person.send("/dashboard/actions/drop-held", type="order.shipped").text
     )

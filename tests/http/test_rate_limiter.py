@@ -113,6 +113,8 @@ def test_no_secret_leaves(served: Served) -> None:
     assert secret not in str(lines)
     told = {line["request_id"] for line in lines if line["event"] == "http_request"}
     assert {each.headers["x-request-id"] for each in answers[2:]} <= told
+    reads = [line for line in lines if line["event"] == "http_request" and line["method"] == "GET"]
+    assert {line["log_level"] for line in reads} <= {"debug"}, "reads are told to who looks for them alone"
 
 
 def test_the_rate_is_per_caller() -> None:
