@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import fields
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from relaying import Relay, at_once, beside, counted_looks
 
 from processes import eventually
+from relevo.core import queries
 from relevo.core.errors import UsageError
 from relevo.core.model import Step
 from relevo.cycles.dispatch.claiming import Claiming, PendingClaim
+from relevo.delivery.rate_and_breaker import Project
 from relevo.delivery.report import Report
 from relevo.operators import actions, events, fleet
 from relevo.operators.actions import DeadLetters
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
+
+OF_0_3_0 = Path(__file__).parents[1] / "migrations" / "released" / "0.3.0" / "projects.sql"
+PROJECT = [each.name for each in fields(Project)]
+"""The columns of what is read of a project."""
 
 
 def problems(worker: Relay) -> str:
@@ -81,6 +90,28 @@ class TestBucket:
             conn.execute("insert into relevo.refused_events select project, 1, now(), now() from relevo.projects")
             conn.execute("commit")
         assert [each.troubled for each in got] == [True]
+
+    def test_a_worker_of_0_3_0_shares_it(self, relay, conn) -> None:
+        """What it reads ahead, with its share of the connections, is what we wrote; it takes tokens by what it read, if
+        nobody else took some since."""
+        projects = relay(push_rate_per_second=600).app.services.projects
+        theirs = queries.Statements(OF_0_3_0.read_text(encoding="utf-8"))
+        asked = {"project": "default", "worker_id": "old", "most": 1, "lease_ms": 60_000}
+
+        def take(seen: Sequence[Any]) -> int:
+            row = dict(zip(PROJECT, seen, strict=False)) | {"version": seen[-1]}
+            return conn.execute(theirs["take_tokens"], row | {"bulk_tokens": row["bulk_tokens"] - 1}).rowcount
+
+        assert conn.execute(theirs["lease_ahead"], asked).fetchall() == []  # there is no such project
+        projects.reserve("default", "bulk", 1)
+        projects.drop_connections("default", "dispatch")
+        connections, composed, *ahead = conn.execute(theirs["lease_ahead"], asked).fetchone()
+        assert (connections, composed) == (1, [])
+        assert take(ahead) == 1
+        seen = conn.execute(theirs["look_at_project"], {"project": "default", "now": None}).fetchone()
+        assert seen[2] == ahead[2] - 1
+        assert projects.reserve("default", "bulk", 1).grant.count == 1
+        assert take(seen) == 0
 
     def test_a_service_that_bears_less_is_adapted_to(self, relay, sandbox) -> None:
         """A 429 halves the rate; everything arrives once in the end, without an attempt spent for it."""
