@@ -121,7 +121,7 @@ def test_slow_answers_let_no_lease_expire(processes, conn, sandbox) -> None:
         return states(conn) == {"sent": phones}
 
     eventually(done, "everything is sent", every=0.2)
-    assert claimed <= phones / 2, "as much as is sent in half a lease"
+    assert claimed <= phones * 2 / 3, "what is sent in half a lease, and what is being written"
     assert received(sandbox) == {1: phones}
     touched = "select from relevo.notification_deliveries where attempt_count <> 1 or lapse_count > 0"
     assert conn.execute(touched).fetchall() == []
