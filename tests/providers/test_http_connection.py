@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from processes import PATIENCE_S
-from relevo.providers.http_connection import BrokenAnswerError, HttpConnection, Received
+from relevo.providers.http_connection import BrokenAnswerError, HttpConnection, Received, look_up
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -86,3 +88,22 @@ def test_a_head_that_is_none(head: bytes) -> None:
     """A head that breaks off, is no HTTP or has no end is no answer."""
     with asking(head) as connection, pytest.raises(BrokenAnswerError):
         read(connection)
+
+
+def test_a_lost_answer_of_the_resolver_costs_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who connects beside or after the one whose look-up hangs asks anew: a push service is not given up for it."""
+    over, asked = threading.Event(), []
+
+    def lookup(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
+        asked.append(host)
+        if len(asked) == 1:
+            over.wait()
+        return [(2, 1, 6, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr("relevo.providers.lookups.socket.getaddrinfo", lookup)
+    with pytest.raises(TimeoutError):
+        look_up("push.example", 443, 0.01)
+    try:
+        assert look_up("push.example", 443, 20) == ["127.0.0.1"]
+    finally:
+        over.set()

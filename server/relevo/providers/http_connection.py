@@ -31,7 +31,8 @@ _OK, _REDIRECT = 200, 300
 
 Resolve = Callable[[str, int, float], Sequence[str]]
 """Returns a host's addresses, found within so many seconds; raises RefusedAddressError if one may not be used."""
-look_up: Resolve = Lookups().addresses
+look_up: Resolve = Lookups(of_one_host=8).addresses
+"""Of hosts that the settings name: an answer that is lost costs one connection, not all that begin with it."""
 
 
 class BrokenAnswerError(OSError):
