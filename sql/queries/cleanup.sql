@@ -177,6 +177,10 @@ with old as materialized (
 )
 delete from relevo.kept_inbox_items k using old where k.inbox_id = old.inbox_id and k.event_id = old.event_id;
 
+-- name: prune_former_phones
+-- Deletes a batch of phones that left an inbox so long ago that nothing in it came by them; one row for each.
+select from generate_series(1, relevo.prune_former_phones(%(limit)s, %(now)s));
+
 -- name: prune_inbox_marks
 -- Deletes a batch of marks of what is in no inbox any more, whatever its type.
 with old as materialized (

@@ -315,12 +315,13 @@ with standing as materialized (
   delete from relevo.due_chunks q using wrong w where q.id = w.chunk_id returning q.*, w.places
 ), put_back as (
   insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                 ids, installations)
+                                 ids, installations, inboxes)
   select t.project, t.lane, t.due_at, t.event_day, t.event_id, t.event_type, t.created_at, t.attempt_count, t.lapse_count, t.had_error,
-         r.ids, r.installations
+         r.ids, r.installations, case when t.inboxes is not null then r.inboxes end
     from taken t
-    cross join lateral (select array_agg(u.id order by u.place) as ids, array_agg(u.installation_id order by u.place) as installations
-                          from unnest(t.ids, t.installations) with ordinality as u(id, installation_id, place)
+    cross join lateral (select array_agg(u.id order by u.place) as ids, array_agg(u.installation_id order by u.place) as installations,
+                               array_agg(u.inbox_id order by u.place) as inboxes
+                          from unnest(t.ids, t.installations, t.inboxes) with ordinality as u(id, installation_id, inbox_id, place)
                          where u.place <> all (t.places)) r
    where r.ids is not null
 )

@@ -101,6 +101,10 @@ delete from relevo.refused_events r
 -- Deletes so many of the deliveries that are left of an event that was deleted, and returns how many rows; 0 if nothing is left of any.
 select relevo.delete_leftovers(%(limit)s);
 
+-- name: fill_inboxes
+-- Gives so many phones that have an owner since before 0.4.0 the inbox of that owner, and returns how many.
+select relevo.fill_inboxes(%(limit)s);
+
 -- name: follow_moved_phones
 -- Brings what waits for so many of the phones that moved to where they are now, and returns how many phones it looked at.
 select relevo.follow_moved_phones(%(limit)s, %(now)s);

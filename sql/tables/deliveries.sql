@@ -29,6 +29,7 @@ create table relevo.notification_deliveries (
   token_version         integer,
   opened_at             timestamptz,
   opened_action         text check (length(opened_action) between 1 and 100),
+  inbox_id              bigint,
   primary key (event_day, id),
   constraint final_exactly_when_completed check (
     (status in ('ok', 'unconfirmed', 'invalid', 'failed', 'expired', 'skipped', 'cancelled', 'unknown')) = (completed_at is not null)),
@@ -45,6 +46,8 @@ comment on column relevo.notification_deliveries.token_version is
   'The version of the token it was sent to: a token is disabled only if it is still this one.';
 comment on column relevo.notification_deliveries.opened_at is 'When it was opened, as its phone reported; only where the event''s type asks for that.';
 comment on column relevo.notification_deliveries.opened_action is 'By which of its buttons it was opened; null: by itself.';
+comment on column relevo.notification_deliveries.inbox_id is
+  'The inbox of the owner it was made for; null: its phone had no owner, or it is from before 0.4.0.';
 create index notification_deliveries_phone on relevo.notification_deliveries (installation_id, id);
 
 create type relevo.written_delivery as (

@@ -11,9 +11,20 @@ create table relevo.inboxes (
   constraint inbox_of_an_owner unique (owner, project)
 );
 comment on table relevo.inboxes is
-  'Inboxes that something was marked in: an owner''s in one project, or that of an installation without owner. An untouched one has no row.';
+  'Inboxes: one for each owner of phones in a project, and one for each installation without owner in whose inbox something was marked.';
 comment on column relevo.inboxes.seen_before is 'Everything until then was seen, but for what inbox_marks says otherwise.';
 comment on column relevo.inboxes.read_before is 'Everything until then was read, but for what inbox_marks says otherwise.';
+
+create table relevo.former_phones (
+  inbox_id        bigint not null references relevo.inboxes(id) on delete cascade,
+  installation_id uuid not null,
+  left_at         timestamptz not null,
+  primary key (inbox_id, installation_id)
+);
+comment on table relevo.former_phones is
+  'Phones that were an owner''s and are another''s now, or deleted: what came by them stays in the owner''s inbox. Cleanup deletes rows that no item needs any more.';
+create index former_phones_phone on relevo.former_phones (installation_id);
+create index former_phones_by_time on relevo.former_phones (left_at);
 
 create table relevo.inbox_marks (
   inbox_id    bigint not null references relevo.inboxes(id) on delete cascade,
@@ -66,6 +77,6 @@ create type relevo.inbox_subject as (
   since           timestamptz[],
   earliest        date
 );
-comment on type relevo.inbox_subject is 'Whose inbox it is, and by which phones its items come; inbox_id is null as long as nothing was marked or kept.';
-comment on column relevo.inbox_subject.since is 'For each phone, after when its deliveries are this subject''s.';
+comment on type relevo.inbox_subject is 'Whose inbox it is, and by which phones its items came, also former ones.';
+comment on column relevo.inbox_subject.since is 'For each phone, after when deliveries to it without an inbox are this subject''s.';
 comment on column relevo.inbox_subject.earliest is 'Before this day no delivery is an item any more, whatever its type.';

@@ -32,6 +32,7 @@ create table relevo.device_installations (
   blocked         boolean not null default false,
   quiet           integer,
   owner_quiet     integer,
+  inbox_id        bigint,
   constraint device_installations_check check ((invalidated_at is null) = (invalid_reason is null))
 );
 comment on table relevo.device_installations is 'An app on a phone. Deliveries know only its random id; deleting this row forgets the person.';
@@ -51,11 +52,13 @@ comment on column relevo.device_installations.accepted is 'Categories that its o
 comment on column relevo.device_installations.blocked is 'Whether its owner is blocked: nothing is sent to it.';
 comment on column relevo.device_installations.quiet is 'Its own quiet hours, one of quiet_profiles; null: those of its owner, or else of its project.';
 comment on column relevo.device_installations.owner_quiet is 'The quiet hours of its owner; owner_rules has them, and this is their copy.';
+comment on column relevo.device_installations.inbox_id is 'The inbox of its owner in its project; null: it has no owner, or the reaper has not filled it in since 0.3.0.';
 create index device_installations_dead on relevo.device_installations (dead_since) where dead_since is not null;
 create index device_installations_live on relevo.device_installations (seq) where active and push_capable and permission = 'granted'
   and invalidated_at is null and token is not null;
 create index device_installations_live_of_project on relevo.device_installations (project, seq) where active and push_capable
   and permission = 'granted' and invalidated_at is null and token is not null;
+create index device_installations_unfilled on relevo.device_installations (seq) where owner is not null and inbox_id is null; -- since 0.3.0
 create index device_installations_owner on relevo.device_installations (owner) where owner is not null;
 create index device_installations_project on relevo.device_installations (project);
 create index device_installations_token_text on relevo.device_installations using hash (token); -- for who knows no provider, and for 0.3.0
@@ -76,6 +79,12 @@ create trigger index_phone after update on relevo.device_installations
 create trigger move_digests after update on relevo.device_installations
   for each row when ((old.timezone, old.project, old.quiet, old.owner_quiet) is distinct from (new.timezone, new.project, new.quiet, new.owner_quiet))
   execute function relevo.move_digests();
+create trigger note_former_phone after update on relevo.device_installations
+  for each row when (old.inbox_id is not null and old.inbox_id is distinct from new.inbox_id)
+  execute function relevo.note_former_phone();
+create trigger note_deleted_phone after delete on relevo.device_installations
+  for each row when (old.inbox_id is not null)
+  execute function relevo.note_former_phone();
 create trigger note_dead before insert or update on relevo.device_installations
   for each row when ((new.invalidated_at is not null or not new.active) is distinct from (new.dead_since is not null))
   execute function relevo.note_dead();

@@ -174,7 +174,7 @@ def test_a_cap_that_is_taken_away_meanwhile_loses_nothing(
     event = tell(conn, "one", Owners("nobody"))
     fan_out_to_the_end(build())
     conn.execute(
-        """select relevo.write_capped(e, now(), %s::uuid[], array['expo', 'expo'], array['default', 'default'], array[null, 99])
+        """select relevo.write_capped(e, now(), %s::uuid[], array['expo', 'expo'], array['default', 'default'], array[null, 99], null)
              from relevo.notification_events e where e.id = %s""",
         [phones[:2], event],
     )

@@ -87,8 +87,9 @@ class Bea:
         self.before = self.rows()
 
     def rows(self) -> list[Any]:
-        """Return all that is kept of inboxes."""
-        return [self.conn.execute(f"select * from relevo.{table}").fetchall() for table in ("inboxes", "inbox_marks")]
+        """Return all that is kept of her inbox."""
+        hers = "select * from relevo.inboxes where owner = 'bea'", "select * from relevo.inbox_marks"
+        return [self.conn.execute(statement).fetchall() for statement in hers]
 
     def is_safe(self, by: Any, signed: str | None = None, **named: Any) -> set[int]:
         """Try every route so; return the answers' codes. Nothing of hers was told, and nothing changed."""

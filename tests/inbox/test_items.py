@@ -260,7 +260,7 @@ def test_a_page_reads_as_much_as_it_shows(crowd: psycopg.Connection[Any]) -> Non
 
 
 READ = """
-with i as (insert into relevo.inboxes (project, owner) values ('default', 'ana') returning id)
+with i as (select id from relevo.inboxes where owner = 'ana')
 insert into relevo.inbox_marks (inbox_id, event_id, place, at, seen_at, read_at)
 select i.id, d.notification_event_id, min(d.id), min(d.created_at), now(), case when d.notification_event_id <= %(read)s then now() end
   from i, relevo.notification_deliveries d

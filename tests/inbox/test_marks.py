@@ -26,10 +26,10 @@ def three(conn: psycopg.Connection[Any]) -> list[int]:
 
 
 def test_nothing_is_written_until_something_is_touched(conn: psycopg.Connection[Any], three: list[int]) -> None:
-    """Reading and counting leave no row; what was touched leaves one."""
+    """Reading and counting leave no mark; what was touched has one."""
     titles(conn, owner="ana")
     assert counts(conn, owner="ana") == (3, 3)
-    assert conn.execute("select count(*) from relevo.inboxes").fetchone() == (0,)
+    assert conn.execute("select count(*) from relevo.inbox_marks").fetchone() == (0,)
     assert relevo.mark_inbox(conn, three[0], "seen", owner="ana")
     assert conn.execute("select count(*) from relevo.inbox_marks").fetchone() == (1,)
     assert counts(conn, owner="ana") == (3, 2)
@@ -76,7 +76,8 @@ def test_what_is_no_item(conn: psycopg.Connection[Any], three: list[int]) -> Non
         assert relevo.mark_inbox(conn, event, "read", owner="ana") is False
     assert relevo.mark_inbox(conn, three[0], "read", owner="nobody") is False
     assert relevo.mark_inbox_before(conn, owner="nobody") is False
-    assert conn.execute("select count(*) from relevo.inboxes").fetchone() == (0,)
+    assert conn.execute("select count(*) from relevo.inbox_marks").fetchone() == (0,)
+    assert conn.execute("select count(*) from relevo.inboxes where owner = 'nobody'").fetchone() == (0,)
 
 
 def test_all_before(conn: psycopg.Connection[Any], three: list[int]) -> None:

@@ -57,6 +57,7 @@ _IN_BATCHES = {
     "fold_tallies": _Batches(),
     "prune_refused_events": _Batches(),
     "delete_leftovers": _Batches(5_000, 1, 100_000, "bound_by_key"),
+    "fill_inboxes": _Batches(1_000, 1_000, 100_000, "bound_by_key"),
     "follow_moved_phones": _Batches(200, 200, 10_000, "bound_by_key"),
 }
 

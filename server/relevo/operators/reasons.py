@@ -77,6 +77,9 @@ ERRORS = {
     "event_ended": N_("The event was ended before."),
     "handled_elsewhere": N_("It was handled on another phone, or elsewhere."),
     "superseded": N_("A later event of the same type and collapse key took its place."),
+    "owner_changed": N_(
+        "The phone belongs to another owner now, or to none. The event stays in the inbox of the owner it was for."
+    ),
     "deadline_passed": N_("It came too late: its deadline had passed."),
     "installation_gone": N_("This phone was forgotten."),
     "not_allowed": N_("Pushes may not go to this phone."),

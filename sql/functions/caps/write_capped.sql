@@ -1,6 +1,7 @@
 -- Writes the deliveries of a slice that are above a cap: they are skipped, and in the inbox; also if the cap is
 -- taken away at this moment. Where the cap says so they are told in the next digest. Returns how many of each.
-create or replace function relevo.write_capped(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], above int[])
+create or replace function relevo.write_capped(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], above int[],
+                                                inboxes bigint[])
   returns jsonb
   language plpgsql volatile
 as $$
@@ -14,7 +15,7 @@ begin
     into n
     from unnest(phones, above) with ordinality as u(phone, cap, place)
     left join relevo.caps c on c.id = u.cap;
-  perform relevo.write_skipped(e, at, phones, providers, projects, n.codes, n.whys);
+  perform relevo.write_skipped(e, at, phones, providers, projects, n.codes, n.whys, inboxes);
   if n.digested is not null then
     perform relevo.add_to_digests(e, n.digested, at);
   end if;

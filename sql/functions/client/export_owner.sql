@@ -29,11 +29,16 @@ begin
                where o.owner = of_owner and o.event_id > past and (of_project is null or e.project = of_project) order by o.event_id limit most) p;
     when 'deliveries' then
       select jsonb_agg(relevo.exported_delivery(p.d) order by (p.d).id) as items, max((p.d).id) as last into page
-        from (select d.d from relevo.device_installations i
+        from (select d.d from (select i.installation_id, i.inbox_id, coalesce(i.owner_since, '-infinity') - interval '1 microsecond' as since
+                                 from relevo.device_installations i where i.owner = of_owner and (of_project is null or i.project = of_project)
+                               union all
+                               select f.installation_id, f.inbox_id, 'infinity' from relevo.inboxes b join relevo.former_phones f on f.inbox_id = b.id
+                                where b.owner = of_owner and (of_project is null or b.project = of_project)
+                                  and not exists (select from relevo.device_installations i where i.installation_id = f.installation_id and i.inbox_id = f.inbox_id)) i
                 cross join lateral (select d from relevo.notification_deliveries d where d.installation_id = i.installation_id and d.id > past
-                                       and d.created_at >= coalesce(i.owner_since, '-infinity') -- what was before is another owner's
+                                       and relevo.is_item_of(i.inbox_id, d.inbox_id, d.created_at, i.since) -- the rest is another owner's
                                      order by d.id limit most) d
-               where i.owner = of_owner and (of_project is null or i.project = of_project) order by (d.d).id limit most) p;
+               order by (d.d).id limit most) p;
     when 'digests' then -- what digests told, by the number of the digest's event
       select jsonb_agg(to_jsonb(p) order by p.event_id, p.installation_id) as items, max(p.event_id) as last into page
         from (select c.event_id, i.installation_id, g.closed_at as at, c.total, array(select c.event_id - o.before from unnest(c.offsets) with ordinality as o(before, n) order by o.n) as events

@@ -20,6 +20,7 @@ begin
   perform relevo.blank_events(alone, 'the installation was forgotten');
   delete from relevo.event_audience where installation_id = installation;
   delete from relevo.kept_inbox_items where installation_id = installation;
+  delete from relevo.former_phones where installation_id = installation;
   perform relevo.forget_batches('i:' || installation, null, 'the installation was forgotten');
   perform relevo.forget_cap_uses('i:' || installation, null);
   return known or cardinality(alone) > 0;

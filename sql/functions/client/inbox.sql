@@ -28,7 +28,7 @@ begin
   end if;
   most := coalesce((asked ->> 'limit')::numeric::int, 50);
   spoken := coalesce(asked ->> 'locale', (select d.locale from unnest(s.phones) with ordinality as u(phone, place)
-                                            join relevo.device_installations d on d.installation_id = u.phone
+                                            join relevo.device_installations d on d.installation_id = u.phone and d.owner is not distinct from s.owner
                                            where d.locale is not null order by u.place limit 1));
   if asked ->> 'digest' is not null then
     return relevo.digest_page(s, (asked ->> 'digest')::bigint, spoken, otherwise, least(coalesce((asked ->> 'before')::bigint, 0), 2147483647)::int, most);

@@ -1,4 +1,4 @@
--- Trigger: gives a phone that is new, or another owner's now, what its owner chose.
+-- Trigger: gives a phone that is new, or another owner's now, what its owner chose, and the owner's inbox.
 create or replace function relevo.apply_owner_rules() returns trigger
   language plpgsql
   set search_path to pg_catalog, pg_temp
@@ -11,6 +11,7 @@ begin
   new.accepted := rules.accepted;
   new.blocked := rules.blocked;
   new.owner_quiet := rules.quiet;
+  new.inbox_id := relevo.inbox_of_owner(new.owner, new.project);
   return new;
 end
 $$;

@@ -29,7 +29,7 @@ begin
   ), kept as (
     insert into relevo.digest_contents (event_id, seq, total, offsets) select told_by, t.seq, t.total, t.offsets from told t
   )
-  select array_agg(t.installation_id) as ids, array_agg(t.provider) as providers, array_agg(t.project) as projects, count(*)::int as phones,
+  select array_agg(t.installation_id) as ids, array_agg(t.provider) as providers, array_agg(t.project) as projects, array_agg(t.inbox_id) as inboxes, count(*)::int as phones,
          coalesce(sum(t.total), 0)::bigint as items
     into m from told t;
   phones := m.phones;
@@ -37,7 +37,7 @@ begin
   if phones > 0 then
     e := relevo.begin_digest(s, told_by, at);
     perform relevo.write_deliveries(e, at, m.ids, m.providers, m.projects,
-      case when exists (select from relevo.quiet_profiles) then relevo.quiet_dues(e, m.ids, at) end);
+      case when exists (select from relevo.quiet_profiles) then relevo.quiet_dues(e, m.ids, at) end, m.inboxes);
     update relevo.notification_events n
        set targets_selected = n.targets_selected + m.phones, deliveries_created = n.deliveries_created + m.phones, fanout_finished_at = at,
            fanout_cursor = p.last, updated_at = at

@@ -4,7 +4,7 @@
 -- `mine` and `sooner` are places.
 create or replace function relevo.digest_matches(s relevo.digest_slots, seqs bigint[], ids uuid[], lowers bigint[], changes boolean[], told_by bigint, at timestamptz,
                                                  extra_seqs bigint[], extra_events bigint[])
-  returns table (seq bigint, installation_id uuid, provider text, project text, total int, offsets int[])
+  returns table (seq bigint, installation_id uuid, provider text, project text, total int, offsets int[], inbox_id bigint)
   language sql stable
   set enable_nestloop = off set jit = off -- what has to be looked up one by one is lateral
 as $$
@@ -60,7 +60,7 @@ as $$
       cross join lateral (select relevo.best_first(x.events || t.events, at) as events offset 0) b
      where b.events <> '{}'
   )
-  select x.seq, x.id, (x.i).provider, relevo.sending_project((x.i).provider, (x.i).project, (x.i).part), x.total, x.offsets from extended x
+  select x.seq, x.id, (x.i).provider, relevo.sending_project((x.i).provider, (x.i).project, (x.i).part), x.total, x.offsets, (x.i).inbox_id from extended x
 $$;
 
 revoke all on function relevo.digest_matches from public;

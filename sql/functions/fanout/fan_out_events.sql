@@ -15,13 +15,13 @@ begin
   end if;
   return query
   with targets as materialized ( -- an event that reaches nobody stands here once, without a phone
-    select g.place, e.id as event_id, e.event_type, e.lane, e.at_most_once, e.deadline_at, t.installation_id, t.provider, t.project, t.owner
+    select g.place, e.id as event_id, e.event_type, e.lane, e.at_most_once, e.deadline_at, t.installation_id, t.provider, t.project, t.owner, t.inbox_id
       from unnest(of_events) with ordinality as g(id, place)
       cross join lateral (select * from relevo.notification_events e where e.id = g.id offset 0) e
       cross join lateral (select relevo.category_rule(e.category) as rule offset 0) c
       left join lateral (
         select (n.phone).installation_id, (n.phone).provider, relevo.sending_project((n.phone).provider, (n.phone).project, (n.phone).part) as project,
-               (n.phone).owner
+               (n.phone).owner, (n.phone).inbox_id
           from (select p.phone from relevo.event_audience a
                   cross join lateral (select i as phone from relevo.device_installations i where i.installation_id = a.installation_id offset 0) p
                  where a.event_id = e.id
@@ -37,16 +37,17 @@ begin
                             where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown'))) t on true
   ), made as (
     insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane,
-                                                at_most_once, deadline_at, created_at)
-    select today, t.event_id, t.installation_id, t.event_type, t.provider, t.project, t.lane, t.at_most_once, t.deadline_at, now()
+                                                at_most_once, deadline_at, created_at, inbox_id)
+    select today, t.event_id, t.installation_id, t.event_type, t.provider, t.project, t.lane, t.at_most_once, t.deadline_at, now(), t.inbox_id
       from targets t
      where t.installation_id is not null
      order by t.place
-    returning id, notification_event_id, installation_id, event_type, project, lane, created_at
+    returning id, notification_event_id, installation_id, event_type, project, lane, created_at, inbox_id
   ), queued as (
     insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                   ids, installations)
-    select m.project, m.lane, at, today, m.notification_event_id, m.event_type, m.created_at, 0, 0, false, array_agg(m.id), array_agg(m.installation_id)
+                                   ids, installations, inboxes)
+    select m.project, m.lane, at, today, m.notification_event_id, m.event_type, m.created_at, 0, 0, false, array_agg(m.id), array_agg(m.installation_id),
+           case when count(m.inbox_id) > 0 then array_agg(m.inbox_id) end
       from made m
      group by m.project, m.lane, m.notification_event_id, m.event_type, m.created_at
      order by min(m.id)

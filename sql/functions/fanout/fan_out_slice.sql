@@ -53,12 +53,12 @@ begin
   is_last := t.is_last;
   targets := coalesce(cardinality(t.phones), 0);
   if targets > 0 and (step_aside or exists (select from relevo.event_followers f where f.event_id = e.id)) then
-    select w.* into targets, t.phones, t.providers, t.projects, t.hours
-      from relevo.leave_out_repeats(e, t.phones, t.providers, t.projects, t.hours, step_aside) w;
+    select w.* into targets, t.phones, t.providers, t.projects, t.hours, t.inboxes
+      from relevo.leave_out_repeats(e, t.phones, t.providers, t.projects, t.hours, t.inboxes, step_aside) w;
   end if;
   created := coalesce(cardinality(t.phones), 0);
   if created > 0 then
-    held := relevo.write_slice(e, at, t.phones, t.providers, t.projects, t.hours);
+    held := relevo.write_slice(e, at, t.phones, t.providers, t.projects, t.hours, t.inboxes);
   end if;
   update relevo.notification_events n
      set state = case when is_last then 'fanned' else 'fanning' end, event_day = e.event_day, fanout_started_at = e.fanout_started_at,

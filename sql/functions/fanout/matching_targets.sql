@@ -1,9 +1,9 @@
 -- Returns the next phones with a preference that matches an event, up to a slice of candidates:
 -- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers, sending projects, and
--- their quiet hours if one of them has any.
+-- their quiet hours and the inboxes of their owners if one of them has any.
 -- Candidates come from the index of preferences: the first few in any order, more by windows of sequence numbers.
 create or replace function relevo.matching_targets(e relevo.notification_events, most int,
-    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[])
+    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[], out inboxes bigint[])
   language plpgsql volatile
 as $$
 declare
@@ -37,9 +37,10 @@ begin
              order by x.seq fetch first most rows with ties) a;
   end if;
   is_last := candidates < most and window_end >= e.fanout_upto;
-  select array_agg(t.installation_id), array_agg(t.provider), array_agg(t.project), case when count(t.hours) > 0 then array_agg(t.hours) end
-    into phones, providers, projects, hours
-    from (select i.installation_id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project, coalesce(i.quiet, i.owner_quiet) as hours
+  select array_agg(t.installation_id), array_agg(t.provider), array_agg(t.project), case when count(t.hours) > 0 then array_agg(t.hours) end,
+         case when count(t.inbox_id) > 0 then array_agg(t.inbox_id) end
+    into phones, providers, projects, hours, inboxes
+    from (select i.installation_id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project, coalesce(i.quiet, i.owner_quiet) as hours, i.inbox_id
             from relevo.device_installations i
            where i.seq = any (seqs) and relevo.may_receive(i)
              and relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null and (e.project is null or i.project = e.project)) t;

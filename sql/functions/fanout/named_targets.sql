@@ -1,9 +1,9 @@
 -- Returns the next phones that an event names, by themselves or by their owners, up to a slice of them:
 -- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers, sending projects, and
--- their quiet hours if one of them has any.
+-- their quiet hours and the inboxes of their owners if one of them has any.
 -- An audience that is longer than a slice is cut into slices once, and these are kept.
 create or replace function relevo.named_targets(e relevo.notification_events, most int,
-    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[])
+    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[], out inboxes bigint[])
   language plpgsql volatile
 as $$
 declare
@@ -33,8 +33,9 @@ begin
   last_seq := seqs[cardinality(seqs)];
   is_last := seqs is null or not exists (select from relevo.fanout_slices s where s.event_id = e.id and s.last_seq > named_targets.last_seq);
   select array_agg(i.installation_id), array_agg(i.provider), array_agg(relevo.sending_project(i.provider, i.project, i.part)),
-         case when count(coalesce(i.quiet, i.owner_quiet)) > 0 then array_agg(coalesce(i.quiet, i.owner_quiet)) end
-    into phones, providers, projects, hours
+         case when count(coalesce(i.quiet, i.owner_quiet)) > 0 then array_agg(coalesce(i.quiet, i.owner_quiet)) end,
+         case when count(i.inbox_id) > 0 then array_agg(i.inbox_id) end
+    into phones, providers, projects, hours, inboxes
     from (select * from relevo.device_installations i where i.installation_id = any (named) offset 0) i -- not along all phones
    where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and relevo.may_receive(i)
      and relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null and (e.project is null or i.project = e.project);

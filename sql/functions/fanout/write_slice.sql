@@ -1,6 +1,6 @@
 -- Writes the deliveries of a slice of an event: of phones in quiet hours for later, and as skipped what is gathered in a batch or above a cap:
 -- returns how many of each, null if there is none.
-create or replace function relevo.write_slice(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], hours int[])
+create or replace function relevo.write_slice(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], hours int[], inboxes bigint[])
   returns jsonb
   language plpgsql volatile
 as $$
@@ -12,7 +12,7 @@ declare
   n record;
 begin
   if e.audience = 'installations' and relevo.is_batched(e) then
-    n := relevo.write_batched(e, at, phones, providers, projects, hours);
+    n := relevo.write_batched(e, at, phones, providers, projects, hours, inboxes);
     held := jsonb_build_object('batched', met - coalesce(cardinality(n.phones), 0));
     if n.phones is null then
       return held;
@@ -21,6 +21,7 @@ begin
     providers := n.providers;
     projects := n.projects;
     hours := n.hours;
+    inboxes := n.inboxes;
   end if;
   dues := case when hours is not null then relevo.quiet_dues(e, phones, at, hours)
                when exists (select from relevo.quiet_defaults) then relevo.quiet_dues(e, phones, at) end;
@@ -28,16 +29,16 @@ begin
     above := relevo.reserve_caps(e, phones, dues, at);
   end if;
   if above is null then
-    perform relevo.write_deliveries(e, at, phones, providers, projects, dues);
+    perform relevo.write_deliveries(e, at, phones, providers, projects, dues, inboxes);
     return held;
   end if;
-  held := coalesce(held, '{}') || relevo.write_capped(e, at, phones, providers, projects, above);
+  held := coalesce(held, '{}') || relevo.write_capped(e, at, phones, providers, projects, above, inboxes);
   select array_agg(u.phone) as phones, array_agg(u.provider) as providers, array_agg(u.project) as projects,
-         case when dues is not null then array_agg(u.due) end as dues
+         case when dues is not null then array_agg(u.due) end as dues, case when inboxes is not null then array_agg(u.inbox_id) end as inboxes
     into n
-    from unnest(phones, providers, projects, dues, above) as u(phone, provider, project, due, cap) where u.cap is null;
+    from unnest(phones, providers, projects, dues, above, inboxes) as u(phone, provider, project, due, cap, inbox_id) where u.cap is null;
   if n.phones is not null then
-    perform relevo.write_deliveries(e, at, n.phones, n.providers, n.projects, n.dues);
+    perform relevo.write_deliveries(e, at, n.phones, n.providers, n.projects, n.dues, n.inboxes);
   end if;
   return held;
 end

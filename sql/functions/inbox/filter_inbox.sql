@@ -36,11 +36,11 @@ as $$
      and (of_category is null or case when e.state is not null then e.category else k.category end = of_category)
      and (cardinality(s.phones) < 2 or c.day is null or c.place = c.first and not exists (
            select from unnest(s.phones, s.since) as p(phone, since)
-             cross join lateral (select d.id, d.created_at from relevo.notification_deliveries d
+             cross join lateral (select d.id, d.created_at, d.inbox_id from relevo.notification_deliveries d
                                   where d.event_day = c.day -- compared as a pair: by the key of event and phone, never along all of a phone's deliveries
                                     and (d.notification_event_id, d.installation_id) >= (c.event_id, p.phone)
                                     and (d.notification_event_id, d.installation_id) <= (c.event_id, p.phone) offset 0) d
-            where array_position(c.known, p.phone) is null and d.id < c.place and d.created_at > p.since))
+            where array_position(c.known, p.phone) is null and d.id < c.place and relevo.is_item_of(s.inbox_id, d.inbox_id, d.created_at, p.since)))
    order by c.place desc
    limit most
 $$;

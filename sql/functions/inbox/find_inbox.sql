@@ -1,4 +1,5 @@
--- Returns whose inbox is asked for, with its phones, up to a hundred, newest first; refuses by name what is wrong with the question.
+-- Returns whose inbox is asked for, with its phones, up to a hundred: those of today, newest first, then former ones, of which only deliveries
+-- with this inbox are its items. Refuses by name what is wrong with the question.
 create or replace function relevo.find_inbox(asked jsonb, fields text[] default '{}') returns relevo.inbox_subject
   language plpgsql stable
 as $$
@@ -30,17 +31,23 @@ begin
   end if;
   if s.project is null then
     of_projects := array(select distinct i.project from relevo.device_installations i where i.owner = s.owner and not i.for_news order by 1 limit 5);
+    if of_projects = '{}' then -- phones that are deleted, or another's now, left an inbox
+      of_projects := array(select b.project from relevo.inboxes b where b.owner = s.owner order by 1 limit 5);
+    end if;
     if cardinality(of_projects) > 1 then
       perform relevo.refuse(format('project must be given: this owner has phones in %s', array_to_string(of_projects, ', ')));
     end if;
     s.project := coalesce(of_projects[1], 'default');
   end if;
-  select coalesce(array_agg(i.installation_id), '{}'), coalesce(array_agg(coalesce(i.owner_since, '-infinity') - interval '1 microsecond'), '{}')
-    into s.phones, s.since
-    from (select i.installation_id, i.owner_since from relevo.device_installations i
-           where i.owner = s.owner and i.project = s.project and not i.for_news order by i.seq desc limit 100) i;
   select b.id, b.seen_before, b.read_before into s.inbox_id, s.seen_before, s.read_before
     from relevo.inboxes b where b.owner = s.owner and b.project = s.project;
+  select array_agg(i.installation_id), array_agg(coalesce(i.owner_since, '-infinity') - interval '1 microsecond') into s.phones, s.since
+    from (select i.installation_id, i.owner_since from relevo.device_installations i
+           where i.owner = s.owner and i.project = s.project and not i.for_news order by i.seq desc limit 100) i;
+  select coalesce(s.phones, '{}') || coalesce(array_agg(f.installation_id), '{}'), coalesce(s.since, '{}') || coalesce(array_agg('infinity'::timestamptz), '{}')
+    into s.phones, s.since
+    from (select f.installation_id from relevo.former_phones f where f.inbox_id = s.inbox_id and f.installation_id <> all (coalesce(s.phones, '{}'))
+           order by f.left_at desc limit 100 - coalesce(cardinality(s.phones), 0)) f;
   return s;
 end
 $$;

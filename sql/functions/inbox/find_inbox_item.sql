@@ -4,21 +4,7 @@ create or replace function relevo.find_inbox_item(s relevo.inbox_subject, of_eve
   language sql stable
 as $$
   select f.place, f.at
-    from (select d.id as place, d.event_day as day, d.created_at as at
-            from relevo.notification_events e
-            cross join unnest(s.phones, s.since) as p(phone, since)
-            cross join lateral (select d.id, d.event_day, d.created_at from relevo.notification_deliveries d
-                                 where d.event_day = e.event_day and (d.notification_event_id, d.installation_id) >= (e.id, p.phone)
-                                   and (d.notification_event_id, d.installation_id) <= (e.id, p.phone) offset 0) d
-           where e.id = of_event and d.created_at > p.since
-          union all
-          select o.inbox_place, null, e.fanout_finished_at
-            from relevo.event_owners o
-            join relevo.notification_events e on e.id = o.event_id
-           where o.event_id = of_event and o.owner = s.owner and o.inbox_place is not null and (e.project is null or e.project = s.project)
-          union all
-          select k.place, null, k.at from relevo.kept_inbox_items k
-           where k.inbox_id = s.inbox_id and k.event_id = of_event and (s.owner is not null or k.at > s.since[1])) c
+    from relevo.list_item_places(s, of_event) c
     cross join lateral relevo.filter_inbox(s, 'all', null, null, array[c.place], array[of_event], array[c.day], array[c.at], 0, 1) f
    order by f.place
    limit 1

@@ -6,35 +6,36 @@ create or replace function relevo.gather_inbox(s relevo.inbox_subject, before bi
   language plpgsql stable
   set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off
 as $$
+declare
+  -- of an installation without owner, what it got while it had one is not walked along
+  past timestamptz := coalesce(greatest(after, case when s.owner is null then s.since[1] end), '-infinity');
 begin
   select coalesce(max(c.lowest) filter (where c.is_more), 0), count(c.place)::int,
-         array_agg(c.place) filter (where c.at > c.since), array_agg(c.event_id) filter (where c.at > c.since),
-         array_agg(c.day) filter (where c.at > c.since), array_agg(c.at) filter (where c.at > c.since),
-         array_agg(c.phone) filter (where c.at > c.since)
+         array_agg(c.place) filter (where c.is_in), array_agg(c.event_id) filter (where c.is_in), array_agg(c.day) filter (where c.is_in),
+         array_agg(c.at) filter (where c.is_in), array_agg(c.phone) filter (where c.is_in)
     into reaches, walked, places, events, days, ats, came_by
     from (
-      select g.place, g.event_id, g.day, g.at, p.phone, p.since, min(g.place) over (partition by p.source) as lowest,
-             count(*) over (partition by p.source) = wide and min(g.at) over (partition by p.source) > p.since as is_more
-        from (select u.source, u.phone, greatest(u.since, after) as since from unnest(s.phones, s.since) with ordinality as u(phone, since, source)) p
-        cross join lateral (select d.id as place, d.notification_event_id as event_id, d.event_day as day, d.created_at as at
+      select g.place, g.event_id, g.day, g.at, p.phone, g.at > past and relevo.is_item_of(s.inbox_id, g.inbox_id, g.at, p.since) as is_in,
+             min(g.place) over (partition by p.source) as lowest,
+             count(*) over (partition by p.source) = wide and min(g.at) over (partition by p.source) > past as is_more
+        from unnest(s.phones, s.since) with ordinality as p(phone, since, source)
+        cross join lateral (select d.id as place, d.notification_event_id as event_id, d.event_day as day, d.created_at as at, d.inbox_id
                               from relevo.notification_deliveries d
                              where d.installation_id = p.phone and d.id < before and d.event_day >= s.earliest
                              order by d.id desc limit wide) g
       union all
-      select g.place, g.event_id, null, g.at, null, coalesce(after, '-infinity'), min(g.place) over (), count(*) over () = wide
+      select g.place, g.event_id, null, g.at, null, g.at > past, min(g.place) over (), count(*) over () = wide
         from (select o.inbox_place as place, o.event_id, e.fanout_finished_at as at
                 from relevo.event_owners o
                 cross join lateral (select e.fanout_finished_at, e.project from relevo.notification_events e where e.id = o.event_id offset 0) e
                where o.owner = s.owner and o.inbox_place < before and (e.project is null or e.project = s.project)
                order by o.inbox_place desc limit wide) g
       union all
-      select g.place, g.event_id, null, g.at, null, greatest(after, case when s.owner is null then s.since[1] end, '-infinity'),
-             min(g.place) over (), count(*) over () = wide
+      select g.place, g.event_id, null, g.at, null, g.at > past, min(g.place) over (), count(*) over () = wide
         from (select k.place, k.event_id, k.at from relevo.kept_inbox_items k
                where k.inbox_id = s.inbox_id and k.place < before order by k.place desc limit wide) g
-      union all
-      select g.place, g.event_id, null, g.at, null, -- what came later is another source's, maybe at another place: the phone it came to first may have left
-             case when g.at > after then 'infinity' when s.owner is null then s.since[1] else '-infinity' end, min(g.place) over (), count(*) over () = wide
+      union all -- what came after that instant is another source's
+      select g.place, g.event_id, null, g.at, null, g.at <= after and (s.owner is not null or g.at > s.since[1]), min(g.place) over (), count(*) over () = wide
         from (select m.place, m.event_id, m.at from relevo.inbox_marks m
                where after is not null and m.inbox_id = s.inbox_id and m.read_at is null and m.archived_at is null and m.place < before
                order by m.place desc limit wide) g) c;

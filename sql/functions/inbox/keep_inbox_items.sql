@@ -13,14 +13,15 @@ begin
   execute format($sql$
     select array_agg(g.owner) as owners, array_agg(g.alone) as phones, array_agg(g.project) as projects, array_agg(g.event_id) as events,
            array_agg(g.place) as places, array_agg(g.at) as ats, array_agg(g.came_by) as came_by
-      from (select i.owner, case when i.owner is null then i.installation_id end as alone, i.project, d.notification_event_id as event_id,
-                   min(d.id) as place, min(d.created_at) as at,
-                   case when count(*) = 1 then (array_agg(i.installation_id))[1] end as came_by
+      from (select coalesce(b.owner, i.owner) as owner, case when b.id is null and i.owner is null then i.installation_id end as alone,
+                   coalesce(b.project, i.project) as project, d.notification_event_id as event_id, min(d.id) as place, min(d.created_at) as at,
+                   case when count(*) = 1 then (array_agg(d.installation_id))[1] end as came_by
               from relevo.%I d
               left join relevo.event_types t on t.event_type = d.event_type
-              join relevo.device_installations i on i.installation_id = d.installation_id
+              left join relevo.inboxes b on b.id = d.inbox_id
+              left join relevo.device_installations i on i.installation_id = d.installation_id
              where d.ctid >= $1 and d.ctid < $2 and d.created_at > $3 - coalesce(t.inbox_days, 90) * interval '1 day' and coalesce(t.inbox, true)
-               and d.created_at >= coalesce(i.owner_since, '-infinity') and not i.for_news
+               and (b.id is not null or d.inbox_id is null and d.created_at >= coalesce(i.owner_since, '-infinity') and not i.for_news)
              group by 1, 2, 3, 4) g$sql$, 'notification_deliveries' || to_char(of_month, '_YYYY_MM'))
   into f using format('(%s,0)', from_block)::tid, format('(%s,0)', from_block + blocks)::tid, at;
   insert into relevo.inboxes (project, owner, installation_id)

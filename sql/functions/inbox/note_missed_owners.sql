@@ -9,7 +9,9 @@ begin
                        cross join lateral (select from relevo.notification_deliveries d
                                             where d.event_day = of_day and (d.notification_event_id, d.installation_id) >= (of_event, i.installation_id)
                                               and (d.notification_event_id, d.installation_id) <= (of_event, i.installation_id) offset 0) d
-                      where i.owner = o.owner);
+                      where i.owner = o.owner)
+     and o.owner not in (select b.owner from relevo.notification_deliveries d join relevo.inboxes b on b.id = d.inbox_id
+                          where d.event_day = of_day and d.notification_event_id = of_event and b.owner is not null); -- by a phone that is another's by now
 end
 $$;
 

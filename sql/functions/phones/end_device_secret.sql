@@ -1,4 +1,5 @@
--- Trigger: deletes the secret of a phone that changes its owner or is unregistered.
+-- Trigger: deletes the secret of a phone that changes its owner or is unregistered. A push that was claimed for the former owner is not sent: with another version
+-- of the token it goes back to the queue, and the next claim sees whose the phone is.
 create or replace function relevo.end_device_secret() returns trigger
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
@@ -6,6 +7,7 @@ as $$
 begin
   if old.owner is distinct from new.owner then
     new.owner_since := now();
+    new.token_version := greatest(new.token_version, old.token_version + (old.owner is not null)::int);
   end if;
   delete from relevo.device_secrets s where s.installation_id = old.installation_id;
   return new;

@@ -1,11 +1,16 @@
 -- Writes those of some resolved installations that are there already, and returns how many. What is not said of one stays, but for whether it
--- may receive pushes: whoever registers again has them on.
+-- may receive pushes: whoever registers again has them on. What a former owner asked for goes with that owner: preferences, opt-outs and quiet hours
+-- are those of a new phone.
 create or replace function relevo.update_installations(resolved jsonb) returns int
   language plpgsql volatile
   set enable_seqscan = off
 as $$
 declare
   written int;
+  passed_on uuid[] := array(select i.installation_id from jsonb_array_elements(resolved) as e(i)
+                              cross join lateral (select i.installation_id from relevo.device_installations i
+                                                   where i.installation_id = (e.i ->> 'installation_id')::uuid and i.owner is not null
+                                                     and e.i ? 'owner' and i.owner is distinct from e.i ->> 'owner' offset 0) i);
 begin
   update relevo.device_installations i
      set token = case when g.i ? 'token' then g.i ->> 'token' else i.token end,
@@ -17,7 +22,8 @@ begin
          timezone = case when g.i ? 'timezone' then g.i ->> 'timezone' else i.timezone end,
          owner = case when g.i ? 'owner' then g.i ->> 'owner' else i.owner end,
          opt_outs = case when g.i ? 'opt_outs' then array(select jsonb_array_elements_text(coalesce(nullif(g.i -> 'opt_outs', 'null'), '[]')))
-                         else i.opt_outs end,
+                         when i.installation_id = any (passed_on) then '{}' else i.opt_outs end,
+         quiet = case when i.installation_id = any (passed_on) then null else i.quiet end,
          push_capable = coalesce((g.i ->> 'push_capable')::boolean, true), permission = coalesce(g.i ->> 'permission', 'granted'),
          active = true, updated_at = now(),
          invalidated_at = case when g.i ? 'token' then null else i.invalidated_at end,
@@ -26,6 +32,10 @@ begin
             from jsonb_array_elements(resolved) as e(i)) g
    where i.installation_id = g.id;
   get diagnostics written = row_count;
+  if passed_on <> '{}' then
+    delete from relevo.notification_preferences p where p.installation_id = any (passed_on);
+    insert into relevo.notification_preferences (installation_id, name) select u.id, 'default' from unnest(passed_on) as u(id);
+  end if;
   return written;
 end
 $$;

@@ -21,6 +21,9 @@ begin
   if hashes is distinct from relevo.token_hashes(of_all) then
     raise exception using errcode = 'unique_violation', message = 'the provider of an installation was changed by another meanwhile';
   end if;
+  insert into relevo.inboxes (project, owner) -- in one order: two who register many take turns
+  select distinct coalesce(g.i ->> 'project', 'default'), g.i ->> 'owner' from jsonb_array_elements(of_all) as g(i) where g.i ->> 'owner' is not null order by 2, 1
+  on conflict do nothing;
   if relevo.take_tokens(ids, hashes) > 0 and expects like '%free token%' then
     raise exception using errcode = 'lock_not_available', message = 'the token was taken by another installation meanwhile';
   end if;

@@ -10,7 +10,7 @@ as $$
     from relevo.claims c
     cross join lateral relevo.look_up_phones(
       array(select row(0, d.project, d.lane, c.due_at, d.event_day, d.notification_event_id, d.event_type, d.created_at, d.attempt_count,
-                       d.lapse_count, d.last_error_code is not null, array[d.id], array[d.installation_id])::relevo.due_chunks
+                       d.lapse_count, d.last_error_code is not null, array[d.id], array[d.installation_id], array[d.inbox_id])::relevo.due_chunks
               from unnest(c.days, c.ids) with ordinality as k(event_day, id, n)
               cross join lateral (select * from relevo.notification_deliveries d
                                    where d.event_day = k.event_day and d.id = k.id and d.status in ('pending', 'retryable') offset 0) d

@@ -35,9 +35,10 @@ begin
     returning d.* into chunk;
     continue when not found;
     if cardinality(chunk.ids) > room then
-      perform relevo.put_back(chunk, chunk.ids[room + 1:], chunk.installations[room + 1:]);
+      perform relevo.put_back(chunk, chunk.ids[room + 1:], chunk.installations[room + 1:], chunk.inboxes[room + 1:]);
       chunk.ids := chunk.ids[:room];
       chunk.installations := chunk.installations[:room];
+      chunk.inboxes := chunk.inboxes[:room];
     end if;
     taken := taken || chunk;
     room := room - cardinality(chunk.ids);

@@ -46,11 +46,12 @@ begin
     continue when not found;
     picked.ids := picked.ids[:room];
     if cardinality(picked.ids) < cardinality(chunk.ids) then
-      perform relevo.put_back(chunk, array_agg(u.id), array_agg(u.installation_id))
-         from unnest(chunk.ids, chunk.installations) as u(id, installation_id) where u.id <> all (picked.ids);
-      select array_agg(u.id order by array_position(picked.ids, u.id)), array_agg(u.installation_id order by array_position(picked.ids, u.id))
-        into chunk.ids, chunk.installations
-        from unnest(chunk.ids, chunk.installations) as u(id, installation_id) where u.id = any (picked.ids);
+      perform relevo.put_back(chunk, array_agg(u.id), array_agg(u.installation_id), case when chunk.inboxes is not null then array_agg(u.inbox_id) end)
+         from unnest(chunk.ids, chunk.installations, chunk.inboxes) as u(id, installation_id, inbox_id) where u.id <> all (picked.ids);
+      select array_agg(u.id order by array_position(picked.ids, u.id)), array_agg(u.installation_id order by array_position(picked.ids, u.id)),
+             case when chunk.inboxes is not null then array_agg(u.inbox_id order by array_position(picked.ids, u.id)) end
+        into chunk.ids, chunk.installations, chunk.inboxes
+        from unnest(chunk.ids, chunk.installations, chunk.inboxes) as u(id, installation_id, inbox_id) where u.id = any (picked.ids);
     end if;
     taken := taken || chunk;
     room := room - cardinality(chunk.ids);

@@ -13,9 +13,10 @@ as $$
      where d.status in ('pending', 'retryable')
   ), made as (
     insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                   ids, installations)
+                                   ids, installations, inboxes)
     select o.project, o.lane, o.due_at, o.event_day, o.notification_event_id, min(o.event_type), o.created_at, o.attempt_count, o.lapse_count,
-           o.last_error_code is not null, array_agg(o.id order by o.id), array_agg(o.installation_id order by o.id)
+           o.last_error_code is not null, array_agg(o.id order by o.id), array_agg(o.installation_id order by o.id),
+           case when count(o.inbox_id) > 0 then array_agg(o.inbox_id order by o.id) end
       from open o
      group by o.project, o.lane, o.due_at, o.event_day, o.notification_event_id, o.created_at, o.attempt_count, o.lapse_count,
               o.last_error_code is not null, o.piece

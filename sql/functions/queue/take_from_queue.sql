@@ -12,8 +12,8 @@ begin
     select c.* from relevo.due_chunks c where c.event_id = any (of_events) and c.ids && of_ids order by c.id for update skip locked
   loop
     delete from relevo.due_chunks c where c.id = chunk.id;
-    perform relevo.put_back(chunk, array_agg(u.id), array_agg(u.installation_id))
-       from unnest(chunk.ids, chunk.installations) as u(id, installation_id) where u.id <> all (of_ids) having count(*) > 0;
+    perform relevo.put_back(chunk, array_agg(u.id), array_agg(u.installation_id), case when chunk.inboxes is not null then array_agg(u.inbox_id) end)
+       from unnest(chunk.ids, chunk.installations, chunk.inboxes) as u(id, installation_id, inbox_id) where u.id <> all (of_ids) having count(*) > 0;
     return query select chunk.event_day, u.id, chunk.due_at from unnest(chunk.ids) as u(id) where u.id = any (of_ids);
   end loop;
 end

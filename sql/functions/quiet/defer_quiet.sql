@@ -18,11 +18,12 @@ as $$
     delete from relevo.due_chunks q using waiting w where q.id = w.id returning q.*, w.dues, w.quiet_spread_s, w.deadline_at
   )
   insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                 ids, installations)
+                                 ids, installations, inboxes)
   select t.project, t.lane,
          case when u.due > at then relevo.spread_quiet(u.due, (array_agg(u.phone))[1], t.quiet_spread_s, t.deadline_at) else t.due_at end,
-         t.event_day, t.event_id, t.event_type, t.created_at, t.attempt_count, t.lapse_count, t.had_error, array_agg(u.id), array_agg(u.phone)
-    from taken t cross join lateral unnest(t.ids, t.installations, t.dues) as u(id, phone, due)
+         t.event_day, t.event_id, t.event_type, t.created_at, t.attempt_count, t.lapse_count, t.had_error, array_agg(u.id), array_agg(u.phone),
+         case when count(u.inbox_id) > 0 then array_agg(u.inbox_id) end
+    from taken t cross join lateral unnest(t.ids, t.installations, t.dues, t.inboxes) as u(id, phone, due, inbox_id)
    group by t.id, t.project, t.lane, t.due_at, t.event_day, t.event_id, t.event_type, t.created_at, t.attempt_count, t.lapse_count, t.had_error,
             t.quiet_spread_s, t.deadline_at, u.due
 $$;

@@ -18,8 +18,8 @@ begin
     delete from relevo.due_chunks q using waiting w where q.id = w.id
   )
   insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                 ids, installations)
-  select w.project, w.lane, now(), w.event_day, w.event_id, w.event_type, w.created_at, w.attempt_count, w.lapse_count, w.had_error, w.ids, w.installations
+                                 ids, installations, inboxes)
+  select w.project, w.lane, now(), w.event_day, w.event_id, w.event_type, w.created_at, w.attempt_count, w.lapse_count, w.had_error, w.ids, w.installations, w.inboxes
     from waiting w;
   get diagnostics moved = row_count;
   if moved > 0 then

@@ -73,9 +73,20 @@ create table relevo.inboxes (
   constraint inbox_of_an_owner unique (owner, project)
 );
 comment on table relevo.inboxes is
-  'Inboxes that something was marked in: an owner''s in one project, or that of an installation without owner. An untouched one has no row.';
+  'Inboxes: one for each owner of phones in a project, and one for each installation without owner in whose inbox something was marked.';
 comment on column relevo.inboxes.seen_before is 'Everything until then was seen, but for what inbox_marks says otherwise.';
 comment on column relevo.inboxes.read_before is 'Everything until then was read, but for what inbox_marks says otherwise.';
+
+create table relevo.former_phones (
+  inbox_id        bigint not null references relevo.inboxes(id) on delete cascade,
+  installation_id uuid not null,
+  left_at         timestamptz not null,
+  primary key (inbox_id, installation_id)
+);
+comment on table relevo.former_phones is
+  'Phones that were an owner''s and are another''s now, or deleted: what came by them stays in the owner''s inbox. Cleanup deletes rows that no item needs any more.';
+create index former_phones_phone on relevo.former_phones (installation_id);
+create index former_phones_by_time on relevo.former_phones (left_at);
 
 create table relevo.inbox_marks (
   inbox_id    bigint not null references relevo.inboxes(id) on delete cascade,
@@ -199,6 +210,28 @@ create trigger apply_new_owner_rules before update on relevo.device_installation
   for each row when ((old.owner, old.project, old.provider) is distinct from (new.owner, new.project, new.provider))
   execute function relevo.apply_owner_rules();
 
+-- Trigger: notes that a phone was an owner's until now: what came by it stays in that owner's inbox. Whoever forgets the owner deletes the note with the inbox.
+create or replace function relevo.note_former_phone() returns trigger
+  language plpgsql
+  set search_path to pg_catalog, pg_temp
+as $$
+begin
+  insert into relevo.former_phones as f (inbox_id, installation_id, left_at)
+  select b.id, old.installation_id, now() from relevo.inboxes b where b.id = old.inbox_id
+  on conflict (inbox_id, installation_id) do update set left_at = excluded.left_at;
+  return null;
+end
+$$;
+
+revoke all on function relevo.note_former_phone from public;
+
+create trigger note_former_phone after update on relevo.device_installations
+  for each row when (old.inbox_id is not null and old.inbox_id is distinct from new.inbox_id)
+  execute function relevo.note_former_phone();
+create trigger note_deleted_phone after delete on relevo.device_installations
+  for each row when (old.inbox_id is not null)
+  execute function relevo.note_former_phone();
+
 -- Trigger: a phone that is in another time zone or project now, or whose quiet hours say another one, has its digests there.
 create or replace function relevo.move_digests() returns trigger
   language plpgsql
@@ -231,13 +264,51 @@ create type relevo.inbox_subject as (
   since           timestamptz[],
   earliest        date
 );
-comment on type relevo.inbox_subject is 'Whose inbox it is, and by which phones its items come; inbox_id is null as long as nothing was marked or kept.';
-comment on column relevo.inbox_subject.since is 'For each phone, after when its deliveries are this subject''s.';
+comment on type relevo.inbox_subject is 'Whose inbox it is, and by which phones its items came, also former ones.';
+comment on column relevo.inbox_subject.since is 'For each phone, after when deliveries to it without an inbox are this subject''s.';
 comment on column relevo.inbox_subject.earliest is 'Before this day no delivery is an item any more, whatever its type.';
 
 -- Written by `make migration` from sql/functions; what stands above this line is yours.
 
 set local check_function_bodies = off;
+
+-- Trigger: gives a phone that is new, or another owner's now, what its owner chose, and the owner's inbox.
+create or replace function relevo.apply_owner_rules() returns trigger
+  language plpgsql
+  set search_path to pg_catalog, pg_temp
+as $$
+declare
+  rules record;
+begin
+  select r.* into rules from relevo.rules_for_phone(new.owner, new.project, new.provider) r;
+  new.refused := rules.refused;
+  new.accepted := rules.accepted;
+  new.blocked := rules.blocked;
+  new.owner_quiet := rules.quiet;
+  new.inbox_id := relevo.inbox_of_owner(new.owner, new.project);
+  return new;
+end
+$$;
+
+revoke all on function relevo.apply_owner_rules from public;
+
+-- Trigger: deletes the secret of a phone that changes its owner or is unregistered. A push that was claimed for the former owner is not sent: with another version
+-- of the token it goes back to the queue, and the next claim sees whose the phone is.
+create or replace function relevo.end_device_secret() returns trigger
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if old.owner is distinct from new.owner then
+    new.owner_since := now();
+    new.token_version := greatest(new.token_version, old.token_version + (old.owner is not null)::int);
+  end if;
+  delete from relevo.device_secrets s where s.installation_id = old.installation_id;
+  return new;
+end
+$$;
+
+revoke all on function relevo.end_device_secret from public;
 
 -- Trigger: takes the preferences of a phone that may not receive any more out of the index, or puts them back.
 create or replace function relevo.index_phone() returns trigger
@@ -1507,11 +1578,16 @@ begin
                where o.owner = of_owner and o.event_id > past and (of_project is null or e.project = of_project) order by o.event_id limit most) p;
     when 'deliveries' then
       select jsonb_agg(relevo.exported_delivery(p.d) order by (p.d).id) as items, max((p.d).id) as last into page
-        from (select d.d from relevo.device_installations i
+        from (select d.d from (select i.installation_id, i.inbox_id, coalesce(i.owner_since, '-infinity') - interval '1 microsecond' as since
+                                 from relevo.device_installations i where i.owner = of_owner and (of_project is null or i.project = of_project)
+                               union all
+                               select f.installation_id, f.inbox_id, 'infinity' from relevo.inboxes b join relevo.former_phones f on f.inbox_id = b.id
+                                where b.owner = of_owner and (of_project is null or b.project = of_project)
+                                  and not exists (select from relevo.device_installations i where i.installation_id = f.installation_id and i.inbox_id = f.inbox_id)) i
                 cross join lateral (select d from relevo.notification_deliveries d where d.installation_id = i.installation_id and d.id > past
-                                       and d.created_at >= coalesce(i.owner_since, '-infinity') -- what was before is another owner's
+                                       and relevo.is_item_of(i.inbox_id, d.inbox_id, d.created_at, i.since) -- the rest is another owner's
                                      order by d.id limit most) d
-               where i.owner = of_owner and (of_project is null or i.project = of_project) order by (d.d).id limit most) p;
+               order by (d.d).id limit most) p;
     when 'digests' then -- what digests told, by the number of the digest's event
       select jsonb_agg(to_jsonb(p) order by p.event_id, p.installation_id) as items, max(p.event_id) as last into page
         from (select c.event_id, i.installation_id, g.closed_at as at, c.total, array(select c.event_id - o.before from unnest(c.offsets) with ordinality as o(before, n) order by o.n) as events
@@ -1566,6 +1642,7 @@ begin
   perform relevo.blank_events(alone, 'the installation was forgotten');
   delete from relevo.event_audience where installation_id = installation;
   delete from relevo.kept_inbox_items where installation_id = installation;
+  delete from relevo.former_phones where installation_id = installation;
   perform relevo.forget_batches('i:' || installation, null, 'the installation was forgotten');
   perform relevo.forget_cap_uses('i:' || installation, null);
   return known or cardinality(alone) > 0;
@@ -1764,7 +1841,7 @@ begin
   end if;
   most := coalesce((asked ->> 'limit')::numeric::int, 50);
   spoken := coalesce(asked ->> 'locale', (select d.locale from unnest(s.phones) with ordinality as u(phone, place)
-                                            join relevo.device_installations d on d.installation_id = u.phone
+                                            join relevo.device_installations d on d.installation_id = u.phone and d.owner is not distinct from s.owner
                                            where d.locale is not null order by u.place limit 1));
   if asked ->> 'digest' is not null then
     return relevo.digest_page(s, (asked ->> 'digest')::bigint, spoken, otherwise, least(coalesce((asked ->> 'before')::bigint, 0), 2147483647)::int, most);
@@ -2984,13 +3061,13 @@ begin
   end if;
   return query
   with targets as materialized ( -- an event that reaches nobody stands here once, without a phone
-    select g.place, e.id as event_id, e.event_type, e.lane, e.at_most_once, e.deadline_at, t.installation_id, t.provider, t.project, t.owner
+    select g.place, e.id as event_id, e.event_type, e.lane, e.at_most_once, e.deadline_at, t.installation_id, t.provider, t.project, t.owner, t.inbox_id
       from unnest(of_events) with ordinality as g(id, place)
       cross join lateral (select * from relevo.notification_events e where e.id = g.id offset 0) e
       cross join lateral (select relevo.category_rule(e.category) as rule offset 0) c
       left join lateral (
         select (n.phone).installation_id, (n.phone).provider, relevo.sending_project((n.phone).provider, (n.phone).project, (n.phone).part) as project,
-               (n.phone).owner
+               (n.phone).owner, (n.phone).inbox_id
           from (select p.phone from relevo.event_audience a
                   cross join lateral (select i as phone from relevo.device_installations i where i.installation_id = a.installation_id offset 0) p
                  where a.event_id = e.id
@@ -3006,16 +3083,17 @@ begin
                             where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown'))) t on true
   ), made as (
     insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane,
-                                                at_most_once, deadline_at, created_at)
-    select today, t.event_id, t.installation_id, t.event_type, t.provider, t.project, t.lane, t.at_most_once, t.deadline_at, now()
+                                                at_most_once, deadline_at, created_at, inbox_id)
+    select today, t.event_id, t.installation_id, t.event_type, t.provider, t.project, t.lane, t.at_most_once, t.deadline_at, now(), t.inbox_id
       from targets t
      where t.installation_id is not null
      order by t.place
-    returning id, notification_event_id, installation_id, event_type, project, lane, created_at
+    returning id, notification_event_id, installation_id, event_type, project, lane, created_at, inbox_id
   ), queued as (
     insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                   ids, installations)
-    select m.project, m.lane, at, today, m.notification_event_id, m.event_type, m.created_at, 0, 0, false, array_agg(m.id), array_agg(m.installation_id)
+                                   ids, installations, inboxes)
+    select m.project, m.lane, at, today, m.notification_event_id, m.event_type, m.created_at, 0, 0, false, array_agg(m.id), array_agg(m.installation_id),
+           case when count(m.inbox_id) > 0 then array_agg(m.inbox_id) end
       from made m
      group by m.project, m.lane, m.notification_event_id, m.event_type, m.created_at
      order by min(m.id)
@@ -3245,6 +3323,64 @@ $$;
 
 revoke all on function relevo.pick_small_events from public;
 
+-- Gives some phones that have an owner since before 0.4.0 the inbox of that owner, and returns how many. Phones that are being written are passed by.
+create or replace function relevo.fill_inboxes(most int) returns int
+  language plpgsql volatile
+  set search_path = pg_catalog, pg_temp set enable_seqscan = off
+as $$
+declare
+  phones uuid[] := array(select i.installation_id from relevo.device_installations i where i.owner is not null and i.inbox_id is null
+                          order by i.seq limit most for no key update skip locked);
+begin
+  insert into relevo.inboxes (project, owner)
+  select distinct i.project, i.owner from relevo.device_installations i where i.installation_id = any (phones) order by 2, 1
+  on conflict do nothing;
+  update relevo.device_installations i set inbox_id = b.id
+    from relevo.inboxes b
+   where i.installation_id = any (phones) and b.owner = i.owner and b.project = i.project;
+  return cardinality(phones);
+end
+$$;
+
+revoke all on function relevo.fill_inboxes from public;
+
+-- Returns the inbox of an owner in a project, made if it is not there yet; null without an owner. It is locked, so that cleanup does not delete it meanwhile.
+create or replace function relevo.inbox_of_owner(of_owner text, of_project text) returns bigint
+  language plpgsql volatile
+as $$
+declare
+  found_id bigint;
+begin
+  if of_owner is null then
+    return null;
+  end if;
+  select b.id into found_id from relevo.inboxes b where b.owner = of_owner and b.project = of_project for key share;
+  if found_id is null then
+    insert into relevo.inboxes (project, owner) values (of_project, of_owner) on conflict do nothing returning id into found_id;
+  end if;
+  return coalesce(found_id, (select b.id from relevo.inboxes b where b.owner = of_owner and b.project = of_project)); -- another made it meanwhile
+end
+$$;
+
+revoke all on function relevo.inbox_of_owner from public;
+
+-- Returns whether a delivery to a phone of an inbox is an item of that inbox: it was made for it, or before deliveries had one and while the phone was the
+-- owner's (`since`), or to a phone without owner. It is inlined.
+create or replace function relevo.is_item_of(inbox_id bigint, made_for bigint, created_at timestamptz, since timestamptz) returns boolean
+  language sql immutable parallel safe
+  return coalesce(made_for = inbox_id, false) or made_for is null and created_at > since;
+
+revoke all on function relevo.is_item_of from public;
+
+-- Returns whether two inboxes are of equally named owners: of an owner whose phone was moved to another project.
+create or replace function relevo.is_same_owner(made_for bigint, of_phone bigint) returns boolean
+  language sql stable
+as $$
+  select coalesce((select b.owner from relevo.inboxes b where b.id = made_for) = (select b.owner from relevo.inboxes b where b.id = of_phone), false)
+$$;
+
+revoke all on function relevo.is_same_owner from public;
+
 -- Copies what is in a range of blocks of a month that leaves, and stays in inboxes for longer, to kept_inbox_items; returns how many items. The same
 -- range again changes nothing. An item stands where its event came first, whichever of an owner's phones that was.
 create or replace function relevo.keep_inbox_items(of_month date, from_block bigint, blocks bigint, given_at timestamptz) returns int
@@ -3260,14 +3396,15 @@ begin
   execute format($sql$
     select array_agg(g.owner) as owners, array_agg(g.alone) as phones, array_agg(g.project) as projects, array_agg(g.event_id) as events,
            array_agg(g.place) as places, array_agg(g.at) as ats, array_agg(g.came_by) as came_by
-      from (select i.owner, case when i.owner is null then i.installation_id end as alone, i.project, d.notification_event_id as event_id,
-                   min(d.id) as place, min(d.created_at) as at,
-                   case when count(*) = 1 then (array_agg(i.installation_id))[1] end as came_by
+      from (select coalesce(b.owner, i.owner) as owner, case when b.id is null and i.owner is null then i.installation_id end as alone,
+                   coalesce(b.project, i.project) as project, d.notification_event_id as event_id, min(d.id) as place, min(d.created_at) as at,
+                   case when count(*) = 1 then (array_agg(d.installation_id))[1] end as came_by
               from relevo.%I d
               left join relevo.event_types t on t.event_type = d.event_type
-              join relevo.device_installations i on i.installation_id = d.installation_id
+              left join relevo.inboxes b on b.id = d.inbox_id
+              left join relevo.device_installations i on i.installation_id = d.installation_id
              where d.ctid >= $1 and d.ctid < $2 and d.created_at > $3 - coalesce(t.inbox_days, 90) * interval '1 day' and coalesce(t.inbox, true)
-               and d.created_at >= coalesce(i.owner_since, '-infinity') and not i.for_news
+               and (b.id is not null or d.inbox_id is null and d.created_at >= coalesce(i.owner_since, '-infinity') and not i.for_news)
              group by 1, 2, 3, 4) g$sql$, 'notification_deliveries' || to_char(of_month, '_YYYY_MM'))
   into f using format('(%s,0)', from_block)::tid, format('(%s,0)', from_block + blocks)::tid, at;
   insert into relevo.inboxes (project, owner, installation_id)
@@ -3337,11 +3474,43 @@ begin
                        cross join lateral (select from relevo.notification_deliveries d
                                             where d.event_day = of_day and (d.notification_event_id, d.installation_id) >= (of_event, i.installation_id)
                                               and (d.notification_event_id, d.installation_id) <= (of_event, i.installation_id) offset 0) d
-                      where i.owner = o.owner);
+                      where i.owner = o.owner)
+     and o.owner not in (select b.owner from relevo.notification_deliveries d join relevo.inboxes b on b.id = d.inbox_id
+                          where d.event_day = of_day and d.notification_event_id = of_event and b.owner is not null); -- by a phone that is another's by now
 end
 $$;
 
 revoke all on function relevo.note_missed_owners from public;
+
+-- Deletes up to so many phones that left an inbox so long ago that nothing in it came by them, and returns how many. With the last one goes the inbox, if nothing
+-- leads to its owner any more: it is locked first, so that whoever registers a phone for the owner comes before or makes it anew.
+create or replace function relevo.prune_former_phones(most int, given_at timestamptz) returns int
+  language plpgsql volatile
+as $$
+declare
+  oldest timestamptz := relevo.now(given_at)
+    - (greatest(90, (select max(t.inbox_days) from relevo.event_types t where t.inbox_days is not null)) + 1) * interval '1 day';
+  pruned int;
+  emptied bigint[];
+begin
+  with old as materialized (
+    select f.inbox_id, f.installation_id from relevo.former_phones f where f.left_at < oldest order by f.left_at limit most for update skip locked
+  ), gone as (
+    delete from relevo.former_phones f using old where f.inbox_id = old.inbox_id and f.installation_id = old.installation_id returning f.inbox_id
+  )
+  select count(*)::int, array_agg(distinct g.inbox_id) into pruned, emptied from gone g;
+  perform from relevo.inboxes b where b.id = any (emptied) order by b.id for update;
+  delete from relevo.inboxes b
+   where b.id = any (emptied)
+     and not exists (select from relevo.former_phones f where f.inbox_id = b.id)
+     and not exists (select from relevo.device_installations i where i.owner = b.owner and i.project = b.project)
+     and not exists (select from relevo.inbox_marks m where m.inbox_id = b.id)
+     and not exists (select from relevo.kept_inbox_items k where k.inbox_id = b.id);
+  return pruned;
+end
+$$;
+
+revoke all on function relevo.prune_former_phones from public;
 
 -- Inserts those of some resolved installations that are not there yet, with a default preference.
 create or replace function relevo.add_installations(resolved jsonb) returns void
@@ -3519,13 +3688,18 @@ $$;
 revoke all on function relevo.take_tokens from public;
 
 -- Writes those of some resolved installations that are there already, and returns how many. What is not said of one stays, but for whether it
--- may receive pushes: whoever registers again has them on.
+-- may receive pushes: whoever registers again has them on. What a former owner asked for goes with that owner: preferences, opt-outs and quiet hours
+-- are those of a new phone.
 create or replace function relevo.update_installations(resolved jsonb) returns int
   language plpgsql volatile
   set enable_seqscan = off
 as $$
 declare
   written int;
+  passed_on uuid[] := array(select i.installation_id from jsonb_array_elements(resolved) as e(i)
+                              cross join lateral (select i.installation_id from relevo.device_installations i
+                                                   where i.installation_id = (e.i ->> 'installation_id')::uuid and i.owner is not null
+                                                     and e.i ? 'owner' and i.owner is distinct from e.i ->> 'owner' offset 0) i);
 begin
   update relevo.device_installations i
      set token = case when g.i ? 'token' then g.i ->> 'token' else i.token end,
@@ -3537,7 +3711,8 @@ begin
          timezone = case when g.i ? 'timezone' then g.i ->> 'timezone' else i.timezone end,
          owner = case when g.i ? 'owner' then g.i ->> 'owner' else i.owner end,
          opt_outs = case when g.i ? 'opt_outs' then array(select jsonb_array_elements_text(coalesce(nullif(g.i -> 'opt_outs', 'null'), '[]')))
-                         else i.opt_outs end,
+                         when i.installation_id = any (passed_on) then '{}' else i.opt_outs end,
+         quiet = case when i.installation_id = any (passed_on) then null else i.quiet end,
          push_capable = coalesce((g.i ->> 'push_capable')::boolean, true), permission = coalesce(g.i ->> 'permission', 'granted'),
          active = true, updated_at = now(),
          invalidated_at = case when g.i ? 'token' then null else i.invalidated_at end,
@@ -3546,6 +3721,10 @@ begin
             from jsonb_array_elements(resolved) as e(i)) g
    where i.installation_id = g.id;
   get diagnostics written = row_count;
+  if passed_on <> '{}' then
+    delete from relevo.notification_preferences p where p.installation_id = any (passed_on);
+    insert into relevo.notification_preferences (installation_id, name) select u.id, 'default' from unnest(passed_on) as u(id);
+  end if;
   return written;
 end
 $$;
@@ -3591,6 +3770,9 @@ begin
   if hashes is distinct from relevo.token_hashes(of_all) then
     raise exception using errcode = 'unique_violation', message = 'the provider of an installation was changed by another meanwhile';
   end if;
+  insert into relevo.inboxes (project, owner) -- in one order: two who register many take turns
+  select distinct coalesce(g.i ->> 'project', 'default'), g.i ->> 'owner' from jsonb_array_elements(of_all) as g(i) where g.i ->> 'owner' is not null order by 2, 1
+  on conflict do nothing;
   if relevo.take_tokens(ids, hashes) > 0 and expects like '%free token%' then
     raise exception using errcode = 'lock_not_available', message = 'the token was taken by another installation meanwhile';
   end if;
@@ -3634,7 +3816,7 @@ as $$
     from relevo.claims c
     cross join lateral relevo.look_up_phones(
       array(select row(0, d.project, d.lane, c.due_at, d.event_day, d.notification_event_id, d.event_type, d.created_at, d.attempt_count,
-                       d.lapse_count, d.last_error_code is not null, array[d.id], array[d.installation_id])::relevo.due_chunks
+                       d.lapse_count, d.last_error_code is not null, array[d.id], array[d.installation_id], array[d.inbox_id])::relevo.due_chunks
               from unnest(c.days, c.ids) with ordinality as k(event_day, id, n)
               cross join lateral (select * from relevo.notification_deliveries d
                                    where d.event_day = k.event_day and d.id = k.id and d.status in ('pending', 'retryable') offset 0) d
@@ -3681,9 +3863,10 @@ begin
     returning d.* into chunk;
     continue when not found;
     if cardinality(chunk.ids) > room then
-      perform relevo.put_back(chunk, chunk.ids[room + 1:], chunk.installations[room + 1:]);
+      perform relevo.put_back(chunk, chunk.ids[room + 1:], chunk.installations[room + 1:], chunk.inboxes[room + 1:]);
       chunk.ids := chunk.ids[:room];
       chunk.installations := chunk.installations[:room];
+      chunk.inboxes := chunk.inboxes[:room];
     end if;
     taken := taken || chunk;
     room := room - cardinality(chunk.ids);
@@ -3748,11 +3931,12 @@ begin
     continue when not found;
     picked.ids := picked.ids[:room];
     if cardinality(picked.ids) < cardinality(chunk.ids) then
-      perform relevo.put_back(chunk, array_agg(u.id), array_agg(u.installation_id))
-         from unnest(chunk.ids, chunk.installations) as u(id, installation_id) where u.id <> all (picked.ids);
-      select array_agg(u.id order by array_position(picked.ids, u.id)), array_agg(u.installation_id order by array_position(picked.ids, u.id))
-        into chunk.ids, chunk.installations
-        from unnest(chunk.ids, chunk.installations) as u(id, installation_id) where u.id = any (picked.ids);
+      perform relevo.put_back(chunk, array_agg(u.id), array_agg(u.installation_id), case when chunk.inboxes is not null then array_agg(u.inbox_id) end)
+         from unnest(chunk.ids, chunk.installations, chunk.inboxes) as u(id, installation_id, inbox_id) where u.id <> all (picked.ids);
+      select array_agg(u.id order by array_position(picked.ids, u.id)), array_agg(u.installation_id order by array_position(picked.ids, u.id)),
+             case when chunk.inboxes is not null then array_agg(u.inbox_id order by array_position(picked.ids, u.id)) end
+        into chunk.ids, chunk.installations, chunk.inboxes
+        from unnest(chunk.ids, chunk.installations, chunk.inboxes) as u(id, installation_id, inbox_id) where u.id = any (picked.ids);
     end if;
     taken := taken || chunk;
     room := room - cardinality(chunk.ids);
@@ -3886,21 +4070,23 @@ $$;
 
 revoke all on function relevo.follow_moved_phones from public;
 
--- Returns whether a phone has a delivery of a later event of the same type and collapse key: the one that falls due later is the later one. It
+-- Returns whether a phone has a delivery of a later event of the same type and collapse key: the one that falls due later is the later one. With an
+-- inbox only deliveries for that inbox count: what a phone got for its next owner takes no former owner's place. It
 -- walks along what the phone got since, newest first, so it costs the same however many phones share a collapse key.
-create or replace function relevo.is_superseded(of_event bigint, of_type text, of_collapse text, due_at timestamptz, of_day date, installation uuid)
+create or replace function relevo.is_superseded(of_event bigint, of_type text, of_collapse text, due_at timestamptz, of_day date, installation uuid,
+                                                of_inbox bigint default null)
   returns boolean
   language plpgsql stable
   set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan
 as $$
 begin
   return exists (
-    select from (select d.notification_event_id, d.event_type, d.status, d.last_error_code from relevo.notification_deliveries d
+    select from (select d.notification_event_id, d.event_type, d.status, d.last_error_code, d.inbox_id from relevo.notification_deliveries d
                   where d.installation_id = installation and d.event_day >= least(of_day, (due_at at time zone 'UTC')::date) - 1 -- the earlier may have fanned out after it
                   order by d.id desc limit 1000) d
       cross join lateral (select l.id, l.collapse, l.scheduled_at, l.state, l.deadline_at from relevo.notification_events l
                            where l.id = d.notification_event_id offset 0) l
-     where d.event_type = of_type and l.collapse = of_collapse and (l.scheduled_at, l.id) > (due_at, of_event) and l.state <> 'cancelled'
+     where (of_inbox is null or d.inbox_id is null or d.inbox_id = of_inbox) and d.event_type = of_type and l.collapse = of_collapse and (l.scheduled_at, l.id) > (due_at, of_event) and l.state <> 'cancelled'
        -- one that this phone will not be shown takes nobody's place; one that was itself superseded has a later one behind it
        and (d.status not in ('expired', 'skipped', 'failed', 'invalid', 'cancelled') or d.last_error_code = 'superseded')
        and (d.status not in ('pending', 'retryable') or l.deadline_at is null or l.deadline_at > now()));
@@ -3917,6 +4103,35 @@ create or replace function relevo.obstacle_of_phone(installation_id uuid, may_re
 
 revoke all on function relevo.obstacle_of_phone from public;
 
+-- Puts open deliveries into the queue: those of one event, with the same past, that fall due together, go into one chunk. The caller has locked
+-- them and taken them out of where they stood.
+create or replace function relevo.queue_deliveries(of_days date[], of_ids bigint[], due timestamptz[]) returns int language sql volatile
+  set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
+  with open as materialized (
+    select d.*, k.due_at,
+           (row_number() over (partition by d.project, d.lane, k.due_at, d.event_day, d.notification_event_id, d.created_at, d.attempt_count,
+                                            d.lapse_count, d.last_error_code is not null order by d.id) - 1)
+             / case d.lapse_count when 0 then 100 when 1 then 10 else 1 end as piece -- what lapsed together comes back in tenths, down to one
+      from unnest(of_days, of_ids, due) as k(event_day, id, due_at)
+      cross join lateral (select * from relevo.notification_deliveries d where d.event_day = k.event_day and d.id = k.id offset 0) d
+     where d.status in ('pending', 'retryable')
+  ), made as (
+    insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
+                                   ids, installations, inboxes)
+    select o.project, o.lane, o.due_at, o.event_day, o.notification_event_id, min(o.event_type), o.created_at, o.attempt_count, o.lapse_count,
+           o.last_error_code is not null, array_agg(o.id order by o.id), array_agg(o.installation_id order by o.id),
+           case when count(o.inbox_id) > 0 then array_agg(o.inbox_id order by o.id) end
+      from open o
+     group by o.project, o.lane, o.due_at, o.event_day, o.notification_event_id, o.created_at, o.attempt_count, o.lapse_count,
+              o.last_error_code is not null, o.piece
+    returning cardinality(ids) as n
+  )
+  select coalesce(sum(m.n), 0)::int from made m
+$$;
+
+revoke all on function relevo.queue_deliveries from public;
+
 -- Takes deliveries of some events out of the queue, and returns those that stood there, which the caller has to put back. What somebody else
 -- is about to claim or to put back is passed by.
 create or replace function relevo.take_from_queue(of_events bigint[], of_ids bigint[]) returns table (event_day date, id bigint, due_at timestamptz)
@@ -3931,8 +4146,8 @@ begin
     select c.* from relevo.due_chunks c where c.event_id = any (of_events) and c.ids && of_ids order by c.id for update skip locked
   loop
     delete from relevo.due_chunks c where c.id = chunk.id;
-    perform relevo.put_back(chunk, array_agg(u.id), array_agg(u.installation_id))
-       from unnest(chunk.ids, chunk.installations) as u(id, installation_id) where u.id <> all (of_ids) having count(*) > 0;
+    perform relevo.put_back(chunk, array_agg(u.id), array_agg(u.installation_id), case when chunk.inboxes is not null then array_agg(u.inbox_id) end)
+       from unnest(chunk.ids, chunk.installations, chunk.inboxes) as u(id, installation_id, inbox_id) where u.id <> all (of_ids) having count(*) > 0;
     return query select chunk.event_day, u.id, chunk.due_at from unnest(chunk.ids) as u(id) where u.id = any (of_ids);
   end loop;
 end
@@ -4034,11 +4249,12 @@ as $$
     delete from relevo.due_chunks q using waiting w where q.id = w.id returning q.*, w.dues, w.quiet_spread_s, w.deadline_at
   )
   insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                 ids, installations)
+                                 ids, installations, inboxes)
   select t.project, t.lane,
          case when u.due > at then relevo.spread_quiet(u.due, (array_agg(u.phone))[1], t.quiet_spread_s, t.deadline_at) else t.due_at end,
-         t.event_day, t.event_id, t.event_type, t.created_at, t.attempt_count, t.lapse_count, t.had_error, array_agg(u.id), array_agg(u.phone)
-    from taken t cross join lateral unnest(t.ids, t.installations, t.dues) as u(id, phone, due)
+         t.event_day, t.event_id, t.event_type, t.created_at, t.attempt_count, t.lapse_count, t.had_error, array_agg(u.id), array_agg(u.phone),
+         case when count(u.inbox_id) > 0 then array_agg(u.inbox_id) end
+    from taken t cross join lateral unnest(t.ids, t.installations, t.dues, t.inboxes) as u(id, phone, due, inbox_id)
    group by t.id, t.project, t.lane, t.due_at, t.event_day, t.event_id, t.event_type, t.created_at, t.attempt_count, t.lapse_count, t.had_error,
             t.quiet_spread_s, t.deadline_at, u.due
 $$;
@@ -4240,8 +4456,8 @@ begin
     delete from relevo.due_chunks q using waiting w where q.id = w.id
   )
   insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                 ids, installations)
-  select w.project, w.lane, now(), w.event_day, w.event_id, w.event_type, w.created_at, w.attempt_count, w.lapse_count, w.had_error, w.ids, w.installations
+                                 ids, installations, inboxes)
+  select w.project, w.lane, now(), w.event_day, w.event_id, w.event_type, w.created_at, w.attempt_count, w.lapse_count, w.had_error, w.ids, w.installations, w.inboxes
     from waiting w;
   get diagnostics moved = row_count;
   if moved > 0 then
@@ -4434,7 +4650,7 @@ $$;
 
 revoke all on function relevo.fold_reactions from public;
 
--- Forgets when some installations opened what, in news of it, too, but for months on their way to the archive, which hold no name.
+-- Forgets when some installations opened what, in news of it, too, and into whose inbox it came, but for months on their way to the archive, which hold no name.
 create or replace function relevo.forget_opens(of_installations uuid[]) returns void
   language plpgsql volatile
 as $$
@@ -4442,12 +4658,12 @@ declare
   open_days date[];
 begin
   open_days := relevo.hold_open(array(select distinct d.event_day from relevo.notification_deliveries d
-                                       where d.installation_id = any (of_installations) and d.opened_at is not null));
+                                       where d.installation_id = any (of_installations) and (d.opened_at is not null or d.inbox_id is not null)));
   perform from relevo.notification_deliveries d
-   where d.installation_id = any (of_installations) and d.opened_at is not null and d.event_day = any (open_days)
+   where d.installation_id = any (of_installations) and (d.opened_at is not null or d.inbox_id is not null) and d.event_day = any (open_days)
    order by d.event_day, d.id for no key update; -- in the order of every writer
-  update relevo.notification_deliveries d set opened_at = null, opened_action = null
-   where d.installation_id = any (of_installations) and d.opened_at is not null and d.event_day = any (open_days);
+  update relevo.notification_deliveries d set opened_at = null, opened_action = null, inbox_id = null
+   where d.installation_id = any (of_installations) and (d.opened_at is not null or d.inbox_id is not null) and d.event_day = any (open_days);
   if found then -- news of it are numbered without gaps: they stay, and say nothing
     update relevo.news_inbox n set data = n.data || '{"action": null, "opened_at": null}'
      where n.kind = 'delivery.opened' and n.installation_id = any (of_installations);
@@ -5935,7 +6151,9 @@ as $$
                relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, at, i.handled_before >= c.created_at
                  or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
                       select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner)),
-               case when e.collapse is not null and relevo.is_superseded(e.id, e.event_type, e.collapse, e.scheduled_at, c.event_day, u.installation_id) then 'superseded' end,
+               case when e.collapse is not null and relevo.is_superseded(e.id, e.event_type, e.collapse, e.scheduled_at, c.event_day, u.installation_id, u.inbox_id) then 'superseded' end,
+               case when u.inbox_id is distinct from i.inbox_id and u.inbox_id is not null and i.installation_id is not null and e.audience <> 'everyone'
+                         and not relevo.is_same_owner(u.inbox_id, i.inbox_id) then 'owner_changed' end,
                relevo.obstacle_of_phone(i.installation_id, i.may_receive, relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, r.rule)),
                case when e.audience = 'matching' and not exists (
                       select from relevo.notification_preferences p
@@ -5949,9 +6167,9 @@ as $$
                     when n.verdict = 'wait' then 'quiet_hours'
                     when n.verdict = 'expired' then 'quiet_expired'
                end)) as obstacles
-        from unnest(c.installations) as u(installation_id)
+        from unnest(c.installations, c.inboxes) as u(installation_id, inbox_id)
         -- looked up one by one: the arrays are in the order of the chunk, whatever the plan
-        left join lateral (select x.installation_id, x.provider, x.token, x.token_version, x.platform, x.locale, x.owner, x.handled_before, x.opt_outs, x.refused, x.accepted, x.token_taken_at,
+        left join lateral (select x.installation_id, x.provider, x.token, x.token_version, x.platform, x.locale, x.owner, x.inbox_id, x.handled_before, x.opt_outs, x.refused, x.accepted, x.token_taken_at,
                                   relevo.token_name(x.provider, x.part, x.token) as token_name, relevo.sending_project(x.provider, x.project, x.part) as sending_project,
                                   relevo.may_receive(x) as may_receive, x.quiet, x.owner_quiet, x.timezone, x.project
                              from relevo.device_installations x where x.installation_id = u.installation_id offset 0) i on true
@@ -5962,15 +6180,15 @@ $$;
 
 revoke all on function relevo.look_up_phones from public;
 
--- Puts back into the queue what a claim does not take of a chunk.
-create or replace function relevo.put_back(chunk relevo.due_chunks, left_ids bigint[], left_installations uuid[]) returns void
+-- Puts back into the queue what is not taken of a chunk.
+create or replace function relevo.put_back(chunk relevo.due_chunks, left_ids bigint[], left_installations uuid[], left_inboxes bigint[]) returns void
   language plpgsql volatile
 as $$
 begin
   insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                 ids, installations)
+                                 ids, installations, inboxes)
   values (chunk.project, chunk.lane, chunk.due_at, chunk.event_day, chunk.event_id, chunk.event_type, chunk.created_at, chunk.attempt_count,
-          chunk.lapse_count, chunk.had_error, left_ids, left_installations);
+          chunk.lapse_count, chunk.had_error, left_ids, left_installations, left_inboxes);
 end
 $$;
 
@@ -6031,10 +6249,14 @@ $$;
 
 revoke all on function relevo.look_at_3 from public;
 
--- put_back as 0.3.0 calls it.
+-- put_back as 0.3.0 calls it: the inboxes are looked up in the chunk.
 create or replace function relevo.put_back_1(chunk relevo.due_chunks, left_ids bigint[], left_installations uuid[]) returns void
   language sql volatile
-as $$ select relevo.put_back($1, $2, $3) $$;
+as $$ select relevo.put_back($1, $2, $3, (
+  select array_agg(c.inbox_id order by l.place)
+    from unnest($2) with ordinality as l(id, place)
+    left join unnest(($1).ids, ($1).inboxes) as c(id, inbox_id) on c.id = l.id
+   where ($1).inboxes is not null)) $$;
 
 revoke all on function relevo.put_back_1 from public;
 
@@ -6084,7 +6306,7 @@ begin
   ), kept as (
     insert into relevo.digest_contents (event_id, seq, total, offsets) select told_by, t.seq, t.total, t.offsets from told t
   )
-  select array_agg(t.installation_id) as ids, array_agg(t.provider) as providers, array_agg(t.project) as projects, count(*)::int as phones,
+  select array_agg(t.installation_id) as ids, array_agg(t.provider) as providers, array_agg(t.project) as projects, array_agg(t.inbox_id) as inboxes, count(*)::int as phones,
          coalesce(sum(t.total), 0)::bigint as items
     into m from told t;
   phones := m.phones;
@@ -6092,7 +6314,7 @@ begin
   if phones > 0 then
     e := relevo.begin_digest(s, told_by, at);
     perform relevo.write_deliveries(e, at, m.ids, m.providers, m.projects,
-      case when exists (select from relevo.quiet_profiles) then relevo.quiet_dues(e, m.ids, at) end);
+      case when exists (select from relevo.quiet_profiles) then relevo.quiet_dues(e, m.ids, at) end, m.inboxes);
     update relevo.notification_events n
        set targets_selected = n.targets_selected + m.phones, deliveries_created = n.deliveries_created + m.phones, fanout_finished_at = at,
            fanout_cursor = p.last, updated_at = at
@@ -6118,7 +6340,7 @@ revoke all on function relevo.close_digest_slice from public;
 -- `mine` and `sooner` are places.
 create or replace function relevo.digest_matches(s relevo.digest_slots, seqs bigint[], ids uuid[], lowers bigint[], changes boolean[], told_by bigint, at timestamptz,
                                                  extra_seqs bigint[], extra_events bigint[])
-  returns table (seq bigint, installation_id uuid, provider text, project text, total int, offsets int[])
+  returns table (seq bigint, installation_id uuid, provider text, project text, total int, offsets int[], inbox_id bigint)
   language sql stable
   set enable_nestloop = off set jit = off -- what has to be looked up one by one is lateral
 as $$
@@ -6174,7 +6396,7 @@ as $$
       cross join lateral (select relevo.best_first(x.events || t.events, at) as events offset 0) b
      where b.events <> '{}'
   )
-  select x.seq, x.id, (x.i).provider, relevo.sending_project((x.i).provider, (x.i).project, (x.i).part), x.total, x.offsets from extended x
+  select x.seq, x.id, (x.i).provider, relevo.sending_project((x.i).provider, (x.i).project, (x.i).part), x.total, x.offsets, (x.i).inbox_id from extended x
 $$;
 
 revoke all on function relevo.digest_matches from public;
@@ -6286,18 +6508,19 @@ as $$
      and (of_category is null or case when e.state is not null then e.category else k.category end = of_category)
      and (cardinality(s.phones) < 2 or c.day is null or c.place = c.first and not exists (
            select from unnest(s.phones, s.since) as p(phone, since)
-             cross join lateral (select d.id, d.created_at from relevo.notification_deliveries d
+             cross join lateral (select d.id, d.created_at, d.inbox_id from relevo.notification_deliveries d
                                   where d.event_day = c.day -- compared as a pair: by the key of event and phone, never along all of a phone's deliveries
                                     and (d.notification_event_id, d.installation_id) >= (c.event_id, p.phone)
                                     and (d.notification_event_id, d.installation_id) <= (c.event_id, p.phone) offset 0) d
-            where array_position(c.known, p.phone) is null and d.id < c.place and d.created_at > p.since))
+            where array_position(c.known, p.phone) is null and d.id < c.place and relevo.is_item_of(s.inbox_id, d.inbox_id, d.created_at, p.since)))
    order by c.place desc
    limit most
 $$;
 
 revoke all on function relevo.filter_inbox from public;
 
--- Returns whose inbox is asked for, with its phones, up to a hundred, newest first; refuses by name what is wrong with the question.
+-- Returns whose inbox is asked for, with its phones, up to a hundred: those of today, newest first, then former ones, of which only deliveries
+-- with this inbox are its items. Refuses by name what is wrong with the question.
 create or replace function relevo.find_inbox(asked jsonb, fields text[] default '{}') returns relevo.inbox_subject
   language plpgsql stable
 as $$
@@ -6329,17 +6552,23 @@ begin
   end if;
   if s.project is null then
     of_projects := array(select distinct i.project from relevo.device_installations i where i.owner = s.owner and not i.for_news order by 1 limit 5);
+    if of_projects = '{}' then -- phones that are deleted, or another's now, left an inbox
+      of_projects := array(select b.project from relevo.inboxes b where b.owner = s.owner order by 1 limit 5);
+    end if;
     if cardinality(of_projects) > 1 then
       perform relevo.refuse(format('project must be given: this owner has phones in %s', array_to_string(of_projects, ', ')));
     end if;
     s.project := coalesce(of_projects[1], 'default');
   end if;
-  select coalesce(array_agg(i.installation_id), '{}'), coalesce(array_agg(coalesce(i.owner_since, '-infinity') - interval '1 microsecond'), '{}')
-    into s.phones, s.since
-    from (select i.installation_id, i.owner_since from relevo.device_installations i
-           where i.owner = s.owner and i.project = s.project and not i.for_news order by i.seq desc limit 100) i;
   select b.id, b.seen_before, b.read_before into s.inbox_id, s.seen_before, s.read_before
     from relevo.inboxes b where b.owner = s.owner and b.project = s.project;
+  select array_agg(i.installation_id), array_agg(coalesce(i.owner_since, '-infinity') - interval '1 microsecond') into s.phones, s.since
+    from (select i.installation_id, i.owner_since from relevo.device_installations i
+           where i.owner = s.owner and i.project = s.project and not i.for_news order by i.seq desc limit 100) i;
+  select coalesce(s.phones, '{}') || coalesce(array_agg(f.installation_id), '{}'), coalesce(s.since, '{}') || coalesce(array_agg('infinity'::timestamptz), '{}')
+    into s.phones, s.since
+    from (select f.installation_id from relevo.former_phones f where f.inbox_id = s.inbox_id and f.installation_id <> all (coalesce(s.phones, '{}'))
+           order by f.left_at desc limit 100 - coalesce(cardinality(s.phones), 0)) f;
   return s;
 end
 $$;
@@ -6352,21 +6581,7 @@ create or replace function relevo.find_inbox_item(s relevo.inbox_subject, of_eve
   language sql stable
 as $$
   select f.place, f.at
-    from (select d.id as place, d.event_day as day, d.created_at as at
-            from relevo.notification_events e
-            cross join unnest(s.phones, s.since) as p(phone, since)
-            cross join lateral (select d.id, d.event_day, d.created_at from relevo.notification_deliveries d
-                                 where d.event_day = e.event_day and (d.notification_event_id, d.installation_id) >= (e.id, p.phone)
-                                   and (d.notification_event_id, d.installation_id) <= (e.id, p.phone) offset 0) d
-           where e.id = of_event and d.created_at > p.since
-          union all
-          select o.inbox_place, null, e.fanout_finished_at
-            from relevo.event_owners o
-            join relevo.notification_events e on e.id = o.event_id
-           where o.event_id = of_event and o.owner = s.owner and o.inbox_place is not null and (e.project is null or e.project = s.project)
-          union all
-          select k.place, null, k.at from relevo.kept_inbox_items k
-           where k.inbox_id = s.inbox_id and k.event_id = of_event and (s.owner is not null or k.at > s.since[1])) c
+    from relevo.list_item_places(s, of_event) c
     cross join lateral relevo.filter_inbox(s, 'all', null, null, array[c.place], array[of_event], array[c.day], array[c.at], 0, 1) f
    order by f.place
    limit 1
@@ -6400,16 +6615,17 @@ $$;
 
 revoke all on function relevo.find_inbox_of_phone from public;
 
--- Returns the newest archived items of an inbox before a place, as gather_inbox does.
+-- Returns the newest archived items of an inbox before a place, as gather_inbox does; not those that came by a phone that was forgotten.
 create or replace function relevo.gather_archived(s relevo.inbox_subject, before bigint, wide int,
     out reaches bigint, out walked int, out places bigint[], out events bigint[], out days date[], out ats timestamptz[], out came_by uuid[])
   language sql stable
 as $$
-  select case when count(*) = wide then min(m.place) else 0 end, count(*)::int, array_agg(m.place), array_agg(m.event_id),
-         array_agg(null::date), array_agg(m.at), array_agg(null::uuid)
+  select case when count(*) = wide then min(m.place) else 0 end, count(*)::int, array_agg(m.place) filter (where i.is_item), array_agg(m.event_id) filter (where i.is_item),
+         array_agg(null::date) filter (where i.is_item), array_agg(m.at) filter (where i.is_item), array_agg(null::uuid) filter (where i.is_item)
     from (select m.place, m.event_id, m.at from relevo.inbox_marks m
            where m.inbox_id = s.inbox_id and m.archived_at is not null and m.place < before and (s.owner is not null or m.at > s.since[1])
            order by m.place desc limit wide) m
+    cross join lateral (select exists (select from relevo.list_item_places(s, m.event_id)) as is_item offset 0) i
 $$;
 
 revoke all on function relevo.gather_archived from public;
@@ -6422,35 +6638,36 @@ create or replace function relevo.gather_inbox(s relevo.inbox_subject, before bi
   language plpgsql stable
   set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off
 as $$
+declare
+  -- of an installation without owner, what it got while it had one is not walked along
+  past timestamptz := coalesce(greatest(after, case when s.owner is null then s.since[1] end), '-infinity');
 begin
   select coalesce(max(c.lowest) filter (where c.is_more), 0), count(c.place)::int,
-         array_agg(c.place) filter (where c.at > c.since), array_agg(c.event_id) filter (where c.at > c.since),
-         array_agg(c.day) filter (where c.at > c.since), array_agg(c.at) filter (where c.at > c.since),
-         array_agg(c.phone) filter (where c.at > c.since)
+         array_agg(c.place) filter (where c.is_in), array_agg(c.event_id) filter (where c.is_in), array_agg(c.day) filter (where c.is_in),
+         array_agg(c.at) filter (where c.is_in), array_agg(c.phone) filter (where c.is_in)
     into reaches, walked, places, events, days, ats, came_by
     from (
-      select g.place, g.event_id, g.day, g.at, p.phone, p.since, min(g.place) over (partition by p.source) as lowest,
-             count(*) over (partition by p.source) = wide and min(g.at) over (partition by p.source) > p.since as is_more
-        from (select u.source, u.phone, greatest(u.since, after) as since from unnest(s.phones, s.since) with ordinality as u(phone, since, source)) p
-        cross join lateral (select d.id as place, d.notification_event_id as event_id, d.event_day as day, d.created_at as at
+      select g.place, g.event_id, g.day, g.at, p.phone, g.at > past and relevo.is_item_of(s.inbox_id, g.inbox_id, g.at, p.since) as is_in,
+             min(g.place) over (partition by p.source) as lowest,
+             count(*) over (partition by p.source) = wide and min(g.at) over (partition by p.source) > past as is_more
+        from unnest(s.phones, s.since) with ordinality as p(phone, since, source)
+        cross join lateral (select d.id as place, d.notification_event_id as event_id, d.event_day as day, d.created_at as at, d.inbox_id
                               from relevo.notification_deliveries d
                              where d.installation_id = p.phone and d.id < before and d.event_day >= s.earliest
                              order by d.id desc limit wide) g
       union all
-      select g.place, g.event_id, null, g.at, null, coalesce(after, '-infinity'), min(g.place) over (), count(*) over () = wide
+      select g.place, g.event_id, null, g.at, null, g.at > past, min(g.place) over (), count(*) over () = wide
         from (select o.inbox_place as place, o.event_id, e.fanout_finished_at as at
                 from relevo.event_owners o
                 cross join lateral (select e.fanout_finished_at, e.project from relevo.notification_events e where e.id = o.event_id offset 0) e
                where o.owner = s.owner and o.inbox_place < before and (e.project is null or e.project = s.project)
                order by o.inbox_place desc limit wide) g
       union all
-      select g.place, g.event_id, null, g.at, null, greatest(after, case when s.owner is null then s.since[1] end, '-infinity'),
-             min(g.place) over (), count(*) over () = wide
+      select g.place, g.event_id, null, g.at, null, g.at > past, min(g.place) over (), count(*) over () = wide
         from (select k.place, k.event_id, k.at from relevo.kept_inbox_items k
                where k.inbox_id = s.inbox_id and k.place < before order by k.place desc limit wide) g
-      union all
-      select g.place, g.event_id, null, g.at, null, -- what came later is another source's, maybe at another place: the phone it came to first may have left
-             case when g.at > after then 'infinity' when s.owner is null then s.since[1] else '-infinity' end, min(g.place) over (), count(*) over () = wide
+      union all -- what came after that instant is another source's
+      select g.place, g.event_id, null, g.at, null, g.at <= after and (s.owner is not null or g.at > s.since[1]), min(g.place) over (), count(*) over () = wide
         from (select m.place, m.event_id, m.at from relevo.inbox_marks m
                where after is not null and m.inbox_id = s.inbox_id and m.read_at is null and m.archived_at is null and m.place < before
                order by m.place desc limit wide) g) c;
@@ -6458,6 +6675,30 @@ end
 $$;
 
 revoke all on function relevo.gather_inbox from public;
+
+-- Returns the places of an event in an inbox, each with the day of its delivery and when it came there: by each phone, without one, and as a kept item.
+create or replace function relevo.list_item_places(s relevo.inbox_subject, of_event bigint)
+  returns table (place bigint, day date, at timestamptz)
+  language sql stable
+as $$
+  select d.id, d.event_day, d.created_at
+    from relevo.notification_events e
+    cross join unnest(s.phones, s.since) as p(phone, since)
+    cross join lateral (select d.id, d.event_day, d.created_at, d.inbox_id from relevo.notification_deliveries d
+                         where d.event_day = e.event_day and (d.notification_event_id, d.installation_id) >= (e.id, p.phone)
+                           and (d.notification_event_id, d.installation_id) <= (e.id, p.phone) offset 0) d
+   where e.id = of_event and relevo.is_item_of(s.inbox_id, d.inbox_id, d.created_at, p.since)
+  union all
+  select o.inbox_place, null, e.fanout_finished_at
+    from relevo.event_owners o
+    join relevo.notification_events e on e.id = o.event_id
+   where o.event_id = of_event and o.owner = s.owner and o.inbox_place is not null and (e.project is null or e.project = s.project)
+  union all
+  select k.place, null, k.at from relevo.kept_inbox_items k
+   where k.inbox_id = s.inbox_id and k.event_id = of_event and (s.owner is not null or k.at > s.since[1])
+$$;
+
+revoke all on function relevo.list_item_places from public;
 
 -- Returns the id of an inbox, which is made if it is not there yet; null if nothing leads to its owner. Whoever forgets the owner waits for this
 -- one's phone or event, and finds the inbox then.
@@ -6820,7 +7061,7 @@ revoke all on function relevo.join_batches from public;
 
 -- Puts an event into batches, writes the deliveries of the phones that are told by them, and returns the phones of the slice that get it at once.
 create or replace function relevo.write_batched(e relevo.notification_events, at timestamptz, inout phones uuid[], inout providers text[], inout projects text[],
-                                                inout hours int[])
+                                                inout hours int[], inout inboxes bigint[])
   language plpgsql volatile
 as $$
 declare
@@ -6829,11 +7070,12 @@ begin
   if true = any (batched) then
     perform relevo.write_skipped(e, at, phones, providers, projects,
                                  array(select case when u.is_batched then 'batched' end from unnest(batched) with ordinality as u(is_batched, place) order by u.place),
-                                 array_fill('It is told together with others of its kind.'::text, array[cardinality(phones)]));
+                                 array_fill('It is told together with others of its kind.'::text, array[cardinality(phones)]), inboxes);
   end if;
-  select array_agg(u.phone), array_agg(u.provider), array_agg(u.project), case when hours is not null then array_agg(u.own) end
-    into phones, providers, projects, hours
-    from unnest(phones, providers, projects, hours, batched) as u(phone, provider, project, own, is_batched) where not u.is_batched;
+  select array_agg(u.phone), array_agg(u.provider), array_agg(u.project), case when hours is not null then array_agg(u.own) end,
+         case when inboxes is not null then array_agg(u.inbox_id) end
+    into phones, providers, projects, hours, inboxes
+    from unnest(phones, providers, projects, hours, batched, inboxes) as u(phone, provider, project, own, is_batched, inbox_id) where not u.is_batched;
 end
 $$;
 
@@ -6980,7 +7222,8 @@ revoke all on function relevo.reserve_caps from public;
 
 -- Writes the deliveries of a slice that are above a cap: they are skipped, and in the inbox; also if the cap is
 -- taken away at this moment. Where the cap says so they are told in the next digest. Returns how many of each.
-create or replace function relevo.write_capped(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], above int[])
+create or replace function relevo.write_capped(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], above int[],
+                                                inboxes bigint[])
   returns jsonb
   language plpgsql volatile
 as $$
@@ -6994,7 +7237,7 @@ begin
     into n
     from unnest(phones, above) with ordinality as u(phone, cap, place)
     left join relevo.caps c on c.id = u.cap;
-  perform relevo.write_skipped(e, at, phones, providers, projects, n.codes, n.whys);
+  perform relevo.write_skipped(e, at, phones, providers, projects, n.codes, n.whys, inboxes);
   if n.digested is not null then
     perform relevo.add_to_digests(e, n.digested, at);
   end if;
@@ -7217,10 +7460,10 @@ revoke all on function relevo.cut_slices from public;
 
 -- Returns the next phones of all, or of one project, up to a slice of them:
 -- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers, sending projects, and
--- their quiet hours if one of them has any.
+-- their quiet hours and the inboxes of their owners if one of them has any.
 -- Each way has a plan of its own.
 create or replace function relevo.everyone_targets(e relevo.notification_events, most int,
-    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[])
+    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[], out inboxes bigint[])
   language plpgsql volatile
 as $$
 declare
@@ -7228,19 +7471,21 @@ declare
 begin
   if e.project is null then
     select count(*) < most, max(t.seq), array_agg(t.installation_id) filter (where t.is_in), array_agg(t.provider) filter (where t.is_in),
-           array_agg(t.project) filter (where t.is_in), case when count(t.hours) > 0 then array_agg(t.hours) filter (where t.is_in) end
-      into is_last, last_seq, phones, providers, projects, hours
+           array_agg(t.project) filter (where t.is_in), case when count(t.hours) > 0 then array_agg(t.hours) filter (where t.is_in) end,
+           case when count(t.inbox_id) > 0 then array_agg(t.inbox_id) filter (where t.is_in) end
+      into is_last, last_seq, phones, providers, projects, hours, inboxes
       from (select i.seq, i.installation_id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project,
-                   coalesce(i.quiet, i.owner_quiet) as hours, relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null as is_in
+                   coalesce(i.quiet, i.owner_quiet) as hours, i.inbox_id, relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null as is_in
               from relevo.device_installations i
              where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and not i.for_news and relevo.may_receive(i)
              order by i.seq limit most) t;
   else
     select count(*) < most, max(t.seq), array_agg(t.installation_id) filter (where t.is_in), array_agg(t.provider) filter (where t.is_in),
-           array_agg(t.project) filter (where t.is_in), case when count(t.hours) > 0 then array_agg(t.hours) filter (where t.is_in) end
-      into is_last, last_seq, phones, providers, projects, hours
+           array_agg(t.project) filter (where t.is_in), case when count(t.hours) > 0 then array_agg(t.hours) filter (where t.is_in) end,
+           case when count(t.inbox_id) > 0 then array_agg(t.inbox_id) filter (where t.is_in) end
+      into is_last, last_seq, phones, providers, projects, hours, inboxes
       from (select i.seq, i.installation_id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project,
-                   coalesce(i.quiet, i.owner_quiet) as hours, relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null as is_in
+                   coalesce(i.quiet, i.owner_quiet) as hours, i.inbox_id, relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null as is_in
               from relevo.device_installations i
              where i.project = e.project and i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and not i.for_news and relevo.may_receive(i)
              order by i.seq limit most) t;
@@ -7306,12 +7551,12 @@ begin
   is_last := t.is_last;
   targets := coalesce(cardinality(t.phones), 0);
   if targets > 0 and (step_aside or exists (select from relevo.event_followers f where f.event_id = e.id)) then
-    select w.* into targets, t.phones, t.providers, t.projects, t.hours
-      from relevo.leave_out_repeats(e, t.phones, t.providers, t.projects, t.hours, step_aside) w;
+    select w.* into targets, t.phones, t.providers, t.projects, t.hours, t.inboxes
+      from relevo.leave_out_repeats(e, t.phones, t.providers, t.projects, t.hours, t.inboxes, step_aside) w;
   end if;
   created := coalesce(cardinality(t.phones), 0);
   if created > 0 then
-    held := relevo.write_slice(e, at, t.phones, t.providers, t.projects, t.hours);
+    held := relevo.write_slice(e, at, t.phones, t.providers, t.projects, t.hours, t.inboxes);
   end if;
   update relevo.notification_events n
      set state = case when is_last then 'fanned' else 'fanning' end, event_day = e.event_day, fanout_started_at = e.fanout_started_at,
@@ -7346,15 +7591,17 @@ revoke all on function relevo.fan_out_slice from public;
 -- Returns of the phones of a slice those that get the event: without whoever got the event that this one follows and, with `step_aside`, without
 -- those that have its delivery already. `targets` counts the latter, too.
 create or replace function relevo.leave_out_repeats(e relevo.notification_events, of_phones uuid[], of_providers text[], of_projects text[],
-    of_hours int[], step_aside boolean, out targets int, out phones uuid[], out providers text[], out projects text[], out hours int[])
+    of_hours int[], of_inboxes bigint[], step_aside boolean,
+    out targets int, out phones uuid[], out providers text[], out projects text[], out hours int[], out inboxes bigint[])
   language sql stable
 as $$
   select count(*), array_agg(u.phone) filter (where not u.is_there), array_agg(u.provider) filter (where not u.is_there),
-         array_agg(u.project) filter (where not u.is_there), case when of_hours is not null then array_agg(u.hours) filter (where not u.is_there) end
+         array_agg(u.project) filter (where not u.is_there), case when of_hours is not null then array_agg(u.hours) filter (where not u.is_there) end,
+         case when of_inboxes is not null then array_agg(u.inbox_id) filter (where not u.is_there) end
     from (select u.*, step_aside and exists (select from relevo.notification_deliveries d
                                               where d.event_day = e.event_day and d.notification_event_id = e.id
                                                 and d.installation_id = u.phone offset 0) as is_there
-            from unnest(of_phones, of_providers, of_projects, of_hours) as u(phone, provider, project, hours)
+            from unnest(of_phones, of_providers, of_projects, of_hours, of_inboxes) as u(phone, provider, project, hours, inbox_id)
            where not exists (select from relevo.event_followers f
                                join relevo.notification_events o on o.id = f.former_event_id
                                join relevo.notification_deliveries d
@@ -7366,10 +7613,10 @@ revoke all on function relevo.leave_out_repeats from public;
 
 -- Returns the next phones with a preference that matches an event, up to a slice of candidates:
 -- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers, sending projects, and
--- their quiet hours if one of them has any.
+-- their quiet hours and the inboxes of their owners if one of them has any.
 -- Candidates come from the index of preferences: the first few in any order, more by windows of sequence numbers.
 create or replace function relevo.matching_targets(e relevo.notification_events, most int,
-    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[])
+    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[], out inboxes bigint[])
   language plpgsql volatile
 as $$
 declare
@@ -7403,9 +7650,10 @@ begin
              order by x.seq fetch first most rows with ties) a;
   end if;
   is_last := candidates < most and window_end >= e.fanout_upto;
-  select array_agg(t.installation_id), array_agg(t.provider), array_agg(t.project), case when count(t.hours) > 0 then array_agg(t.hours) end
-    into phones, providers, projects, hours
-    from (select i.installation_id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project, coalesce(i.quiet, i.owner_quiet) as hours
+  select array_agg(t.installation_id), array_agg(t.provider), array_agg(t.project), case when count(t.hours) > 0 then array_agg(t.hours) end,
+         case when count(t.inbox_id) > 0 then array_agg(t.inbox_id) end
+    into phones, providers, projects, hours, inboxes
+    from (select i.installation_id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project, coalesce(i.quiet, i.owner_quiet) as hours, i.inbox_id
             from relevo.device_installations i
            where i.seq = any (seqs) and relevo.may_receive(i)
              and relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null and (e.project is null or i.project = e.project)) t;
@@ -7417,10 +7665,10 @@ revoke all on function relevo.matching_targets from public;
 
 -- Returns the next phones that an event names, by themselves or by their owners, up to a slice of them:
 -- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers, sending projects, and
--- their quiet hours if one of them has any.
+-- their quiet hours and the inboxes of their owners if one of them has any.
 -- An audience that is longer than a slice is cut into slices once, and these are kept.
 create or replace function relevo.named_targets(e relevo.notification_events, most int,
-    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[])
+    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[], out inboxes bigint[])
   language plpgsql volatile
 as $$
 declare
@@ -7450,8 +7698,9 @@ begin
   last_seq := seqs[cardinality(seqs)];
   is_last := seqs is null or not exists (select from relevo.fanout_slices s where s.event_id = e.id and s.last_seq > named_targets.last_seq);
   select array_agg(i.installation_id), array_agg(i.provider), array_agg(relevo.sending_project(i.provider, i.project, i.part)),
-         case when count(coalesce(i.quiet, i.owner_quiet)) > 0 then array_agg(coalesce(i.quiet, i.owner_quiet)) end
-    into phones, providers, projects, hours
+         case when count(coalesce(i.quiet, i.owner_quiet)) > 0 then array_agg(coalesce(i.quiet, i.owner_quiet)) end,
+         case when count(i.inbox_id) > 0 then array_agg(i.inbox_id) end
+    into phones, providers, projects, hours, inboxes
     from (select * from relevo.device_installations i where i.installation_id = any (named) offset 0) i -- not along all phones
    where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and relevo.may_receive(i)
      and relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null and (e.project is null or i.project = e.project);
@@ -7504,22 +7753,23 @@ $$;
 
 revoke all on function relevo.next_event from public;
 
--- Queues deliveries of an event that are due now, in chunks of a hundred by project.
-create or replace function relevo.queue_slice(e relevo.notification_events, at timestamptz, ids bigint[], phones uuid[], projects text[]) returns void
+-- Queues deliveries of an event that are due now, in chunks of a hundred by project. `inboxes` are those they were made for; null if nothing is to be compared.
+create or replace function relevo.queue_slice(e relevo.notification_events, at timestamptz, ids bigint[], phones uuid[], projects text[], inboxes bigint[]) returns void
   language plpgsql volatile
 as $$
 begin
   if projects <@ projects[1:1] then
     insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                   ids, installations)
-    select projects[1], e.lane, at, e.event_day, e.id, e.event_type, now(), 0, 0, false, ids[n + 1 : n + 100], phones[n + 1 : n + 100]
+                                   ids, installations, inboxes)
+    select projects[1], e.lane, at, e.event_day, e.id, e.event_type, now(), 0, 0, false, ids[n + 1 : n + 100], phones[n + 1 : n + 100], inboxes[n + 1 : n + 100]
       from generate_series(0, cardinality(phones) - 1, 100) as n;
   else
     insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                   ids, installations)
-    select u.project, e.lane, at, e.event_day, e.id, e.event_type, now(), 0, 0, false, array_agg(u.id), array_agg(u.phone)
+                                   ids, installations, inboxes)
+    select u.project, e.lane, at, e.event_day, e.id, e.event_type, now(), 0, 0, false, array_agg(u.id), array_agg(u.phone),
+           case when inboxes is not null then array_agg(u.inbox_id) end
       from (select u.*, (row_number() over (partition by u.project) - 1) / 100 as piece
-              from unnest(ids, phones, projects) as u(id, phone, project)) u
+              from unnest(ids, phones, projects, inboxes) as u(id, phone, project, inbox_id)) u
      group by u.project, u.piece;
   end if;
 end
@@ -7547,35 +7797,38 @@ revoke all on function relevo.take_kept_slice from public;
 
 -- Writes the deliveries of a slice of an event, queues them in chunks of a hundred by project and by when they fall due, and counts them. What
 -- waits for the end of quiet hours is spread after it, chunk by chunk.
-create or replace function relevo.write_deliveries(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], dues timestamptz[])
+create or replace function relevo.write_deliveries(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], dues timestamptz[],
+                                                   inboxes bigint[])
   returns void
   language plpgsql volatile
 as $$
 declare
   ids bigint[];
   n record;
+  -- an event for everyone belongs to the phones: whose they are is not compared when it is sent
+  compared bigint[] := case when e.audience <> 'everyone' then inboxes end;
 begin
   ids := array(select nextval('relevo.delivery_ids') from generate_series(1, cardinality(phones)));
   -- no `on conflict`: one that is there already and unknown to the event is told by the error, and the slice made anew beside it (step_aside);
   -- passed over in silence its chunk would name a delivery that was never made
   insert into relevo.notification_deliveries (event_day, id, notification_event_id, installation_id, event_type, provider, project, lane,
-                                              at_most_once, deadline_at, created_at)
-  select e.event_day, u.id, e.id, u.phone, e.event_type, u.provider, u.project, e.lane, e.at_most_once, e.deadline_at, now()
-    from unnest(ids, phones, providers, projects) as u(id, phone, provider, project);
+                                              at_most_once, deadline_at, created_at, inbox_id)
+  select e.event_day, u.id, e.id, u.phone, e.event_type, u.provider, u.project, e.lane, e.at_most_once, e.deadline_at, now(), u.inbox_id
+    from unnest(ids, phones, providers, projects, inboxes) as u(id, phone, provider, project, inbox_id);
   if dues is null then
-    perform relevo.queue_slice(e, at, ids, phones, projects);
+    perform relevo.queue_slice(e, at, ids, phones, projects, compared);
   else
-    select array_agg(u.id) as ids, array_agg(u.phone) as phones, array_agg(u.project) as projects into n
-      from unnest(ids, phones, projects, dues) as u(id, phone, project, due) where u.due <= at;
+    select array_agg(u.id) as ids, array_agg(u.phone) as phones, array_agg(u.project) as projects, case when compared is not null then array_agg(u.inbox_id) end as inboxes into n
+      from unnest(ids, phones, projects, dues, compared) as u(id, phone, project, due, inbox_id) where u.due <= at;
     if n.ids is not null then
-      perform relevo.queue_slice(e, at, n.ids, n.phones, n.projects);
+      perform relevo.queue_slice(e, at, n.ids, n.phones, n.projects, n.inboxes);
     end if;
     insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                   ids, installations)
+                                   ids, installations, inboxes)
     select u.project, e.lane, relevo.spread_quiet(u.due, (array_agg(u.phone))[1], max(t.quiet_spread_s), e.deadline_at), e.event_day, e.id, e.event_type,
-           now(), 0, 0, false, array_agg(u.id), array_agg(u.phone)
+           now(), 0, 0, false, array_agg(u.id), array_agg(u.phone), case when compared is not null then array_agg(u.inbox_id) end
       from (select u.*, (row_number() over (partition by u.project, u.due) - 1) / 100 as piece
-              from unnest(ids, phones, projects, dues) as u(id, phone, project, due) where u.due > at) u
+              from unnest(ids, phones, projects, dues, compared) as u(id, phone, project, due, inbox_id) where u.due > at) u
       left join relevo.event_types t on t.event_type = e.event_type
      group by u.project, u.due, u.piece;
   end if;
@@ -7586,14 +7839,15 @@ $$;
 revoke all on function relevo.write_deliveries from public;
 
 -- Writes the deliveries of a slice that are not pushed by themselves, each with why not (a code and a sentence); they are in the inbox.
-create or replace function relevo.write_skipped(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], codes text[], whys text[])
+create or replace function relevo.write_skipped(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], codes text[], whys text[],
+                                                inboxes bigint[])
   returns void
   language sql volatile
 as $$
   insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane, at_most_once, deadline_at,
-                                              created_at, status, completed_at, updated_at, last_error_code, last_error_message)
-  select e.event_day, e.id, u.phone, e.event_type, u.provider, u.project, e.lane, e.at_most_once, e.deadline_at, now(), 'skipped', at, at, u.code, u.why
-    from unnest(phones, providers, projects, codes, whys) as u(phone, provider, project, code, why)
+                                              created_at, status, completed_at, updated_at, last_error_code, last_error_message, inbox_id)
+  select e.event_day, e.id, u.phone, e.event_type, u.provider, u.project, e.lane, e.at_most_once, e.deadline_at, now(), 'skipped', at, at, u.code, u.why, u.inbox_id
+    from unnest(phones, providers, projects, codes, whys, inboxes) as u(phone, provider, project, code, why, inbox_id)
    where u.code is not null;
   insert into relevo.event_progress_deltas (event_id, status, deliveries) select e.id, 'skipped', count(u.code)::int from unnest(codes) as u(code);
 $$;
@@ -7602,7 +7856,7 @@ revoke all on function relevo.write_skipped from public;
 
 -- Writes the deliveries of a slice of an event: of phones in quiet hours for later, and as skipped what is gathered in a batch or above a cap:
 -- returns how many of each, null if there is none.
-create or replace function relevo.write_slice(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], hours int[])
+create or replace function relevo.write_slice(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], hours int[], inboxes bigint[])
   returns jsonb
   language plpgsql volatile
 as $$
@@ -7614,7 +7868,7 @@ declare
   n record;
 begin
   if e.audience = 'installations' and relevo.is_batched(e) then
-    n := relevo.write_batched(e, at, phones, providers, projects, hours);
+    n := relevo.write_batched(e, at, phones, providers, projects, hours, inboxes);
     held := jsonb_build_object('batched', met - coalesce(cardinality(n.phones), 0));
     if n.phones is null then
       return held;
@@ -7623,6 +7877,7 @@ begin
     providers := n.providers;
     projects := n.projects;
     hours := n.hours;
+    inboxes := n.inboxes;
   end if;
   dues := case when hours is not null then relevo.quiet_dues(e, phones, at, hours)
                when exists (select from relevo.quiet_defaults) then relevo.quiet_dues(e, phones, at) end;
@@ -7630,16 +7885,16 @@ begin
     above := relevo.reserve_caps(e, phones, dues, at);
   end if;
   if above is null then
-    perform relevo.write_deliveries(e, at, phones, providers, projects, dues);
+    perform relevo.write_deliveries(e, at, phones, providers, projects, dues, inboxes);
     return held;
   end if;
-  held := coalesce(held, '{}') || relevo.write_capped(e, at, phones, providers, projects, above);
+  held := coalesce(held, '{}') || relevo.write_capped(e, at, phones, providers, projects, above, inboxes);
   select array_agg(u.phone) as phones, array_agg(u.provider) as providers, array_agg(u.project) as projects,
-         case when dues is not null then array_agg(u.due) end as dues
+         case when dues is not null then array_agg(u.due) end as dues, case when inboxes is not null then array_agg(u.inbox_id) end as inboxes
     into n
-    from unnest(phones, providers, projects, dues, above) as u(phone, provider, project, due, cap) where u.cap is null;
+    from unnest(phones, providers, projects, dues, above, inboxes) as u(phone, provider, project, due, cap, inbox_id) where u.cap is null;
   if n.phones is not null then
-    perform relevo.write_deliveries(e, at, n.phones, n.providers, n.projects, n.dues);
+    perform relevo.write_deliveries(e, at, n.phones, n.providers, n.projects, n.dues, n.inboxes);
   end if;
   return held;
 end

@@ -1,0 +1,29 @@
+-- Deletes up to so many phones that left an inbox so long ago that nothing in it came by them, and returns how many. With the last one goes the inbox, if nothing
+-- leads to its owner any more: it is locked first, so that whoever registers a phone for the owner comes before or makes it anew.
+create or replace function relevo.prune_former_phones(most int, given_at timestamptz) returns int
+  language plpgsql volatile
+as $$
+declare
+  oldest timestamptz := relevo.now(given_at)
+    - (greatest(90, (select max(t.inbox_days) from relevo.event_types t where t.inbox_days is not null)) + 1) * interval '1 day';
+  pruned int;
+  emptied bigint[];
+begin
+  with old as materialized (
+    select f.inbox_id, f.installation_id from relevo.former_phones f where f.left_at < oldest order by f.left_at limit most for update skip locked
+  ), gone as (
+    delete from relevo.former_phones f using old where f.inbox_id = old.inbox_id and f.installation_id = old.installation_id returning f.inbox_id
+  )
+  select count(*)::int, array_agg(distinct g.inbox_id) into pruned, emptied from gone g;
+  perform from relevo.inboxes b where b.id = any (emptied) order by b.id for update;
+  delete from relevo.inboxes b
+   where b.id = any (emptied)
+     and not exists (select from relevo.former_phones f where f.inbox_id = b.id)
+     and not exists (select from relevo.device_installations i where i.owner = b.owner and i.project = b.project)
+     and not exists (select from relevo.inbox_marks m where m.inbox_id = b.id)
+     and not exists (select from relevo.kept_inbox_items k where k.inbox_id = b.id);
+  return pruned;
+end
+$$;
+
+revoke all on function relevo.prune_former_phones from public;

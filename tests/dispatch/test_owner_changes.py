@@ -1,0 +1,207 @@
+"""Deliveries belong to the owner they were made for: a phone that is another's by now does not get them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from psycopg.types.json import Jsonb
+from relaying import Relay, token
+
+import relevo
+from relevo.client import quiet, verbs
+from relevo.client.values import Installation, Matching, Owners, Preference
+from relevo.operators import actions
+from relevo.operators.actions import DeadLetters
+
+
+@pytest.fixture
+def worker(relay: Any) -> Relay:
+    """A relay with a phone of ana, who has quiet hours now and for two hours, and one of eva, who has none."""
+    made: Relay = relay()
+    begins, ends = (datetime.now(UTC) + timedelta(hours=each) for each in (-1, 2))
+    quiet.set_quiet(made.conn, [f"{begins:%H:%M}-{ends:%H:%M}"], owner="ana")
+    for name in ("ana", "eva"):
+        made.phones[name] = verbs.register(made.conn, Installation(token(name), owner=name))
+    return made
+
+
+def pass_on(worker: Relay, owner: str | None, **more: Any) -> None:
+    """Register ana's phone for another owner or for nobody, under the id and with the token that it has."""
+    phone = {"installation_id": str(worker.phones["ana"]), "token": worker.installation("ana")["token"], "owner": owner}
+    worker.conn.execute("select relevo.register_installation(%s)", [Jsonb(phone | more)])
+
+
+def by_log_out(worker: Relay, owner: str | None) -> None:
+    """Log out, then register, as the kits do."""
+    verbs.unregister(worker.conn, worker.phones["ana"])
+    pass_on(worker, owner)
+
+
+def by_many(worker: Relay, owner: str | None) -> None:
+    """Register with others, as an import does."""
+    known = Installation(token("ana"), installation_id=worker.phones["ana"], owner=owner)
+    verbs.register_many(worker.conn, [known, Installation(token("new"), owner="new")])
+
+
+def by_another_project(worker: Relay, owner: str | None) -> None:
+    """Move the phone to another project, and to the other owner there."""
+    pass_on(worker, owner, project="other")
+
+
+def outcome(worker: Relay) -> tuple[str, str | None, int]:
+    """Return what became of the last delivery to ana's phone, and how many pushes the phone got."""
+    found = worker.delivery("ana")
+    return found["status"], found["last_error_code"], worker.received("ana")
+
+
+def audience_of(worker: Relay, name: str) -> Any:
+    """Return an audience that ana's phone is in."""
+    by_name = {"owner": Owners("ana"), "phone": [worker.phones["ana"]], "matching": Matching()}
+    return by_name.get(name, "everyone")
+
+
+def titles(worker: Relay, owner: str) -> list[str]:
+    """Return the titles in an owner's inbox."""
+    return [item.title for item in relevo.inbox(worker.conn, owner=owner).items]
+
+
+@pytest.mark.parametrize("audience", ["owner", "phone", "matching"])
+@pytest.mark.parametrize("heir", ["bea", None])
+def test_what_waits_for_the_end_of_quiet_hours(worker: Relay, audience: str, heir: str | None) -> None:
+    """A personal or matching event that waits for ana goes neither to bea nor to nobody, and stays in ana's inbox alone."""
+    worker.enqueue(audience=audience_of(worker, audience), title="Your result")
+    worker.fan_out()
+    pass_on(worker, heir)
+    worker.travel(hours=3)
+    worker.dispatch()
+    assert outcome(worker) == ("skipped", "owner_changed", 0)
+    assert titles(worker, "ana") == ["Your result"]
+    if heir is not None:
+        assert titles(worker, heir) == []
+
+
+@pytest.mark.parametrize("way", [by_log_out, by_many, by_another_project])
+def test_every_way_to_another_owner(worker: Relay, way: Callable[[Relay, str | None], None]) -> None:
+    """Log-out and log-in, many at once, another project: each way ends what waits for the former owner."""
+    worker.enqueue(audience=Owners("ana"))
+    worker.fan_out()
+    way(worker, "bea")
+    worker.travel(hours=3)
+    worker.dispatch()
+    assert outcome(worker) == ("skipped", "owner_changed", 0)
+
+
+def test_an_event_for_everyone_is_the_phones(worker: Relay) -> None:
+    """An event for everyone still goes to the phone, whose ever it is, and stays in the first owner's inbox."""
+    worker.enqueue(title="Fair today")
+    worker.fan_out()
+    pass_on(worker, "bea")
+    worker.travel(hours=3)
+    worker.dispatch()
+    assert outcome(worker) == ("sent", None, 1)
+    assert (titles(worker, "ana"), titles(worker, "bea")) == (["Fair today"], [])
+
+
+def test_a_phone_that_is_the_owners_again(worker: Relay) -> None:
+    """Ana lends the phone to bea and has it back before the push is due: it goes."""
+    worker.enqueue(audience=Owners("ana"))
+    worker.fan_out()
+    pass_on(worker, "bea")
+    pass_on(worker, "ana")
+    worker.travel(hours=3)
+    worker.dispatch()
+    assert outcome(worker) == ("sent", None, 1)
+
+
+def test_a_phone_that_gets_its_first_owner(relay: Any) -> None:
+    """What waits for a phone without owner goes to it after somebody logged in."""
+    worker: Relay = relay()
+    worker.tell("ana")
+    pass_on(worker, "ana")
+    worker.dispatch()
+    assert outcome(worker) == ("sent", None, 1)
+
+
+def test_an_owner_whose_phone_is_moved_to_another_project(worker: Relay) -> None:
+    """The phone is still ana's in the other project: what waits for it goes there."""
+    worker.enqueue(audience=Owners("ana"))
+    worker.fan_out()
+    pass_on(worker, "ana", project="other")
+    worker.travel(hours=3)
+    worker.drain()
+    assert outcome(worker)[0] == "sent"
+
+
+def test_a_retry(relay: Any) -> None:
+    """What the push service could not take is not tried again for the next owner."""
+    worker: Relay = relay()
+    worker.phones["ana"] = verbs.register(worker.conn, Installation(token("ana!MessageRateExceeded"), owner="ana"))
+    worker.enqueue(audience=Owners("ana"))
+    worker.fan_out()
+    worker.dispatch()
+    assert worker.delivery("ana")["status"] == "retryable"
+    pass_on(worker, "bea")
+    worker.travel(hours=3)
+    worker.dispatch()
+    assert outcome(worker) == ("skipped", "owner_changed", 0)
+
+
+def test_a_dead_letter_sent_anew(relay: Any) -> None:
+    """A dead letter whose phone changed hands ends, though somebody sends it anew."""
+    worker: Relay = relay(outbox_max_attempts=1)
+    worker.phones["ana"] = verbs.register(worker.conn, Installation(token("ana!MessageTooBig*1"), owner="ana"))
+    event = worker.enqueue(audience=Owners("ana"))
+    worker.fan_out()
+    worker.dispatch()
+    assert worker.delivery("ana")["status"] == "failed"
+    pass_on(worker, "bea")
+    assert actions.redrive(worker.app.database, DeadLetters(event_id=event)) == 1
+    worker.dispatch()
+    assert outcome(worker) == ("skipped", "owner_changed", 0)
+
+
+def test_claimed_before_and_sent_after(relay: Any) -> None:
+    """A phone that changes hands after its delivery was claimed is sent nothing; one that did not gets its push."""
+    changed: list[bool] = []
+
+    def compose(message: dict[str, Any], _delivery: Any) -> dict[str, Any]:
+        if not changed:
+            changed.append(True)
+            pass_on(worker, "bea")
+        return message
+
+    worker: Relay = relay(composers={"notice": compose})
+    for name in ("ana", "eva"):
+        worker.phones[name] = verbs.register(worker.conn, Installation(token(name), owner=name))
+    worker.enqueue(audience=Owners("ana", "eva"))
+    worker.fan_out()
+    worker.drain()
+    assert changed
+    assert outcome(worker) == ("skipped", "owner_changed", 0)
+    assert worker.received("eva") == 1
+
+
+def test_what_the_former_owner_asked_for(relay: Any) -> None:
+    """Preferences, opt-outs and the phone's own quiet hours go with ana; what bea's registration names counts."""
+    worker: Relay = relay()
+    first, second = (
+        verbs.register(worker.conn, Installation(token(name), owner="ana", opt_outs=["news"]))
+        for name in ("ana", "two")
+    )
+    worker.phones["ana"] = first
+    for phone in (first, second):
+        verbs.set_preference(worker.conn, phone, "hospital", Preference(region="Ñuble"))
+        quiet.set_quiet(worker.conn, ["22:00-07:00"], installation_id=phone)
+    pass_on(worker, "bea", opt_outs=["ads"])
+    rows = "select p.name, p.region from relevo.notification_preferences p where p.installation_id = %s"
+    assert worker.rows(rows, first) == [{"name": "default", "region": None}]
+    row = worker.installation("ana")
+    assert (row["opt_outs"], row["quiet"], row["owner_quiet"], row["refused"]) == (["ads"], None, None, [])
+    pass_on(worker, None)
+    assert worker.installation("ana")["opt_outs"] == []
+    worker.phones["two"] = second
+    assert worker.installation("two")["opt_outs"] == ["news"]
+    assert worker.installation("two")["quiet"] is not None
