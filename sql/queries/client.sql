@@ -152,8 +152,12 @@ select relevo.set_category(%(asked)s::jsonb);
 select relevo.list_categories(%(asked)s::jsonb);
 
 -- name: choose_category
--- Notes what an owner chose of a category.
-select relevo.choose(%(asked)s::jsonb, %(face)s::text);
+-- Records what an owner chose of a category, as reported by the app.
+select relevo.choose(%(asked)s::jsonb);
+
+-- name: choose_as
+-- Records what an owner chose of a category, as reported by whom the caller proved to be; the app's role may not call it.
+select relevo.write_choice(%(asked)s::jsonb, %(face)s::text);
 
 -- name: block_owner
 -- Sends an owner nothing any more, or again.

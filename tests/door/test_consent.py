@@ -15,6 +15,11 @@ from processes import eventually
 from relevo.client import consent
 from relevo.core.errors import InvalidInputError
 
+RECORDS = """
+select c.owner, c.channel, c.wanted, c.face, w.words from relevo.consents c
+  left join relevo.consent_words w on w.owner = c.owner and w.project = c.project and w.digest = c.words_digest
+ order by c.id
+"""
 TEXTS = {"en": {"name": "Offers", "sentence": "Once a week."}, "es": {"name": "Ofertas"}, "es-419": {"name": "Promos"}}
 
 
@@ -33,7 +38,7 @@ def listed(conn: psycopg.Connection[Any], **asked: Any) -> relevo.Category:
 
 def records(conn: psycopg.Connection[Any]) -> list[Any]:
     """Return what was recorded of choices."""
-    return conn.execute("select owner, channel, wanted, face, words from relevo.consents order by id").fetchall()
+    return conn.execute(RECORDS).fetchall()
 
 
 def test_the_nearest_locale(conn: psycopg.Connection[Any], offers: str) -> None:
@@ -50,7 +55,7 @@ def test_the_nearest_locale(conn: psycopg.Connection[Any], offers: str) -> None:
 
 
 def test_a_choice_is_kept_with_its_words(conn: psycopg.Connection[Any], offers: str) -> None:
-    """Each choice is a row with its words; the same again adds none, in whichever of the words it was confirmed by; twenty are kept."""
+    """Each choice is a row with its words; the same again adds none, in whichever of the words it was confirmed by, or without words."""
     assert (listed(conn, owner="ana").push, listed(conn, owner="ana").chosen_at) == (False, None)
     words = "Yes, send me offers."
     assert relevo.choose(conn, offers, owner="ana", wanted=True, channel="push", words=words)
@@ -65,10 +70,42 @@ def test_a_choice_is_kept_with_its_words(conn: psycopg.Connection[Any], offers: 
         ("ana", "push", False, "app", None),
         ("ana", "web", False, "app", None),
     ]
-    said = [f"No, thanks, {number % 25}." for number in range(100)]
-    assert sum(relevo.choose(conn, offers, owner="ana", wanted=False, channel="web", words=each) for each in said) == 19
-    assert relevo.choose(conn, offers, owner="ana", wanted=True, channel="web", words=said[0])
-    assert relevo.choose(conn, offers, owner="ana", wanted=False, channel="web", words=said[0])
+    assert not relevo.choose(conn, offers, owner="ana", wanted=False, channel="web")
+
+
+def test_the_record_is_bounded_and_still_proves(conn: psycopg.Connection[Any], offers: str) -> None:
+    """A category and channel have 20 rows: the first choice, the one that began what holds now, and the newest; the rest is counted, and words
+    that no row needs are gone. Another owner's record, and the same owner's in another project, stay as they are."""
+    relevo.choose(conn, offers, owner="ana", wanted=True, channel="web", words="The first.")
+    relevo.choose(conn, offers, owner="eva", wanted=True, channel="web", words="The first.")
+    relevo.choose(conn, offers, owner="ana", wanted=True, channel="web", words="The first.", project="shop")
+    for number in range(100):
+        relevo.choose(conn, offers, owner="ana", wanted=bool(number % 2), channel="web", words=f"Toggled, {number}.")
+    relevo.choose(conn, offers, owner="ana", wanted=False, channel="web", words="The end.")
+    for number in range(100):
+        assert relevo.choose(conn, offers, owner="ana", wanted=False, channel="web", words=f"Still no, {number}.")
+    kept = relevo.export_owner(conn, "choices", owner="ana", project="default").items
+    assert [item["words"] for item in kept] == [
+        "The first.",
+        "The end.",
+        *(f"Still no, {number}." for number in range(82, 100)),
+    ]
+    assert [item["left_out"] for item in kept] == [182, *[0] * 19]
+    assert conn.execute(
+        "select owner, project, count(*) from relevo.consent_words group by 1, 2 order by 1, 2"
+    ).fetchall() == [
+        ("ana", "default", 20),
+        ("ana", "shop", 1),
+        ("eva", "default", 1),
+    ]
+
+
+def test_words_are_stored_once(conn: psycopg.Connection[Any], offers: str) -> None:
+    """Words of two channels and of several answers are one row of their owner."""
+    for wanted in (True, False, True):
+        relevo.choose(conn, offers, owner="ana", wanted=wanted, words="x" * 2_000)
+    assert len(records(conn)) == 6
+    assert conn.execute("select count(*) from relevo.consent_words").fetchone() == (1,)
 
 
 def test_channels_are_apart(conn: psycopg.Connection[Any]) -> None:

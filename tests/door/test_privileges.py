@@ -113,6 +113,7 @@ def test_the_grant_opens_exactly_the_door(database: Database, role: str, guest: 
         "select relevo.end_event(1, 'completed', '')",
         "select relevo.grant_app('public')",
         "select relevo.wake('fanout')",
+        """select relevo.write_choice('{"owner": "ana", "category": "offers", "wanted": true}', 'operator')""",
         "select nextval('relevo.delivery_ids')",
         "create table relevo.mine ()",
     ):

@@ -48,8 +48,66 @@ def test_a_phone_chooses_for_its_owner(served: Served, conn: psycopg.Connection[
     assert put(device, f"/v1/installations/{phone}/choices/offers", chosen).json() == {"changed": False}
     accepted = dict(conn.execute("select installation_id::text, accepted from relevo.device_installations").fetchall())
     assert accepted == {phone: ["offers"], other: ["offers"]}
-    faces = conn.execute("select owner, face, words from relevo.consents").fetchall()
-    assert faces == [("ana", "phone", "Sí, quiero ofertas.")] * 2
+    kept = relevo.export_owner(conn, "choices", owner="ana").items
+    assert [(item["face"], item["words"]) for item in kept] == [("phone", "Sí, quiero ofertas.")] * 2
+
+
+def test_a_phone_has_a_budget_of_choices(served: Served, conn: psycopg.Connection[Any], offers: str) -> None:
+    """The phones of an owner change a category ten times within a day, then 429 names the limit; the same choice again is free. Another
+    category, another owner, the app's server, and the phone a day later are not refused."""
+    relevo.set_category(conn, "news")
+    phones = [registered(served, owner) for owner in ("ana", "ana", "eva")]
+    devices = [(f"/v1/installations/{phone}/choices", Client(served.server.url, secret)) for phone, secret in phones]
+
+    def answer(device: int, wanted: bool, category: str = "offers") -> requests.Response:
+        place, client = devices[device]
+        return put(client, f"{place}/{category}", {"wanted": wanted, "words": "x" * 2_000})
+
+    assert [answer(n % 2, n % 2 == 0).status_code for n in range(10)] == [200] * 10
+    refused = answer(0, True)
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "3600")
+    assert "may change category offers 10 times within 24 hours" in refused.json()["detail"]
+    assert answer(1, False).json() == {"changed": False}
+    assert answer(0, True, "news").json() == {"changed": True}
+    assert answer(2, True).json() == {"changed": True}
+    body = {"owner": "ana", "category": "offers", "wanted": True}
+    assert served.client("app").post("/v1/owners/choices", body).json() == {"changed": True}
+    conn.execute("update relevo.consents set chosen_at = chosen_at - interval '1 day'")
+    assert answer(0, False).json() == {"changed": True}
+
+
+def test_a_phone_has_a_budget_of_all_categories(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """A hundred changes within a day are enough for all categories together."""
+    for number in range(11):
+        relevo.set_category(conn, f"c{number}")
+    phone, secret = registered(served, "ana")
+    many = """insert into relevo.consents (owner, project, category, channel, wanted, face, chosen_at)
+    select 'ana', 'default', 'c' || n % 10, 'push', n / 10 % 2 = 0, 'phone', now() - n * interval '1 minute' from generate_series(0, 99) n"""
+    conn.execute(many)
+    refused = put(Client(served.server.url, secret), f"/v1/installations/{phone}/choices/c10", {"wanted": False})
+    assert (refused.status_code, "may change categories 100 times" in refused.text) == (429, True)
+
+
+def test_the_caller_does_not_choose_its_face(served: Served, conn: psycopg.Connection[Any], offers: str) -> None:
+    """A choice is recorded as the app's, the phone's or an operator's by what the caller proved; a body cannot claim one."""
+    phone, secret = registered(served, "ana")
+    place = f"/v1/installations/{phone}/choices/offers"
+    callers = [
+        (Client(served.server.url, secret), "phone"),
+        (served.client("app"), "app"),
+        (served.client("operator"), "operator"),
+    ]
+    for number, (caller, face) in enumerate(callers):
+        assert (
+            put(caller, place, {"wanted": True, "channel": "push", "words": f"On a page, {face}."}).status_code == 200
+        )
+        assert put(caller, place, {"wanted": True, "face": "operator"}).status_code == 400
+        if face != "phone":
+            body = {"owner": "ana", "category": "offers", "wanted": bool(number % 2), "channel": "web"}
+            assert caller.post("/v1/owners/choices", body).status_code == 200
+            assert caller.post("/v1/owners/choices", body | {"face": "operator"}).status_code == 400
+    faces = conn.execute("select channel, face from relevo.consents order by id").fetchall()
+    assert faces == [("push", "phone"), ("push", "app"), ("web", "app"), ("push", "operator"), ("web", "operator")]
 
 
 def test_a_phone_chooses_for_nobody_else(served: Served, conn: psycopg.Connection[Any], offers: str) -> None:

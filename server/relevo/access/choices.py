@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
+from relevo.access.api_tokens import Token
 from relevo.access.phones import Known, NotAllowedError
-from relevo.client import quiet
+from relevo.client import consent, quiet
 from relevo.client.checks import check_storable
 from relevo.client.connections import verb
 from relevo.client.connections.steps import Call, as_json, from_json, one
 from relevo.database.pool import Connection
+
+Face = Literal["app", "phone", "operator"]
+"""Who reported a choice: the app's server, the person's phone, or an operator."""
 
 
 @verb
@@ -24,8 +28,9 @@ def list_categories(owner: str | None, project: str | None, locale: str | None) 
 
 
 @verb
-def _choose(asked: Mapping[str, Any]) -> Call[bool]:
-    return Call("choose_category", {"asked": as_json("choice", asked), "face": "phone"}, one(bool))
+def choose(face: Face, **given: Any) -> Call[bool]:
+    """Record what an owner chose, as `relevo.choose` does, under the face that the caller proved."""
+    return Call("choose_as", {"asked": consent.choice(**given), "face": face}, one(bool))
 
 
 @verb
@@ -34,9 +39,16 @@ def get_quiet(asked: Mapping[str, Any]) -> Call[Mapping[str, Any]]:
     return Call("get_quiet", {"asked": as_json("quiet hours", asked)}, one(from_json))
 
 
-def choose_on_phone(connection: Connection, phone: Known, asked: Mapping[str, Any]) -> bool:
-    """Note what a phone says that its owner chose; return whether something changed."""
-    return _choose(connection, {**asked, "owner": _owner_of(phone), "project": phone.project})
+def face_of(token: Token | None) -> Face:
+    """Return the face under which a caller's choices are recorded; a caller without a token proved to be a phone."""
+    if token is None:
+        return "phone"
+    return "operator" if token.role == "operator" else "app"
+
+
+def choose_on_phone(connection: Connection, phone: Known, face: Face, given: Mapping[str, Any]) -> bool:
+    """Record what the owner of a phone chose; return whether the record grew."""
+    return choose(connection, face, **given, owner=_owner_of(phone), project=phone.project)
 
 
 def set_quiet_on_phone(

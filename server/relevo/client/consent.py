@@ -82,17 +82,32 @@ def choose(
     words: str | None = None,
     locale: str | None = None,
 ) -> Call[bool]:
-    """Note what an owner chose of a category, on phones, in browsers or both, and hold to it at once.
+    """Record what an owner chose of a category, on phones, in browsers or both, and apply it at once.
 
-    `words` are those that the person was shown; they are kept with the choice. The same again changes nothing: False.
+    `words` are the words that the person was shown; they are stored with the choice. The same choice in the same words,
+    or without words, adds nothing to the record: False.
     """
+    asked = choice(category, owner=owner, wanted=wanted, channel=channel, project=project, words=words, locale=locale)
+    return Call("choose_category", {"asked": asked}, one(bool))
+
+
+def choice(
+    category: str,
+    *,
+    owner: str,
+    wanted: bool,
+    channel: Channel | None = None,
+    project: str | None = None,
+    words: str | None = None,
+    locale: str | None = None,
+) -> str:
+    """Return a choice as the SQL functions take it; raises InvalidInputError if a field has the wrong type."""
     if not isinstance(wanted, bool):
         raise InvalidInputError(f"wanted must be True or False, got {quoted(wanted)}.", hint="Mend it.")
     if channel is not None:
         check_one_of("channel", channel, CHANNELS)
     given: dict[str, Any] = {"owner": owner, "project": project, "category": category, "channel": channel}
-    asked = given_fields(given | {"wanted": wanted, "words": words, "locale": locale})
-    return Call("choose_category", {"asked": as_json("choice", asked), "face": "app"}, one(bool))
+    return as_json("choice", given_fields(given | {"wanted": wanted, "words": words, "locale": locale}))
 
 
 @verb

@@ -100,6 +100,10 @@ class EventConflictError(InvalidInputError):
     """An event of this type and key is there and says something else; the message names what differs."""
 
 
+class TooManyChoicesError(InvalidInputError):
+    """The phones of an owner changed categories too often within a day; the message names the limit."""
+
+
 class ArchiveError(RelevoError):
     """The archive's store did not do what it was asked for, or holds something else than it should."""
 

@@ -97,7 +97,7 @@ class ChoiceIn(PhoneChoiceIn):
 
 
 class Chosen(BaseModel):
-    """Whether that is another choice than before."""
+    """Whether this added to the record: another choice, or the same in other words."""
 
     changed: bool
 
@@ -152,8 +152,9 @@ async def put_category(request: Request, category: Name, body: CategoryIn) -> Re
 
 @router.post("/v1/owners/choices", responses={200: {"model": Chosen}})
 async def choose_category(request: Request, body: ChoiceIn) -> Response:
-    """Note what an owner chose of a category, with when and by which words, and hold to it at once."""
-    return Json({"changed": await do(request, "choose_category", verb=consent.choose, **dict(body))})
+    """Record what an owner chose of a category, with the time and the words, and apply it at once."""
+    choose = partial(choices.choose, face=choices.face_of(caller_of(request)))
+    return Json({"changed": await do(request, "choose_category", verb=choose, **dict(body))})
 
 
 @router.post("/v1/owners/block", responses={200: {"model": Blocked}})
@@ -186,7 +187,10 @@ async def list_choices(request: Request, installation_id: UUID, locale: AskedLoc
 
 @phone_router.put("/choices/{category}", responses={200: {"model": Chosen}})
 async def put_choice(request: Request, installation_id: UUID, category: Name, body: PhoneChoiceIn) -> Response:
-    """Note what the phone's owner chose of a category: it holds on all their phones."""
-    asked = {**body.model_dump(exclude_none=True), "category": category}
-    choose = partial(choices.choose_on_phone, asked=asked)
+    """Record what the phone's owner chose of a category: it holds on all their phones.
+
+    The phones of an owner may change a category 10 times within 24 hours, and all categories 100 times.
+    """
+    given = {**body.model_dump(exclude_none=True), "category": category}
+    choose = partial(choices.choose_on_phone, face=choices.face_of(request.state.caller), given=given)
     return Json({"changed": await ask_as_phone(request, installation_id, choose)})

@@ -25,6 +25,7 @@ from relevo.core.errors import (
     MigrationError,
     NotFoundError,
     RelevoError,
+    TooManyChoicesError,
     UsageError,
 )
 from relevo.core.logs import scrub
@@ -45,6 +46,7 @@ _MAX_TEXT = 300
 _MAX_COMPLAINT = 1_000
 _MAX_SCANNED = 3_000  # a secret that begins in what is told is seen whole
 _SOON_S = 1
+_HOUR_S = 3_600
 _JSON_ONLY = "Send JSON, with the header Content-Type: application/json."
 _TITLES = {
     400: "Bad request",
@@ -154,6 +156,8 @@ def of_error(error: Exception) -> Problem:  # noqa: PLR0911 a table
         case EventConflictError():
             hint = 'Another event needs another key; "on_conflict": "keep" keeps what is there.'
             return Problem(409, error.message, kind="other-content", hint=hint)
+        case TooManyChoicesError():
+            return Problem(429, error.message, kind="too-many-choices", hint=error.hint, retry_after_s=_HOUR_S)
         case InvalidInputError():
             named = [{"field": field, "reason": error.message} for field in _fields(error.message)]
             return Problem(400, error.message, kind="invalid", hint=error.hint, errors=named)

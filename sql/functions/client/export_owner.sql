@@ -56,8 +56,10 @@ begin
         from (select b.project, k.* from relevo.inboxes b join relevo.kept_inbox_items k on k.inbox_id = b.id
                where b.owner = of_owner and (of_project is null or b.project = of_project) and k.place > past order by k.place limit most) p;
     when 'choices' then
-      select jsonb_agg(to_jsonb(p) order by p.id) as items, max(p.id) as last into page
-        from (select * from relevo.consents c where c.owner = of_owner and (of_project is null or c.project = of_project) and c.id > past
+      select jsonb_agg(to_jsonb(p) - 'words_digest' order by p.id) as items, max(p.id) as last into page
+        from (select c.*, w.words from relevo.consents c
+                left join relevo.consent_words w on w.owner = c.owner and w.project = c.project and w.digest = c.words_digest
+               where c.owner = of_owner and (of_project is null or c.project = of_project) and c.id > past
                order by c.id limit most) p;
     when 'rules' then
       select jsonb_agg(to_jsonb(r) || jsonb_build_object('quiet', relevo.exported_hours(r.quiet)) order by r.project) as items, null::bigint as last into page

@@ -25,6 +25,7 @@ begin
   delete from relevo.inboxes where owner = of_owner;
   delete from relevo.owner_rules where owner = of_owner;
   delete from relevo.consents where owner = of_owner;
+  delete from relevo.consent_words where owner = of_owner;
   perform relevo.forget_batches('o:' || of_owner, null, 'its owner was forgotten');
   perform relevo.forget_cap_uses('o:' || of_owner, null);
   return many;

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relevo.core.errors import EventConflictError, InvalidInputError, MigrationError
+from relevo.core.errors import EventConflictError, InvalidInputError, MigrationError, TooManyChoicesError
 
 _NO_SUCH_FUNCTION, _NO_SUCH_SCHEMA = "42883", "3F000"
 _NOT_ALLOWED = "42501"
 _BAD_DATA, _BROKEN_CONSTRAINT = "22", "23"
 _NO_SUCH_LETTER = ("22P05", "22021")
 _OTHER_CONTENT = "23R01"
+_TOO_MANY_CHOICES = "23R02"
 
 
 class refusals:  # noqa: N801 reads as a word where it is used
@@ -32,6 +33,8 @@ class refusals:  # noqa: N801 reads as a word where it is used
             raise EventConflictError(
                 f"{said}.", hint='Another event needs another key; on_conflict="keep" keeps what is there.'
             ) from error
+        if state == _TOO_MANY_CHOICES:
+            raise TooManyChoicesError(f"{said}.", hint="Nothing was written; try again tomorrow.") from error
         if state in (_NO_SUCH_FUNCTION, _NO_SUCH_SCHEMA):
             raise MigrationError(
                 "This database has no relevo schema of this version.", hint="Run `relevo migrate`."
