@@ -32,6 +32,4 @@ insert into relevo.audit_log (actor, face, action, target) values (%(actor)s, %(
 
 -- name: finish_audit
 -- Writes down how something that an operator did has ended.
-update relevo.audit_log
-   set outcome = %(outcome)s, result = %(result)s, error_message = %(error_message)s, finished_at = clock_timestamp()
- where id = %(id)s;
+select relevo.finish_audit(%(id)s::bigint, %(outcome)s::text, %(result)s::jsonb, %(error_message)s::text);

@@ -149,12 +149,8 @@ delete from relevo.projects p using old where p.project = old.project;
 delete from relevo.push_connections where leased_until < relevo.now(%(now)s) - interval '1 day';
 
 -- name: prune_audit
--- Deletes a batch of what operators did longer ago than its retention, in the order in which it was done.
-with old as materialized (
-  select a.id, a.at from relevo.audit_log a order by a.id limit %(limit)s
-)
-delete from relevo.audit_log a using old
- where a.id = old.id and old.at < relevo.now(%(now)s) - %(audit_days)s * interval '1 day';
+-- Deletes a batch of entries of the audit log that are older than their retention.
+select relevo.prune_audit(%(audit_days)s::int, %(limit)s::int);
 
 -- name: prune_signatures
 -- Deletes a batch of used signatures that ended a day ago, whatever a replica's clock says.

@@ -8,7 +8,7 @@ import psycopg
 
 import relevo
 from relevo.client import verbs
-from serving import Served
+from serving import Client, Served
 
 
 def phone_of(conn: psycopg.Connection[Any], owner: str, project: str = "default") -> str:
@@ -94,16 +94,53 @@ def test_an_owner_is_forgotten(served: Served, conn: psycopg.Connection[Any]) ->
 
 
 def test_what_an_operator_does_is_recorded_without_the_name(served: Served, conn: psycopg.Connection[Any]) -> None:
-    """An operator's log-out and forgetting are in the record, by a hash of the name; the app's verbs are not."""
+    """An operator's log-out and forgetting are in the record, by a hash of the name; the app's everyday verbs are not."""
     phone_of(conn, "ana")
     served.client("app").post("/v1/owners/complete", {"owner": "ana"})
     operator = served.client("operator")
     for verb in ("log-out", "complete", "forget"):
         assert operator.post(f"/v1/owners/{verb}", {"owner": "ana"}).status_code == 200
-    told = conn.execute("select action, outcome, target::text from relevo.audit_log order by id").fetchall()
-    done = [row[:2] for row in told if row[0] not in ("make_token",)]
-    assert done == [("log_out_owner", "ok"), ("complete_owner", "ok"), ("forget_owner", "ok")]
-    assert '"ana"' not in str(told)
+    assert [row[:2] for row in done(conn)] == [
+        ("log_out_owner", "ok"),
+        ("complete_owner", "ok"),
+        ("forget_owner", "ok"),
+    ]
+
+
+def test_exports_blocks_and_forgetting_by_any_token_are_recorded(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """The record names token, action, project, kind and count of what tokens read of a person or delete, and nothing of the person; a phone
+    that forgets itself is not in it."""
+    phone, _shops = phone_of(conn, "ana"), phone_of(conn, "ana", "shop")
+    other = str(verbs.register(conn, relevo.Installation("ExponentPushToken[second]", owner="ana")))
+    shop, everywhere = served.client("app", project="shop"), served.client("app")
+    for caller in (shop, everywhere):
+        assert caller.post("/v1/owners/export", {"owner": "ana", "kind": "installations"}).status_code == 200
+        assert caller.post("/v1/owners/block", {"owner": "ana", "reason": "of ana"}).status_code == 200
+    assert everywhere.call("DELETE", f"/v1/installations/{phone}").status_code == 204
+    assert everywhere.call("DELETE", f"/v1/installations/{phone}").status_code == 404
+    secret = everywhere.call("PUT", f"/v1/installations/{other}", json={"renew_secret": True}).json()["secret"]
+    assert Client(served.server.url, secret).call("DELETE", f"/v1/installations/{other}").status_code == 204
+    for caller in (shop, everywhere):
+        assert caller.post("/v1/owners/forget", {"owner": "ana"}).status_code == 200
+    rows = done(conn)
+    assert [row[0] for row in rows] == [
+        *("export_owner", "block_owner") * 2,
+        *("forget", "forget", "forget_owner", "forget_owner"),
+    ]
+    assert [row[1] for row in rows] == ["ok"] * 5 + ["failed"] + ["ok"] * 2
+    assert [row[3] for row in rows][:4] == [{"items": 1}, {"answer": 1}, {"items": 3}, {"answer": 3}]
+    assert [row[2].get("project") for row in rows][:4] == ["shop", "shop", None, None]
+    assert rows[0][2]["kind"] == "installations"
+    assert all(row[4].startswith("a app (") for row in rows)
+    assert "ana" not in str(rows)
+
+
+def done(conn: psycopg.Connection[Any]) -> list[Any]:
+    """Return the audit log without tokens that were made."""
+    asked = (
+        "select action, outcome, target, result, actor from relevo.audit_log where action <> 'make_token' order by id"
+    )
+    return conn.execute(asked).fetchall()
 
 
 def test_an_owner_that_is_none_is_refused(served: Served) -> None:

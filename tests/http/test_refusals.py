@@ -11,8 +11,10 @@ import psycopg
 import pytest
 
 from browsing import Person
+from processes import eventually
 from relevo.access import api_tokens
-from relevo.http.dashboard.refusals import Refusals
+from relevo.http.dashboard import refusals
+from relevo.http.dashboard.refusals import MOST_OF_GROUP, MOST_OF_STRANGERS, Caller, Entry, Refusals, stranger
 from relevo.operators import audit
 from serving import Served
 
@@ -82,15 +84,53 @@ def test_sessions_that_have_ended(served: Served, conn: psycopg.Connection[Any],
 
 
 def test_a_flood_is_a_few_entries() -> None:
-    """Of one caller one refusal in ten minutes is told, with how many came since; of all callers so many an hour; memory is bounded."""
+    """The first refusal of a kind and caller is an entry, further ones are counted and told at the end of the window; each is told once."""
+    kept = Refusals()
+    ana, eva = stranger("192.0.2.1"), stranger("198.51.100.1")
+    assert [kept.take("x", ana) for _ in range(5)] == [True, False, False, False, False]
+    assert kept.take("y", ana)
+    assert kept.take("x", eva)
+    assert kept.flush() == [Entry("nobody, from 192.0.2.1", "x", 4)]
+    assert kept.flush() == []
+    assert kept.take("x", ana)
+
+
+def test_a_flooder_hides_nobody() -> None:
+    """Strangers of one network use up their own room alone: another network and every token have theirs; nothing goes uncounted."""
     now = [0.0]
-    refusals = Refusals(lambda: now[0])
-    assert [refusals.take("x", "a") for _ in range(5)] == [1, 0, 0, 0, 0]
-    now[0] += 600
-    assert refusals.take("x", "a") == 5
-    assert sum(refusals.take("x", f"from {number}") > 0 for number in range(5_000)) == 98
+    kept = Refusals(lambda: now[0])
+    flood = [stranger(f"2001:db8:0:{number:x}::1") for number in range(5_000)]
+    assert sum(kept.take("x", each) for each in flood) == MOST_OF_GROUP
+    assert kept.take("x", stranger("2001:db8:1::1"))
+    token = Caller("shop (abc)", "token abc", is_stranger=False)
+    assert kept.take("x", token)
+    [summary] = kept.flush()
+    assert (summary.action, summary.times) == ("refused_others", 5_000 - MOST_OF_GROUP)
+    assert summary.target == {"x": 4_990, "from": ["2001:db8::/48: 4990"], "callers": 1}
+    botnet = [stranger(f"10.{number // 256}.{number % 256}.1") for number in range(20_000)]
+    assert sum(kept.take("x", each) for each in botnet) == MOST_OF_STRANGERS - MOST_OF_GROUP - 1
+    assert kept.take("x", token)
+    [summary] = kept.flush()
+    assert summary.times == 20_000 - MOST_OF_STRANGERS + MOST_OF_GROUP + 1
+    assert len(summary.target["from"]) == 10
     now[0] += 3_600
-    assert refusals.take("x", "b") == 1
+    assert kept.take("x", flood[0])
+
+
+def test_a_window_ends_by_itself(serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was counted is written ten minutes later without another refusal, and before the server stops."""
+    monkeypatch.setattr("relevo.http.dashboard.refusals.WINDOW_S", 0.5)
+    served = serve()
+    for _ in range(3):
+        Person(served, None).log_in("relevo_0123456789ab_secret")
+    eventually(lambda: sorted(each["result"]["times"] for each in recorded(served, "refused_login"))[-1:] == [2])
+    monkeypatch.setattr("relevo.http.dashboard.refusals.WINDOW_S", 3_600.0)
+    for _ in range(5):
+        Person(served, None).log_in("relevo_0123456789ab_secret")
+    assert served.server._loop is not None
+    closing = refusals.close(served.server.api.state)  # type: ignore[union-attr]
+    asyncio.run_coroutine_threadsafe(closing, served.server._loop).result(60)
+    assert sum(each["result"]["times"] for each in recorded(served, "refused_login")) == 8
 
 
 def test_who_finds_no_turn_is_told_on_a_page(serve: Callable[..., Served]) -> None:

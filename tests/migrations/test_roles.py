@@ -47,6 +47,41 @@ def test_a_role_that_may_not_create_can_run_on_a_migrated_database(dsn, conn, as
     assert rounds == {"reaper": 1, "fanout": 1, "digest": 1, "dispatch": 1, "receipt": 1, "cleanup": 1}
 
 
+FORGED = (
+    "delete from relevo.audit_log",
+    "update relevo.audit_log set actor = 'somebody else'",
+    "update relevo.audit_log set outcome = 'ok', finished_at = now()",
+    "truncate relevo.audit_log",
+    "insert into relevo.audit_log (at, actor, face, action) values (now() - interval '9 years', 'x', 'cli', 'pause')",
+    "insert into relevo.audit_log (actor, face, action, outcome, finished_at) values ('x', 'cli', 'pause', 'ok', now())",
+)
+
+
+def test_the_workers_role_cannot_forge_the_audit_log(dsn, conn, as_plain, open_database, command) -> None:
+    """The worker's role adds entries and ends each once; it changes and deletes none, but for those past retention, which is 30 days at least.
+    A second grant, and one to the owner itself, change nothing of this. (The app's role reaches no table: tests/door/test_privileges.py.)"""
+    plain = as_plain(dsn)
+    for _ in range(2):
+        assert command("grant", ROLE, "--worker", database_url=dsn).ends() == 0
+    with psycopg.connect(dsn, autocommit=True) as owner:
+        owner.execute("select relevo.grant_worker(current_user::text)")
+        owner.execute("update relevo.audit_log set actor = actor")
+    assert command("token", "make", "x", "--role", "viewer", database_url=plain).ends() == 0
+    before = conn.execute("select * from relevo.audit_log order by id").fetchall()
+    assert [row[6] for row in before] == ["ok"] * 3
+    with psycopg.connect(plain, autocommit=True) as worker:
+        for forged in FORGED:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                worker.execute(forged)
+        worker.execute("select relevo.finish_audit(id, 'failed', '{}', 'forged') from relevo.audit_log")
+        assert worker.execute("select relevo.prune_audit(-1000000, 1000)").fetchall() == []
+        assert conn.execute("select * from relevo.audit_log order by id").fetchall() == before
+        conn.execute("update relevo.audit_log set at = now() - interval '31 days' where id = %s", [before[0][0]])
+        assert worker.execute("select relevo.prune_audit(1, 1000)").fetchall() == [(before[0][0],)]
+    asked = "select has_table_privilege(%s, 'relevo.audit_log', p) from unnest(array['update', 'delete', 'truncate', 'trigger', 'references']) p"
+    assert set(conn.execute(asked, [ROLE]).fetchall()) == {(False,)}
+
+
 def test_a_role_that_may_not_create_is_told_who_may(empty_database, as_plain, open_database) -> None:
     """On a database that needs migrating, the role gets a sentence and a next step."""
     with pytest.raises(MigrationError, match=r"may not make the schema relevo.*permission denied.*as a role that may"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
-from relevo.client import news, verbs
+from relevo.client import consent, news, verbs
 from relevo.client.checks import check_storable
 from relevo.client.connections import verb
 from relevo.client.connections.steps import Call, as_json, from_json, one
@@ -139,7 +139,7 @@ class Cancelled(NamedTuple):
 def cancel_as_operator(database: Database, event_id: int, reason: str, project: str | None) -> Cancelled:
     """End an event, and have it recorded, as everything an operator does."""
     target = {"event_id": event_id, "reason": reason}
-    return as_operator(database, "cancel_event", target, lambda c: cancel(c, event_id, reason, project))
+    return do_recorded(database, "cancel_event", target, lambda c: cancel(c, event_id, reason, project))
 
 
 def cancel(connection: Connection, event_id: int, reason: str, project: str | None) -> Cancelled:
@@ -269,8 +269,8 @@ def _find_subscription(connection: Connection, name: str, caller: str | None) ->
         raise NotFoundError(f"There is no subscription {name[:50]}.", hint="Subscribe first: PUT /v1/news/NAME.")
 
 
-def as_operator(database: Database, action: str, target: Mapping[str, object], do: Callable[[Connection], T]) -> T:
-    """Do something in one transaction, and have it recorded, as everything an operator does."""
+def do_recorded(database: Database, action: str, target: Mapping[str, object], do: Callable[[Connection], T]) -> T:
+    """Do something in one transaction, and record who did it and how much of what it concerned in the audit log."""
     with audit.recorded(database, action, **target) as result, database.transaction() as connection:
         done = do(connection)
         match done:
@@ -278,4 +278,6 @@ def as_operator(database: Database, action: str, target: Mapping[str, object], d
                 result["answer"] = done
             case Cancelled():
                 result.update(answer=done.cancelled, withdrawn=done.withdrawn)
+            case consent.OwnerPage():
+                result["items"] = len(done.items)
     return done

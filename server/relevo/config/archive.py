@@ -63,8 +63,8 @@ class Archive(Theme):
     runs_retention_days: Annotated[int, between(1, 3_650)] = tuning(
         "For how many days finished runs are kept, and with them rejects, incidents and projects that nothing uses.", 90
     )
-    audit_retention_days: Annotated[int, between(1, 36_500)] = tuning(
-        "For how many days the record of what operators did is kept.", 400
+    audit_retention_days: Annotated[int, between(30, 36_500)] = tuning(
+        "For how many days the audit log keeps what operators did.", 400
     )
     news_retention_days: Annotated[int, between(1, 3_650)] = tuning(
         "For how many days news that nobody read are kept.", 7

@@ -121,7 +121,7 @@ def furnish(app: FastAPI, threads: DatabaseThreads, places: Places, rules: Rules
     )
     app.state.stats = Cached(lambda: threads.run(fleet.stats, relevo.settings))
     app.state.device_rules = rules
-    app.state.refusals = Refusals()
+    app.state.refusals, app.state.refusals_flush = Refusals(), None
     app.state.codes = codes
     app.state.waiters = EventWaiters(threads, places)
     app.state.inbox_waiters = InboxWaiters(threads, places)

@@ -20,7 +20,7 @@ from relevo.client.values import Installation, Preference
 from relevo.core.known_services import EXPO, NATIVE, SERVICES, WITH_ENVIRONMENT, listed
 from relevo.database.pool import Connection
 from relevo.http.fields import Amount, Body, Exact, Id, Instant, Reason, Text, Text35, Text64, Text100, Text200
-from relevo.http.guard import Guarded, written_token
+from relevo.http.guard import Guarded, do, written_token
 from relevo.http.json_response import Json
 from relevo.http.problems import Problem, missing
 
@@ -223,7 +223,15 @@ async def register_installation(request: Request, installation_id: UUID, body: I
 @router.delete("", status_code=204)
 async def delete_installation(request: Request, installation_id: UUID) -> Response:
     """Forget a phone: its token, owner and preferences are deleted, and what was said to it alone."""
-    await ask_as_phone(request, installation_id, lambda c, phone: verbs.forget(c, phone.installation_id))
+    proof = proof_of(request)
+
+    def forget(connection: Connection) -> int:
+        return verbs.forget(connection, phones.admit(connection, installation_id, proof).installation_id)
+
+    if request.state.caller is None:
+        await ask(request, forget)
+    else:
+        await do(request, "forget", {"installation_id": str(installation_id)}, forget)
     return Response(status_code=204)
 
 

@@ -125,7 +125,10 @@ async def forget_owner(request: Request, whose: OwnerIn) -> Response:
 async def do(
     request: Request, action: str, owner: str, verb: Callable[..., T], *, project: str | None = None, **given: Any
 ) -> T:
-    """Do something with an owner, in the caller's project if it has one; the record has a hash, for names go."""
-    target = {"owner_sha256": hashlib.sha256(owner.encode()).hexdigest()}
+    """Do something with an owner, in the caller's project if it has one.
+
+    The audit log has a hash in place of the owner's name, so that it holds no name of who was forgotten.
+    """
     project = caller_of(request).project or project
+    target = {"owner_sha256": hashlib.sha256(owner.encode()).hexdigest(), "project": project, "kind": given.get("kind")}
     return await guard.do(request, action, target, lambda c: verb(c, owner=owner, project=project, **given))

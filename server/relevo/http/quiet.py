@@ -132,7 +132,7 @@ async def put_project_quiet(request: Request, body: ProjectHoursIn) -> Response:
     """Set the quiet hours of a project's phones that have no others, nor of their owner."""
     project = caller_of(request).project or body.project or "default"
     changed = await threads_of(request).run(
-        app_verbs.as_operator,
+        app_verbs.do_recorded,
         "set_quiet",
         {"project": project},
         lambda c: quiet.set_quiet(c, body.windows, project=project, zone=body.zone),
@@ -154,7 +154,7 @@ async def put_cap(request: Request, body: CapIn) -> Response:
     project = caller_of(request).project or body.project or "default"
     asked = body.model_dump(exclude_none=True) | {"project": project}
     changed = await threads_of(request).run(
-        app_verbs.as_operator, "set_cap", asked, lambda c: quiet.set_cap(c, **{"most": None} | asked)
+        app_verbs.do_recorded, "set_cap", asked, lambda c: quiet.set_cap(c, **{"most": None} | asked)
     )
     return Json({"changed": changed})
 

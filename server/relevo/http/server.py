@@ -19,6 +19,7 @@ from relevo.database.replica import open_reader
 from relevo.http import api
 from relevo.http.cached import Cached
 from relevo.http.connections import ACCEPTED_AT_ONCE, Connections, protocol_for
+from relevo.http.dashboard import refusals
 from relevo.http.dashboard.login import LoginCodes
 from relevo.http.database_threads import DatabaseThreads
 from relevo.http.health import Readiness, own_port
@@ -156,6 +157,7 @@ class HttpServer:
             watching.cancel()
             for connection in list(self.connections.all):
                 connection.transport.abort()  # those that outlasted the drain
+            await refusals.close(made.state)
             made.state.long_work.close()
             for each in (threads, probes):
                 each.close()

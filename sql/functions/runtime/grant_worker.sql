@@ -8,6 +8,11 @@ begin
   end if;
   execute format('grant usage on schema relevo to %I', role_name);
   execute format('grant select, insert, update, delete on all tables in schema relevo to %I', role_name);
+  if role_name <> (select t.tableowner from pg_tables t where t.schemaname = 'relevo' and t.tablename = 'audit_log') then
+    -- it adds entries; finish_audit and prune_audit do the rest
+    execute format('revoke insert, update, delete on relevo.audit_log from %I', role_name);
+    execute format('grant insert (actor, face, action, target) on relevo.audit_log to %I', role_name);
+  end if;
   execute format('grant usage on all sequences in schema relevo to %I', role_name);
   execute format('grant execute on all functions in schema relevo to %I', role_name);
   execute format('alter default privileges in schema relevo grant select, insert, update, delete on tables to %I', role_name);
