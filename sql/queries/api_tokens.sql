@@ -19,7 +19,10 @@ update relevo.api_tokens t set last_used_at = now()
                   for update skip locked);
 
 -- name: revoke_token
--- Revokes a token; finds nothing if there is none, or it was revoked before.
+-- Revokes a token and ends its sessions; finds nothing if there is none, or it was revoked before.
+with ended as (
+  delete from relevo.http_sessions s where s.token_id = %(id)s
+)
 update relevo.api_tokens set revoked_at = now() where id = %(id)s and revoked_at is null returning name;
 
 -- name: list_tokens
@@ -29,26 +32,3 @@ select t.id, t.name, t.role, t.project, t.created_at, t.expires_at, t.revoked_at
   from relevo.api_tokens t
  order by t.created_at desc, t.id
  limit %(limit)s;
-
--- name: add_session
--- Begins a session of a token that is neither revoked nor expired, and forgets the sessions that have ended.
-with forgotten as (
-  delete from relevo.http_sessions s where s.expires_at <= now()
-)
-insert into relevo.http_sessions (secret_hash, token_id, expires_at)
-select %(secret_hash)s, t.id, least(now() + %(hours)s * interval '1 hour', coalesce(t.expires_at, 'infinity'))
-  from relevo.api_tokens t
- where t.id = %(token_id)s and t.revoked_at is null and (t.expires_at is null or t.expires_at > now())
-returning token_id;
-
--- name: read_session
--- Reads whose session this is, if neither it nor its token has ended, and whether the token's last use was long enough ago to be written.
-select t.id, t.name, t.role, t.project, t.last_used_at is null or t.last_used_at < now() - interval '1 minute' as note_use
-  from relevo.http_sessions s
-  join relevo.api_tokens t on t.id = s.token_id
- where s.secret_hash = %(secret_hash)s and s.expires_at > now()
-   and t.revoked_at is null and (t.expires_at is null or t.expires_at > now());
-
--- name: end_session
--- Ends a session.
-delete from relevo.http_sessions s where s.secret_hash = %(secret_hash)s;

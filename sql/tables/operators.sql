@@ -34,14 +34,22 @@ comment on column relevo.api_tokens.project is 'The only project whose events an
 comment on column relevo.api_tokens.last_used_at is 'Written at most once a minute.';
 
 create table relevo.http_sessions (
-  secret_hash bytea primary key check (octet_length(secret_hash) = 32),
-  token_id    text not null references relevo.api_tokens(id) on delete cascade,
-  created_at  timestamptz not null default now(),
-  expires_at  timestamptz not null,
+  secret_hash  bytea primary key check (octet_length(secret_hash) = 32),
+  token_id     text not null references relevo.api_tokens(id) on delete cascade,
+  created_at   timestamptz not null default now(),
+  expires_at   timestamptz not null,
+  last_used_at timestamptz not null default now(),
+  proved_at    timestamptz not null default now(),
+  idle_minutes integer not null default 480 check (idle_minutes > 0),
+  address      text check (length(address) between 1 and 100),
   constraint http_sessions_check check (expires_at > created_at)
 );
 comment on table relevo.http_sessions is
   'Who is logged in to the dashboard: the SHA-256 of each session''s cookie. A session is as good as its token, and ends with it.';
+comment on column relevo.http_sessions.last_used_at is 'Written at most once a minute; a page that renews itself is no use.';
+comment on column relevo.http_sessions.proved_at is 'When somebody last proved to hold the token: at the login, or before a grave action.';
+comment on column relevo.http_sessions.idle_minutes is 'After how many minutes without use the session ends.';
+comment on column relevo.http_sessions.address is 'From where the login came.';
 create index http_sessions_expiry on relevo.http_sessions (expires_at);
 create index http_sessions_token on relevo.http_sessions (token_id);
 

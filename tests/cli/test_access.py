@@ -10,6 +10,9 @@ import pytest
 import requests
 
 from processes import Processes, eventually
+from relevo import app
+from relevo.access import api_tokens, sessions
+from relevo.config import Settings
 
 
 @pytest.fixture
@@ -67,3 +70,28 @@ def test_a_role_that_is_none_is_refused(processes: Processes) -> None:
     made = processes.relevo("token", "make", "x", "--role", "king")
     assert made.ends() == 2
     assert "app, viewer, operator" in made.stderr
+
+
+def test_an_operator_lists_and_ends_sessions(processes: Processes, settings: Settings) -> None:
+    """Sessions are listed without their cookies; one is ended by its id, those of a token, or all; what is wrong is told."""
+    with app.database(settings) as database:
+        tokens = [api_tokens.make(database, name, "viewer")[1] for name in ("wall", "ana")]
+        cookies = [sessions.begin(database, token, address="192.0.2.7") for token in (*tokens, tokens[1])]
+        listed = processes.relevo("sessions", "list", "--json")
+        assert listed.ends() == 0, listed.stderr
+        rows = [json.loads(line) for line in listed.stdout.splitlines()]
+        assert sorted((row["name"], row["address"]) for row in rows) == [
+            ("ana", "192.0.2.7"),
+            ("ana", "192.0.2.7"),
+            ("wall", "192.0.2.7"),
+        ]
+        assert not any(cookie in listed.stdout for cookie in cookies)
+        [wall] = [row["id"] for row in rows if row["name"] == "wall"]
+        assert processes.relevo("sessions", "end", wall).ends() == 0
+        assert [sessions.verify(database, each) is not None for each in cookies] == [False, True, True]
+        assert processes.relevo("sessions", "end", "--token", tokens[1].id).ends() == 0
+        assert [sessions.verify(database, each) for each in cookies] == [None] * 3
+    for wrong in ((), (wall,), (wall, "--all"), ("--token", "x")):
+        assert processes.relevo("sessions", "end", *wrong).ends() == 2
+    nobody = processes.relevo("sessions", "list")
+    assert (nobody.ends(), "Nobody is logged in" in nobody.stdout) == (0, True)

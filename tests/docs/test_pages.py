@@ -34,8 +34,8 @@ NOT_OURS = {
     "TEST_RUNNER",
 }
 """Names in capitals that are not settings of Relevo."""
-NO_METRICS = {"relevo_archive", "relevo_restored", "relevo_"}
-"""What else begins with relevo_: schemas, and tokens."""
+NO_METRICS = {"relevo_archive", "relevo_restored", "relevo_", "relevo_session"}
+"""What else begins with relevo_: schemas, tokens, and the cookie."""
 OTHERS_CODES = re.compile(
     r"HTTP_\d+|UNAUTHORIZED|INTERNAL_(?:SERVER_)?ERROR|TOO_MANY_\w+|PUSH_TOO_MANY_\w+"
     r"|INVALID_ARGUMENT|PERMISSION_DENIED|THIRD_PARTY_AUTH_ERROR|BAD_REQUEST|(?:DEVICE_)?QUOTA_EXCEEDED|REFUSED_STREAM"

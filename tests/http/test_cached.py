@@ -12,7 +12,7 @@ import pytest
 from fastapi import Request
 from psycopg import sql
 
-from relevo.access import api_tokens
+from relevo.access import api_tokens, sessions
 from relevo.app import App
 from relevo.database.pool import Database
 from relevo.http.cached import FRESH_S, Cached
@@ -166,7 +166,7 @@ def test_a_session_is_remembered_by_nobody(build: Callable[..., App]) -> None:
     """A session that was good is no token, and one that was ended is refused at once."""
     database = build().database
     written, token = api_tokens.make(database, "person", "viewer")
-    session = api_tokens.begin_session(database, token)
+    session = sessions.begin(database, token)
     assert written != session
 
     async def story() -> None:
@@ -176,7 +176,7 @@ def test_a_session_is_remembered_by_nobody(build: Callable[..., App]) -> None:
         assert await callers.admit(looking, VIEW_PAGE) == token
         with pytest.raises(Problem, match="unknown"):
             await callers.admit(request_with("authorization", f"Bearer {session}"), READ)
-        api_tokens.end_session(database, session)
+        sessions.end(database, session)
         with pytest.raises(Problem, match="logged out"):
             await callers.admit(looking, VIEW_PAGE)
         threads.close()

@@ -47,6 +47,7 @@ PAGES_SEEN = [
     "/dashboard/dead-letters",
     "/dashboard/archive",
     "/dashboard/audit",
+    "/dashboard/sessions",
     "/dashboard/compose?audience=everyone&title={owner}&body={owner}",
     "/dashboard/compose/{trial}",
     "/dashboard/actions/test?phones={installation}&title={owner}&body={owner}",

@@ -17,7 +17,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from processes import eventually
-from relevo.access import api_tokens
+from relevo.access import api_tokens, sessions
 from relevo.app import App
 from relevo.http import server
 from relevo.http.guard import RateLimiter
@@ -247,9 +247,7 @@ def test_good_tokens_do_not_pay_for_strangers(serve: Callable[..., Served]) -> N
     made = served.client("app").call("PUT", f"/v1/installations/{phone}", json={})
     secret = {"Authorization": f"Bearer {made.json()['secret']}"}
     served.server.api.state.callers._phones.clear()  # type: ignore[union-attr]
-    session = api_tokens.begin_session(
-        served.app.database, api_tokens.verify(served.app.database, served.client("viewer").token)
-    )  # type: ignore[arg-type]
+    session = sessions.begin(served.app.database, api_tokens.verify(served.app.database, served.client("viewer").token))  # type: ignore[arg-type]
     stranger = served.client()
     bad = {"Authorization": f"Bearer relevo_{'0' * 12}_{'x' * 43}"}
 

@@ -18,7 +18,7 @@ from schemathesis import checks
 from schemathesis.generation import GenerationMode
 
 import soak
-from relevo.access import api_tokens
+from relevo.access import api_tokens, sessions
 from relevo.http.guard import COOKIE
 from relevo.http.rules import RULES
 from serving import Served
@@ -61,7 +61,7 @@ def callers(served: Served) -> dict[str, dict[str, str]]:
     roles = {role: served.client(role).token for role in ("operator", "app", "viewer")}
     said = {role: {"Authorization": f"Bearer {token}"} for role, token in roles.items()}
     said["scoped"] = {"Authorization": f"Bearer {served.client('app', project='default').token}"}
-    session = api_tokens.begin_session(database, api_tokens.make(database, "person", "operator")[1])
+    session = sessions.begin(database, api_tokens.make(database, "person", "operator")[1])
     said["session"] = {"Cookie": f"{COOKIE}={session}"}
     installation = "018f3c1e-7c1a-4a58-9d43-6a2f0c9b1d11"
     made = served.client("app").call("PUT", f"/v1/installations/{installation}", json={})

@@ -1,8 +1,4 @@
-"""Tokens for HTTP: 256 random bits each, of which the database keeps a hash, with a role and maybe a project.
-
-And sessions of people at the dashboard, of which it keeps a hash, too: each belongs to a token, and is good for what
-the token is good for, as long as the token is.
-"""
+"""Tokens for HTTP: 256 random bits each, of which the database keeps a hash, with a role and maybe a project."""
 
 from __future__ import annotations
 
@@ -21,12 +17,9 @@ from relevo.operators.reading import fetch
 
 _SQL = queries.load("api_tokens")
 _WRITTEN = re.compile(r"relevo_(?P<id>[0-9a-f]{12})_[A-Za-z0-9_-]{43}")
-_SESSION = re.compile(r"[A-Za-z0-9_-]{43}")
 _NOBODY = hashlib.sha256(b"").digest()
 _MAX_NAME, _MAX_PROJECT, MAX_DAYS = 100, 200, 3_650
 MAX_LIMIT = 1_000
-SESSION_HOURS = 12
-"""How long a session lasts, at most."""
 
 Role = Literal["app", "viewer", "operator"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -64,7 +57,7 @@ def make(
 
 
 def revoke(database: Database, token_id: str) -> str:
-    """Revoke a token and return its name; a server that just saw it refuses it within a second."""
+    """Revoke a token, end its sessions, and return its name; a server that just saw it refuses it within a second."""
     with audit.recorded(database, "revoke_token", id=token_id), database.connection() as connection:
         row = connection.execute(_SQL["revoke_token"], {"id": token_id}).fetchone()
         if row is None:
@@ -91,37 +84,6 @@ def verify(database: Database, written: str) -> Token | None:
         if is_use_due:
             connection.execute(_SQL["note_use"], {"id": found["id"]})
     return Token(*token)
-
-
-def begin_session(database: Database, token: Token) -> str:
-    """Begin a session of a token; what is returned goes into the cookie and is kept nowhere."""
-    written = secrets.token_urlsafe(32)
-    with audit.recorded(database, "login", id=token.id, name=token.name), database.connection() as connection:
-        session = {"secret_hash": _hash(written), "token_id": token.id, "hours": SESSION_HOURS}
-        if connection.execute(_SQL["add_session"], session).fetchone() is None:
-            raise NotFoundError(f"There is no valid token {token.id}.", hint="`relevo token make` makes one.")
-    return written
-
-
-def verify_session(database: Database, written: str) -> Token | None:
-    """Return whose session this is, or None if it is nobody's, or it or its token has ended."""
-    if _SESSION.fullmatch(written) is None:
-        return None
-    with database.connection() as connection:
-        row = connection.execute(_SQL["read_session"], {"secret_hash": _hash(written)}).fetchone()
-        if row is None:
-            return None
-        *who, is_use_due = row
-        token = Token(*who)
-        if is_use_due:
-            connection.execute(_SQL["note_use"], {"id": token.id})
-    return token
-
-
-def end_session(database: Database, written: str) -> None:
-    """End a session, wherever its cookie may still be."""
-    with database.connection() as connection:
-        connection.execute(_SQL["end_session"], {"secret_hash": _hash(written)})
 
 
 def form_mark(written: str) -> str:

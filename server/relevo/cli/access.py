@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from relevo.access import api_tokens
+from relevo.access import sessions as access_sessions
 from relevo.cli.common import (
     MOST_IDS,
     AsJson,
@@ -32,6 +33,8 @@ from relevo.operators import actions, audit
 cli = typer.Typer()
 token = typer.Typer(help="Tokens for HTTP: make, list, revoke.", no_args_is_help=True)
 cli.add_typer(token, name="token")
+sessions = typer.Typer(help="Sessions of the dashboard: list, end.", no_args_is_help=True)
+cli.add_typer(sessions, name="sessions")
 
 
 @token.command(epilog="Example: `relevo token make billing --role app --project @acme/app --days 90`")
@@ -84,6 +87,50 @@ def revoke(
         name = api_tokens.revoke(database, token_id)
     told = {"id": token_id, "name": name, "revoked": True}
     say(f"Token {escape(token_id)} ({escape(name)}) is revoked.", told, as_json=as_json)
+
+
+@sessions.command(name="list", epilog="Example: relevo sessions list --json")
+def list_sessions(
+    of_token: Annotated[str | None, typer.Option("--token", help="Only those of this token, by its id.")] = None,
+    limit: Limit = 100,
+    as_json: AsJson = False,
+) -> None:
+    """Show who is logged in to the dashboard, the session used last first."""
+    with prepared_database(load_settings(only_looks=True)) as database:
+        rows = access_sessions.list_all(database, token_id=of_token, limit=limit)
+    rows = [{name: row[name] for name in row if name not in ("is_own", "now")} for row in rows]
+    columns = {
+        "session": lambda row: row["id"],
+        "token": lambda row: row["token_id"],
+        "name": lambda row: escape(row["name"]),
+        "role": lambda row: row["role"],
+        "address": lambda row: escape(row["address"] or ""),
+        "logged in (UTC)": lambda row: _when(row["created_at"]),
+        "last used (UTC)": lambda row: _when(row["last_used_at"]),
+        "ends (UTC)": lambda row: _when(row["ends_at"]),
+    }
+    print_rows(columns, rows, "Nobody is logged in.", wide=("name",), as_json=as_json)
+
+
+@sessions.command(epilog="Example: `relevo sessions end 3f1c0a9b7d21`, or `relevo sessions end --token c4f4d51df489`")
+def end(
+    session_id: Annotated[
+        str | None, typer.Argument(metavar="ID", help="The session's id, as `sessions list` shows it.")
+    ] = None,
+    of_token: Annotated[str | None, typer.Option("--token", help="End all sessions of this token.")] = None,
+    everybody: Annotated[bool, typer.Option("--all", help="End the sessions of everybody.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """End a session, those of a token, or all: the next request has to log in again."""
+    if (session_id is not None) + (of_token is not None) + everybody != 1:
+        raise UsageError("Name one session, --token or --all.", hint="`relevo sessions list` shows the sessions.")
+    with prepared_database() as database:
+        if session_id is not None:
+            access_sessions.end_listed(database, session_id)
+            count = 1
+        else:
+            count = access_sessions.end_many(database, token_id=of_token)
+    say(f"{count} {'session' if count == 1 else 'sessions'} ended.", {"sessions": count}, as_json=as_json)
 
 
 @cli.command("audit", epilog="Example: relevo audit --json")

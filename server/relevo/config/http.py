@@ -57,6 +57,17 @@ class Http(Theme):
         "/health/ready has one more of its own.",
         4,
     )
+    http_session_hours: Annotated[int, between(1, 720)] = tuning(
+        "How many hours after its login a session of the dashboard ends, whether or not it is used.", 12
+    )
+    http_session_idle_minutes: Annotated[int, between(1, 43_200)] = tuning(
+        "After how many minutes without use a session of the dashboard ends; a page that renews itself is no use.", 480
+    )
+    http_proof_minutes: Annotated[int, between(1, 43_200)] = tuning(
+        "For how many minutes after a login, or after the token was entered again, the dashboard does grave actions "
+        "without asking for the token: redrive, release, cancel, send.",
+        15,
+    )
     http_allow_private: bool = tuning(
         "Whether sources and webhooks may lead to private, loopback or link-local addresses.", False
     )

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from relevo.access import api_tokens, app_verbs, phones
+from relevo.access import api_tokens, app_verbs, phones, sessions
 from relevo.access.api_tokens import Token
 from relevo.database.pool import Connection
 from relevo.http.cached import FRESH_S
@@ -36,9 +36,14 @@ _MOST_PHONES = 50_000
 _BEARER = "bearer "
 _API = "/v1/"
 _LONGEST_TOLD = 50
+_RECORDED = frozenset({"export_owner", "block_owner", "unblock_owner", "forget_owner", "forget"})
+"""What the audit log records of every token: who read everything of a person, silenced them or deleted them."""
 _WRITTEN_OUT = {path for _, path in RULES if "{" not in path}
 COOKIE = "relevo_session"
-"""Where a browser keeps a session."""
+"""Where a browser keeps a session; behind TLS with the prefix that lets no other host or path set it."""
+_HOST_ONLY = "__Host-"
+_RENEWAL = "x-relevo-renewal"
+"""The header by which a page that renews itself is told from a person who opens one."""
 _TELLS = {
     400: "Something in the request is not as it should be: `errors` names field and reason.",
     401: "No token, or one that is unknown, revoked or expired.",
@@ -103,14 +108,14 @@ class Callers:
         second is not asked for again: once revoked, it is refused a second later at the latest.
         """
         bearer = written_token(request)
-        written = bearer or (request.cookies.get(COOKIE, "") if rule.page else "")
+        written = bearer or (session_cookie(request) if rule.page else "")
         digest = _digest(written)
         if written and self._limiter.is_spent(self._counted(request, digest)):
-            await self._look_up(digest, written, is_session=not bearer)
+            await self._look_up(request, digest, written, is_session=not bearer)
         self._limiter.spend(self._counted(request, digest))
         if not written:
             return None
-        token = await self._find(digest, written, is_session=not bearer)
+        token = await self._find(request, digest, written, is_session=not bearer)
         if token is None:
             self._known.pop(digest, None)
             if rule.is_open:
@@ -121,12 +126,12 @@ class Callers:
         _remember(self._known, digest, token)
         return token
 
-    async def _look_up(self, digest: bytes, written: str, *, is_session: bool) -> None:
+    async def _look_up(self, request: Request, digest: bytes, written: str, *, is_session: bool) -> None:
         """Know a token, a session or a phone's secret from now on, if it is good; strangers take one connection."""
         async with self._doubted:
             if digest in self._known or digest in self._phones:
                 return
-            token = await self._find(digest, written, is_session=is_session)
+            token = await self._find(request, digest, written, is_session=is_session)
             if token is not None:
                 _remember(self._known, digest, token)
             elif not is_session and await self._threads.run_in_transaction(phones.is_good_secret, written):
@@ -148,9 +153,9 @@ class Callers:
         else:
             self._phones.pop(digest, None)
 
-    async def _find(self, digest: bytes, written: str, *, is_session: bool) -> Token | None:
+    async def _find(self, request: Request, digest: bytes, written: str, *, is_session: bool) -> Token | None:
         if is_session:
-            return await self._threads.run(api_tokens.verify_session, written)
+            return await self._threads.run(sessions.verify, written, is_use=_RENEWAL not in request.headers)
         token, asked_at = self._good.get(digest, (None, -math.inf))
         if token is not None and self._clock() - asked_at <= FRESH_S:
             return token
@@ -201,6 +206,21 @@ def address_of(request: Request) -> str:
     return request.client.host if request.client else "nowhere"
 
 
+def is_https(request: Request) -> bool:
+    """Return whether the browser speaks TLS, to us or to the proxy in front."""
+    return request.scope.get("scheme") == "https" or request.headers.get("x-forwarded-proto") == "https"
+
+
+def cookie_name(request: Request, name: str) -> str:
+    """Return the name of a cookie: behind TLS with `__Host-`, which browsers accept from this very host alone."""
+    return _HOST_ONLY + name if is_https(request) else name
+
+
+def session_cookie(request: Request) -> str:
+    """Return the session that a browser brings, empty if there is none."""
+    return request.cookies.get(cookie_name(request, COOKIE), "")
+
+
 def written_token(request: Request) -> str:
     """Return the bearer token of a request, empty if there is none."""
     given = request.headers.get("authorization", "")
@@ -215,11 +235,11 @@ def caller_of(request: Request) -> Token:
 
 
 async def do(request: Request, action: str, target: Mapping[str, object], verb: Callable[[Connection], T]) -> T:
-    """Do it in one transaction; what an operator does is recorded."""
+    """Do it in one transaction; the audit log records what an operator does, and what any token does of `_RECORDED`."""
     token = request.state.caller
-    if token is None or token.role != "operator":
+    if token is None or (token.role != "operator" and action not in _RECORDED):
         return await threads_of(request).run_in_transaction(verb)
-    return await threads_of(request).run(app_verbs.as_operator, action, target, verb)
+    return await threads_of(request).run(app_verbs.do_recorded, action, target, verb)
 
 
 class Guarded(APIRoute):

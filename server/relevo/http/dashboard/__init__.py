@@ -11,6 +11,7 @@ from relevo.http.dashboard import (
     operator_actions,
     people,
     search,
+    sessions,
     system,
     test_push,
 )
@@ -25,5 +26,6 @@ ROUTERS = (
     compose.router,
     test_push.router,
     operator_actions.router,
+    sessions.router,
     search.router,  # the last
 )

@@ -96,3 +96,5 @@ class Action:
 
     ask: Callable[[Request, FormInput], Awaitable[Question | Response]]
     do: Callable[[Request, FormInput], Awaitable[Result | Response]]
+    grave: bool = False
+    """Whether the token is asked for again before it is done, unless it was entered a few minutes ago."""

@@ -23,6 +23,7 @@ from relevo.core.i18n import N_, ngettext
 from relevo.core.i18n import gettext as _
 from relevo.core.locales import zone_named
 from relevo.core.wordings import Text, Wording
+from relevo.http.dashboard import proof
 from relevo.http.dashboard.actions import FormInput
 from relevo.http.dashboard.formats import number
 from relevo.http.dashboard.page import Page, fields_of, render
@@ -114,7 +115,10 @@ async def look(request: Request) -> Response:
 @router.post(HERE + "/send")
 async def send(request: Request) -> Response:
     """Send what was looked at, once however often the form is sent, and lead to the event's page."""
-    form, threads = FormInput(await fields_of(request)), threads_of(request)
+    fields, threads = await fields_of(request), threads_of(request)
+    if (asked := await proof.ask(request, fields)) is not None:
+        return asked
+    form = FormInput(fields)
     try:
         event = read_draft(form, _key(form))
         sent = await threads.run_in_transaction(_sent_before, event)

@@ -163,4 +163,4 @@ async def _redrive(request: Request, form: FormInput) -> Result:
     return Result(title, back=_DEAD_LETTERS)
 
 
-ACTIONS = {"redrive": Action(_ask_redrive, _redrive)}
+ACTIONS = {"redrive": Action(_ask_redrive, _redrive, grave=True)}

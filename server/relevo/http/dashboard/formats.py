@@ -44,7 +44,8 @@ ACTIONS = frozenset(
             "make_token",
             "revoke_token",
         ),
-        *("refused_form", "refused_session", "refused_role", "refused_login"),
+        *("refused_form", "refused_session", "refused_role", "refused_login", "refused_proof", "refused_others"),
+        *("prove_session", "end_session", "end_sessions"),
     }
 )
 """What the record names."""

@@ -10,13 +10,13 @@ import threading
 import time
 from pathlib import PurePath
 from shlex import quote
-from typing import Annotated
+from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import RedirectResponse, Response
 
-from relevo.access import api_tokens
+from relevo.access import api_tokens, sessions
 from relevo.access.api_tokens import Token
 from relevo.config import Settings
 from relevo.core.addresses import is_local
@@ -26,9 +26,19 @@ from relevo.core.i18n import LANGUAGES
 from relevo.core.i18n import gettext as _
 from relevo.database.pool import Database
 from relevo.http.dashboard import refusals
-from relevo.http.dashboard.page import FORM_COOKIE, ICON, STATIC, Page, fields_of, keep, login_page, read_form
+from relevo.http.dashboard.page import (
+    FORM_COOKIE,
+    ICON,
+    STATIC,
+    Page,
+    fields_of,
+    forget_session,
+    keep,
+    login_page,
+    read_form,
+)
 from relevo.http.database_threads import app_of, threads_of
-from relevo.http.guard import COOKIE, address_of
+from relevo.http.guard import COOKIE, address_of, cookie_name, session_cookie
 from relevo.http.rules import VIEW_PAGE
 from relevo.operators import audit
 
@@ -118,7 +128,7 @@ async def show_login(request: Request, code: Annotated[str | None, Query(max_len
         wrong = _("This link was used, is too old, or is not for this machine.")
         return login_page(request, wrong, 401, command=f"relevo {_MAKE}")
     try:
-        session = await threads_of(request).run(_begin_by_link)
+        session = await threads_of(request).run(_begin_by_link, _limits(request))
     except BaseException:
         codes.give_back(code, until)
         raise
@@ -127,8 +137,8 @@ async def show_login(request: Request, code: Annotated[str | None, Query(max_len
 
 async def _is_logged_in(request: Request) -> bool:
     """Return whether this browser has a session that is good, as after a link that is opened a second time."""
-    session = request.cookies.get(COOKIE, "")
-    return bool(session) and await threads_of(request).run(api_tokens.verify_session, session) is not None
+    session = session_cookie(request)
+    return bool(session) and await threads_of(request).run(sessions.verify, session) is not None
 
 
 def make_token(settings: Settings, program: str) -> str:
@@ -139,11 +149,18 @@ def make_token(settings: Settings, program: str) -> str:
     return f"RELEVO_DATA_DIR={quote(str(settings.relevo_data_dir.absolute()))} {command}"
 
 
-def _begin_by_link(database: Database) -> str:
+def _begin_by_link(database: Database, limits: dict[str, Any]) -> str:
     """Begin a session of a token that nobody ever sees, and that ends after a day."""
-    with audit.acting_as("login link", "http"):
-        _plain, token = api_tokens.make(database, "login link", "operator", days=_LINK_DAYS)
-        return api_tokens.begin_session(database, token)
+    with audit.acting_as(sessions.LINK, "http"):
+        _plain, token = api_tokens.make(database, sessions.LINK, "operator", days=_LINK_DAYS)
+        return sessions.begin(database, token, **limits)
+
+
+def _limits(request: Request) -> dict[str, Any]:
+    """Return how long a session lasts by the settings, and from where it begins."""
+    settings = app_of(request).settings
+    hours, idle = settings.http_session_hours, settings.http_session_idle_minutes
+    return {"hours": hours, "idle_minutes": idle, "address": address_of(request)}
 
 
 @router.post("/login")
@@ -151,7 +168,7 @@ async def log_in(request: Request) -> Response:
     """Log in with a token."""
     given = await read_form(request)
     after = _inside(given.get("after", ""))
-    nonce = request.cookies.get(FORM_COOKIE, "")
+    nonce = request.cookies.get(cookie_name(request, FORM_COOKIE), "")
     if not nonce or not hmac.compare_digest(given.get("form", "").encode(), nonce.encode()):
         await refusals.note(request, "refused_form")
         return login_page(request, _("This form is too old, or the browser keeps no cookies. Try again."), 403)
@@ -162,7 +179,7 @@ async def log_in(request: Request) -> Response:
         await refusals.note(request, "refused_login", _NOT_ENOUGH if token else "a token that is not good", token)
         return login_page(request, said, 403 if token else 401, after=after)
     with audit.acting_as(f"{token.name} ({token.id})", "http"):
-        session = await threads_of(request).run(api_tokens.begin_session, token)
+        session = await threads_of(request).run(sessions.begin, token, **_limits(request))
     return _welcome(request, session, after)
 
 
@@ -171,10 +188,8 @@ async def log_out(request: Request) -> Response:
     """End the session."""
     await fields_of(request)
     if session := getattr(request.state, "session", ""):
-        await threads_of(request).run(api_tokens.end_session, session)
-    answer = RedirectResponse("/login", 303)
-    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
-    return answer
+        await threads_of(request).run(sessions.end, session)
+    return forget_session(request, RedirectResponse("/login", 303))
 
 
 def _why_not(token: Token) -> str:
@@ -190,7 +205,7 @@ def _why_not(token: Token) -> str:
 
 def _welcome(request: Request, session: str, after: str) -> Response:
     answer = RedirectResponse(after, 303)
-    keep(request, answer, COOKIE, session, api_tokens.SESSION_HOURS * 3600)
+    keep(request, answer, cookie_name(request, COOKIE), session, app_of(request).settings.http_session_hours * 3600)
     return answer
 
 

@@ -15,7 +15,7 @@ from relevo import service
 from relevo.access import app_verbs
 from relevo.core.i18n import N_, ngettext
 from relevo.core.i18n import gettext as _
-from relevo.http.dashboard import deliveries, test_push
+from relevo.http.dashboard import deliveries, proof, test_push
 from relevo.http.dashboard.actions import Action, FormInput, Question, Result
 from relevo.http.dashboard.formats import address
 from relevo.http.dashboard.page import SOURCES, SYSTEM, Page, fields_of, render
@@ -228,10 +228,10 @@ ACTIONS = {
     "pause": Action(_ask_pause, _pause),
     "resume": Action(_ask_resume, _resume),
     "run": Action(_ask_run, _run),
-    "release": Action(_ask_release_project, _release_project),
-    "send-held": Action(_ask_release_events, _release_events),
-    "drop-held": Action(partial(_ask_release_events, drop=True), partial(_release_events, drop=True)),
-    "cancel": Action(_ask_cancel, _cancel),
+    "release": Action(_ask_release_project, _release_project, grave=True),
+    "send-held": Action(_ask_release_events, _release_events, grave=True),
+    "drop-held": Action(partial(_ask_release_events, drop=True), partial(_release_events, drop=True), grave=True),
+    "cancel": Action(_ask_cancel, _cancel, grave=True),
     "retry": Action(_ask_retry, _retry),
 }
 Verb = Annotated[str, Path(max_length=40)]
@@ -254,9 +254,11 @@ async def ask(request: Request, verb: Verb) -> Response:
 
 @router.post("/dashboard/actions/{verb}")
 async def do(request: Request, verb: Verb) -> Response:
-    """Do it, and show what was done."""
-    action = _action(verb)
-    result = await action.do(request, FormInput(await fields_of(request)))
+    """Do it, and show what was done; ask for the token again before what is grave."""
+    action, fields = _action(verb), await fields_of(request)
+    if action.grave and (asked := await proof.ask(request, fields)) is not None:
+        return asked
+    result = await action.do(request, FormInput(fields))
     if isinstance(result, Response):
         return result
     return render(request, result.template, live=False, result=result, **result.context)

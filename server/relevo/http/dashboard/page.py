@@ -21,6 +21,7 @@ from starlette.responses import HTMLResponse, Response
 
 from relevo.access import api_tokens
 from relevo.access.api_tokens import Token
+from relevo.access.sessions import LINK
 from relevo.config import Settings
 from relevo.core.errors import RelevoError
 from relevo.core.i18n import COOKIE as LANGUAGE_COOKIE
@@ -29,7 +30,7 @@ from relevo.database.pool import Database
 from relevo.http.dashboard import refusals
 from relevo.http.dashboard.templating import ENVIRONMENT
 from relevo.http.database_threads import threads_of
-from relevo.http.guard import COOKIE, Guarded
+from relevo.http.guard import COOKIE, Guarded, cookie_name, is_https, session_cookie
 from relevo.http.problems import Problem, of_error, request_id_of
 from relevo.http.rules import OPERATE_PAGE
 from relevo.operators import fleet
@@ -53,6 +54,7 @@ POLICY = (
 )
 SYSTEM, PEOPLE = "/dashboard/system", "/dashboard/people"
 SOURCES, ARCHIVE = "/dashboard/sources", "/dashboard/archive"
+SESSIONS = "/dashboard/sessions"
 _USE_KNOWN_FOR_S = 60.0
 PAGES = {
     "/dashboard": N_("Overview"),
@@ -65,6 +67,7 @@ PAGES = {
     SOURCES: N_("Sources"),
     ARCHIVE: N_("Archive"),
     "/dashboard/audit": N_("Audit"),
+    SESSIONS: N_("Sessions"),
 }
 """What the navigation leads to; each name is a text of the pages."""
 SEARCH = "/dashboard/search"
@@ -106,7 +109,7 @@ class Page(Guarded):
                 return trouble(request, Problem(400, wrong))
             except (Problem, RelevoError, UnicodeError, psycopg.Error) as error:
                 problem = of_error(error)
-                if refused := refusals.action_of(problem, had_session=COOKIE in request.cookies):
+                if refused := refusals.action_of(problem, had_session=bool(session_cookie(request))):
                     await refusals.note(request, refused)
                 if problem.status == _FAILED:
                     _log.error("page_failed", exc_info=error)
@@ -118,7 +121,7 @@ class Page(Guarded):
 def trouble(request: Request, problem: Problem) -> Response:
     """Say on a page what is wrong; the login form instead if somebody has to log in first."""
     if problem.status == _UNAUTHORISED:
-        came = bool(request.cookies.get(COOKIE))
+        came = bool(session_cookie(request))
         return login_page(request, problem.detail if came else "", 401, after=_here(request))
     _log.info("page_refused", status=problem.status, detail=problem.detail)
     number = request_id_of(request)
@@ -188,7 +191,7 @@ def render(
 
 def _who(caller: Token) -> str:
     """Name who looks, and as what."""
-    return f"{gettext(_BY_LINK) if caller.name == _BY_LINK else caller.name} ({gettext(_ROLES[caller.role])})"
+    return f"{gettext(_BY_LINK) if caller.name == LINK else caller.name} ({gettext(_ROLES[caller.role])})"
 
 
 def is_operator(request: Request) -> bool:
@@ -199,13 +202,13 @@ def is_operator(request: Request) -> bool:
 
 def _is_guide_at_home(request: Request) -> bool:
     """Return whether the guide, which everyone may read, is read by somebody who probably has a session."""
-    return request.url.path.startswith("/guide") and bool(request.cookies.get(COOKIE))
+    return request.url.path.startswith("/guide") and bool(session_cookie(request))
 
 
 async def _look_what_is_used(request: Request) -> None:
     """Find out once a minute, for whoever is logged in, whether there is something of what no setting speaks of."""
     state: State = request.app.state
-    if COOKIE not in request.cookies or not request.url.path.startswith("/dashboard"):
+    if not session_cookie(request) or not request.url.path.startswith("/dashboard"):
         return
     if time.monotonic() < getattr(state, "menu_known_until", 0.0):
         return
@@ -229,19 +232,26 @@ def login_page(
     request: Request, said: str = "", status: int = 200, *, after: str = "/dashboard", command: str = ""
 ) -> Response:
     """Show the form by which one logs in; after a link that is no good, with the command that makes a token."""
-    nonce = request.cookies.get(FORM_COOKIE, "")
+    nonce = request.cookies.get(cookie_name(request, FORM_COOKIE), "")
     fresh = len(nonce) != _NONCE
     nonce = secrets.token_urlsafe(32) if fresh else nonce
     answer = render(request, "login.html", status, live=False, nonce=nonce, after=after, said=said, command=command)
     if fresh:
-        keep(request, answer, FORM_COOKIE, nonce)
+        keep(request, answer, cookie_name(request, FORM_COOKIE), nonce)
     return answer
 
 
 def keep(request: Request, answer: Response, name: str, value: str, seconds: int | None = None) -> None:
     """Have the browser keep a cookie that no script reads and no other site sends."""
-    secure = request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https"
+    secure = is_https(request)
     answer.set_cookie(name, value, max_age=seconds, path="/", httponly=True, samesite="strict", secure=secure)
+
+
+def forget_session(request: Request, answer: Response) -> Response:
+    """Have the browser forget its session."""
+    name = cookie_name(request, COOKIE)
+    answer.delete_cookie(name, path="/", httponly=True, samesite="strict", secure=is_https(request))
+    return answer
 
 
 async def fields_of(request: Request) -> dict[str, str]:

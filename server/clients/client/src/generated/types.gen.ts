@@ -429,7 +429,7 @@ export type Choices = {
 /**
  * Chosen
  *
- * Whether that is another choice than before.
+ * Whether this added to the record: another choice, or the same in other words.
  */
 export type Chosen = {
     /**

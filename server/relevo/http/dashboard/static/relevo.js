@@ -22,7 +22,7 @@ async function renew() {
   const main = document.querySelector("main[data-live]");
   if (!main || document.hidden || busy(main)) return;
   try {
-    const answer = await fetch(location.href, { credentials: "same-origin", headers: { accept: "text/html" } });
+    const answer = await fetch(location.href, { credentials: "same-origin", headers: { accept: "text/html", "x-relevo-renewal": "1" } });
     if (answer.status === 401) return location.reload();
     if (!answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
