@@ -18,6 +18,10 @@ select distinct on (w.event_type) w.event_type, w.version, w.default_locale, w.t
  order by w.event_type, w.version desc
  limit %(limit)s;
 
+-- name: list_worded_types
+-- Lists the first hundred event types that have texts, by name alone.
+select distinct w.event_type from relevo.wordings w order by w.event_type limit 100;
+
 -- name: list_types_rendered_late
 -- Lists the event types whose texts are rendered when they are sent: in some version they name a time, or they tell digests.
 select distinct w.event_type from relevo.wordings w where w.zoned or w.event_type = 'relevo.digest';

@@ -232,6 +232,53 @@ def test_an_error_of_a_text_reaches_no_phone(worker) -> None:
     assert len(worker.deliveries()) == 1
 
 
+def test_a_pattern_that_would_freeze_ends_its_event_alone(worker) -> None:
+    """A row written by hand is refused where it is rendered, with its style, and the next event is sent."""
+    save(worker)
+    worker.register("ana", locale="es")
+    ends = {}
+    for name, kind, style in (
+        ("freezes", "number", "number, ::scale/1e300000000"),
+        ("grows", "time", "date, ::jmmzzzz"),
+    ):
+        given = {
+            "type": name,
+            "default": "en",
+            "texts": {"en": {"title": f"{{a0, {style}}}"}, "es": {"title": "Hola"}},
+            "arguments": {"a0": {"kind": kind, "sample": 1}},
+            "zoned": kind == "time",
+            "bytes": 9,
+        }
+        worker.conn.execute("select relevo.save_wording(%s)", [Jsonb(given)])
+        arguments = {"a0": 7 if kind == "number" else "2026-09-06"}
+        ends[style] = worker.enqueue(type=name, title="", body="", arguments=arguments)
+    worker.enqueue(type="tenders.new", title="", body="", arguments={"count": 1, "worth": 1})
+    report = worker.run("fanout")
+    worker.drain()
+    assert (report.outcome, [each["title"] for each in worker.messages("ana")]) == ("partial", ["1 licitación"])
+    for style, event in ends.items():
+        said = event_row(worker, event)["end_reason"]
+        assert said.startswith(
+            f"its texts could not be rendered: en title cannot be rendered ({{a0, {style}}} has a style"
+        )
+        assert f"en title cannot be rendered ({{a0, {style}" in str(report.error)
+
+
+def test_a_day_has_so_many_versions(worker) -> None:
+    """Texts are kept for good: a type that was saved a hundred times today is refused, and another one is saved."""
+    for count in range(100):
+        assert save(worker, arguments={}, texts={"en": {"title": f"Version {count}"}}) == count + 1
+    with pytest.raises(InvalidInputError, match=r"tenders\.new has 100 new versions of its texts since yesterday"):
+        save(worker, arguments={}, texts={"en": {"title": "One more"}})
+    assert save(worker, arguments={}, texts={"en": {"title": "Version 99"}}) == 100
+    assert save(worker, **AT) == 1
+    large = {
+        "type": "large", "default": "en", "texts": {"en": {"title": "x" * 200_000}}, "arguments": {}, "zoned": False, "bytes": 9,
+    }  # fmt: skip
+    with pytest.raises(pg.InvalidParameterValue, match="texts must have at most 100000 bytes"):
+        worker.conn.execute("select relevo.save_wording(%s)", [Jsonb(large)])
+
+
 def test_a_worker_without_icu_leaves_alone_what_is_to_be_rendered(worker, monkeypatch) -> None:
     """It sends everything else, of the same types, too; one that can render sends the rest. What is too late ends without it.
 
@@ -388,3 +435,16 @@ def test_a_type_with_texts_in_sql(worker, conn: psycopg.Connection[Any]) -> None
         worker.conn.execute("select relevo.enqueue(%s)", [Jsonb(event)])
     event["arguments"] = {"count": 1, "worth": 2, "unused": [1]}
     assert worker.rows("select created from relevo.enqueue(%s)", Jsonb(event)) == [{"created": True}]
+
+
+def test_a_step_renders_for_a_bounded_time(worker, monkeypatch) -> None:
+    """Events whose texts take long are worded in several steps, each at least one, so that fan-out has its turn between."""
+    save(worker)
+    worker.register("ana", locale="es")
+    monkeypatch.setattr("relevo.cycles.wording._STEP_S", 0.0)
+    for count in (1, 2, 3):
+        worker.enqueue(type="tenders.new", title="", body="", arguments={"count": count, "worth": 1})
+    report = worker.run("fanout")
+    worker.drain()
+    assert (report.outcome, report.counts["events_worded"]) == ("ok", 3)
+    assert len(worker.messages("ana")) == 3

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event as Flag
 from typing import Any
 
 import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+from requests import Response
 
 from browsing import Person
 from relevo.client import verbs
 from relevo.client.inboxes import inbox
 from relevo.client.values import Event, Installation, Owners
 from relevo.core import wordings
+from relevo.operators import words
 from serving import Served
 
 WORDS: dict[str, Any] = {
@@ -50,7 +56,7 @@ def test_what_is_wrong_is_a_problem(served: Served, conn: psycopg.Connection[Any
     app = served.client("app")
     for changed, complaint in (
         ({"texts": {"en": {"title": "{total}"}}}, "en title names {total}, which is not among the arguments."),
-        ({"texts": {"en": {"title": "{count"}}}, "U_UNMATCHED_BRACES"),
+        ({"texts": {"en": {"title": "{count"}}}, "en title: {count is not closed: add }"),
         ({"default": "fr"}, "default must be one of the locales of texts"),
     ):
         refused = app.post("/v1/words", WORDS | changed)
@@ -67,6 +73,66 @@ def test_a_preview_writes_nothing(served: Served, conn: psycopg.Connection[Any])
     shown = served.client("app").post("/v1/words/preview", asked).json()["texts"]
     assert shown["es-CL"] == {"title": "1 paquete", "body": "dom, 01:30"}
     assert conn.execute("select from relevo.wordings").fetchall() == []
+
+
+FREEZES = "{count, number, ::scale/1e300000000}"
+"""ICU writes 300 million digits, for more than a minute, and nothing else runs in its process."""
+
+
+def test_a_pattern_that_would_freeze_is_refused(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """By a preview, when it is saved, and by the compose page where the table has it; each names the style and the list."""
+    asked = WORDS | {"arguments": {"count": 1}, "texts": {"en": {"title": FREEZES}}}
+    for path in ("/v1/words/preview", "/v1/words"):
+        refused = served.client("app").post(path, asked)
+        said = f"en title: {FREEZES} has a style that is not accepted: use integer, percent, #,##0.00, or ::"
+        assert (refused.status_code, said in refused.json()["detail"]) == (400, True), refused.json()
+    row = {"type": "freezes", "default": "en", "texts": asked["texts"], "zoned": False, "bytes": 9}
+    row |= {"arguments": {"count": {"kind": "number", "sample": 1}}}
+    conn.execute("select relevo.save_wording(%s)", [Jsonb(row)])
+    person = Person(served, "viewer")
+    person.log_in()
+    page = person.get("/dashboard/compose?words=freezes")
+    assert "has a style that is not accepted" in page.text
+
+
+@pytest.mark.parametrize("path", ["/v1/words/preview", "/dashboard/compose?words=order.shipped"])
+def test_previews_keep_nobody_from_the_database(served: Served, monkeypatch: Any, path: str) -> None:
+    """While a preview is rendered, more of them than the server has connections wait without one, and events are taken.
+
+    Those that wait too long are told to come again.
+    """
+    app = served.client("app")
+    app.post("/v1/words", WORDS)
+    begun, go_on = Flag(), Flag()
+
+    def slow(*given: Any, render: Any = words.preview) -> Any:
+        begun.set()
+        assert go_on.wait(60)
+        return render(*given)
+
+    monkeypatch.setattr(words, "preview", slow)
+
+    def look() -> Response:
+        if path.startswith("/v1"):
+            return served.client("viewer").post(path, WORDS)
+        person = Person(served, "viewer")
+        person.log_in()
+        return person.get(path)
+
+    with ThreadPoolExecutor(7) as others:
+        try:
+            first = others.submit(look)
+            assert begun.wait(60)
+            waiting = [others.submit(look) for _ in range(6)]
+            for key in range(8):
+                event = {"type": "plain", "key": f"{key}", "audience": "everyone", "title": "x"}
+                assert app.post("/v1/events", event).status_code == 201
+            late = [each.result(60) for each in waiting]
+        finally:
+            go_on.set()
+        assert first.result(60).status_code == 200
+    assert {(each.status_code, bool(each.headers.get("Retry-After"))) for each in late} == {(503, True)}
+    assert "Other texts are being rendered" in late[0].text
 
 
 def test_an_event_over_http(served: Served, conn: psycopg.Connection[Any]) -> None:
@@ -92,7 +158,7 @@ def test_the_compose_page_shows_every_language(served: Served, conn: psycopg.Con
     wrong = person.get(
         '/dashboard/compose?words=order.shipped&arguments={"count":"x"}', headers={"Accept-Language": "es"}
     ).text
-    assert "the arguments cannot be read" in wrong
+    assert "argument count cannot be read" in wrong
     assert "O los textos de un tipo" in wrong
 
 

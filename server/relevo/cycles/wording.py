@@ -7,6 +7,7 @@ comes near a phone: such an event ends, and says why.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -25,6 +26,8 @@ from relevo.runtime.runs import Run
 
 _SQL = queries.load("words", "fanout")
 _TOGETHER = 200
+_STEP_S = 0.5
+"""How long a step renders: an event with 50 languages takes up to 0.1 s, and fan-out waits meanwhile."""
 
 
 class _Unworded(NamedTuple):
@@ -79,8 +82,12 @@ def _word(run: Run, connection: Connection, due: Sequence[_Unworded], known: Wor
     late = [event.id for event in due if event.too_late]
     if late:
         connection.execute(_SQL["expire_events"], {"events": array(late), "now": run.now})
-    worded, wrong = [], {}
+    worded: list[_Worded] = []
+    wrong: dict[int, str] = {}
+    until = time.monotonic() + _STEP_S
     for event in due:
+        if (worded or wrong) and time.monotonic() > until:
+            break  # the others have their turn; what is left comes with the next step
         if not event.too_late:
             try:
                 worded.append(_render(connection, event, known))
@@ -96,7 +103,9 @@ def _word(run: Run, connection: Connection, due: Sequence[_Unworded], known: Wor
         connection.execute(_SQL["end_unworded"], ended)
     done = {"events_worded": len(worded), "events_expired": len(late), "events_unrendered": len(wrong)}
     problems = tuple(f"event {event}: {why}"[:300] for event, why in list(wrong.items())[:3])
-    return Step({name: count for name, count in done.items() if count}, len(due), more=True, problems=problems)
+    return Step(
+        {name: count for name, count in done.items() if count}, sum(done.values()), more=True, problems=problems
+    )
 
 
 def _render(connection: Connection, event: _Unworded, known: Wordings) -> _Worded:

@@ -31,12 +31,13 @@ from relevo.http import (
 from relevo.http.cached import Cached
 from relevo.http.dashboard.login import LoginCodes
 from relevo.http.dashboard.refusals import Refusals
-from relevo.http.database_threads import DatabaseThreads
+from relevo.http.database_threads import DatabaseThreads, Threads
 from relevo.http.guard import Callers, Guarded, RateLimiter
 from relevo.http.waiting import EventWaiters, InboxWaiters, Places
 from relevo.operators import fleet
 
 _MOST_RUNS = 2
+_RENDERING_WAIT_S = 2.0
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
     events.router,
@@ -119,6 +120,7 @@ def furnish(app: FastAPI, threads: DatabaseThreads, places: Places, rules: Rules
     app.state.long_work = DatabaseThreads(
         relevo.database, _MOST_RUNS, 0.0, busy_because=f"{_MOST_RUNS} runs by hand are under way here."
     )
+    app.state.rendering = Threads(1, _RENDERING_WAIT_S, "Other texts are being rendered.", rest=3)
     app.state.stats = Cached(lambda: threads.run(fleet.stats, relevo.settings))
     app.state.device_rules = rules
     app.state.refusals, app.state.refusals_flush = Refusals(), None

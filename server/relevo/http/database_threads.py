@@ -1,4 +1,4 @@
-"""Threads on which requests call the database: so many at once, the others wait a moment for their turn.
+"""Threads on which requests call the database, and render texts: so many at once, the others wait for their turn.
 
 psycopg's AsyncConnectionPool would take less of the worker's CPU (GET event 925 ms per 1,000 beside 985 to 1,045, POST
 event no less), and a second way of noticing, bearing and reporting outages; from 15 % on it would be worth that.
@@ -23,9 +23,59 @@ from relevo.http.problems import busy
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_LONGEST_REST_S = 1.0
 
 
-class DatabaseThreads:
+class Threads:
+    """A few threads; a request that gets no turn in time is answered 503.
+
+    With `rest` a thread that worked pauses so many times as long before the next turn: work that keeps the interpreter
+    busy leaves it to the others most of the time, however many requests ask for it.
+    """
+
+    def __init__(self, size: int, wait_s: float, busy_because: str, rest: float = 0.0) -> None:
+        self._wait_s = wait_s
+        self._busy_because = busy_because
+        self._rest = rest
+        self._turns = asyncio.Semaphore(size)
+        self._threads = ThreadPoolExecutor(size, "relevo-http")
+
+    async def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function on a thread; whoever leaves before it is done keeps its turn until then."""
+        await self._take_turn()
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            called = partial(copy_context().run, function, *args, **kwargs)
+            work = loop.run_in_executor(self._threads, called)
+        except BaseException:
+            self._turns.release()
+            raise
+        work.add_done_callback(partial(self._end_turn, begun))
+        return await asyncio.shield(work)
+
+    async def _take_turn(self) -> None:
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise busy(self._busy_because) from None
+
+    def _end_turn(self, begun: float, work: asyncio.Future[Any]) -> None:
+        if self._rest:
+            loop = work.get_loop()
+            loop.call_later(min(_LONGEST_REST_S, (loop.time() - begun) * self._rest), self._turns.release)
+        else:
+            self._turns.release()
+        if not work.cancelled():
+            work.exception()  # whoever asked may have left: an error that nobody hears is no surprise
+
+    def close(self) -> None:
+        """Take no more functions."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class DatabaseThreads(Threads):
     """A few threads, as many as the HTTP server's own pool has connections: none of them waits for one in vain."""
 
     def __init__(
@@ -36,61 +86,35 @@ class DatabaseThreads:
         reader: Reader | None = None,
         busy_because: str = "All connections to the database are in use.",
     ) -> None:
+        super().__init__(size, wait_s, busy_because)
         self.database = database
         self.reader = reader or Reader(database)
-        self._wait_s = wait_s
-        self._busy_because = busy_because
-        self._turns = asyncio.Semaphore(size)
-        self._threads = ThreadPoolExecutor(size, "relevo-http")
 
     async def run(self, function: Callable[Concatenate[Database, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function with the database, and what else it takes, on a thread; 503 if no turn comes in time."""
-        return await self._run(partial(function, self.database, *args, **kwargs))
+        return await self.call(function, self.database, *args, **kwargs)
 
     async def read(
         self, function: Callable[Concatenate[Database, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Answer[T]:
         """Call a function that only reads with the replica, or where there is none with the database."""
-        return await self._run(partial(self.reader.read, function, *args, **kwargs))
+        return await self.call(self.reader.read, function, *args, **kwargs)
 
     async def run_in_transaction(
         self, function: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Call a function with a connection inside a transaction that is committed when it returns."""
-        return await self._run(partial(_call_in, self.database.transaction, function, *args, **kwargs))
+        return await self.call(partial(_call_in, self.database.transaction, function, *args, **kwargs))
 
     async def run_statement(
         self, function: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Call a function of a single statement with a connection, without the ceremony of a transaction."""
-        return await self._run(partial(_call_in, self.database.connection, function, *args, **kwargs))
-
-    async def _run(self, call: Callable[[], T]) -> T:
-        """Have a thread do it; whoever leaves before it is done keeps its turn until then."""
-        await self._take_turn()
-        try:
-            work = asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, call)
-        except BaseException:
-            self._turns.release()
-            raise
-        work.add_done_callback(self._end_turn)
-        return await asyncio.shield(work)
-
-    async def _take_turn(self) -> None:
-        try:
-            async with asyncio.timeout(self._wait_s):
-                await self._turns.acquire()
-        except TimeoutError:
-            raise busy(self._busy_because) from None
-
-    def _end_turn(self, work: asyncio.Future[Any]) -> None:
-        self._turns.release()
-        if not work.cancelled():
-            work.exception()  # whoever asked may have left: an error that nobody hears is no surprise
+        return await self.call(partial(_call_in, self.database.connection, function, *args, **kwargs))
 
     def close(self) -> None:
         """Take no more functions."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        super().close()
         self.reader.close()
 
 
@@ -110,6 +134,12 @@ def threads_of(request: Request) -> DatabaseThreads:
 def long_work_of(request: Request) -> DatabaseThreads:
     """Return the threads for what may take a minute, so that it keeps nobody else from the database."""
     threads: DatabaseThreads = request.app.state.long_work
+    return threads
+
+
+def rendering_of(request: Request) -> Threads:
+    """Return the thread that renders texts: it has no connection, so that it keeps nobody from the database."""
+    threads: Threads = request.app.state.rendering
     return threads
 
 

@@ -159,6 +159,7 @@ class HttpServer:
                 connection.transport.abort()  # those that outlasted the drain
             await refusals.close(made.state)
             made.state.long_work.close()
+            made.state.rendering.close()
             for each in (threads, probes):
                 each.close()
                 each.database.close()

@@ -9,10 +9,10 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from relevo.core.locales import LOCALE
-from relevo.core.patterns import NAME
+from relevo.core.patterns import MOST_PATTERN, NAME
+from relevo.core.wordings import MOST_ARGUMENTS, MOST_LOCALES, Wording
 from relevo.core.wordings import Text as Said
-from relevo.database.pool import Connection, Database
-from relevo.http.database_threads import threads_of
+from relevo.http.database_threads import rendering_of, threads_of
 from relevo.http.fields import Body, Exact, Text, Text35, Text64, Text100
 from relevo.http.guard import Guarded
 from relevo.http.json_response import Json
@@ -23,11 +23,11 @@ router = APIRouter(route_class=Guarded, tags=["words"])
 
 
 class TextIn(Body):
-    """What is shown in one language, as patterns of ICU's MessageFormat."""
+    """What is shown in one language, as patterns of ICU's MessageFormat, with the styles that Words lists."""
 
-    title: Annotated[Text, Field(min_length=1, max_length=words.MOST_PATTERN)]
-    body: Annotated[Text, Field(max_length=words.MOST_PATTERN)] = ""
-    subtitle: Annotated[Text, Field(max_length=words.MOST_PATTERN)] = ""
+    title: Annotated[Text, Field(min_length=1, max_length=MOST_PATTERN)]
+    body: Annotated[Text, Field(max_length=MOST_PATTERN)] = ""
+    subtitle: Annotated[Text, Field(max_length=MOST_PATTERN)] = ""
 
 
 class WordsIn(Body):
@@ -38,12 +38,12 @@ class WordsIn(Body):
     arguments: dict[str, str | int | float] = Field(
         default_factory=dict,
         json_schema_extra={"propertyNames": {"pattern": f"^{NAME.pattern}$"}},
-        max_length=words.MOST_ARGUMENTS,
+        max_length=MOST_ARGUMENTS,
         description="The arguments that texts name, with a sample.",
     )
     texts: dict[str, TextIn | Text35] = Field(
         min_length=1,
-        max_length=words.MOST_LOCALES,
+        max_length=MOST_LOCALES,
         json_schema_extra={"propertyNames": {"pattern": f"^{LOCALE.pattern}$"}},
         description="By locale; a locale instead of a text: the same words, with numbers and dates as they are there.",
     )
@@ -53,7 +53,7 @@ class PreviewIn(WordsIn):
     """What an event type would say."""
 
     given: dict[str, str | int | float] = Field(
-        default_factory=dict, max_length=words.MOST_ARGUMENTS, description="Arguments in place of the samples."
+        default_factory=dict, max_length=MOST_ARGUMENTS, description="Arguments in place of the samples."
     )
     timezone: Text64 | None = Field(None, description="Where the phone is; UTC if not given.")
 
@@ -98,8 +98,13 @@ _MISSING = missing("The type, or that version of it, has no texts.")
     "/v1/words", responses={200: {"model": SavedBody}, 201: {"model": SavedBody, "description": "It is a new version."}}
 )
 async def save_words(request: Request, asked: WordsIn) -> Response:
-    """Save what an event type says as its next version, if every language renders with the sample and fits."""
-    saved = await threads_of(request).run(_save, asked)
+    """Save what an event type says as its next version, if every language renders with the sample and fits.
+
+    A type may get 100 new versions within 24 hours, all types together 1,000.
+    """
+    providers = await threads_of(request).run_statement(words.providers_of)
+    wording, rendered = await rendering_of(request).call(_check, asked, providers)
+    saved = await threads_of(request).run(words.save_checked, wording, rendered)
     return Json({"type": asked.type, **saved._asdict()}, 201 if saved.created else 200)
 
 
@@ -127,19 +132,22 @@ async def get_words(
 
 @router.post("/v1/words/preview", responses={200: {"model": PreviewBody}})
 async def preview_words(request: Request, asked: PreviewIn) -> Response:
-    """Check what an event type would say as if it were saved, and show how it looks in every language."""
-    shown = await threads_of(request).run_in_transaction(_preview, asked)
+    """Check what an event type would say as if it were saved, and show how it looks in every language.
+
+    A process renders one preview at a time; one that waited two seconds is answered 503 with Retry-After.
+    """
+    providers = await threads_of(request).run_statement(words.providers_of)
+    shown = await rendering_of(request).call(_preview, asked, providers)
     return Json({"texts": {locale: text.fields() for locale, text in shown.items()}})
 
 
-def _save(database: Database, asked: WordsIn) -> words.Saved:
-    """Save it; ICU reads patterns here, in a thread, and not where all requests wait."""
-    return words.save(database, words.parse(asked.model_dump(exclude_unset=True)))
-
-
-def _preview(connection: Connection, asked: PreviewIn) -> dict[str, Said]:
+def _check(asked: WordsIn, providers: list[str]) -> tuple[Wording, dict[str, Said]]:
     wording = words.parse(asked.model_dump(exclude_unset=True, include=set(WordsIn.model_fields)))
-    words.check(wording, words.providers_of(connection))
+    return wording, words.check(wording, providers)
+
+
+def _preview(asked: PreviewIn, providers: list[str]) -> dict[str, Said]:
+    wording, _ = _check(asked, providers)
     return words.preview(wording, asked.given, asked.timezone)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -15,24 +15,20 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from relevo.client import checks
+from relevo.client.connections.refusals import refusals
 from relevo.core import digest_texts, patterns, queries, wordings
 from relevo.core.errors import InvalidInputError, NotFoundError, UsageError
 from relevo.core.known_services import EXPO, SERVICES
 from relevo.core.locales import LOCALE, zone_named
 from relevo.core.model import DIGEST
-from relevo.core.patterns import Kind, PatternError
-from relevo.core.wordings import FIELDS, Arguments, RenderError, Text, Wording
+from relevo.core.patterns import MOST_PATTERN, Argument, Choice, Kind, PatternError
+from relevo.core.wordings import FIELDS, MOST_ARGUMENTS, MOST_BYTES, MOST_LOCALES, Arguments, RenderError, Text, Wording
 from relevo.database.pool import Connection, Database
 from relevo.operators import audit
 from relevo.operators.reading import Row, fetch
 
 _SQL = queries.load("words")
-MOST_LOCALES, MOST_ARGUMENTS, MOST_PATTERN, _MOST_FILE = 50, 30, 4_000, 1_000_000
-_MOST_PROJECT = 200
-_MOST_BRACES = 60
-"""In one pattern: ICU takes milliseconds and kilobytes for each argument and branch."""
-_SLOW = re.compile(r",\s*(spellout|ordinal|duration)\b")
-"""Kinds that take ICU a hundred times as long."""
+_MOST_FILE, _MOST_PROJECT = 1_000_000, 200
 _GIVEN = {"type", "default", "arguments", "texts"}
 _HINT = "Nothing was saved; mend it and try again."
 
@@ -73,9 +69,13 @@ def parse(given: Mapping[str, Any]) -> Wording:
         _refuse("default must be given: the locale whose text is shown where no other fits")
     if default not in texts:
         _refuse(f"default must be one of the locales of texts, got {checks.quoted(default)}")
-    kinds = _kinds(texts, samples)
-    zoned = "time" in kinds.values()
-    return Wording(str(given["type"]), str(default), texts, kinds, samples, zoned=zoned)
+    wording = Wording(str(given["type"]), str(default), texts, {}, samples).tried()
+    if wording.weight > MOST_BYTES:
+        _refuse(f"texts must have at most {MOST_BYTES} bytes in all languages together, got {wording.weight}")
+    kinds = _kinds(wording)
+    _refuse(wording.fault)
+    _check_styles(wording)
+    return replace(wording, kinds=kinds, zoned="time" in kinds.values())
 
 
 def check(wording: Wording, providers: Iterable[str]) -> dict[str, Text]:
@@ -115,15 +115,21 @@ def providers_of(connection: Connection) -> list[str]:
 
 def save(database: Database, wording: Wording) -> Saved:
     """Check texts, save them as the next version of their type, and have that recorded."""
+    with database.connection() as connection:
+        providers = providers_of(connection)
+    return save_checked(database, wording, check(wording, providers))
+
+
+def save_checked(database: Database, wording: Wording, rendered: Mapping[str, Text]) -> Saved:
+    """Save texts that `check` rendered as the next version of their type, and have that recorded."""
     with audit.recorded(database, "save_words", event_type=wording.event_type) as result:
         with database.transaction() as connection:
-            saved = _save(connection, wording)
+            saved = _save(connection, wording, max(text.bytes for text in rendered.values()))
         result.update(saved._asdict())
     return saved
 
 
-def _save(connection: Connection, wording: Wording) -> Saved:
-    rendered = check(wording, providers_of(connection))
+def _save(connection: Connection, wording: Wording, weight: int) -> Saved:
     before = _read(connection, wording.event_type, None)
     given = {
         "type": wording.event_type,
@@ -131,10 +137,11 @@ def _save(connection: Connection, wording: Wording) -> Saved:
         "texts": wording.texts,
         "arguments": {name: {"kind": kind, "sample": wording.samples[name]} for name, kind in wording.kinds.items()},
         "zoned": wording.zoned,
-        "bytes": max(text.bytes for text in rendered.values()),
+        "bytes": weight,
     }
     written = Jsonb(given, dumps=lambda value: json.dumps(value, default=_number))
-    row = connection.execute(_SQL["save_wording"], {"given": written}).fetchone()
+    with refusals():
+        row = connection.execute(_SQL["save_wording"], {"given": written}).fetchone()
     assert row is not None
     return Saved(row[0], before is None or before["version"] != row[0])
 
@@ -153,6 +160,11 @@ def show(database: Database, event_type: str, version: int | None = None) -> Row
 def list_words(database: Database, after: str = "", limit: int = 100) -> list[Row]:
     """List the types that have texts, each with its current version."""
     return fetch(database, _SQL["list_wordings"], after=after, limit=limit)
+
+
+def list_types(database: Database) -> list[str]:
+    """List the types that have texts, by name, without the texts."""
+    return [row["event_type"] for row in fetch(database, _SQL["list_worded_types"])]
 
 
 def project_locales(database: Database) -> list[Row]:
@@ -216,20 +228,16 @@ def _text_complaints(texts: Mapping[str, Any]) -> Iterator[str]:
             yield f"texts.{locale} must have a title, and may have a body and a subtitle"
         else:
             yield from checks.texts(text, dict.fromkeys(FIELDS, (0, MOST_PATTERN)), f"texts.{locale}.")
-            for name, pattern in text.items():
-                if pattern and pattern.count("{") > _MOST_BRACES:
-                    yield f"texts.{locale}.{name} must have at most {_MOST_BRACES} arguments and branches"
-                if pattern and (slow := _SLOW.search(pattern)):
-                    yield f"texts.{locale}.{name} must not use {slow[1]}"
 
 
-def _kinds(texts: Mapping[str, Mapping[str, str]], samples: Arguments) -> dict[str, Kind]:
+def _kinds(wording: Wording) -> dict[str, Kind]:
     """Return of which kind each argument has to be; raises if one is not known, or is named in two ways."""
+    samples = wording.samples
     needed: dict[str, set[Kind]] = {name: set() for name in samples}
     unnamed = set(samples)
-    for locale, text in texts.items():
+    for locale, text in wording.texts.items():
         for part, said in text.items():
-            for named in _named(f"{locale} {part}", said, locale):
+            for named in _named(wording, f"{locale} {part}", said):
                 if named.name not in samples:
                     _refuse(f"{locale} {part} names {{{named.name}}}, which is not among the arguments")
                 unnamed.discard(named.name)
@@ -239,14 +247,20 @@ def _kinds(texts: Mapping[str, Mapping[str, str]], samples: Arguments) -> dict[s
     return {name: _kind(name, needed[name], samples[name]) for name in samples}
 
 
-def _named(what: str, said: str, locale: str) -> set[patterns.Named]:
+def _named(wording: Wording, what: str, said: str) -> list[Argument | Choice]:
     try:
-        wordings.pattern(said, locale)
-        return patterns.arguments(said)
+        return list(patterns.arguments(wording.message(said)))
     except PatternError as error:
         raise InvalidInputError(f"{what}: {error}.", hint=_HINT) from None
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{what} is not a pattern that ICU takes ({error}).", hint=_HINT) from None
+
+
+def _check_styles(wording: Wording) -> None:
+    for locale, text in wording.texts.items():
+        for part in text:
+            try:
+                wording.check_styles(locale, part)
+            except PatternError as error:
+                _refuse(f"{locale} {part}: {error}")
 
 
 def _kind(name: str, needed: set[Kind], sample: object) -> Kind:

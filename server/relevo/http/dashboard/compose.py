@@ -27,7 +27,7 @@ from relevo.http.dashboard import proof
 from relevo.http.dashboard.actions import FormInput
 from relevo.http.dashboard.formats import number
 from relevo.http.dashboard.page import Page, fields_of, render
-from relevo.http.database_threads import threads_of
+from relevo.http.database_threads import rendering_of, threads_of
 from relevo.http.problems import Problem, of_error
 from relevo.operators import actions, audience, reasons, words
 from relevo.operators.audience import LeftOut
@@ -39,6 +39,8 @@ HERE = "/dashboard/compose"
 MOST_UNCONFIRMED = 1_000
 """To more phones than these nothing is sent before their number was typed."""
 _SAMPLE = 10
+_OURS = 500
+"""From this status on a problem is not the reader's."""
 _BY_CATEGORY = {
     "opted_out": N_("opted out of the category %(category)s"),
     "refused": N_("their owners refused the category %(category)s"),
@@ -180,17 +182,18 @@ async def show(
     test_problem: Problem | None = None,
 ) -> Response:
     """Show both forms as they were filled in; where a test push has a problem, its form alone."""
-    wrong = test_problem or (problem if request.method == "POST" else None)
-    known = [] if test_problem else await threads_of(request).run(words.list_words)
+    wrong = test_problem or (problem if request.method == "POST" or (problem and problem.status >= _OURS) else None)
+    known = [] if test_problem else await threads_of(request).run(words.list_types)
     return render(
         request,
         "compose.html",
         wrong.status if wrong else 200,
+        wrong.headers if wrong else None,
         live=False,
         form=form,
         fields=FIELDS,
         usual_type=USUAL_TYPE,
-        types=[row["event_type"] for row in known],
+        types=known,
         seen=seen,
         problem=problem,
         test_problem=test_problem,
@@ -236,9 +239,9 @@ def _subtitle(event: dict[str, Any]) -> str:
 
 async def _said(request: Request, form: FormInput, event: dict[str, Any]) -> tuple[Wording, dict[str, Text]]:
     """Return what the chosen type says in every language, the default first; what is not given is the sample's."""
-    wording = Wording.of_row(await threads_of(request).run(words.show, event["type"]))
+    wording = Wording.of_row(await threads_of(request).run(words.show, event["type"])).tried()
     wordings.need()
-    said = words.preview(wording, event["arguments"], _zone_of(form))
+    said = await rendering_of(request).call(words.preview, wording, event["arguments"], _zone_of(form))
     return wording, {wording.default_locale: said[wording.default_locale], **said}
 
 

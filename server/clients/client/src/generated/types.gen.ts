@@ -2318,7 +2318,7 @@ export type Tenders = {
 /**
  * TextIn
  *
- * What is shown in one language, as patterns of ICU's MessageFormat.
+ * What is shown in one language, as patterns of ICU's MessageFormat, with the styles that Words lists.
  */
 export type TextIn = {
     /**
