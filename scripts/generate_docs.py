@@ -49,6 +49,9 @@ Settings come from the environment or `.env` ([settings](settings.md)). Exit cod
 _PUSH = """\
 What `push` of an event may carry beside title, body and data. Names and types are checked when the event is enqueued;
 the push service decides what each phone makes of it.
+
+An urgent push has `"interruptionLevel": "time-sensitive"` unless `push` gives another one. iOS shows it during a Focus
+if the app has Apple's entitlement "Time Sensitive Notifications"; without it iOS treats the push as `active`.
 """
 
 _ROUTES = """\

@@ -132,11 +132,23 @@ create table relevo.categories (
   category   text primary key check (length(category) between 1 and 100),
   rule       text not null default 'on' check (rule in ('on', 'off', 'mandatory')),
   texts      jsonb not null default '{}' check (jsonb_typeof(texts) = 'object'), -- {"es": {"name": "Ofertas", "sentence": "…"}}
-  updated_at timestamptz not null default now()
+  updated_at timestamptz not null default now(),
+  quiet      text check (quiet in ('wait', 'silent', 'ignore'))
 );
 comment on table relevo.categories is 'Categories of events that people may choose; a category without a row here is on, and phones may opt out of it.';
 comment on column relevo.categories.rule is
   'on: sent until it is refused; off: sent only to owners who accepted it; mandatory: sent whatever was chosen.';
+comment on column relevo.categories.quiet is 'What its events do in quiet hours, before the rule of their type; null: what the type says.';
+
+create table relevo.quiet_changes (
+  project    text primary key check (length(project) between 1 and 200),
+  changed_at timestamptz not null default now(),
+  look_at    timestamptz not null default now(),
+  chunk      bigint not null default 0 -- up to this one it is done
+);
+comment on table relevo.quiet_changes is
+  'Projects whose quiet hours changed: the reaper makes personal events that wait due now, a batch of chunks at a time, and deletes the row.';
+comment on column relevo.quiet_profiles.zone is 'The time zone of a phone that did not register its own; empty: the one set with its owner''s or its project''s quiet hours, or UTC.';
 
 create table relevo.owner_rules (
   owner        text not null check (length(owner) between 1 and 200),
@@ -266,6 +278,25 @@ revoke all on function relevo.move_digests from public;
 create trigger move_digests after update on relevo.device_installations
   for each row when ((old.timezone, old.project, old.quiet, old.owner_quiet) is distinct from (new.timezone, new.project, new.quiet, new.owner_quiet))
   execute function relevo.move_digests();
+
+-- Trigger: a phone in another time zone or project, or of another owner, may have other quiet hours: personal events that wait for it are looked at again.
+create or replace function relevo.recheck_moved_phone() returns trigger
+  language plpgsql
+  set search_path to pg_catalog, pg_temp
+as $$
+begin
+  if exists (select from relevo.quiet_profiles) then
+    perform relevo.recheck_quiet(array[new.installation_id], new.owner);
+  end if;
+  return null;
+end
+$$;
+
+revoke all on function relevo.recheck_moved_phone from public;
+
+create trigger recheck_moved_phone after update on relevo.device_installations
+  for each row when ((old.timezone, old.project, old.owner) is distinct from (new.timezone, new.project, new.owner))
+  execute function relevo.recheck_moved_phone();
 
 create type relevo.inbox_subject as (
   inbox_id        bigint,
@@ -1924,7 +1955,7 @@ begin
   select r.* into rules from relevo.owner_rules r where r.owner = asked ->> 'owner' and r.project = coalesce(asked ->> 'project', 'default');
   return coalesce((
     select jsonb_agg(jsonb_build_object('category', c.category, 'name', coalesce(t.texts ->> 'name', c.category), 'sentence', t.texts ->> 'sentence',
-             'rule', c.rule, 'push', relevo.is_chosen(rules.choices, 'push', c), 'web', relevo.is_chosen(rules.choices, 'web', c),
+             'rule', c.rule, 'quiet', c.quiet, 'push', relevo.is_chosen(rules.choices, 'push', c), 'web', relevo.is_chosen(rules.choices, 'web', c),
              'chosen_at', (select max(n.chosen_at) from relevo.consents n
                             where n.owner = rules.owner and n.project = rules.project and n.category = c.category)) order by c.category)
       from relevo.categories c
@@ -2152,7 +2183,8 @@ $$;
 revoke all on function relevo.report_opened from public;
 
 -- Sets how many events of a category an owner is sent at most by the phones of a project: {"project": "default", "category": "offers", "per": "day", "most": 5, "over": "digest"};
--- without category of all together. What is over it is skipped unless `over` is digest. Without `most` the cap is taken away. Returns whether something changed.
+-- without category of all together. What is over it is skipped unless `over` is digest; left out, `over` stays as it is. `most` must be given: null removes the cap.
+-- Returns whether something changed.
 create or replace function relevo.set_cap(asked jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
@@ -2167,6 +2199,9 @@ begin
   if coalesce(asked ->> 'per', '') <> all (array['hour', 'day', 'week']) then
     perform relevo.refuse('per must be hour, day or week');
   end if;
+  if not asked ? 'most' then
+    perform relevo.refuse('most must be given: a number from 1 to 1000, or null to remove the cap');
+  end if;
   perform relevo.check_number(asked, 'most', 1, 1000, true);
   if coalesce(asked ->> 'over', 'skip') <> all (array['skip', 'digest']) then
     perform relevo.refuse('over must be skip or digest');
@@ -2177,8 +2212,9 @@ begin
   end if;
   insert into relevo.caps as c (project, category, per, most, over)
   values (of_project, coalesce(asked ->> 'category', ''), asked ->> 'per', (asked ->> 'most')::numeric::int, asked ->> 'over')
-  on conflict (project, category, per) do update set most = excluded.most, over = excluded.over, updated_at = now()
-   where (c.most, coalesce(c.over, 'skip')) <> (excluded.most, coalesce(excluded.over, 'skip'));
+  on conflict (project, category, per) do update
+     set most = excluded.most, over = case when asked ? 'over' then excluded.over else c.over end, updated_at = now()
+   where c.most <> excluded.most or asked ? 'over' and coalesce(c.over, 'skip') <> coalesce(excluded.over, 'skip');
   if not found then
     return false;
   end if;
@@ -2195,7 +2231,8 @@ $$;
 revoke all on function relevo.set_cap from public;
 
 -- Makes or changes a category that people may choose: {"category": "offers", "rule": "off", "texts": {"en": {"name": "Offers", "sentence": "…"}}}.
--- The rule and the locales that are not given stay as they are. Returns whether it is new.
+-- The rule and the locales that are not given stay as they are. "quiet": wait, silent or ignore is what its events do in quiet hours, before the rule of their type;
+-- null leaves it to the type. Returns whether the category is new.
 create or replace function relevo.set_category(asked jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
@@ -2208,13 +2245,16 @@ begin
   if jsonb_typeof(asked) is distinct from 'object' then
     perform relevo.refuse('a category must be a JSON object');
   end if;
-  select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(asked) as k where k <> all (array['category', 'rule', 'texts']);
+  select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(asked) as k where k <> all (array['category', 'rule', 'texts', 'quiet']);
   if wrong is not null then
     perform relevo.refuse(format('a category has no field %s', wrong));
   end if;
   perform relevo.check_texts(jsonb_build_object('category', '') || asked, '{"category": 100}');
   if coalesce(asked ->> 'rule', 'on') <> all (array['on', 'off', 'mandatory']) then
     perform relevo.refuse('rule must be on, off or mandatory');
+  end if;
+  if coalesce(asked ->> 'quiet', 'wait') <> all (array['wait', 'silent', 'ignore']) then
+    perform relevo.refuse(format('quiet must be wait, silent, ignore or null, got %s', relevo.shown(asked -> 'quiet')));
   end if;
   if jsonb_typeof(coalesce(nullif(asked -> 'texts', 'null'), '{}')) <> 'object' or length(asked ->> 'texts') > 100000 then
     perform relevo.refuse('texts must be an object of locales, each with name and sentence, of at most 100000 characters');
@@ -2229,10 +2269,11 @@ begin
       perform relevo.refuse(format('texts of %s have no field %s', text_of.locale, wrong));
     end if;
   end loop;
-  insert into relevo.categories as c (category, rule, texts)
-  values (asked ->> 'category', coalesce(asked ->> 'rule', 'on'), coalesce(nullif(asked -> 'texts', 'null'), '{}'))
+  insert into relevo.categories as c (category, rule, texts, quiet)
+  values (asked ->> 'category', coalesce(asked ->> 'rule', 'on'), coalesce(nullif(asked -> 'texts', 'null'), '{}'), asked ->> 'quiet')
   on conflict (category) do update
-     set rule = coalesce(asked ->> 'rule', c.rule), texts = c.texts || excluded.texts, updated_at = now()
+     set rule = coalesce(asked ->> 'rule', c.rule), texts = c.texts || excluded.texts,
+         quiet = case when asked ? 'quiet' then excluded.quiet else c.quiet end, updated_at = now()
   returning c.xmax = 0 into is_new;
   return is_new;
 end
@@ -2299,55 +2340,28 @@ $$;
 revoke all on function relevo.set_preference from public;
 
 -- Sets the quiet hours of an owner's phones, of one phone, or of a project's phones that have no others: {"owner": "user-7", "project": …} or
--- {"installation": "…"} or {"project": "default"}, with "windows": ["22:00-07:00", "sat,sun 07:00-10:00"] and "zone": "America/Santiago". Without
--- windows they are taken back; with none in the list it is never quiet. Personal events that wait are looked at again at once. Returns whether something changed.
+-- {"installation": "…"} or {"project": "default"}, with "windows": ["22:00-07:00", "sat,sun 07:00-10:00"] and "zone": "America/Santiago". A field that is left out
+-- stays as it is; windows null removes the hours, and an empty list means never quiet. An owner's or a project's hours need a zone, and so do those of a phone
+-- without one. Personal events that wait are looked at again. Returns whether something changed.
 create or replace function relevo.set_quiet(asked jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
 as $$
-declare
-  of_owner text := asked ->> 'owner';
-  phone uuid;
-  profile int;
-  changed boolean;
 begin
   perform relevo.check_owner_question(asked, array['installation', 'windows', 'zone'], false);
   perform relevo.check_timezone(asked -> 'zone', 'zone');
-  if num_nonnulls(of_owner, asked ->> 'installation') > 1 then
+  if num_nonnulls(asked ->> 'owner', asked ->> 'installation') > 1 then
     perform relevo.refuse('quiet hours are those of an owner or of an installation: name one of them');
   end if;
-  if num_nonnulls(of_owner, asked ->> 'installation', asked ->> 'project') = 0 then
+  if num_nonnulls(asked ->> 'owner', asked ->> 'installation', asked ->> 'project') = 0 then
     perform relevo.refuse('owner, installation or project must be given');
   end if;
-  profile := relevo.share_profile(asked -> 'windows', asked ->> 'zone');
   if asked ->> 'installation' is not null then
-    phone := relevo.known_phone(asked -> 'installation');
-    update relevo.device_installations i set quiet = profile, updated_at = now()
-     where i.installation_id = phone and i.quiet is distinct from profile;
-    changed := found;
-    perform relevo.recheck_quiet(array[phone], null);
-  elsif of_owner is not null then
-    perform relevo.lock_owner(of_owner);
-    if profile is not distinct from (select r.quiet from relevo.owner_rules r where r.owner = of_owner and r.project = coalesce(asked ->> 'project', '')) then
-      return false;
-    end if;
-    insert into relevo.owner_rules as r (owner, project, quiet) values (of_owner, coalesce(asked ->> 'project', ''), profile)
-    on conflict (owner, project) do update set quiet = excluded.quiet;
-    changed := true;
-    delete from relevo.owner_rules r where r.owner = of_owner and r.blocked_at is null and r.choices = '{}' and r.quiet is null;
-    perform relevo.apply_to_phones(of_owner, coalesce(asked ->> 'project', ''));
-    perform relevo.recheck_quiet(array(select i.installation_id from relevo.device_installations i where i.owner = of_owner), of_owner);
-  elsif profile is null then
-    delete from relevo.quiet_defaults d where d.project = asked ->> 'project';
-    changed := found;
-    perform relevo.follow_default_zone(asked ->> 'project');
-  else
-    insert into relevo.quiet_defaults as d (project, quiet) values (asked ->> 'project', profile)
-    on conflict (project) do update set quiet = excluded.quiet where d.quiet <> excluded.quiet;
-    changed := found;
-    perform relevo.follow_default_zone(asked ->> 'project');
+    return relevo.set_phone_quiet(relevo.known_phone(asked -> 'installation'), asked);
+  elsif asked ->> 'owner' is not null then
+    return relevo.set_owner_quiet(asked ->> 'owner', coalesce(asked ->> 'project', ''), asked);
   end if;
-  return changed;
+  return relevo.set_project_quiet(asked ->> 'project', asked);
 end
 $$;
 
@@ -4284,6 +4298,38 @@ $$;
 
 revoke all on function relevo.any_quiet from public;
 
+-- Returns the profile of the quiet hours that somebody asked for, given the former one: a field that is left out stays as it is, and null as windows removes the hours.
+-- Refuses hours without a time zone unless the phones that they are for have one.
+create or replace function relevo.asked_profile(asked jsonb, former int, has_zone boolean) returns int
+  language plpgsql volatile
+as $$
+declare
+  before relevo.quiet_profiles;
+  of_windows jsonb := asked -> 'windows';
+  of_zone text := asked ->> 'zone';
+begin
+  if of_windows = 'null' then
+    return null;
+  end if;
+  select p.* into before from relevo.quiet_profiles p where p.id = former;
+  if not asked ? 'windows' then
+    of_windows := relevo.shown_windows(before.windows);
+    if before.id is null or not asked ? 'zone' then
+      perform relevo.refuse('windows must be given: a list such as ["22:00-07:00"], or null to remove the quiet hours');
+    end if;
+  end if;
+  if not asked ? 'zone' then
+    of_zone := nullif(before.zone, '');
+  end if;
+  if of_zone is null and of_windows <> '[]' and not has_zone then
+    perform relevo.refuse('zone must be given, such as America/Santiago: a phone that did not register its timezone goes by the zone of its quiet hours');
+  end if;
+  return relevo.share_profile(of_windows, of_zone);
+end
+$$;
+
+revoke all on function relevo.asked_profile from public;
+
 -- Returns when the clocks of a zone were changed between two instants of which the first has another offset from UTC than the second.
 create or replace function relevo.clock_change(zone text, before timestamptz, after timestamptz) returns timestamptz
   language plpgsql immutable
@@ -4409,6 +4455,33 @@ $$;
 
 revoke all on function relevo.known_phone from public;
 
+-- Makes chunks that wait for the end of quiet hours due now: the worker that claims them reads the hours as they are then. A chunk that somebody else has
+-- locked stays as it is. Returns how many chunks it moved.
+create or replace function relevo.make_due(chunks bigint[]) returns int
+  language plpgsql volatile
+as $$
+declare
+  moved int;
+begin
+  with waiting as materialized (
+    select q.id from relevo.due_chunks q where q.id = any (chunks) and relevo.waits_for_quiet(q) order by q.id for update skip locked
+  ), taken as (
+    delete from relevo.due_chunks q using waiting w where q.id = w.id returning q.*
+  )
+  insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
+                                 ids, installations, inboxes)
+  select t.project, t.lane, now(), t.event_day, t.event_id, t.event_type, t.created_at, t.attempt_count, t.lapse_count, t.had_error, t.ids, t.installations, t.inboxes
+    from taken t;
+  get diagnostics moved = row_count;
+  if moved > 0 then
+    perform relevo.wake('dispatch');
+  end if;
+  return moved;
+end
+$$;
+
+revoke all on function relevo.make_due from public;
+
 -- Returns which minute of the week a wall clock shows: 0 is Monday, 00:00. It is inlined.
 create or replace function relevo.minute_of_week(local timestamp) returns int language sql immutable parallel safe
   return ((floor(extract(epoch from local) / 60)::bigint + 4320) % 10080)::int; -- the first of 1970 was a Thursday
@@ -4440,22 +4513,24 @@ $$;
 
 revoke all on function relevo.prune_profiles from public;
 
--- Returns the quiet hours of a phone: its own, else its owner's, else its project's; by the zone of the phone, else the one said with the hours,
--- else that of its project, else UTC; one that this server does not know was not said. Also whose they are. No row if it has none.
+-- Returns the quiet hours of a phone: its own, else its owner's, else its project's. Their time zone is the phone's, else the one set with these hours, else the
+-- one set with the owner's hours, else with the project's, else UTC; a zone that this server does not know counts as not set. Also whose hours and zone these are.
+-- No row if the phone has no quiet hours.
 create or replace function relevo.quiet_of(own int, of_owner int, of_project text, timezone text)
   returns table (windows int4multirange, zone text, hours_of text, zone_of text)
   language sql stable
 as $$
-  select p.windows, coalesce(z.of_phone, z.of_hours, z.of_project, 'UTC'),
+  select p.windows, coalesce(z.of_phone, z.of_hours, z.of_owner, z.of_project, 'UTC'),
          case when own is not null then 'phone' when of_owner is not null then 'owner' else 'project' end,
-         case when z.of_phone is not null then 'phone' when z.of_hours is not null and own is not null then 'phone'
-              when z.of_hours is not null and of_owner is not null then 'owner' when z.of_project is not null then 'project' else 'none' end
+         case when z.of_phone is not null or z.of_hours is not null and own is not null then 'phone'
+              when z.of_owner is not null then 'owner' when z.of_project is not null then 'project' else 'none' end
     from (select) one
     left join relevo.quiet_defaults d on d.project = of_project
     left join relevo.quiet_profiles g on g.id = d.quiet
+    left join relevo.quiet_profiles o on o.id = of_owner
     join relevo.quiet_profiles p on p.id = coalesce(own, of_owner, d.quiet)
     cross join lateral (select relevo.known_zone(timezone) as of_phone, relevo.known_zone(nullif(p.zone, '')) as of_hours,
-                               relevo.known_zone(nullif(g.zone, '')) as of_project offset 0) z
+                               relevo.known_zone(nullif(o.zone, '')) as of_owner, relevo.known_zone(nullif(g.zone, '')) as of_project offset 0) z
 $$;
 
 revoke all on function relevo.quiet_of from public;
@@ -4515,37 +4590,127 @@ $$;
 
 revoke all on function relevo.quiet_windows from public;
 
--- Lets personal events that wait for the end of quiet hours of these phones fall due now: whoever claims them looks at the hours as they are then.
-create or replace function relevo.recheck_quiet(phones uuid[], of_owner text) returns void
+-- Makes personal events due now that wait for the end of quiet hours of a project whose hours changed: looks at so many chunks, and returns whether it did (1) or no project is left (0).
+-- After a minute it goes through all of them once more, for a fan-out that read the former hours may commit later.
+create or replace function relevo.recheck_projects(most int, given_at timestamptz) returns int
   language plpgsql volatile
+  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 declare
-  moved int;
+  at timestamptz := relevo.now(given_at);
+  change relevo.quiet_changes;
+  seen bigint[];
 begin
-  with waiting as materialized (
-    select q.* from (select a.event_id from relevo.event_audience a where a.installation_id = any (phones)
-                     union
-                     select o.event_id from relevo.event_owners o
-                      where o.owner = coalesce(of_owner, (select i.owner from relevo.device_installations i where i.installation_id = phones[1]))) e
-      cross join lateral (select * from relevo.due_chunks q where q.event_id = e.event_id and q.due_at > now() and q.attempt_count = 0 and q.installations && phones
-                            for update skip locked) q
-     where not q.had_error or exists (select from relevo.notification_deliveries d
-                                       where d.event_day = q.event_day and d.id = q.ids[1] and d.last_error_code = 'quiet_hours')
-  ), taken as (
-    delete from relevo.due_chunks q using waiting w where q.id = w.id
-  )
-  insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                 ids, installations, inboxes)
-  select w.project, w.lane, now(), w.event_day, w.event_id, w.event_type, w.created_at, w.attempt_count, w.lapse_count, w.had_error, w.ids, w.installations, w.inboxes
-    from waiting w;
-  get diagnostics moved = row_count;
-  if moved > 0 then
-    perform relevo.wake('dispatch');
+  select c.* into change from relevo.quiet_changes c where c.look_at <= at order by c.look_at, c.project limit 1 for update skip locked;
+  if not found then
+    return 0;
   end if;
+  seen := array(select q.id from relevo.due_chunks q where q.id > change.chunk order by q.id limit most);
+  perform relevo.make_due(array(
+    select q.id from unnest(seen) as s(id)
+      cross join lateral (select * from relevo.due_chunks q where q.id = s.id and q.due_at > now() offset 0) q
+      cross join lateral (select from relevo.device_installations i where i.installation_id = q.installations[1] and i.project = change.project offset 0) i
+      cross join lateral (select from relevo.notification_events e where e.id = q.event_id and e.audience = 'installations' offset 0) e));
+  if cardinality(seen) >= most then
+    update relevo.quiet_changes c set chunk = seen[most] where c.project = change.project;
+  elsif change.changed_at > at - interval '1 minute' then
+    update relevo.quiet_changes c set chunk = 0, look_at = change.changed_at + interval '1 minute' where c.project = change.project;
+  else
+    delete from relevo.quiet_changes c where c.project = change.project;
+  end if;
+  return 1;
 end
 $$;
 
+revoke all on function relevo.recheck_projects from public;
+
+-- Makes personal events that wait for the end of quiet hours of these phones, all of one owner, due now: the worker that claims them reads the hours as they are then.
+create or replace function relevo.recheck_quiet(phones uuid[], of_owner text) returns void
+  language sql volatile
+as $$
+  select relevo.make_due(array(
+    select q.id from (select a.event_id from relevo.event_audience a where a.installation_id = any (phones)
+                      union
+                      select o.event_id from relevo.event_owners o where o.owner = of_owner) e
+      cross join lateral (select q.id from relevo.due_chunks q
+                           where q.event_id = e.event_id and q.due_at > now() and q.installations && phones) q))
+$$;
+
 revoke all on function relevo.recheck_quiet from public;
+
+-- Sets the quiet hours of an owner's phones, in one project or, if it is empty, in all; returns whether something changed.
+create or replace function relevo.set_owner_quiet(of_owner text, of_project text, asked jsonb) returns boolean
+  language plpgsql volatile
+as $$
+declare
+  former int;
+  profile int;
+begin
+  perform relevo.lock_owner(of_owner);
+  select r.quiet into former from relevo.owner_rules r where r.owner = of_owner and r.project = of_project;
+  profile := relevo.asked_profile(asked, former, false);
+  if profile is not distinct from former then
+    return false;
+  end if;
+  insert into relevo.owner_rules as r (owner, project, quiet) values (of_owner, of_project, profile)
+  on conflict (owner, project) do update set quiet = excluded.quiet;
+  delete from relevo.owner_rules r where r.owner = of_owner and r.blocked_at is null and r.choices = '{}' and r.quiet is null;
+  perform relevo.apply_to_phones(of_owner, of_project);
+  perform relevo.recheck_quiet(array(select i.installation_id from relevo.device_installations i
+                                      where i.owner = of_owner and (of_project = '' or i.project = of_project)), of_owner);
+  return true;
+end
+$$;
+
+revoke all on function relevo.set_owner_quiet from public;
+
+-- Sets the quiet hours of one phone; returns whether something changed.
+create or replace function relevo.set_phone_quiet(phone uuid, asked jsonb) returns boolean
+  language plpgsql volatile
+as $$
+declare
+  i relevo.device_installations;
+  profile int;
+begin
+  select n.* into i from relevo.device_installations n where n.installation_id = phone for no key update;
+  profile := relevo.asked_profile(asked, i.quiet, relevo.said_zone(i.timezone, null, i.owner_quiet, i.project) is not null);
+  if profile is not distinct from i.quiet then
+    return false;
+  end if;
+  update relevo.device_installations n set quiet = profile, updated_at = now() where n.installation_id = phone;
+  perform relevo.recheck_quiet(array[phone], i.owner);
+  return true;
+end
+$$;
+
+revoke all on function relevo.set_phone_quiet from public;
+
+-- Sets the quiet hours of a project's phones that have no others; returns whether something changed. The reaper looks again at personal events that wait.
+create or replace function relevo.set_project_quiet(of_project text, asked jsonb) returns boolean
+  language plpgsql volatile
+as $$
+declare
+  former int;
+  profile int;
+begin
+  select d.quiet into former from relevo.quiet_defaults d where d.project = of_project for update;
+  profile := relevo.asked_profile(asked, former, false);
+  if profile is not distinct from former then
+    return false;
+  end if;
+  if profile is null then
+    delete from relevo.quiet_defaults d where d.project = of_project;
+  else
+    insert into relevo.quiet_defaults as d (project, quiet) values (of_project, profile) on conflict (project) do update set quiet = excluded.quiet;
+  end if;
+  insert into relevo.quiet_changes as c (project) values (of_project)
+  on conflict (project) do update set changed_at = excluded.changed_at, look_at = excluded.look_at, chunk = 0;
+  perform relevo.follow_default_zone(of_project);
+  return true;
+end
+$$;
+
+revoke all on function relevo.set_project_quiet from public;
 
 -- Returns the profile of these quiet hours: the one that is there, or a new one. None for null.
 create or replace function relevo.share_profile(of_windows jsonb, of_zone text) returns int
@@ -6180,6 +6345,12 @@ create or replace function relevo.is_chosen(choices jsonb, channel text, c relev
 
 revoke all on function relevo.is_chosen from public;
 
+-- Returns what a category's events do in quiet hours; null where the category leaves it to the event type.
+create or replace function relevo.category_quiet(of_category text) returns text language sql stable
+  return case when of_category is not null then (select c.quiet from relevo.categories c where c.category = of_category) end;
+
+revoke all on function relevo.category_quiet from public;
+
 -- Refuses a choice of a phone if its owner's phones changed this category ten times, or all categories a hundred times, within the last 24 hours.
 create or replace function relevo.check_choices_of_day(choice relevo.consents) returns void
   language plpgsql stable
@@ -6410,6 +6581,14 @@ end
 $$;
 
 revoke all on function relevo.write_claim from public;
+
+-- Returns whether a chunk waits for the end of quiet hours, as it was found when the chunk was written: nothing else makes a chunk without an error due later.
+create or replace function relevo.waits_for_quiet(q relevo.due_chunks) returns boolean language sql stable
+  return (q).due_at > now() and case when (q).had_error then exists (select from relevo.notification_deliveries d
+                                                                   where d.event_day = (q).event_day and d.id = (q).ids[1] and d.last_error_code = 'quiet_hours')
+                                     else (q).attempt_count = 0 end;
+
+revoke all on function relevo.waits_for_quiet from public;
 
 -- look_up_phones as 0.3.0 calls it.
 create or replace function relevo.look_at_2(chunks relevo.due_chunks[], at timestamptz) returns table (event_day date, event_id bigint,
@@ -7068,13 +7247,14 @@ create or replace function relevo.phone_obstacle(installation_id uuid, may_recei
 
 revoke all on function relevo.phone_obstacle from public;
 
--- Returns by which time zone a phone's calendar goes: its own, else the one said with its quiet hours or its owner's, else its project's, else UTC.
-create or replace function relevo.zone_of(timezone text, own int, of_owner int, of_project text) returns text language sql stable
+-- Returns the time zone of a phone's calendar: its own, else the one set with its quiet hours, else with its owner's, else with its project's; null if none is set.
+create or replace function relevo.said_zone(timezone text, own int, of_owner int, of_project text) returns text language sql stable
   return coalesce(relevo.known_zone(timezone),
-                  case when coalesce(own, of_owner) is not null then (select relevo.known_zone(nullif(p.zone, '')) from relevo.quiet_profiles p where p.id = coalesce(own, of_owner)) end,
-                  (select relevo.known_zone(nullif(p.zone, '')) from relevo.quiet_defaults d join relevo.quiet_profiles p on p.id = d.quiet where d.project = of_project), 'UTC');
+                  case when own is not null then (select relevo.known_zone(nullif(p.zone, '')) from relevo.quiet_profiles p where p.id = own) end,
+                  case when of_owner is not null then (select relevo.known_zone(nullif(p.zone, '')) from relevo.quiet_profiles p where p.id = of_owner) end,
+                  (select relevo.known_zone(nullif(p.zone, '')) from relevo.quiet_defaults d join relevo.quiet_profiles p on p.id = d.quiet where d.project = of_project));
 
-revoke all on function relevo.zone_of from public;
+revoke all on function relevo.said_zone from public;
 
 -- Returns the hashes of the tokens of resolved installations, in their order.
 create or replace function relevo.token_hashes(resolved jsonb) returns bytea[] language sql immutable parallel safe
@@ -7083,15 +7263,11 @@ return (select array_agg(relevo.token_hash(g.i ->> 'provider', g.i ->> 'part', g
 
 revoke all on function relevo.token_hashes from public;
 
--- Returns by which time zone the caps of a phone's owner go: that of the first of the owner's phones in the project that said one, so that all of them have the same
--- hours, days and weeks; else the phone's.
-create or replace function relevo.cap_zone(of_owner text, of_project text, timezone text, own int, of_owner_quiet int) returns text
-  language sql stable
-  return coalesce((select relevo.known_zone(i.timezone) from relevo.device_installations i
-                    where i.owner = of_owner and i.project = of_project and i.timezone is not null order by i.seq limit 1),
-                  relevo.zone_of(timezone, case when of_owner is null then own end, of_owner_quiet, of_project));
+-- Returns the time zone of a phone's calendar: the one that is set for it, else UTC.
+create or replace function relevo.zone_of(timezone text, own int, of_owner int, of_project text) returns text language sql stable
+  return coalesce(relevo.said_zone(timezone, own, of_owner, of_project), 'UTC');
 
-revoke all on function relevo.cap_zone from public;
+revoke all on function relevo.zone_of from public;
 
 -- Returns a phone as the export of its owner has it: its push token shortened, with its preferences.
 create or replace function relevo.exported_phone(i relevo.device_installations) returns jsonb language sql stable
@@ -7102,13 +7278,6 @@ as $$
 $$;
 
 revoke all on function relevo.exported_phone from public;
-
--- Returns the time zone in which the digests of a phone close: as that of its quiet hours is found.
-create or replace function relevo.digest_zone(i relevo.device_installations) returns text
-  language sql stable
-  return relevo.zone_of(i.timezone, i.quiet, i.owner_quiet, i.project);
-
-revoke all on function relevo.digest_zone from public;
 
 -- Returns whether a phone is still to be told an event that was above a cap: it is for this phone or its owner as they are now, they did not handle it since, and want
 -- its category.
@@ -8319,7 +8488,7 @@ begin
      where p.installation_id = installation;
   end if;
   if d.id is null and e.fanout_finished_at is null or d.status in ('pending', 'retryable') then
-    quiet := relevo.explain_quiet(e, i, greatest(now(), e.scheduled_at));
+    quiet := relevo.explain_quiet(e, i, d.id, greatest(now(), e.scheduled_at));
   elsif d.id is not null then
     select jsonb_build_object('verdict', 'silent', 'at', s.at, 'reason', 'It went without a sound, for this phone had quiet hours.') into quiet
       from relevo.silent_pushes s where s.event_id = e.id and s.delivery_id = d.id;
@@ -8417,17 +8586,53 @@ $$;
 
 revoke all on function relevo.explain_draft from public;
 
--- Returns what a phone's quiet hours mean for an event at a time, and in which words; null if it has none then, or the event's type ignores them.
-create or replace function relevo.explain_quiet(e relevo.notification_events, i relevo.device_installations, at timestamptz) returns jsonb
-  language sql stable
+-- Returns what a phone's quiet hours do to an event at a time, whose hours, zone and rule these are, and a sentence; null if nothing. A delivery that waits for an
+-- end which hours that were changed since gave it waits until then at most.
+create or replace function relevo.explain_quiet(e relevo.notification_events, i relevo.device_installations, delivery bigint, at timestamptz) returns jsonb
+  language plpgsql stable
 as $$
-  select jsonb_build_object('verdict', n.verdict, 'until', n.until, 'local', w.local, 'zone', n.zone, 'zone_of', n.zone_of, 'hours_of', n.hours_of, 'due_at', n.due_at,
-           'reason', format(case n.verdict when 'wait' then 'It waits for the end of quiet hours: they last until %s in %s (%s).'
-                                           when 'silent' then 'It goes without a sound, for quiet hours last until %s in %s (%s).'
-                                           else 'Its deadline lies in the quiet hours, which last until %s in %s (%s).' end, w.local, n.zone,
-                            case n.zone_of when 'none' then 'nobody said another zone' else 'the zone of the ' || n.zone_of end))
-    from relevo.quiet_now(e, i.quiet, i.owner_quiet, i.project, i.timezone, i.installation_id, at) n
-    cross join lateral (select to_char(n.until at time zone n.zone, 'YYYY-MM-DD HH24:MI') as local) w
+declare
+  t relevo.event_types;
+  n record;
+  q record;
+  edge timestamptz;
+  local text;
+  whose text;
+  said text;
+  by_rule jsonb;
+begin
+  select x.* into t from relevo.event_types x where x.event_type = e.event_type;
+  select x.* into n from relevo.quiet_now(e, i.quiet, i.owner_quiet, i.project, i.timezone, i.installation_id, at) x;
+  select coalesce(x.zone, relevo.zone_of(i.timezone, null, null, null)) as zone,
+         coalesce(x.zone_of, case when relevo.known_zone(i.timezone) is not null then 'phone' else 'none' end) as zone_of, x.hours_of, x.windows into q
+    from (select) one left join relevo.quiet_of(i.quiet, i.owner_quiet, i.project, i.timezone) x on true;
+  select c.due_at into edge from relevo.due_chunks c
+   where delivery is not null and c.event_id = e.id and delivery = any (c.ids) and relevo.waits_for_quiet(c) limit 1;
+  whose := case q.zone_of when 'none' then 'no time zone is set' else 'the zone of the ' || q.zone_of end;
+  by_rule := case when relevo.category_quiet(e.category) is not null then jsonb_build_object('rule_of', 'category', 'category', e.category)
+                  else jsonb_build_object('rule_of', case when t.quiet is not null then 'event_type' else 'lane' end) end;
+  said := case by_rule ->> 'rule_of' when 'category' then format(' The category %s sets this rule.', e.category)
+                                     when 'event_type' then ' Its event type sets this rule.' else '' end;
+  if n.verdict is distinct from 'expired'
+     and edge > coalesce(case when n.verdict = 'wait' then n.until + coalesce(t.quiet_spread_s, 300) * interval '1 second' end, at) then
+    local := to_char(edge at time zone q.zone, 'YYYY-MM-DD HH24:MI');
+    return by_rule || jsonb_build_object('verdict', 'wait', 'until', edge, 'local', local, 'zone', q.zone, 'zone_of', q.zone_of, 'hours_of', q.hours_of,
+      'due_at', edge, 'former', true,
+      'reason', format('It waits until %s in %s (%s): the quiet hours that it waits for were changed since, and it is looked at again then.', local, q.zone, whose));
+  end if;
+  if n.verdict is null then
+    if q.windows @> relevo.minute_of_week(at at time zone q.zone) and (e.title <> '' or e.body <> '') then
+      return by_rule || jsonb_build_object('verdict', 'ignore', 'reason', 'It makes a sound in quiet hours.' || coalesce(nullif(said, ''), ' Its lane sets this rule.'));
+    end if;
+    return null;
+  end if;
+  local := to_char(n.until at time zone n.zone, 'YYYY-MM-DD HH24:MI');
+  return by_rule || jsonb_build_object('verdict', n.verdict, 'until', n.until, 'local', local, 'zone', n.zone, 'zone_of', n.zone_of, 'hours_of', n.hours_of,
+    'due_at', n.due_at,
+    'reason', format(case n.verdict when 'wait' then 'It waits for the end of quiet hours: they last until %s in %s (%s).'
+                                    when 'silent' then 'It goes without a sound, for quiet hours last until %s in %s (%s).'
+                                    else 'Its deadline lies in the quiet hours, which last until %s in %s (%s).' end, local, n.zone, whose) || said);
+end
 $$;
 
 revoke all on function relevo.explain_quiet from public;
@@ -8505,10 +8710,11 @@ $$;
 
 revoke all on function relevo.quiet_now from public;
 
--- Returns what an event means in quiet hours: wait for their end, go silently, or take no notice of them. What shows nothing disturbs nobody.
-create or replace function relevo.quiet_rule(e relevo.notification_events, of_type text) returns text language sql immutable
+-- Returns what an event does in quiet hours: wait for their end, go silently, or ignore them. The category's rule comes first, then the type's, then the lane's.
+-- An event that shows nothing disturbs nobody.
+create or replace function relevo.quiet_rule(e relevo.notification_events, of_type text) returns text language sql stable
   return case when (e).event_type = 'relevo.news' or (e).title = '' and (e).body = '' then 'ignore'
-              else coalesce(of_type, case (e).lane when 'urgent' then 'ignore' else 'wait' end) end;
+              else coalesce(relevo.category_quiet((e).category), of_type, case (e).lane when 'urgent' then 'ignore' else 'wait' end) end;
 
 revoke all on function relevo.quiet_rule from public;
 
@@ -8586,6 +8792,23 @@ create or replace function relevo.take_kept_slice_1(e relevo.notification_events
 as $$ select relevo.take_kept_slice($1) $$;
 
 revoke all on function relevo.take_kept_slice_1 from public;
+
+-- Returns by which time zone the caps of a phone's owner go: that of the first of the owner's phones in the project that said one, so that all of them have the same
+-- hours, days and weeks; else the phone's.
+create or replace function relevo.cap_zone(of_owner text, of_project text, timezone text, own int, of_owner_quiet int) returns text
+  language sql stable
+  return coalesce((select relevo.known_zone(i.timezone) from relevo.device_installations i
+                    where i.owner = of_owner and i.project = of_project and i.timezone is not null order by i.seq limit 1),
+                  relevo.zone_of(timezone, case when of_owner is null then own end, of_owner_quiet, of_project));
+
+revoke all on function relevo.cap_zone from public;
+
+-- Returns the time zone in which the digests of a phone close: as that of its quiet hours is found.
+create or replace function relevo.digest_zone(i relevo.device_installations) returns text
+  language sql stable
+  return relevo.zone_of(i.timezone, i.quiet, i.owner_quiet, i.project);
+
+revoke all on function relevo.digest_zone from public;
 
 -- Returns why an installation may not receive pushes at all, or null.
 create or replace function relevo.why_not_allowed(i relevo.device_installations) returns text language sql stable

@@ -142,9 +142,7 @@ select q.due_at, coalesce(q.is_quiet, false) as is_quiet,
        (select s.paused_reason from relevo.cycle_state s where s.cycle = 'dispatch' and s.source = '' and s.paused_at is not null) as paused_reason,
        (select s.paused_reason from relevo.cycle_state s where s.cycle = 'receipt' and s.source = '' and s.paused_at is not null) as receipts_paused
   from (select 1) as one
-  left join lateral (select q.due_at, q.installations[array_position(q.ids, %(id)s)] as phone, q.due_at > now() and q.attempt_count = 0 and (not q.had_error or exists (
-                              select from relevo.notification_deliveries d
-                               where d.event_day = q.event_day and d.id = %(id)s and d.last_error_code = 'quiet_hours')) as is_quiet
+  left join lateral (select q.due_at, q.installations[array_position(q.ids, %(id)s)] as phone, relevo.waits_for_quiet(q) as is_quiet
                        from relevo.due_chunks q
                       where %(open)s and q.event_id = %(event_id)s and %(id)s = any (q.ids) limit 1) q on true
   left join lateral (select c.claimed_at, c.worker_id, c.leased_until from relevo.claims c

@@ -71,3 +71,14 @@ select s.cycle || case when s.source = '' then '' else ':' || s.source end as na
 -- name: list_webhooks
 -- Lists the subscriptions to news that go to a webhook.
 select s.name, s.webhook from relevo.news_subscriptions s where s.webhook is not null order by s.name;
+
+-- name: read_quiet_hours
+-- Returns whether there are quiet hours and phones on Android that ring for want of a quiet channel, and how many phones, up to 1,000, have quiet hours by no zone of their own, their hours', owner's or project's.
+select not %(channel)s and exists (select from relevo.quiet_profiles p where not isempty(p.windows))
+       and exists (select from relevo.device_installations i where i.platform = 'android' and i.active) as rings,
+       (select count(*)::int
+          from (select from relevo.device_installations i
+                 where i.active and (i.quiet is not null or i.owner_quiet is not null or i.project = any (array(select d.project from relevo.quiet_defaults d)))
+                   and relevo.said_zone(i.timezone, i.quiet, i.owner_quiet, i.project) is null
+                   and not isempty((select q.windows from relevo.quiet_of(i.quiet, i.owner_quiet, i.project, i.timezone) q))
+                 limit 1000) x) as without_zone;

@@ -169,10 +169,8 @@ select x.project, x.lane, sum(x.deliveries)::int as deliveries, min(x.due_at) as
                                    where i.installation_id = (array_agg(x.phone order by x.due_at))[1]) end as quiet_zone,
        x.lane = 'bulk' and exists (select from relevo.event_repeats r where r.event_id = %(event_id)s and r.held_at is not null) as repeats_held
   from (select q.project, q.lane, q.due_at, cardinality(q.ids) as deliveries, false as claimed, q.installations[1] as phone,
-               q.due_at > now() and q.attempt_count = 0 and (not q.had_error or exists (
-                 select from relevo.notification_deliveries d
-                  where d.event_day = q.event_day and d.id = q.ids[1] and d.last_error_code = 'quiet_hours')) as is_quiet
-          from (select * from relevo.due_chunks q where q.event_id = %(event_id)s limit 10000) q
+               q.is_quiet
+          from (select q.*, relevo.waits_for_quiet(q) as is_quiet from relevo.due_chunks q where q.event_id = %(event_id)s limit 10000) q
         union all
         select d.project, d.lane, c.due_at, 1, true, d.installation_id, false
           from (select * from relevo.claims c where %(event_id)s = any (c.events) limit 100) c

@@ -73,3 +73,7 @@ select d.id, d.notification_event_id as event_id, d.event_type, d.status, d.crea
                                                   where i.installation_id = %(installation_id)s), '-infinity'))
  order by d.id desc
  limit %(limit)s;
+
+-- name: find_timezone
+-- Finds the time zone that an installation registered.
+select i.timezone from relevo.device_installations i where i.installation_id = %(installation_id)s;

@@ -108,3 +108,7 @@ select relevo.fill_inboxes(%(limit)s);
 -- name: follow_moved_phones
 -- Brings what waits for so many of the phones that moved to where they are now, and returns how many phones it looked at.
 select relevo.follow_moved_phones(%(limit)s, %(now)s);
+
+-- name: recheck_projects
+-- Looks again at personal events that wait for quiet hours of a project whose hours changed: at so many chunks; 0 if no project is left.
+select relevo.recheck_projects(%(limit)s, %(now)s);

@@ -4,11 +4,13 @@ create table relevo.categories (
   category   text primary key check (length(category) between 1 and 100),
   rule       text not null default 'on' check (rule in ('on', 'off', 'mandatory')),
   texts      jsonb not null default '{}' check (jsonb_typeof(texts) = 'object'), -- {"es": {"name": "Ofertas", "sentence": "…"}}
-  updated_at timestamptz not null default now()
+  updated_at timestamptz not null default now(),
+  quiet      text check (quiet in ('wait', 'silent', 'ignore'))
 );
 comment on table relevo.categories is 'Categories of events that people may choose; a category without a row here is on, and phones may opt out of it.';
 comment on column relevo.categories.rule is
   'on: sent until it is refused; off: sent only to owners who accepted it; mandatory: sent whatever was chosen.';
+comment on column relevo.categories.quiet is 'What its events do in quiet hours, before the rule of their type; null: what the type says.';
 
 create table relevo.owner_rules (
   owner        text not null check (length(owner) between 1 and 200),

@@ -108,6 +108,10 @@ create trigger note_unregistered after update on relevo.device_installations
   for each row when (old.active and not new.active)
   execute function relevo.note_phone('installation.unregistered');
 
+create trigger recheck_moved_phone after update on relevo.device_installations
+  for each row when ((old.timezone, old.project, old.owner) is distinct from (new.timezone, new.project, new.owner))
+  execute function relevo.recheck_moved_phone();
+
 create table relevo.device_secrets (
   installation_id uuid primary key references relevo.device_installations(installation_id) on delete cascade,
   secret_hash     bytea not null check (octet_length(secret_hash) = 32),

@@ -8,7 +8,7 @@ create table relevo.quiet_profiles (
   constraint quiet_profiles_windows_check check (windows <@ int4range(0, 10080) and windows <> '{[0,10080)}')
 );
 comment on table relevo.quiet_profiles is 'Quiet hours, shared by all who have the same: a million phones have a few hundred. What nobody has any more is deleted by cleanup.';
-comment on column relevo.quiet_profiles.zone is 'The time zone of a phone that did not say its own; empty: that of the project''s quiet hours, or UTC.';
+comment on column relevo.quiet_profiles.zone is 'The time zone of a phone that did not register its own; empty: the one set with its owner''s or its project''s quiet hours, or UTC.';
 comment on column relevo.quiet_profiles.windows is 'Minutes of the local week, from Monday 00:00 on, as the clock on the wall shows them. None: never quiet.';
 
 create table relevo.quiet_defaults (
@@ -16,6 +16,15 @@ create table relevo.quiet_defaults (
   quiet   integer not null references relevo.quiet_profiles(id)
 );
 comment on table relevo.quiet_defaults is 'The quiet hours of a project''s phones that have none of their own, nor of their owner.';
+
+create table relevo.quiet_changes (
+  project    text primary key check (length(project) between 1 and 200),
+  changed_at timestamptz not null default now(),
+  look_at    timestamptz not null default now(),
+  chunk      bigint not null default 0 -- up to this one it is done
+);
+comment on table relevo.quiet_changes is
+  'Projects whose quiet hours changed: the reaper makes personal events that wait due now, a batch of chunks at a time, and deletes the row.';
 
 create table relevo.silent_pushes (
   event_id    bigint not null,

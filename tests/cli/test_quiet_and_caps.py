@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from commanding import run
+from commanding import Command, run
 from relevo.core.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -17,12 +17,51 @@ def test_quiet_hours_are_set_and_shown() -> None:
     assert "are set" in run("quiet", "set", "22:00-07:00", "--owner", "ana", "--zone", "Europe/Madrid")
     assert "Nothing changed" in run("quiet", "set", "22:00-07:00", "--owner", "ana", "--zone", "Europe/Madrid")
     assert run("quiet", "show", "--owner", "ana").strip() == "22:00-07:00 in Europe/Madrid"
-    run("quiet", "set", "22:00-07:00", "--owner", "ana")
-    assert "by the clock of each phone" in run("quiet", "show", "--owner", "ana")
+    run("quiet", "set", "23:00-07:00", "--owner", "ana")
+    assert run("quiet", "show", "--owner", "ana").strip() == "23:00-07:00 in Europe/Madrid", "the zone stays"
+    run("quiet", "set", "--zone", "America/Santiago", "--owner", "ana")
+    assert run("quiet", "show", "--owner", "ana").strip() == "23:00-07:00 in America/Santiago", "the windows stay"
+    run("quiet", "set", "--never", "--owner", "ana")
+    assert "never quiet" in run("quiet", "show", "--owner", "ana")
     run("quiet", "set", "--remove", "--owner", "ana")
     assert "No quiet hours" in run("quiet", "show", "--owner", "ana")
-    with pytest.raises(UsageError, match="Nobody is named"):
-        run("quiet", "set", "22:00-07:00")
+    for given, complaint in (
+        (("22:00-07:00",), "Nobody is named"),
+        (("--owner", "ana"), "No hours are given"),
+        (("--owner", "ana", "--never", "--remove"), "exclude each other"),
+    ):
+        with pytest.raises(UsageError, match=complaint):
+            run("quiet", "set", *given)
+
+
+def test_hours_without_a_zone_are_asked_for_one(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal the command asks for the time zone; elsewhere it refuses, and names --zone."""
+    for whose in (("--project", "default"), ("--owner", "ana")):
+        with pytest.raises(UsageError, match="need a time zone") as refused:
+            run("quiet", "set", "22:00-07:00", *whose)
+        assert "--zone America/Santiago" in refused.value.hint
+        assert "No quiet hours" in run("quiet", "show", *whose)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("typer.prompt", lambda _: "Asia/Kathmandu")
+    assert command("quiet", "set", "22:00-07:00", "--project", "default").code == 0
+    assert run("quiet", "show", "--project", "default").strip() == "22:00-07:00 in Asia/Kathmandu"
+
+
+def test_silent_pushes_without_a_quiet_channel_are_warned_of(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command that lets pushes go silently warns that Android rings, unless PUSH_QUIET_CHANNEL is set."""
+    silently = (
+        ("event-type", "notice", "--quiet", "silent"),
+        ("event-type", "notice", "--quiet-deadline", "silent"),
+        ("event-type", "notice", "--quiet-max-wait-s", "60"),
+        ("category", "set", "bills", "--quiet", "silent"),
+        ("quiet", "set", "22:00-07:00", "--owner", "ana", "--zone", "UTC"),
+    )
+    others = (("event-type", "notice", "--quiet", "wait"), ("category", "set", "bills", "--quiet", "by-type"))
+    for words in (*silently, *others):
+        done = command(*words)
+        assert (done.code, "PUSH_QUIET_CHANNEL is not set" in done.err) == (0, words in silently), words
+    monkeypatch.setenv("PUSH_QUIET_CHANNEL", "night")
+    assert "PUSH_QUIET_CHANNEL" not in command(*silently[0]).err
 
 
 def test_caps_are_set_and_listed(conn) -> None:
@@ -36,7 +75,9 @@ def test_caps_are_set_and_listed(conn) -> None:
         "over": "skip",
     }
     assert "5 per day" in run("cap", "list")
-    assert "no such cap any more" in run("cap", "set", "day", "--category", "offers")
+    with pytest.raises(UsageError, match="needs a number, or --remove"):
+        run("cap", "set", "day", "--category", "offers")
+    assert "The cap is removed" in run("cap", "set", "day", "--remove", "--category", "offers")
     done = conn.execute("select action, target, result from relevo.audit_log order by id").fetchall()
-    cap = {"per": "day", "category": "offers", "project": "default", "over": "skip"}
+    cap = {"per": "day", "category": "offers", "project": "default"}
     assert done == [("set_cap", cap | {"most": 5}, {"answer": True}), ("set_cap", cap, {"answer": True})]

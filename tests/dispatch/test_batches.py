@@ -159,7 +159,9 @@ def test_what_ended_or_was_handled_is_left_out(worker: Relay) -> None:
 def test_what_ended_after_the_batch_closed_is_left_out(worker: Relay) -> None:
     """A batch waits for the morning: what is handled, cancelled, superseded or read until then is not told, and count and words follow."""
     now = worker.clock.now()
-    quiet.set_quiet(worker.conn, [f"{now - timedelta(hours=1):%H:%M}-{now + timedelta(hours=2):%H:%M}"], owner="ana")
+    quiet.set_quiet(
+        worker.conn, [f"{now - timedelta(hours=1):%H:%M}-{now + timedelta(hours=2):%H:%M}"], owner="ana", zone="UTC"
+    )
     gather(worker, complete_on="read")
     more = {"batch": {"key": "post 7", "title": "{count}: {first}, {second}"}}
     gone = [comment(worker, name, **more) for name in ("Bo", "Cy", "Di")]
@@ -189,7 +191,7 @@ def test_opening_the_push_of_a_batch_completes_its_events(worker: Relay) -> None
     gather(worker, complete_on="opened")
     now = worker.clock.now()
     hours = f"{now - timedelta(hours=1):%H:%M}-{now + timedelta(hours=2):%H:%M}"
-    quiet.set_quiet(worker.conn, [hours], installation_id=worker.phones["a2"])
+    quiet.set_quiet(worker.conn, [hours], installation_id=worker.phones["a2"], zone="UTC")
     events = [comment(worker, name) for name in ("Bo", "Cy")]
     close(worker)
     assert (shown(worker, "a1"), shown(worker, "a2")) == (["Cy commented (+1)"], [])

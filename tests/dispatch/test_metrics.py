@@ -130,7 +130,7 @@ def test_guards_and_brakes_are_seen(relay) -> None:
     worker.tell("ana", "eva")
     worker.dispatch(at_most=1)
     begins, ends = (datetime.now(UTC) + timedelta(hours=each) for each in (-1, 2))
-    quiet.set_quiet(worker.conn, [f"{begins:%H:%M}-{ends:%H:%M}"], project="default")
+    quiet.set_quiet(worker.conn, [f"{begins:%H:%M}-{ends:%H:%M}"], project="default", zone="UTC")
     worker.tell("eva")
     worker.conn.execute(
         """update relevo.projects set rate_share = 0.5, breaker = 'open', breaker_reason = 'x', breaker_by = 'request',

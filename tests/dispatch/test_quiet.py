@@ -25,7 +25,7 @@ def window(begins: float, ends: float) -> str:
 def worker(relay: Any) -> Relay:
     """A relay with a phone each of ana, who has quiet hours now and for two hours, and of eva, who has none."""
     made: Relay = relay()
-    quiet.set_quiet(made.conn, [window(-1, 2)], owner="ana")
+    quiet.set_quiet(made.conn, [window(-1, 2)], owner="ana", zone="UTC")
     for name in ("ana", "eva"):
         made.phones[name] = verbs.register(made.conn, Installation(token(name), owner=name))
     return made
@@ -75,6 +75,7 @@ def set_type(worker: Relay, **columns: Any) -> None:
 
 HUSHED = (None, "normal", "passive")
 LOUD = ("default", "default", None)
+URGENT = ("default", "high", "time-sensitive")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,12 @@ LOUD = ("default", "default", None)
     [
         ({"quiet": "silent"}, {}, [HUSHED]),
         ({"quiet": "ignore"}, {}, [LOUD]),
-        ({"lane": "bulk"}, {"lane": "urgent"}, [("default", "high", None)]),
+        ({"lane": "bulk"}, {"lane": "urgent"}, [URGENT]),
+        (
+            {"lane": "bulk"},
+            {"lane": "urgent", "push": {"interruptionLevel": "active"}},
+            [("default", "high", "active")],
+        ),
         ({"quiet": "wait"}, {"lane": "urgent"}, []),
         ({"lane": "bulk"}, {"ttl_s": 3_600}, [HUSHED]),
         ({"quiet_deadline": "expired"}, {"ttl_s": 3_600}, []),
@@ -119,7 +125,7 @@ def test_what_waited_longest_goes_silently(worker: Relay) -> None:
 
 def test_what_slides_into_the_night_waits(worker: Relay) -> None:
     """A push that was due before, and is claimed only in quiet hours, waits for their end, and no attempt is spent."""
-    quiet.set_quiet(worker.conn, [window(1, 3)], owner="eva")
+    quiet.set_quiet(worker.conn, [window(1, 3)], owner="eva", zone="UTC")
     verbs.enqueue(worker.conn, Event("notice", "late", title="Hello", audience=[worker.phones["eva"]]))
     worker.fan_out()
     worker.travel(hours=1, minutes=30)
@@ -135,7 +141,7 @@ def test_what_slides_into_the_night_after_its_claim_waits(relay: Any) -> None:
     """Quiet hours that begin between claim and request are seen by the last look: it waits for their end, the others go."""
 
     def compose(message: dict[str, Any], _delivery: Any) -> dict[str, Any]:
-        quiet.set_quiet(worker.conn, [window(-1, 2)], installation_id=worker.phones["eva"])
+        quiet.set_quiet(worker.conn, [window(-1, 2)], installation_id=worker.phones["eva"], zone="UTC")
         return message
 
     worker: Relay = relay(composers={"notice": compose})
@@ -173,12 +179,16 @@ def test_whose_hours_and_whose_zone(worker: Relay) -> None:
         return found.hours_of, found.zone_of, found.zone, found.windows, found.quiet_until is not None
 
     here = tuple(quiet.get_quiet(worker.conn, owner="ana").windows or ())
-    assert told() == ("owner", "none", "UTC", here, True)
+    assert told() == ("owner", "owner", "UTC", here, True)
     quiet.set_quiet(worker.conn, ["01:00-01:01"], project="default", zone="Asia/Kathmandu")
-    assert told()[:3] == ("owner", "project", "Asia/Kathmandu")
+    assert told()[:3] == ("owner", "owner", "UTC")
     quiet.set_quiet(worker.conn, None, owner="ana")
     assert told()[:4] == ("project", "project", "Asia/Kathmandu", ("01:00-01:01",))
+    quiet.set_quiet(worker.conn, ["03:00-03:01"], installation_id=worker.phones["ana"])
+    assert told()[:3] == ("phone", "project", "Asia/Kathmandu")
     quiet.set_quiet(worker.conn, ["02:00-02:01"], owner="ana", zone="Europe/Madrid")
+    assert told()[:3] == ("phone", "owner", "Europe/Madrid"), "its owner's zone is nearer than the project's"
+    quiet.set_quiet(worker.conn, None, installation_id=worker.phones["ana"])
     assert told()[:3] == ("owner", "owner", "Europe/Madrid")
     verbs.register(
         worker.conn, Installation(token("ana"), worker.phones["ana"], owner="ana", timezone="America/Santiago")
@@ -190,7 +200,7 @@ def test_whose_hours_and_whose_zone(worker: Relay) -> None:
 
 def test_a_default_of_the_project_holds_for_who_has_none(worker: Relay) -> None:
     """Phones without hours of their own, nor of their owner, have those of their project."""
-    quiet.set_quiet(worker.conn, [window(-1, 2)], project="default")
+    quiet.set_quiet(worker.conn, [window(-1, 2)], project="default", zone="UTC")
     send(worker)
     assert received(worker) == [0, 0]
 
@@ -200,9 +210,9 @@ def test_a_wait_is_explained(worker: Relay, command: Any) -> None:
     event_id = send(worker)
     told = verbs.explain(worker.conn, event_id, worker.phones["ana"])
     assert (told.gets_it, told.rule) == (True, "quiet_hours")
-    assert "in UTC (nobody said another zone)" in told.reason
+    assert "in UTC (the zone of the owner)" in told.reason
     values = told.raw["values"]
-    assert (values["zone"], values["zone_of"], values["hours_of"]) == ("UTC", "none", "owner")
+    assert (values["zone"], values["zone_of"], values["hours_of"]) == ("UTC", "owner", "owner")
     assert "quiet hours, the first until" in " ".join(command("event", str(event_id)).out.split())
     set_type(worker, quiet="silent")
     draft = verbs.explain(worker.conn, Event("notice", "new", title="Hello", audience="everyone"), worker.phones["ana"])
@@ -227,20 +237,20 @@ def test_what_went_silently_is_told(worker: Relay, command: Any) -> None:
 
 def test_an_export_has_hours_in_words(worker: Relay) -> None:
     """What is exported of an owner and their phones says the hours, not a number."""
-    hours = {"windows": list(quiet.get_quiet(worker.conn, owner="ana").windows or ()), "zone": None}
+    hours = {"windows": list(quiet.get_quiet(worker.conn, owner="ana").windows or ()), "zone": "UTC"}
     [rules] = consent.export_owner(worker.conn, "rules", owner="ana").items
     [phone] = consent.export_owner(worker.conn, "installations", owner="ana").items
     assert (rules["quiet"], phone["quiet"], phone["owner_quiet"]) == (hours, None, hours)
 
 
 def test_a_zone_that_this_server_does_not_know_stops_nobody(worker: Relay) -> None:
-    """After a failover to older time zones a phone's counts as not said: its hours go by UTC, caps too, and others get theirs."""
+    """After a failover to older time zones a phone's counts as not set: the zone of its hours applies, caps too, and others get theirs."""
     quiet.set_cap(worker.conn, 9, per="day")
     worker.conn.execute("update relevo.device_installations set timezone = 'America/Nowhere' where owner = 'ana'")
     event_id = send(worker)
     assert received(worker) == [0, 1]
     told = verbs.explain(worker.conn, event_id, worker.phones["ana"])
-    assert (told.raw["values"]["zone"], told.raw["values"]["zone_of"]) == ("UTC", "none")
+    assert (told.raw["values"]["zone"], told.raw["values"]["zone_of"]) == ("UTC", "owner")
     worker.conn.execute("update relevo.due_chunks set due_at = now()")
     worker.app.services.projects.lanes._full_read_at = 0.0  # only a full look finds what was changed behind its back
     worker.dispatch()
@@ -250,13 +260,13 @@ def test_a_zone_that_this_server_does_not_know_stops_nobody(worker: Relay) -> No
 def test_hours_that_nobody_has_are_deleted(worker: Relay) -> None:
     """Cleanup deletes shared hours once no phone, owner or project has them, a few at a time, and none that somebody takes."""
     for n in range(3):
-        quiet.set_quiet(worker.conn, [window(-1, 3 + n)], owner="ana")
-    quiet.set_quiet(worker.conn, [window(-1, 7)], project="shop")
-    quiet.set_quiet(worker.conn, [window(-1, 8)], installation_id=worker.phones["eva"])
+        quiet.set_quiet(worker.conn, [window(-1, 3 + n)], owner="ana", zone="UTC")
+    quiet.set_quiet(worker.conn, [window(-1, 7)], project="shop", zone="UTC")
+    quiet.set_quiet(worker.conn, [window(-1, 8)], installation_id=worker.phones["eva"], zone="UTC")
     many = "select relevo.prune_profiles(%s) as gone, (select count(*) from relevo.quiet_profiles) as before"
     assert worker.rows(many, 2) == [{"gone": 2, "before": 6}]
     with worker.app.database.transaction() as taking:
-        quiet.set_quiet(taking, [window(-1, 4)], owner="eva")
+        quiet.set_quiet(taking, [window(-1, 4)], owner="eva", zone="UTC")
         assert worker.rows(many, 9) == [{"gone": 0, "before": 4}]
     assert worker.rows(many, 9) == [{"gone": 0, "before": 4}]
     quiet.set_quiet(worker.conn, None, owner="ana")

@@ -105,7 +105,7 @@ def test_a_cap_goes_by_the_day_it_would_be_sent(build: Any, conn: psycopg.Connec
     tell(conn, "now")
     fan_out_to_the_end(worker)
     ends = now + timedelta(hours=2)
-    quiet.set_quiet(conn, [f"{now - timedelta(hours=1):%H:%M}-{ends:%H:%M}"], owner="ana")
+    quiet.set_quiet(conn, [f"{now - timedelta(hours=1):%H:%M}-{ends:%H:%M}"], owner="ana", zone="UTC")
     for key in ("later", "above"):
         tell(conn, key)
         fan_out_to_the_end(worker)

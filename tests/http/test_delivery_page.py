@@ -60,7 +60,7 @@ def test_what_quiet_hours_and_batches_keep_back(served: Served, conn: Connection
     one = phone(conn, owner="ana", timezone="America/Santiago")
     there = datetime.now(ZoneInfo("America/Santiago"))
     window = "-".join(f"{there + timedelta(hours=hours):%H:%M}" for hours in (-1, 2))
-    quiet.set_quiet(conn, [window], owner="ana")
+    quiet.set_quiet(conn, [window], owner="ana", zone="UTC")
     conn.execute("insert into relevo.event_types (event_type, batch_window_s) values ('comment', 3600)")
     comment = verbs.enqueue(conn, values.Event("comment", "1", "Bo commented", audience=values.Owners("ana"))).event_id
     number = event(conn, "order-19", [one])

@@ -48,13 +48,16 @@ def test_the_apps_server_sets_hours_and_caps(served: Served) -> None:
     assert app.post("/v1/owners/quiet", json={"owner": "ana", "windows": NIGHT, "zone": "Europe/Madrid"}).json() == {
         "changed": True
     }
-    assert app.call("PUT", "/v1/quiet", json={"windows": ["sat,sun 00:00-24:00"]}).json() == {"changed": True}
+    weekend = {"windows": ["sat,sun 00:00-24:00"], "zone": "America/Santiago"}
+    assert app.call("PUT", "/v1/quiet", json=weekend).json() == {"changed": True}
     assert app.get("/v1/quiet").json()["windows"] == ["sat,sun 00:00-24:00"]
     assert app.call("PUT", "/v1/caps", json={"per": "day", "most": 5}).json() == {"changed": True}
     [cap] = app.get("/v1/caps").json()["items"]
     assert cap == {"project": "default", "category": None, "per": "day", "most": 5, "over": "skip"}
-    assert app.call("PUT", "/v1/caps", json={"per": "day"}).json() == {"changed": True}
+    assert app.call("PUT", "/v1/caps", json={"per": "day", "most": None}).json() == {"changed": True}
+    assert app.get("/v1/caps").json()["items"] == []
     for path, body, named in (
+        ("/v1/quiet", {"windows": NIGHT, "project": "new"}, "zone must be given"),
         ("/v1/quiet", {"windows": ["22-7"]}, "windows"),
         ("/v1/quiet", {"windows": NIGHT, "zone": "Mars/Base"}, "Mars/Base"),
         ("/v1/caps", {"per": "day", "most": 0}, "most"),
@@ -64,9 +67,71 @@ def test_the_apps_server_sets_hours_and_caps(served: Served) -> None:
         assert named in refused.text
 
 
+def test_a_field_that_is_left_out_stays(served: Served) -> None:
+    """Hours and caps stay as they are where a body leaves them out, null removes them, and a body without any is refused."""
+    app = served.client("app")
+    phone, device = registered(served, "ana")
+    own = f"/v1/installations/{phone}/quiet"
+    for caller, method, path, whose in (
+        (app, "PUT", "/v1/quiet", {}),
+        (app, "POST", "/v1/owners/quiet", {"owner": "eva"}),
+        (device, "PUT", own, {}),
+        (device, "PUT", own, {"all_phones": True}),
+    ):
+        given = {"windows": NIGHT, "zone": "Europe/Madrid"} | whose
+        assert caller.call(method, path, json=given).json() == {"changed": True}, path
+        refused = caller.call(method, path, json=whose)
+        assert (refused.status_code, "null to remove" in refused.text) == (400, True), refused.text
+        assert caller.call(method, path, json=given).json() == {"changed": False}, "they stayed"
+        for changed in ({"zone": "Asia/Kathmandu"}, {"windows": ["21:00-06:00"]}):
+            assert caller.call(method, path, json=changed | whose).json() == {"changed": True}, (path, changed)
+        both = {"windows": ["21:00-06:00"], "zone": "Asia/Kathmandu"} | whose
+        assert caller.call(method, path, json=both).json() == {"changed": False}, "each kept the other"
+        assert caller.call(method, path, json={"windows": None} | whose).json() == {"changed": True}
+        assert caller.call(method, path, json={"windows": None} | whose).json() == {"changed": False}
+    assert app.call("PUT", "/v1/caps", json={"per": "day", "most": 5, "over": "digest"}).json() == {"changed": True}
+    refused = app.call("PUT", "/v1/caps", json={"per": "day"})
+    assert (refused.status_code, "most" in refused.text) == (400, True)
+    assert app.call("PUT", "/v1/caps", json={"per": "day", "most": 6}).json() == {"changed": True}
+    [cap] = app.get("/v1/caps").json()["items"]
+    assert (cap["most"], cap["over"]) == (6, "digest")
+
+
+def test_a_phone_gives_its_zone_to_all_phones_of_its_owner(served: Served) -> None:
+    """Hours that a phone sets for all phones of its owner go by its own time zone on those that registered none."""
+    _, device = registered(served, "ana")
+    phone, device = registered(served, "ana")
+    path = f"/v1/installations/{phone}/quiet"
+    assert device.call("PUT", path, json={"windows": NIGHT, "all_phones": True}).json() == {"changed": True}
+    other = str(uuid4())
+    body = {"token": f"ExponentPushToken[{other}]", "owner": "ana"}
+    served.client("app").call("PUT", f"/v1/installations/{other}", json=body)
+    found = served.client("app").get(f"/v1/installations/{other}/quiet").json()
+    assert (found["zone"], found["zone_of"]) == ("America/Santiago", "owner")
+
+
+def test_a_category_has_a_rule_for_quiet_hours(served: Served) -> None:
+    """It is set, stays while a body leaves it out, and null leaves it to the event type again."""
+    app = served.client("operator")
+
+    def rule() -> Any:
+        [found] = [each for each in app.get("/v1/categories").json()["items"] if each["category"] == "alarms"]
+        return found["quiet"]
+
+    for body, expected in (
+        ({"rule": "mandatory", "quiet": "ignore"}, "ignore"),
+        ({"rule": "on"}, "ignore"),
+        ({"quiet": "silent"}, "silent"),
+        ({"quiet": None}, None),
+    ):
+        assert app.call("PUT", "/v1/categories/alarms", json=body).status_code == 200
+        assert rule() == expected
+    assert app.call("PUT", "/v1/categories/alarms", json={"quiet": "loud"}).status_code == 400
+
+
 def test_a_token_of_one_project_sets_hours_there_alone(served: Served, conn: psycopg.Connection[Any]) -> None:
     """Whatever project it names, an owner's hours are set in its own; who brings no good token is told what to bring."""
-    asked = {"owner": "ana", "windows": NIGHT, "project": "other"}
+    asked = {"owner": "ana", "windows": NIGHT, "project": "other", "zone": "UTC"}
     assert served.client("app", project="mine").post("/v1/owners/quiet", json=asked).json() == {"changed": True}
     assert conn.execute("select project from relevo.owner_rules where owner = 'ana'").fetchall() == [("mine",)]
     stranger = Client(served.server.url, "relevo_nobody")

@@ -99,14 +99,20 @@ def test_hours_are_told_as_they_are_taken(conn: psycopg.Connection[Any], given: 
 
 def test_what_cannot_be_is_refused(conn: psycopg.Connection[Any]) -> None:
     """What is no window, no zone, nobody's, or all of the week is refused by a sentence that names it."""
-    for asked, complaint in [
-        ({"owner": "ana", "windows": ["22-7"]}, "22-7"),
-        ({"owner": "ana", "windows": ["someday 22:00-07:00"]}, "someday"),
-        ({"owner": "ana", "windows": ["00:00-24:00"]}, "leave some time of the week"),
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"owner": "ana", "windows": ["22:00-07:00"]}, "zone must be given, such as America/Santiago"),
+        ({"project": "shop", "windows": ["22:00-07:00"]}, "zone must be given, such as America/Santiago"),
+        ({"project": "shop", "windows": ["22:00-07:00"], "zone": None}, "zone must be given"),
+        ({"owner": "ana", "zone": "UTC"}, "windows must be given: a list .* or null to remove the quiet hours"),
+        ({"owner": "ana"}, "windows must be given"),
+        ({"owner": "ana", "windows": ["22-7"], "zone": "UTC"}, "22-7"),
+        ({"owner": "ana", "windows": ["someday 22:00-07:00"], "zone": "UTC"}, "someday"),
+        ({"owner": "ana", "windows": ["00:00-24:00"], "zone": "UTC"}, "leave some time of the week"),
         ({"owner": "ana", "windows": ["22:00-07:00"], "zone": "Mars/Base"}, "Mars/Base"),
-        ({"owner": "ana", "windows": ["22:00-07:00"] * 51}, "at most 50"),
+        ({"owner": "ana", "windows": ["22:00-07:00"] * 51, "zone": "UTC"}, "at most 50"),
         ({"windows": ["22:00-07:00"]}, "must be given"),
         ({"installation_id": "a0b1c2d3-0000-4000-8000-000000000000", "windows": None}, "no installation"),
-    ]:
+    ]
+    for asked, complaint in refused:
         with pytest.raises(InvalidInputError, match=complaint):
-            quiet.set_quiet(conn, asked.pop("windows"), **asked)
+            quiet.set_quiet(conn, **asked)

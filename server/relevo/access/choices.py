@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
+
 
 from relevo.access.api_tokens import Token
 from relevo.access.phones import Known, NotAllowedError
@@ -11,10 +12,13 @@ from relevo.client import consent, quiet
 from relevo.client.checks import check_storable
 from relevo.client.connections import verb
 from relevo.client.connections.steps import Call, as_json, from_json, one
+from relevo.core import queries
 from relevo.database.pool import Connection
 
 Face = Literal["app", "phone", "operator"]
 """Who reported a choice: the app's server, the person's phone, or an operator."""
+
+_SQL = queries.load("phone_access")
 
 
 @verb
@@ -51,13 +55,16 @@ def choose_on_phone(connection: Connection, phone: Known, face: Face, given: Map
     return choose(connection, face, **given, owner=_owner_of(phone), project=phone.project)
 
 
-def set_quiet_on_phone(
-    connection: Connection, phone: Known, windows: Sequence[str] | None, zone: str | None, *, all_phones: bool
-) -> bool:
-    """Set the quiet hours of a phone, or of all phones of its owner."""
-    if all_phones:
-        return quiet.set_quiet(connection, windows, owner=_owner_of(phone), project=phone.project, zone=zone)
-    return quiet.set_quiet(connection, windows, installation_id=phone.installation_id, zone=zone)
+def set_quiet_on_phone(connection: Connection, phone: Known, asked: Mapping[str, Any], *, all_phones: bool) -> bool:
+    """Set the quiet hours of a phone, or of all phones of its owner, by this phone's zone unless another is given."""
+    if not all_phones:
+        return quiet.set_quiet(connection, installation_id=phone.installation_id, **asked)
+    owner = {"owner": _owner_of(phone), "project": phone.project}
+    (here,) = connection.execute(_SQL["find_timezone"], {"installation_id": phone.installation_id}).fetchone() or (
+        None,
+    )
+    zone = {} if here is None or quiet.get_quiet(connection, **owner).zone else {"zone": here}
+    return quiet.set_quiet(connection, **{**zone, **asked, **owner})
 
 
 def _owner_of(phone: Known) -> str:

@@ -371,6 +371,15 @@ def print_json(rows: Sequence[Any]) -> None:
         sys.stdout.write(json.dumps(row, default=_plain, ensure_ascii=False) + "\n")
 
 
+def warn_of_sound(settings: Settings) -> None:
+    """Warn that pushes which are to make no sound do so on Android, if no quiet channel is set."""
+    if not settings.push_quiet_channel:
+        err.print(
+            "[yellow]relevo:[/] PUSH_QUIET_CHANNEL is not set: a push that goes silently in quiet hours, also because "
+            "its deadline lies in them, makes a sound on Android. Make a channel without sound in the app, and set it."
+        )
+
+
 def say(words: str, told: Mapping[str, Any], *, as_json: bool) -> None:
     """Say what was done, in a sentence or as one JSON object."""
     print_json([told]) if as_json else out.print(words, soft_wrap=True)

@@ -16,6 +16,7 @@ import typer
 from relevo.cli.common import (
     AsJson,
     as_written,
+    err,
     load_settings,
     open_database,
     out,
@@ -26,11 +27,13 @@ from relevo.cli.common import (
     say,
     several,
     shortened,
+    warn_of_sound,
 )
 from relevo.client import consent
 from relevo.client import quiet as client_quiet
 from relevo.client.inboxes import MOST_AT_ONCE, InboxItem, Status
 from relevo.core.errors import UsageError
+from relevo.database.pool import Database
 from relevo.operators import inboxes, owners
 
 cli = typer.Typer()
@@ -161,6 +164,7 @@ def list_categories(
         "category": lambda each: as_written(each.category),
         "name": lambda each: as_written(each.name),
         "rule": lambda each: each.rule,
+        "quiet hours": lambda each: each.quiet or "by type",
         "phones": lambda each: "yes" if each.push else "no",
         "browsers": lambda each: "yes" if each.web else "no",
         "sentence": lambda each: as_written(each.sentence or ""),
@@ -172,7 +176,7 @@ def list_categories(
 @category.command(
     name="set", epilog="Example: relevo category set offers --rule off --name en=Offers --name es=Ofertas"
 )
-def set_category(
+def set_category(  # noqa: PLR0917 typer options
     name: Annotated[str, typer.Argument(metavar="CATEGORY", help="The `category` of events.")],
     rule: Annotated[
         str | None, typer.Option(help="on (until refused), off (until accepted) or mandatory; a new one is on.")
@@ -183,17 +187,27 @@ def set_category(
     sentences: Annotated[
         list[str] | None, typer.Option("--sentence", metavar="LOCALE=TEXT", help="What it brings; may be given again.")
     ] = None,
+    quiet: Annotated[
+        Literal["wait", "silent", "ignore", "by-type"] | None,
+        typer.Option(
+            help="What its events do in quiet hours, whatever their type says; by-type leaves it to the type."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make or change a category; what is not given stays as it is. A changed rule holds for what waits, too."""
     known = {each: each for each in consent.RULES}
     if rule is not None and rule not in known:
         raise UsageError(f"There is no rule {rule}.", hint=f"Known: {', '.join(known)}.")
+    settings = load_settings()
     texts: dict[str, dict[str, str]] = {locale: {"name": text} for locale, text in _by_locale("--name", names or ())}
     for locale, text in _by_locale("--sentence", sentences or ()):
         texts.setdefault(locale, {})["sentence"] = text
-    with prepared_database() as database:
-        owners.set_category(database, name, None if rule is None else known[rule], texts)
+    in_quiet_hours = None if quiet == "by-type" else ... if quiet is None else quiet
+    with prepared_database(settings) as database:
+        owners.set_category(database, name, None if rule is None else known[rule], texts, in_quiet_hours)
+    if quiet == "silent":
+        warn_of_sound(settings)
     say(f"Category {as_written(name)} is set.", {"category": name, "rule": rule}, as_json=as_json)
 
 
@@ -212,25 +226,55 @@ def _by_locale(option: str, given: Sequence[str]) -> Iterator[tuple[str, str]]:
 def set_quiet(  # noqa: PLR0917 typer options
     windows: Annotated[
         list[str] | None,
-        typer.Argument(metavar="WINDOW…", help="Such as 22:00-07:00 or 'sat,sun 07:00-10:00'; none: never quiet."),
+        typer.Argument(metavar="WINDOW…", help="Such as 22:00-07:00 or 'sat,sun 07:00-10:00'."),
     ] = None,
     owner: HoursOwner = None,
     phone: Phone = None,
     project: HoursProject = None,
-    zone: Annotated[str | None, typer.Option(help="The time zone of phones that did not say theirs.")] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Take the hours back.")] = False,
+    zone: Annotated[
+        str | None, typer.Option(help="The time zone of phones that registered none, such as America/Santiago.")
+    ] = None,
+    never: Annotated[bool, typer.Option("--never", help="Never quiet, whatever the owner or the project has.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the hours.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Set when phones are left in peace; what waits for an owner alone follows at once."""
+    """Set quiet hours of an owner, a phone or a project; personal events that wait are looked at again."""
     _refuse_nobody(owner, phone, project)
-    if remove and windows:
-        raise UsageError("--remove takes hours back, and windows set them.", hint="Give one of both.")
-    with prepared_database() as database:
+    if (bool(windows) + never + remove) > 1:
+        raise UsageError("Windows, --never and --remove exclude each other.", hint="Give one of them.")
+    if not (windows or never or remove or zone):
+        raise UsageError(
+            "No hours are given.", hint="Give windows such as 22:00-07:00, or --never, --remove or --zone."
+        )
+    settings = load_settings()
+    with prepared_database(settings) as database:
+        if windows and zone is None and phone is None:
+            zone = _zone_of(database, owner, project)
         changed = owners.set_quiet(
-            database, None if remove else windows or [], owner=owner, phone=phone, project=project, zone=zone
+            database,
+            None if remove else [] if never else windows or ...,
+            owner=owner,
+            phone=phone,
+            project=project,
+            zone=zone or ...,
         )
     words = "The quiet hours are set." if changed else "Nothing changed: these hours were set already."
     say(words, {"changed": changed}, as_json=as_json)
+    if windows:
+        warn_of_sound(settings)
+
+
+def _zone_of(database: Database, owner: str | None, project: str | None) -> str | None:
+    """Return None if the hours have a time zone already; else ask for one, and where nobody can be asked, refuse."""
+    with database.transaction() as connection:
+        if client_quiet.get_quiet(connection, owner=owner, project=project).zone:
+            return None
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "Quiet hours need a time zone: a phone that registered none goes by it.",
+            hint="Give --zone, such as --zone America/Santiago.",
+        )
+    return str(typer.prompt("Time zone of phones that registered none (such as America/Santiago)"))
 
 
 @quiet.command(name="show", epilog="Example: relevo quiet show --owner user-7")
@@ -251,8 +295,12 @@ def show_quiet(
     zone = (
         f" in {as_written(found.zone)}" if found.zone else ", by the clock of each phone (else the project's, else UTC)"
     )
-    by = "nobody said another zone" if found.zone_of == "none" else f"the zone of the {found.zone_of}"
+    by = "no time zone is set" if found.zone_of == "none" else f"the zone of the {found.zone_of}"
     out.print(f"{hours}{zone}" + (f" (the hours of the {found.hours_of}; {by})" if found.hours_of else ""))
+    if found.zone_of == "none":
+        err.print(
+            "[yellow]This phone has no time zone, so UTC applies: register it with `timezone`, or give --zone.[/]"
+        )
     if found.quiet_until:
         out.print(f"Quiet now, until {found.quiet_until:%Y-%m-%d %H:%M:%SZ}.")
 
@@ -276,20 +324,23 @@ def list_caps(
 @cap.command(name="set", epilog="Example: relevo cap set day 5 --category offers")
 def set_cap(  # noqa: PLR0917 typer options
     per: Annotated[Literal["hour", "day", "week"], typer.Argument(help="Of the calendar of whom it is for.")],
-    most: Annotated[
-        int | None, typer.Argument(min=1, max=1_000, help="How many events at most; without it there is no cap.")
-    ] = None,
+    most: Annotated[int | None, typer.Argument(min=1, max=1_000, help="How many events at most.")] = None,
     category: Annotated[str | None, typer.Option(help="Only events of this category.")] = None,
     project: Annotated[str, typer.Option(help="Whose phones.")] = "default",
     over: Annotated[
-        Literal["skip", "digest"], typer.Option(help="Leave what is over it to the inbox, or tell it in a digest.")
-    ] = "skip",
+        Literal["skip", "digest"] | None,
+        typer.Option(help="Leave an event above the cap to the inbox (a new cap does), or tell it in a digest."),
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the cap.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Set how many events an owner is sent at most; urgent ones and mandatory categories neither count nor are held."""
+    if remove == (most is not None):
+        raise UsageError("A cap needs a number, or --remove.", hint="Such as: relevo cap set day 5.")
+    given: dict[str, Literal["skip", "digest"]] = {} if over is None else {"over": over}
     with prepared_database() as database:
-        changed = owners.set_cap(database, most, per=per, category=category, project=project, over=over)
-    words = "The cap is set." if most else "There is no such cap any more."
+        changed = owners.set_cap(database, most, per=per, category=category, project=project, **given)
+    words = "The cap is set." if most else "The cap is removed."
     say(words if changed else "Nothing changed.", {"changed": changed}, as_json=as_json)
 
 

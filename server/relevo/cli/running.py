@@ -30,6 +30,7 @@ from relevo.cli.common import (
     say,
     split_names,
     told_of,
+    warn_of_sound,
     with_options_of,
 )
 from relevo.config import Settings
@@ -263,6 +264,8 @@ def event_type(
             event_types.reset_event_type(database, name)
         elif name is not None and own != event_types.TypeSettings():
             event_types.set_event_type(database, settings, name, own)
+            if own.quiet == "silent" or own.quiet_max_wait_s is not None or own.quiet_deadline == "silent":
+                warn_of_sound(settings)
         rows = event_types.list_event_types(database)
     columns = {"event type": lambda row: escape(row["event_type"]), "what differs": _what_differs}
     print_rows(columns, rows, "No event type differs from the settings.", wide=("what differs",), as_json=as_json)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from types import EllipsisType
 from typing import Any, Literal, get_args
 
 from relevo.client.checks import check_between, check_one_of, given_fields, quoted
@@ -14,6 +15,8 @@ from relevo.core.errors import InvalidInputError
 
 Rule = Literal["on", "off", "mandatory"]
 RULES: tuple[Rule, ...] = get_args(Rule)
+Quiet = Literal["wait", "silent", "ignore"]
+QUIET: tuple[Quiet, ...] = get_args(Quiet)
 Channel = Literal["push", "web"]
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 Kind = Literal["installations", "events", "deliveries", "digests", "marks", "kept_items", "choices", "rules"]
@@ -36,6 +39,8 @@ class Category:
     """Whether they go to the owner's browsers."""
     chosen_at: datetime | None
     """When the owner last chose; None if they never did."""
+    quiet: Quiet | None = None
+    """What its events do in quiet hours, before the rule of their type; None if the type decides."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +54,26 @@ class OwnerPage:
 
 @verb
 def set_category(
-    category: str, *, rule: Rule | None = None, texts: Mapping[str, Mapping[str, str]] | None = None
+    category: str,
+    *,
+    rule: Rule | None = None,
+    texts: Mapping[str, Mapping[str, str]] | None = None,
+    quiet: Quiet | EllipsisType | None = ...,
 ) -> Call[bool]:
-    """Make or change a category that people may choose; what is None stays as it is, and a new one is on: True.
+    """Make or change a category that people may choose; what is left out stays as it is, and a new one is on: True.
 
     `on` is sent until it is refused, `off` only to owners who accepted it, `mandatory` whatever was chosen. Texts are
-    by locale: {"en": {"name": "Offers", "sentence": "Discounts, at most once a week."}}.
+    by locale: {"en": {"name": "Offers", "sentence": "Discounts, at most once a week."}}. `quiet` is what its events do
+    in quiet hours, whatever their type says: `wait`, `silent` or `ignore`. Pass None to leave it to the type again.
     """
     if rule is not None:
         check_one_of("rule", rule, RULES)
-    given: dict[str, Any] = {"category": category, "rule": rule, "texts": texts}
-    return Call("set_category", {"asked": as_json("category", given_fields(given))}, one(bool))
+    asked = given_fields({"category": category, "rule": rule, "texts": texts})
+    if quiet is not ...:
+        if quiet is not None:
+            check_one_of("quiet", quiet, QUIET)
+        asked["quiet"] = quiet
+    return Call("set_category", {"asked": as_json("category", asked)}, one(bool))
 
 
 @verb

@@ -1,14 +1,15 @@
-"""Quiet hours: when phones are left in peace, and the caps on how much they get."""
+"""Quiet hours, in which phones make no sound, and caps on how many events an owner is sent."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import EllipsisType
 from typing import Any, Literal
 from uuid import UUID
 
-from relevo.client.checks import check_storable
+from relevo.client.checks import check_storable, given_fields
 from relevo.client.connections import verb
 from relevo.client.connections.steps import Call, as_json, from_json, one
 
@@ -22,11 +23,11 @@ class QuietHours:
     windows: tuple[str, ...] | None
     """Such as 22:00-07:00, or sat,sun 07:00-10:00; None if none are set."""
     zone: str | None
-    """The time zone of a phone; of an owner or a project that of phones that did not say theirs."""
+    """Of a phone: the time zone that applies. Of an owner or a project: that of phones that registered none."""
     hours_of: Whose | None = None
     """Of a phone: whose hours hold, its own, its owner's or its project's."""
     zone_of: Whose | None = None
-    """Of a phone: who said the zone; if nobody did, it is UTC."""
+    """Of a phone: where the zone was set. `none`: nowhere, and UTC applies."""
     quiet_until: datetime | None = None
     """Of a phone: when it may be sent to again; None if it may be now."""
 
@@ -56,15 +57,16 @@ def set_cap(
     per: Period,
     category: str | None = None,
     project: str | None = None,
-    over: Over | None = None,
+    over: Over | EllipsisType | None = ...,
 ) -> Call[bool]:
     """Set how many events of a category, or of all, an owner is sent at most in an hour, a day or a week.
 
-    What is over it is skipped, or told in the next digest. None takes the cap away. Urgent events and mandatory
-    categories neither count nor are held. The same again changes nothing: False.
+    Relevo skips an event above the cap, or tells it in the next digest. Pass None as `most` to remove the cap. Without
+    `over` the cap keeps the one it has. Urgent events and mandatory categories neither count nor are held. Returns
+    False if nothing changed.
     """
-    given = {"project": project, "category": category, "per": per, "most": most, "over": over}
-    asked = {name: value for name, value in given.items() if value is not None}
+    asked = given_fields({"project": project, "category": category, "per": per})
+    asked |= _unless_left_out({"most": most, "over": over})
     check_storable("cap", asked)
     return Call("set_cap", {"asked": as_json("cap", asked)}, one(bool))
 
@@ -77,20 +79,21 @@ def list_caps(*, project: str | None = None) -> Call[list[Cap]]:
 
 @verb
 def set_quiet(
-    windows: Sequence[str] | None,
+    windows: Sequence[str] | EllipsisType | None = ...,
     *,
     owner: str | None = None,
     installation_id: UUID | str | None = None,
     project: str | None = None,
-    zone: str | None = None,
+    zone: str | EllipsisType | None = ...,
 ) -> Call[bool]:
     """Set quiet hours: of an owner's phones, of one phone, or of a project's phones that have no others.
 
-    Windows are like 22:00-07:00 or sat,sun 07:00-10:00. None takes the hours back, an empty list means never quiet.
-    The zone is for phones that did not say theirs. The same again changes nothing: False.
+    Windows are like 22:00-07:00 or sat,sun 07:00-10:00. Pass None to remove the hours; an empty list means never
+    quiet. The zone is that of phones that registered none: an owner's or a project's hours need one, and so do those
+    of a phone without a zone. An argument that is left out stays as it is set. Returns False if nothing changed.
     """
-    asked = _asked(owner, installation_id, project)
-    asked |= {"windows": None if windows is None else list(windows)} | ({} if zone is None else {"zone": zone})
+    hours = windows if windows is None or windows is ... else list(windows)
+    asked = _asked(owner, installation_id, project) | _unless_left_out({"windows": hours, "zone": zone})
     check_storable("quiet hours", asked)
     return Call("set_quiet", {"asked": as_json("quiet hours", asked)}, one(bool))
 
@@ -105,10 +108,14 @@ def get_quiet(
     return Call("get_quiet", {"asked": as_json("quiet hours", asked)}, one(_hours))
 
 
+def _unless_left_out(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was given of some fields: None removes, and is not the same as left out."""
+    return {name: value for name, value in asked.items() if value is not ...}
+
+
 def _asked(owner: str | None, installation_id: UUID | str | None, project: str | None) -> dict[str, Any]:
     installation = None if installation_id is None else str(installation_id)
-    given = {"owner": owner, "installation": installation, "project": project}
-    return {name: value for name, value in given.items() if value is not None}
+    return given_fields({"owner": owner, "installation": installation, "project": project})
 
 
 def _hours(told: Any) -> QuietHours:

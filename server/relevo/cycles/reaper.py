@@ -1,7 +1,7 @@
 """Reaper: take back expired claims, notice silent workers, end the runs they left behind, fold events' counts.
 
-It also deletes what an app's own transaction left of an event that it deleted, and lets what waits follow phones that
-moved to another provider.
+It also deletes what an app's own transaction left of an event that it deleted, lets what waits follow phones that
+moved to another provider, and looks again at what waits for quiet hours of a project whose hours changed.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ _IN_BATCHES = {
     "delete_leftovers": _Batches(5_000, 1, 100_000, "bound_by_key"),
     "fill_inboxes": _Batches(1_000, 1_000, 100_000, "bound_by_key"),
     "follow_moved_phones": _Batches(200, 200, 10_000, "bound_by_key"),
+    "recheck_projects": _Batches(1_000, 1, 100, "bound_by_key"),
 }
 
 

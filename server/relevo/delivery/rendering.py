@@ -19,6 +19,8 @@ _TITLE = "📋 Nueva Licitación"
 _SIGNS = {"CLP": "$", "USD": "US$"}
 _LONGEST_TTL_S = 2_419_200
 _LONGEST_COLLAPSE = 64  # Apple takes so many bytes
+_URGENT = {"priority": "high", "interruptionLevel": "time-sensitive"}
+"""On iOS an urgent push is shown in a Focus, too, if the app may; without Apple's entitlement it is an ordinary one."""
 _MAX_NAME = 1_000  # bytes: with the longest code and label a push stays below Expo's 4096
 
 
@@ -61,7 +63,7 @@ def draft(
     if not silent:
         fields = {
             "sound": "default",
-            "priority": "high" if lane == "urgent" else "default",
+            **(_URGENT if lane == "urgent" else {"priority": "default"}),
             "collapseId" if ios else "tag": f"relevo-{content.id}",
             **_replacing(collapse, ios=ios),
             **push,

@@ -42,6 +42,7 @@ class CategoryText(Body):
 class CategoryIn(Body):
     """A category; what is left out stays as it is, and a new one is on."""
 
+    removable = frozenset({"quiet"})
     rule: Literal["on", "off", "mandatory"] | None = Field(
         None,
         description="`on` is sent until it is refused, `off` to who accepted it, `mandatory` whatever was chosen.",
@@ -51,6 +52,9 @@ class CategoryIn(Body):
         max_length=100,
         description="By locale, such as es-CL.",
         json_schema_extra={"additionalProperties": False},  # else names of another pattern may be anything
+    )
+    quiet: Literal["wait", "silent", "ignore"] | None = Field(
+        None, description="What its events do in quiet hours, whatever their type says; null leaves it to the type."
     )
 
 
@@ -70,6 +74,9 @@ class CategoryBody(BaseModel):
     push: bool = Field(description="To the owner's phones.")
     web: bool = Field(description="To the owner's browsers.")
     chosen_at: str | None = Field(description="When the owner last chose.")
+    quiet: Literal["wait", "silent", "ignore"] | None = Field(
+        description="What its events do in quiet hours; null if their type decides."
+    )
 
 
 class Categories(BaseModel):
@@ -146,7 +153,8 @@ async def list_categories(
 async def put_category(request: Request, category: Name, body: CategoryIn) -> Response:
     """Make or change a category; what it means for pushes holds at once, for those that wait, too."""
     texts = body.model_dump(exclude_none=True).get("texts", {})
-    await threads_of(request).run(owners.set_category, category, body.rule, texts)
+    quiet = body.quiet if "quiet" in body.model_fields_set else ...
+    await threads_of(request).run(owners.set_category, category, body.rule, texts, quiet)
     return Json({"category": category})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     AfterValidator,
@@ -13,6 +13,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ValidationInfo,
     WithJsonSchema,
     field_validator,
 )
@@ -86,11 +87,11 @@ Reason = Annotated[Text, Field(max_length=300)]
 """Why something is done; nobody has to say it."""
 
 
-def _without_null(schema: dict[str, Any]) -> None:
-    """Say of each field what can be sent: None is what it is if it was left out."""
-    for field in schema.get("properties", {}).values():
+def _without_null(schema: dict[str, Any], model: type[Body]) -> None:
+    """Describe what can be sent for each field: None is its value if it was left out."""
+    for name, field in schema.get("properties", {}).items():
         sent = [each for each in field.get("anyOf", ()) if each != {"type": "null"}]
-        if len(sent) == 1:
+        if len(sent) == 1 and name not in model.removable:
             del field["anyOf"]
             field.update(sent[0])
         if field.get("default", ...) is None:
@@ -104,13 +105,15 @@ class Exact(BaseModel):
 
 
 class Body(BaseModel):
-    """A body whose fields are given, or left out (then they are None here), and never null."""
+    """A body whose fields are given, or left out (then they are None here); null removes what removable ones set."""
 
+    removable: ClassVar[frozenset[str]] = frozenset()
+    """The fields that may be null."""
     model_config = ConfigDict(extra="forbid", json_schema_extra=_without_null)
 
     @field_validator("*", mode="before")
     @classmethod
-    def _refuse_null(cls, value: Any) -> Any:
-        if value is None:
+    def _refuse_null(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is None and info.field_name not in cls.removable:
             raise ValueError("must not be null: leave it out instead")
         return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request
@@ -35,15 +35,24 @@ Window = Annotated[
     ),
 ]
 Zone = Annotated[
-    Text, Field(min_length=1, max_length=64, description="The IANA name, for phones that did not say theirs.")
+    Text,
+    Field(
+        min_length=1,
+        max_length=64,
+        description="The IANA name of the time zone of phones that registered none. An owner's or a project's hours "
+        "need it, and so do those of a phone without a zone. If it is left out, the hours keep the one they have.",
+    ),
 ]
 
 
 class HoursIn(Body):
     """Quiet hours."""
 
+    removable = frozenset({"windows", "zone"})
     windows: Annotated[list[Window], Field(max_length=50)] | None = Field(
-        None, description="If they are left out, the hours are taken back; an empty list means never quiet."
+        None,
+        description="Null removes the hours, and an empty list means never quiet. If they are left out, the hours stay "
+        "as they are; then `zone` must be given.",
     )
     zone: Zone | None = None
 
@@ -86,13 +95,16 @@ class Hours(BaseModel):
 class CapIn(Body):
     """How many events an owner is sent at most by the phones of a project."""
 
+    removable = frozenset({"most", "over"})
     per: Literal["hour", "day", "week"]
     most: Annotated[int, Field(ge=1, le=1_000), NO_TEXT] | None = Field(
-        None, description="If it is left out, the cap is taken away."
+        description="How many events at most; null removes the cap."
     )
     category: Text100 | None = Field(None, description="Events of all categories together, if it is left out.")
     over: Literal["skip", "digest"] | None = Field(
-        None, description="What becomes of what is over it: found in the inbox alone, or told in the next digest, too."
+        None,
+        description="Whether an event above the cap is in the inbox alone (`skip`), or in the next digest, too. If it "
+        "is left out, it stays as it is; null, or of a new cap, it is `skip`.",
     )
     project: Project | None = None
 
@@ -117,7 +129,8 @@ class Caps(BaseModel):
 @router.post("/v1/owners/quiet", responses={200: {"model": Changed}})
 async def set_owner_quiet(request: Request, body: OwnerHoursIn) -> Response:
     """Set the quiet hours of an owner's phones, also of those registered later; personal events follow at once."""
-    return Json({"changed": await do(request, "set_quiet", verb=quiet.set_quiet, **dict(body))})
+    change = partial(quiet.set_quiet, **_hours(body))
+    return Json({"changed": await do(request, "set_quiet", body.owner, change, project=body.project)})
 
 
 @router.get("/v1/quiet", responses={200: {"model": Hours}})
@@ -129,13 +142,13 @@ async def get_project_quiet(request: Request, project: AskedProject = None) -> R
 
 @router.put("/v1/quiet", responses={200: {"model": Changed}})
 async def put_project_quiet(request: Request, body: ProjectHoursIn) -> Response:
-    """Set the quiet hours of a project's phones that have no others, nor of their owner."""
+    """Set the quiet hours of a project's phones that have no others; waiting personal events follow within seconds."""
     project = caller_of(request).project or body.project or "default"
     changed = await threads_of(request).run(
         app_verbs.do_recorded,
         "set_quiet",
         {"project": project},
-        lambda c: quiet.set_quiet(c, body.windows, project=project, zone=body.zone),
+        lambda c: quiet.set_quiet(c, project=project, **_hours(body)),
     )
     return Json({"changed": changed})
 
@@ -150,11 +163,11 @@ async def list_caps(request: Request, project: AskedProject = None) -> Response:
 
 @router.put("/v1/caps", responses={200: {"model": Changed}})
 async def put_cap(request: Request, body: CapIn) -> Response:
-    """Set, change or take away a cap; urgent events and mandatory categories neither count nor are held."""
+    """Set, change or remove a cap; urgent events and mandatory categories neither count nor are held."""
     project = caller_of(request).project or body.project or "default"
-    asked = body.model_dump(exclude_none=True) | {"project": project}
+    asked = body.model_dump(exclude_unset=True) | {"project": project}
     changed = await threads_of(request).run(
-        app_verbs.do_recorded, "set_cap", asked, lambda c: quiet.set_cap(c, **{"most": None} | asked)
+        app_verbs.do_recorded, "set_cap", asked, lambda c: quiet.set_cap(c, **asked)
     )
     return Json({"changed": changed})
 
@@ -169,5 +182,10 @@ async def get_quiet(request: Request, installation_id: UUID) -> Response:
 @phone_router.put("/quiet", responses={200: {"model": Changed}})
 async def put_quiet(request: Request, installation_id: UUID, body: PhoneHoursIn) -> Response:
     """Set the quiet hours of a phone, or of all phones of its owner."""
-    change = partial(choices.set_quiet_on_phone, **dict(body))
+    change = partial(choices.set_quiet_on_phone, asked=_hours(body), all_phones=body.all_phones)
     return Json({"changed": await ask_as_phone(request, installation_id, change)})
+
+
+def _hours(body: HoursIn) -> dict[str, Any]:
+    """Return what was given of quiet hours: null is not the same as left out."""
+    return body.model_dump(include={"windows", "zone"}, exclude_unset=True)

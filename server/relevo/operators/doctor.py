@@ -82,6 +82,7 @@ def look_around(
         found += [*_instance(database, settings), *_rights(database), *_vacuum(database), *_replica(database, settings)]
         found += _unregistered(database, settings)
         found += [*_switched_off(database), *_held_up(database), *_webhooks(database, webhook_trouble)]
+        found += _quiet_hours(database, settings)
         found += _credentials(credential_troubles([row["project"] for row in fleet.projects(database)]))
     return [*found, *_held_back(database), *_store(store), *_expo(expo, settings), *_tokens(refused_tokens())]
 
@@ -290,6 +291,24 @@ def _webhooks(database: Database, webhook_trouble: Callable[[str], str]) -> Iter
                 "Mend it where the workers run, which read the file again when it changes; or `relevo news subscribe "
                 f"{quote(row['name'])}` with another --webhook.",
             )
+
+
+def _quiet_hours(database: Database, settings: Settings) -> Iterator[Finding]:
+    """Name what wakes people in quiet hours that were set: no quiet channel on Android, phones without a time zone."""
+    (row,) = fetch(database, _SQL["read_quiet_hours"], channel=bool(settings.push_quiet_channel))
+    if row["rings"]:
+        yield _warning(
+            "quiet_channel_unset",
+            "PUSH_QUIET_CHANNEL is not set: a push that goes silently in quiet hours, also because its deadline lies "
+            "in them, makes a sound on Android.",
+            "Create a channel without sound in the app, and set PUSH_QUIET_CHANNEL to its id on every worker.",
+        )
+    if row["without_zone"]:
+        yield _warning(
+            "quiet_zone_unknown",
+            f"{in_numbers(row['without_zone'], 'phone has', 'phones have')} quiet hours and no time zone: UTC applies.",
+            "Register phones with `timezone`, or set a zone with the hours: relevo quiet set --owner … --zone …",
+        )
 
 
 def _credentials(troubles: Iterable[tuple[str, str]]) -> Iterator[Finding]:

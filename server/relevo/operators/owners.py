@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from types import EllipsisType
 from typing import Any
 from uuid import UUID
 
@@ -72,21 +73,26 @@ def forget(database: Database, owner: str) -> int:
 
 
 def set_category(
-    database: Database, category: str, rule: consent.Rule | None, texts: Mapping[str, Mapping[str, str]]
+    database: Database,
+    category: str,
+    rule: consent.Rule | None,
+    texts: Mapping[str, Mapping[str, str]],
+    quiet: consent.Quiet | EllipsisType | None = ...,
 ) -> None:
     """Make or change a category that people may choose."""
-    with audit.recorded(database, "set_category", category=category, rule=rule), database.transaction() as connection:
-        consent.set_category(connection, category, rule=rule, texts=texts or None)
+    changed = {"category": category, "rule": rule} | ({} if quiet is ... else {"quiet": quiet})
+    with audit.recorded(database, "set_category", **changed), database.transaction() as connection:
+        consent.set_category(connection, category, rule=rule, texts=texts or None, quiet=quiet)
 
 
 def set_quiet(
     database: Database,
-    windows: Sequence[str] | None,
+    windows: Sequence[str] | EllipsisType | None,
     *,
     owner: str | None,
     phone: UUID | None,
     project: str | None,
-    zone: str | None,
+    zone: str | EllipsisType,
 ) -> bool:
     """Set quiet hours; return whether something changed."""
     whose = {"owner_sha256": owner and _mark(owner), "installation_id": phone and str(phone), "project": project}
@@ -107,9 +113,9 @@ def set_cap(
     per: quiet.Period,
     category: str | None,
     project: str,
-    over: quiet.Over | None = None,
+    over: quiet.Over | EllipsisType = ...,
 ) -> bool:
-    """Set, change or take away a cap; return whether something changed."""
+    """Set, change or remove a cap; return whether something changed."""
     with database.transaction() as connection:
         return quiet.set_cap(connection, most, per=per, category=category, project=project, over=over)
 

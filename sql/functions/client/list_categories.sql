@@ -11,7 +11,7 @@ begin
   select r.* into rules from relevo.owner_rules r where r.owner = asked ->> 'owner' and r.project = coalesce(asked ->> 'project', 'default');
   return coalesce((
     select jsonb_agg(jsonb_build_object('category', c.category, 'name', coalesce(t.texts ->> 'name', c.category), 'sentence', t.texts ->> 'sentence',
-             'rule', c.rule, 'push', relevo.is_chosen(rules.choices, 'push', c), 'web', relevo.is_chosen(rules.choices, 'web', c),
+             'rule', c.rule, 'quiet', c.quiet, 'push', relevo.is_chosen(rules.choices, 'push', c), 'web', relevo.is_chosen(rules.choices, 'web', c),
              'chosen_at', (select max(n.chosen_at) from relevo.consents n
                             where n.owner = rules.owner and n.project = rules.project and n.category = c.category)) order by c.category)
       from relevo.categories c

@@ -1,5 +1,6 @@
 -- Sets how many events of a category an owner is sent at most by the phones of a project: {"project": "default", "category": "offers", "per": "day", "most": 5, "over": "digest"};
--- without category of all together. What is over it is skipped unless `over` is digest. Without `most` the cap is taken away. Returns whether something changed.
+-- without category of all together. What is over it is skipped unless `over` is digest; left out, `over` stays as it is. `most` must be given: null removes the cap.
+-- Returns whether something changed.
 create or replace function relevo.set_cap(asked jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
@@ -14,6 +15,9 @@ begin
   if coalesce(asked ->> 'per', '') <> all (array['hour', 'day', 'week']) then
     perform relevo.refuse('per must be hour, day or week');
   end if;
+  if not asked ? 'most' then
+    perform relevo.refuse('most must be given: a number from 1 to 1000, or null to remove the cap');
+  end if;
   perform relevo.check_number(asked, 'most', 1, 1000, true);
   if coalesce(asked ->> 'over', 'skip') <> all (array['skip', 'digest']) then
     perform relevo.refuse('over must be skip or digest');
@@ -24,8 +28,9 @@ begin
   end if;
   insert into relevo.caps as c (project, category, per, most, over)
   values (of_project, coalesce(asked ->> 'category', ''), asked ->> 'per', (asked ->> 'most')::numeric::int, asked ->> 'over')
-  on conflict (project, category, per) do update set most = excluded.most, over = excluded.over, updated_at = now()
-   where (c.most, coalesce(c.over, 'skip')) <> (excluded.most, coalesce(excluded.over, 'skip'));
+  on conflict (project, category, per) do update
+     set most = excluded.most, over = case when asked ? 'over' then excluded.over else c.over end, updated_at = now()
+   where c.most <> excluded.most or asked ? 'over' and coalesce(c.over, 'skip') <> coalesce(excluded.over, 'skip');
   if not found then
     return false;
   end if;

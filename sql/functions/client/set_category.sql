@@ -1,5 +1,6 @@
 -- Makes or changes a category that people may choose: {"category": "offers", "rule": "off", "texts": {"en": {"name": "Offers", "sentence": "…"}}}.
--- The rule and the locales that are not given stay as they are. Returns whether it is new.
+-- The rule and the locales that are not given stay as they are. "quiet": wait, silent or ignore is what its events do in quiet hours, before the rule of their type;
+-- null leaves it to the type. Returns whether the category is new.
 create or replace function relevo.set_category(asked jsonb) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
@@ -12,13 +13,16 @@ begin
   if jsonb_typeof(asked) is distinct from 'object' then
     perform relevo.refuse('a category must be a JSON object');
   end if;
-  select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(asked) as k where k <> all (array['category', 'rule', 'texts']);
+  select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(asked) as k where k <> all (array['category', 'rule', 'texts', 'quiet']);
   if wrong is not null then
     perform relevo.refuse(format('a category has no field %s', wrong));
   end if;
   perform relevo.check_texts(jsonb_build_object('category', '') || asked, '{"category": 100}');
   if coalesce(asked ->> 'rule', 'on') <> all (array['on', 'off', 'mandatory']) then
     perform relevo.refuse('rule must be on, off or mandatory');
+  end if;
+  if coalesce(asked ->> 'quiet', 'wait') <> all (array['wait', 'silent', 'ignore']) then
+    perform relevo.refuse(format('quiet must be wait, silent, ignore or null, got %s', relevo.shown(asked -> 'quiet')));
   end if;
   if jsonb_typeof(coalesce(nullif(asked -> 'texts', 'null'), '{}')) <> 'object' or length(asked ->> 'texts') > 100000 then
     perform relevo.refuse('texts must be an object of locales, each with name and sentence, of at most 100000 characters');
@@ -33,10 +37,11 @@ begin
       perform relevo.refuse(format('texts of %s have no field %s', text_of.locale, wrong));
     end if;
   end loop;
-  insert into relevo.categories as c (category, rule, texts)
-  values (asked ->> 'category', coalesce(asked ->> 'rule', 'on'), coalesce(nullif(asked -> 'texts', 'null'), '{}'))
+  insert into relevo.categories as c (category, rule, texts, quiet)
+  values (asked ->> 'category', coalesce(asked ->> 'rule', 'on'), coalesce(nullif(asked -> 'texts', 'null'), '{}'), asked ->> 'quiet')
   on conflict (category) do update
-     set rule = coalesce(asked ->> 'rule', c.rule), texts = c.texts || excluded.texts, updated_at = now()
+     set rule = coalesce(asked ->> 'rule', c.rule), texts = c.texts || excluded.texts,
+         quiet = case when asked ? 'quiet' then excluded.quiet else c.quiet end, updated_at = now()
   returning c.xmax = 0 into is_new;
   return is_new;
 end

@@ -35,7 +35,7 @@ begin
      where p.installation_id = installation;
   end if;
   if d.id is null and e.fanout_finished_at is null or d.status in ('pending', 'retryable') then
-    quiet := relevo.explain_quiet(e, i, greatest(now(), e.scheduled_at));
+    quiet := relevo.explain_quiet(e, i, d.id, greatest(now(), e.scheduled_at));
   elsif d.id is not null then
     select jsonb_build_object('verdict', 'silent', 'at', s.at, 'reason', 'It went without a sound, for this phone had quiet hours.') into quiet
       from relevo.silent_pushes s where s.event_id = e.id and s.delivery_id = d.id;

@@ -28,6 +28,10 @@ RULES = {
     "handled_elsewhere": N_("It was handled on another phone, or elsewhere."),
     "superseded": N_("A later event of the same type and collapse key took its place."),
     "quiet_hours": N_("It waits for the end of quiet hours: they last until %(until)s in %(zone)s (%(whose)s)."),
+    "quiet_hours_former": N_(
+        "It waits until %(until)s in %(zone)s (%(whose)s): the quiet hours that it waits for were changed since, and it "
+        "is looked at again then."
+    ),
     "capped": N_("There is no room for it: its owner was sent as much as a cap allows (%(reason)s)."),
     "quiet_expired": N_("Its deadline lay in the quiet hours of this phone, and its type says that it expires then."),
     "event_ended": N_("The event was ended: %(reason)s."),
@@ -49,7 +53,7 @@ ZONES = {
     "phone": N_("the zone of the phone"),
     "owner": N_("the zone of its owner"),
     "project": N_("the zone of the project"),
-    "none": N_("nobody said another zone"),
+    "none": N_("no time zone is set"),
 }
 """Whose time zone quiet hours go by."""
 
@@ -130,6 +134,8 @@ def rule(told: Explanation) -> str:
     key = "other_project" if values.get("project") else told.rule
     if key == "batched" and told.gets_it:
         key = "batched_into" if values.get("event") else "batched_until"
+    if key == "quiet_hours" and values.get("former"):
+        key = "quiet_hours_former"
     if key not in RULES:
         return told.reason
     why = not_allowed(values.get("why_not") or "not_allowed")
@@ -154,7 +160,8 @@ def rule(told: Explanation) -> str:
         at=instant(datetime.fromisoformat(values["at"])) if values.get("at") else "",
         delivery=wanted_when(values.get("delivery")),
     )
-    return " ".join(filter(None, (said, _silently(values.get("quiet") or {}))))
+    quiet = values.get("quiet") or {}
+    return " ".join(filter(None, (said, _silently(quiet), _by_category({**values, **quiet}))))
 
 
 def _silently(quiet: Mapping[str, Any]) -> str:
@@ -164,6 +171,13 @@ def _silently(quiet: Mapping[str, Any]) -> str:
     if quiet.get("at"):
         return _("It went without a sound, for the phone had quiet hours.")
     return _("It goes without a sound as long as the phone has quiet hours.")
+
+
+def _by_category(values: Mapping[str, Any]) -> str:
+    """Say that the event's category, not its type, decides what quiet hours mean for it; nothing if it does not."""
+    if values.get("rule_of") != "category":
+        return ""
+    return _("The category %(category)s sets the rule for quiet hours.", category=values["category"])
 
 
 def came_afterwards(told: Explanation, changes: Mapping[str, Any] | None) -> bool:

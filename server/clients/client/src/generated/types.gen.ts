@@ -183,9 +183,9 @@ export type CapIn = {
     /**
      * Most
      *
-     * If it is left out, the cap is taken away.
+     * How many events at most; null removes the cap.
      */
-    most?: number;
+    most: number | null;
     /**
      * Category
      *
@@ -195,9 +195,9 @@ export type CapIn = {
     /**
      * Over
      *
-     * What becomes of what is over it: found in the inbox alone, or told in the next digest, too.
+     * Whether an event above the cap is in the inbox alone (`skip`), or in the next digest, too. If it is left out, it stays as it is; null, or of a new cap, it is `skip`.
      */
-    over?: 'skip' | 'digest';
+    over?: 'skip' | 'digest' | null;
     /**
      * Project
      *
@@ -278,6 +278,12 @@ export type CategoryBody = {
      * When the owner last chose.
      */
     chosen_at: string | null;
+    /**
+     * Quiet
+     *
+     * What its events do in quiet hours; null if their type decides.
+     */
+    quiet: 'wait' | 'silent' | 'ignore' | null;
 };
 
 /**
@@ -300,6 +306,12 @@ export type CategoryIn = {
     texts?: {
         [key: string]: CategoryText;
     };
+    /**
+     * Quiet
+     *
+     * What its events do in quiet hours, whatever their type says; null leaves it to the type.
+     */
+    quiet?: 'wait' | 'silent' | 'ignore' | null;
 };
 
 /**
@@ -1750,15 +1762,13 @@ export type OwnerHoursIn = {
     /**
      * Windows
      *
-     * If they are left out, the hours are taken back; an empty list means never quiet.
+     * Null removes the hours, and an empty list means never quiet. If they are left out, the hours stay as they are; then `zone` must be given.
      */
-    windows?: Array<string>;
+    windows?: Array<string> | null;
     /**
      * Zone
-     *
-     * The IANA name, for phones that did not say theirs.
      */
-    zone?: string;
+    zone?: string | null;
     /**
      * Owner
      *
@@ -1824,15 +1834,13 @@ export type PhoneHoursIn = {
     /**
      * Windows
      *
-     * If they are left out, the hours are taken back; an empty list means never quiet.
+     * Null removes the hours, and an empty list means never quiet. If they are left out, the hours stay as they are; then `zone` must be given.
      */
-    windows?: Array<string>;
+    windows?: Array<string> | null;
     /**
      * Zone
-     *
-     * The IANA name, for phones that did not say theirs.
      */
-    zone?: string;
+    zone?: string | null;
     /**
      * All Phones
      *
@@ -2092,15 +2100,13 @@ export type ProjectHoursIn = {
     /**
      * Windows
      *
-     * If they are left out, the hours are taken back; an empty list means never quiet.
+     * Null removes the hours, and an empty list means never quiet. If they are left out, the hours stay as they are; then `zone` must be given.
      */
-    windows?: Array<string>;
+    windows?: Array<string> | null;
     /**
      * Zone
-     *
-     * The IANA name, for phones that did not say theirs.
      */
-    zone?: string;
+    zone?: string | null;
     /**
      * Project
      *
