@@ -19,8 +19,6 @@ _TITLE = "📋 Nueva Licitación"
 _SIGNS = {"CLP": "$", "USD": "US$"}
 _LONGEST_TTL_S = 2_419_200
 _LONGEST_COLLAPSE = 64  # Apple takes so many bytes
-_URGENT = {"priority": "high", "interruptionLevel": "time-sensitive"}
-"""On iOS an urgent push is shown in a Focus, too, if the app may; without Apple's entitlement it is an ordinary one."""
 _MAX_NAME = 1_000  # bytes: with the longest code and label a push stays below Expo's 4096
 
 
@@ -51,7 +49,8 @@ def draft(
 
     A repeat replaces what is shown already: by its tag on Android, by its collapse id on iOS (on Android that would
     only use up the few keys a phone has). An event without a word is for the app alone: nothing is shown or heard.
-    One with a collapse key takes the place of the former of its key, at the push service, too.
+    One with a collapse key takes the place of the former of its key, at the push service, too. iOS shows an urgent one
+    during a Focus if the app has Apple's entitlement, and treats it as an ordinary one otherwise.
     """
     push = dict(content.push)
     collapse, opens = push.pop("collapse", None), push.pop("opens", None)
@@ -63,7 +62,8 @@ def draft(
     if not silent:
         fields = {
             "sound": "default",
-            **(_URGENT if lane == "urgent" else {"priority": "default"}),
+            "priority": "high" if lane == "urgent" else "default",
+            **({"interruptionLevel": "time-sensitive"} if lane == "urgent" and ios else {}),
             "collapseId" if ios else "tag": f"relevo-{content.id}",
             **_replacing(collapse, ios=ios),
             **push,
