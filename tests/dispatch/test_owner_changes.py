@@ -22,7 +22,7 @@ def worker(relay: Any) -> Relay:
     """A relay with a phone of ana, who has quiet hours now and for two hours, and one of eva, who has none."""
     made: Relay = relay()
     begins, ends = (datetime.now(UTC) + timedelta(hours=each) for each in (-1, 2))
-    quiet.set_quiet(made.conn, [f"{begins:%H:%M}-{ends:%H:%M}"], owner="ana")
+    quiet.set_quiet(made.conn, [f"{begins:%H:%M}-{ends:%H:%M}"], owner="ana", zone="UTC")
     for name in ("ana", "eva"):
         made.phones[name] = verbs.register(made.conn, Installation(token(name), owner=name))
     return made
@@ -194,7 +194,7 @@ def test_what_the_former_owner_asked_for(relay: Any) -> None:
     worker.phones["ana"] = first
     for phone in (first, second):
         verbs.set_preference(worker.conn, phone, "hospital", Preference(region="Ñuble"))
-        quiet.set_quiet(worker.conn, ["22:00-07:00"], installation_id=phone)
+        quiet.set_quiet(worker.conn, ["22:00-07:00"], installation_id=phone, zone="UTC")
     pass_on(worker, "bea", opt_outs=["ads"])
     rows = "select p.name, p.region from relevo.notification_preferences p where p.installation_id = %s"
     assert worker.rows(rows, first) == [{"name": "default", "region": None}]

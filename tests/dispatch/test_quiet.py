@@ -27,7 +27,7 @@ def worker(relay: Any) -> Relay:
     made: Relay = relay()
     quiet.set_quiet(made.conn, [window(-1, 2)], owner="ana", zone="UTC")
     for name in ("ana", "eva"):
-        made.phones[name] = verbs.register(made.conn, Installation(token(name), owner=name))
+        made.phones[name] = verbs.register(made.conn, Installation(token(name), owner=name, platform="ios"))
     return made
 
 

@@ -166,13 +166,19 @@ def test_texts_data_and_lifetime(route: Route, composed: bool) -> None:
 @each_way
 @each_route
 def test_priority_is_the_events_own_or_that_of_its_lane(route: Route, composed: bool) -> None:
-    """`high` and the urgent lane differ from `normal` where the table says; what an event says wins over its lane."""
+    """`high` and the urgent lane differ from `normal` where the table says; what an event says wins over its lane.
+
+    The urgent lane is time-sensitive on iOS, too, unless the event says otherwise.
+    """
     spot = place("", TABLE["push.priority, lane"][ROUTES.index(route)])
     high = wire(route, {"priority": "high"}, composed=composed)
     normal = wire(route, {"priority": "normal"}, composed=composed)
     assert is_at(spot, differing(high, normal))
-    assert wire(route, {}, composed=composed, lane="urgent") == high
-    assert wire(route, {"priority": "normal"}, composed=composed, lane="urgent") == normal
+    level = {"interruptionLevel": "time-sensitive"} if route.platform == "ios" else {}
+    urgent = wire(route, {"priority": "high", **level}, composed=composed)
+    assert wire(route, {}, composed=composed, lane="urgent") == urgent
+    calm = {"priority": "normal", "interruptionLevel": "active"}
+    assert wire(route, calm, composed=composed, lane="urgent") == wire(route, calm, composed=composed)
 
 
 @each_way

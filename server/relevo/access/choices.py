@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-
 from relevo.access.api_tokens import Token
 from relevo.access.phones import Known, NotAllowedError
 from relevo.client import consent, quiet

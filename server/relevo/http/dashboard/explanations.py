@@ -29,8 +29,8 @@ RULES = {
     "superseded": N_("A later event of the same type and collapse key took its place."),
     "quiet_hours": N_("It waits for the end of quiet hours: they last until %(until)s in %(zone)s (%(whose)s)."),
     "quiet_hours_former": N_(
-        "It waits until %(until)s in %(zone)s (%(whose)s): the quiet hours that it waits for were changed since, and it "
-        "is looked at again then."
+        "It waits until %(until)s in %(zone)s (%(whose)s): the quiet hours that it waits for were changed since, and "
+        "it is looked at again then."
     ),
     "capped": N_("There is no room for it: its owner was sent as much as a cap allows (%(reason)s)."),
     "quiet_expired": N_("Its deadline lay in the quiet hours of this phone, and its type says that it expires then."),
