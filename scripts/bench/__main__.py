@@ -17,6 +17,7 @@ from bench import (
     enqueue,
     fanout,
     growth,
+    hostile,
     http,
     idle,
     inbox,
@@ -69,6 +70,7 @@ ALONE: dict[str, Callable[[Sizes], Iterable[Row]]] = {
     "fanout": fanout.rows,
     **native.ROWS,
     "growth": growth.rows,
+    "hostile": hostile.rows,
     "ingest": ingest.rows,
     "idle": idle.rows,
     "inbox": inbox.rows,
@@ -77,7 +79,10 @@ ALONE: dict[str, Callable[[Sizes], Iterable[Row]]] = {
     "scale": scale.rows,
 }
 """These have a database each."""
-ON_DEMAND = {"memory", "requests", "sdk", "ingest", "idle", "inbox", "pages", "scaling", "digest", "morning", "scale"}
+ON_DEMAND = {
+    *("memory", "requests", "sdk", "ingest", "idle", "inbox", "pages", "scaling", "digest", "morning", "scale"),
+    "hostile",
+}
 """Measured only if they are named."""
 
 

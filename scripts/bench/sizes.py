@@ -81,6 +81,9 @@ class Sizes:
     scale_events: int = 10_000
     scale_month: int = 500_000
     """Phones, events for one phone each, and deliveries of the old month that leaves."""
+    hostile_enqueues: int = 20
+    hostile_attacks: int = 20
+    """Events that a healthy caller enqueues beside each attack, and how many kinds of attacks at most."""
 
 
 QUICK = Sizes(
@@ -129,6 +132,7 @@ QUICK = Sizes(
     scale_phones=300,
     scale_events=50,
     scale_month=1_000,
+    hostile_enqueues=2,
 )
 """So little that a run shows only that everything works."""
 

@@ -17,7 +17,7 @@ from relevo.app import App
 from relevo.database.pool import Database
 from relevo.http.cached import FRESH_S, Cached
 from relevo.http.database_threads import DatabaseThreads
-from relevo.http.guard import COOKIE, Callers, RateLimiter
+from relevo.http.guard import COOKIE, Callers
 from relevo.http.problems import Problem
 from relevo.http.rules import READ, VIEW_PAGE
 from serving import EVENT, Served, phone
@@ -144,7 +144,7 @@ def test_a_token_that_ended_is_refused_within_a_second(
 
     async def story() -> None:
         now, threads = [100.0], DatabaseThreads(database, 1, 60)
-        callers = Callers(threads, RateLimiter(0), clock=lambda: now[0])
+        callers = Callers(threads, clock=lambda: now[0])
         ask = request_with("authorization", f"Bearer {written}")
         assert await callers.admit(ask, READ) == token
         if callable(end):
@@ -171,7 +171,7 @@ def test_a_session_is_remembered_by_nobody(build: Callable[..., App]) -> None:
 
     async def story() -> None:
         threads = DatabaseThreads(database, 1, 60)
-        callers = Callers(threads, RateLimiter(0))
+        callers = Callers(threads)
         looking = request_with("cookie", f"{COOKIE}={session}")
         assert await callers.admit(looking, VIEW_PAGE) == token
         with pytest.raises(Problem, match="unknown"):

@@ -21,7 +21,16 @@ from psycopg.rows import dict_row
 
 from relevo.access.api_tokens import Token
 from relevo.client import opens, tokens, verbs
-from relevo.client.signatures import FORM, Claim, Signed, SigningKey, check_signature, is_of_old_form, read_keys
+from relevo.client.signatures import (
+    FORM,
+    Claim,
+    Signed,
+    SigningKey,
+    check_signature,
+    could_hold,
+    is_of_old_form,
+    read_keys,
+)
 from relevo.client.values import Installation, Preference
 from relevo.config import Settings
 from relevo.core import push_hosts, queries
@@ -239,12 +248,16 @@ def _no_proof() -> NoProofError:
 def register(
     connection: Connection, rules: Rules, asked: Installation, proof: Proof, now: float, *, renew: bool = False
 ) -> Registered:
-    """Register or refresh an installation, for whoever may; all in the caller's transaction, or nothing."""
+    """Register or refresh an installation, for whoever may; all in the caller's transaction, or nothing.
+
+    Whoever may not is refused before anything is locked. It is judged once more under the locks, by what is there then.
+    """
     assert asked.installation_id is not None
+    given, holder = asked, None
+    asked, known, proven = _prove_now(connection, rules, given, proof, now)
+    judge(asked, known, holder, proven, rules.open_project)
     holder = _lock(connection, asked)
-    known = _known(connection, asked.installation_id)
-    asked = replace(asked, project=asked.project or _usual_project(known, proof, rules))
-    proven = prove(rules, asked, known, proof, now)
+    asked, known, proven = _prove_now(connection, rules, given, proof, now)
     judge(asked, known, holder, proven, rules.open_project)
     if (asked.provider or (known.provider if known else EXPO)) in WITH_HOST and asked.token is not None:
         rules.check_endpoint(asked.token, asked.project or _DEFAULT_PROJECT)
@@ -256,6 +269,46 @@ def register(
         raise NotAllowedError("This token belongs to another installation.", hint="Register under its id.")
     secret = new_secret(connection, asked.installation_id) if gives_secret else None
     return Registered(asked.installation_id, known is None, secret)
+
+
+def _prove_now(
+    connection: Connection, rules: Rules, asked: Installation, proof: Proof, now: float
+) -> tuple[Installation, Known | None, Proven]:
+    """Read an installation without a lock, and check the proof; return what is asked with its project, too."""
+    assert asked.installation_id is not None
+    known = _known(connection, asked.installation_id)
+    asked = replace(asked, project=asked.project or _usual_project(known, proof, rules))
+    return asked, known, prove(rules, asked, known, proof, now)
+
+
+def check_form(rules: Rules, signature: str, now: float) -> None:
+    """Refuse a signature that cannot hold for anything: of another form or an unknown key, or out of time."""
+    if is_of_old_form(signature):
+        raise NoProofError(
+            "A signature of the form v1 covers neither provider nor token, and is not taken any more.",
+            hint=f"Sign as {FORM}: relevo.sign_installation of this version does, and the recipe for phones says how.",
+        )
+    if not could_hold(rules.keys, signature, now):
+        raise _does_not_hold()
+
+
+def _does_not_hold() -> NoProofError:
+    return NoProofError(
+        "The signature does not hold: it is for something else, too old, or of an unknown key.",
+        hint="Sign project, installation, owner, provider and token just as they are sent, for at most 10 minutes.",
+    )
+
+
+def check_signed(rules: Rules, asked: Installation, signature: str, now: float) -> Signed:
+    """Return the signature if it holds for an installation in its project; refuse it if not. No database is asked."""
+    assert asked.installation_id is not None
+    check_form(rules, signature, now)
+    project = asked.project or _DEFAULT_PROJECT
+    claim = Claim(project, asked.installation_id, asked.owner, asked.provider, asked.token)
+    signed = check_signature(rules.keys, signature, claim, now)
+    if signed is None:
+        raise _does_not_hold()
+    return signed
 
 
 def _use_up(connection: Connection, signed: Signed) -> None:
@@ -277,20 +330,7 @@ def prove(rules: Rules, asked: Installation, known: Known | None, proof: Proof, 
     by_secret = _is_secret(known, proof.secret)
     if proof.signature is None:
         return Proven(proof.token, None, by_secret)
-    if is_of_old_form(proof.signature):
-        raise NoProofError(
-            "A signature of the form v1 covers neither provider nor token, and is not taken any more.",
-            hint=f"Sign as {FORM}: relevo.sign_installation of this version does, and the recipe for phones says how.",
-        )
-    project = asked.project or _DEFAULT_PROJECT
-    claim = Claim(project, asked.installation_id, asked.owner, asked.provider, asked.token)
-    signed = check_signature(rules.keys, proof.signature, claim, now)
-    if signed is None:
-        raise NoProofError(
-            "The signature does not hold: it is for something else, too old, or of an unknown key.",
-            hint="Sign project, installation, owner, provider and token just as they are sent, for at most 10 minutes.",
-        )
-    return Proven(proof.token, signed, by_secret)
+    return Proven(proof.token, check_signed(rules, asked, proof.signature, now), by_secret)
 
 
 def admit(connection: Connection, installation_id: UUID, proof: Proof) -> Known:
@@ -373,6 +413,12 @@ def history(connection: Connection, phone: Known, *, own: bool, before: int = MO
     """Return what an installation got, newest first, and why; its own phone sees what came since it has its owner."""
     asked = {"installation_id": phone.installation_id, "before": before, "own": own, "limit": limit}
     return _rows(connection, "list_history", asked)
+
+
+def project_of(connection: Connection, installation_id: UUID) -> str | None:
+    """Return the project of an installation, if it is there."""
+    known = _known(connection, installation_id)
+    return known.project if known else None
 
 
 def _usual_project(known: Known | None, proof: Proof, rules: Rules) -> str:

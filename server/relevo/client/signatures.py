@@ -102,6 +102,16 @@ def is_of_old_form(signature: str) -> bool:
     return signature.startswith("v1.")
 
 
+def could_hold(keys: Mapping[str, SigningKey], signature: str, now: float) -> bool:
+    """Return whether a signature is of our form, of one of our keys, and in time: all but whether it fits a claim."""
+    found = _WRITTEN.fullmatch(signature)
+    return found is not None and found["key"] in keys and _is_in_time(int(found["issued"]), int(found["expires"]), now)
+
+
+def _is_in_time(issued: int, expires: int, now: float) -> bool:
+    return issued - _AHEAD_S <= now < expires <= issued + MAX_LIFETIME_S
+
+
 def check_signature(keys: Mapping[str, SigningKey], signature: str, claim: Claim, now: float) -> Signed | None:
     """Return a signature that vouches for just this, of one of our keys, neither too old nor too new; else None."""
     found = _WRITTEN.fullmatch(signature)
@@ -111,8 +121,7 @@ def check_signature(keys: Mapping[str, SigningKey], signature: str, claim: Claim
     issued, expires = int(found["issued"]), int(found["expires"])
     wanted = _digest(key.secret if key else b"", claim, issued, expires, found["nonce"])
     fits = hmac.compare_digest(wanted, found["digest"]) and key is not None
-    in_time = issued - _AHEAD_S <= now < expires <= issued + MAX_LIFETIME_S
-    if fits and in_time and key is not None and key.project in (None, claim.project):
+    if fits and _is_in_time(issued, expires, now) and key is not None and key.project in (None, claim.project):
         return Signed(bytes.fromhex(wanted), expires)
     return None
 

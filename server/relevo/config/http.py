@@ -50,7 +50,9 @@ class Http(Theme):
         "A port of its own for /metrics, without a token, on HTTP_HOST; without it /metrics needs a viewer's token."
     )
     http_rate_per_second: Annotated[int, between(0, 100_000)] = tuning(
-        "How many requests a second one caller may make of one replica, twice that at once; 0 lifts the limit.", 200
+        "How many requests a second one caller may make of one replica, twice that at once; 0 lifts the limit. Callers "
+        "without proof share the budget of their address, and each of their requests counts four times.",
+        200,
     )
     http_pool_size: Annotated[int, between(1, 50)] = tuning(
         "Connections to the database that serving HTTP may open, beside those of DATABASE_MAX_CONNECTIONS; "

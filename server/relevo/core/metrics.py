@@ -63,6 +63,10 @@ class Metrics:
             _REQUEST_S, "method", "route", "status",
         )  # fmt: skip
 
+        self.http_refused = self._counter(
+            "relevo_http_refused", "Requests of unproven callers that were refused, by reason.", "reason"
+        )
+
     def _counter(self, name: str, says: str, *labels: str) -> Counter:
         return Counter(name, f"{says} {_OWN}", labels, registry=self.registry)
 
@@ -89,6 +93,10 @@ class Metrics:
     def count_answer(self, method: str, route: str, status: str, seconds: float) -> None:
         """Count an answer of our own HTTP face."""
         self.http_seconds.labels(method, route, status).observe(seconds)
+
+    def count_refused(self, reason: str) -> None:
+        """Count a request of an unproven caller that was refused."""
+        self.http_refused.labels(reason).inc()
 
     def count_codes(self, counter: Counter, codes: Iterable[str | None], *labels: str) -> None:
         """Count codes that others made up, the first hundred by their names: each is a line for ever."""

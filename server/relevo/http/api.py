@@ -28,11 +28,13 @@ from relevo.http import (
     tenders,
     words,
 )
+from relevo.http.admission import Admission, RateLimiter
 from relevo.http.cached import Cached
 from relevo.http.dashboard.login import LoginCodes
 from relevo.http.dashboard.refusals import Refusals
 from relevo.http.database_threads import DatabaseThreads, Threads
-from relevo.http.guard import Callers, Guarded, RateLimiter
+from relevo.http.guard import COOKIE, Callers, Guarded
+from relevo.http.middleware import OverLimit
 from relevo.http.waiting import EventWaiters, InboxWaiters, Places
 from relevo.operators import fleet
 
@@ -101,7 +103,8 @@ def make(relevo: App | None = None) -> FastAPI:
     problems.install(app)
     for router in ROUTERS:
         app.router.routes.extend(router.routes)  # as they are: each brings its rule, and nothing is put around it
-    if relevo is not None and relevo.settings.http_cors_origins:
+    app.add_middleware(OverLimit)
+    if relevo is not None and relevo.settings.http_cors_origins:  # around it: pages read why they are refused
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(relevo.settings.http_cors_origins),
@@ -127,7 +130,9 @@ def furnish(app: FastAPI, threads: DatabaseThreads, places: Places, rules: Rules
     app.state.codes = codes
     app.state.waiters = EventWaiters(threads, places)
     app.state.inbox_waiters = InboxWaiters(threads, places)
-    app.state.callers = Callers(threads, RateLimiter(relevo.settings.http_rate_per_second))
+    app.state.callers = callers = Callers(threads)
+    limiter = RateLimiter(relevo.settings.http_rate_per_second)
+    app.state.admission = Admission(callers, limiter, COOKIE, rules.keys)
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

@@ -25,14 +25,17 @@ async def root() -> Response:
 @router.get("/openapi.json")
 async def document(request: Request) -> Response:
     """Return the OpenAPI document."""
-    return Json(request.app.openapi())
+    state = request.app.state
+    if not hasattr(state, "document"):
+        state.document = Json(request.app.openapi()).body
+    return Response(state.document, media_type="application/json")
 
 
 @router.get("/docs")
 async def docs(request: Request) -> Response:
     """Show the OpenAPI document to people."""
     if not hasattr(request.app.state, "page"):
-        request.app.state.page = _render(request.app.openapi())
+        request.app.state.page = _render(request.app.openapi()).encode()
     return HTMLResponse(request.app.state.page)
 
 

@@ -17,13 +17,17 @@ from collections import Counter
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from relevo.config import Settings
+from relevo.http.admission import Admission, Line
+from relevo.http.strangers import RefusedStrangers
 
 ACCEPTED_AT_ONCE = 32
 """How many connections the loop accepts before any of them is counted."""
 _FOR_HTTP, _OF = 5, 8
 """What part of all files that a process may open is for HTTP; the rest is for sending, PostgreSQL and what is read."""
 _HEADER_BYTES = 32_768  # of a request, its first line included
+_MOST_HEADERS = 100
 _MOST_PIPELINED = 16
+_MOST_KEPT = 65_536  # of the body of a request that waits
 _FRAMING = 8
 """How many bytes may stand around each byte of a body: the smallest piece of a chunked one has five, or some more."""
 _WRITE_S = 30.0
@@ -38,6 +42,7 @@ class Connections:
         self.most_per_address = max(1, most * 3 // 4)
         self.header_s = header_s
         self.body_s = body_s
+        self.strangers = RefusedStrangers()
         self.all: set[BoundedProtocol] = set()
         self._of_address: Counter[str] = Counter()
         self._waiting: dict[BoundedProtocol, None] = {}
@@ -117,6 +122,12 @@ class BoundedProtocol(HttpToolsProtocol):
     """Of these the body's own."""
     _in_headers = True
     _unanswered = 0
+    admission: Admission | None = None
+    """Decides which requests wait before they are worked; a class per server has it."""
+    _line: Line | None = None
+    """Where the request waits that came last, and its body with it."""
+    _kept: list[bytes]
+    _is_whole = _keeps_alive = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count it; refuse it if there is no room."""
@@ -132,6 +143,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Count it no more."""
+        self._leave_line()
         self.held.remove(self)
         super().connection_lost(exc)
 
@@ -152,18 +164,30 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Give the caller its time for the headers, also where they began behind the request before."""
+        if self._line is not None:  # who is beyond its rate and does not even wait for an answer
+            self._refuse(b"429 Too Many Requests")
+            raise ValueError("a request behind one that waits")
         self.due = min(self.due, self.loop.time() + self.held.header_s)
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; what trails a body is for nobody."""
-        if self._in_headers:
-            super().on_header(name, value)
+        if not self._in_headers:
+            return
+        if len(self.headers) >= _MOST_HEADERS:
+            self._refuse(b"431 Request Header Fields Too Large")
+            raise ValueError("too many headers")
+        super().on_header(name, value)
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body."""
         self._body += len(body)
-        super().on_body(body)
+        if self._line is None:
+            super().on_body(body)
+        elif not self.scope["state"]["refuse_for_s"]:  # else nobody is going to read it
+            self._kept.append(body)
+            if self._body > _MOST_KEPT:
+                self.flow.pause_reading()
 
     def on_headers_complete(self) -> None:
         """Begin to answer, and give the caller its time for the body."""
@@ -176,12 +200,54 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_headers = False
         self._unanswered += 1
         self.due = self.loop.time() + self.held.body_s
+        if not self._must_wait():
+            super().on_headers_complete()
+
+    def _must_wait(self) -> bool:
+        """Have a request wait whose caller is beyond its rate; little of its body is read meanwhile.
+
+        Reading goes on otherwise, so that a caller that hangs up is noticed and takes no turn.
+        """
+        if self.admission is None:
+            return False
+        verdict = self.admission.judge(self.address, self.parser.get_method(), self.url, self.headers)
+        self.scope["state"]["refuse_for_s"] = verdict.refuse_for_s
+        if verdict.line is None or verdict.line.has_room(self.loop.time()):
+            return False
+        self._line, self._kept, self._is_whole = verdict.line, [], False
+        self._keeps_alive = self.parser.should_keep_alive()  # which is not known any more once the request is whole
+        self.due = math.inf
+        self.held.note_waiting(self)  # so that it makes room for others
+        verdict.line.join(self)
+        return True
+
+    def let_in(self) -> None:
+        """Go on with the request that has waited."""
+        self._line = None
+        self.held.note_busy(self)
+        if not self._is_whole:
+            self.due = self.loop.time() + self.held.body_s
         super().on_headers_complete()
+        self.cycle.keep_alive = self.cycle.keep_alive and self._keeps_alive
+        for piece in self._kept:
+            super().on_body(piece)
+        if self._is_whole:
+            super().on_message_complete()
+        self._kept = []
+        self.flow.resume_reading()
+
+    def _leave_line(self) -> None:
+        if self._line is not None:
+            self._line.leave(self)
+            self._line = None
 
     def on_message_complete(self) -> None:
         """Have the whole request: from now on the caller waits for us."""
         self._in_headers, self._read, self._body = True, 0, 0
         self.due = math.inf
+        if self._line is not None:
+            self._is_whole = True
+            return
         if self._unanswered:
             self.held.note_busy(self)
         super().on_message_complete()
@@ -211,17 +277,25 @@ class BoundedProtocol(HttpToolsProtocol):
     def _header_bytes(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP."""
+        if not self.transport.is_closing():  # else it was refused already
+            self.held.strangers.note(400)
+            super().send_400_response(msg)
+
     def _refuse(self, status: bytes, header: bytes = b"") -> None:
+        self.held.strangers.note(int(status[:3]))
         self.transport.write(
             b"HTTP/1.1 " + status + b"\r\n" + header + b"Connection: close\r\nContent-Length: 0\r\n\r\n"
         )
         self.transport.close()
 
 
-def protocol_for(connections: Connections) -> type[asyncio.Protocol]:
-    """Return the protocol whose connections are counted there."""
+def protocol_for(connections: Connections, admits: Admission | None = None) -> type[asyncio.Protocol]:
+    """Return the protocol whose connections are counted there, and whose requests wait where they must."""
 
     class Bounded(BoundedProtocol):
         held = connections
+        admission = admits
 
     return Bounded

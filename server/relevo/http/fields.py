@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from itertools import islice
 from typing import Annotated, Any, ClassVar
 
 from pydantic import (
@@ -16,6 +17,7 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
     field_validator,
+    model_validator,
 )
 
 _AMOUNT = r"^([0-9]{1,18}|[0-9]{1,17}\.[0-9]{1,2})$"
@@ -98,13 +100,27 @@ def _without_null(schema: dict[str, Any], model: type[Body]) -> None:
             del field["default"]
 
 
+MOST_UNKNOWN = 20
+"""How many unknown fields are told; pydantic would make an error of each, and there may be a hundred thousand."""
+
+
 class Exact(BaseModel):
     """A model in which nothing is unknown."""
 
     model_config = ConfigDict(extra="forbid")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _tell_few_unknown(cls, given: Any) -> Any:
+        """Leave out the unknown fields that nobody is told of."""
+        if not isinstance(given, dict) or len(given) <= len(cls.model_fields) + MOST_UNKNOWN:
+            return given
+        known = {each.alias or name for name, each in cls.model_fields.items()}
+        told = islice((name for name in given if name not in known), MOST_UNKNOWN)
+        return {name: given[name] for name in (*(known & given.keys()), *told)}
 
-class Body(BaseModel):
+
+class Body(Exact):
     """A body whose fields are given, or left out (then they are None here); null removes what removable ones set."""
 
     removable: ClassVar[frozenset[str]] = frozenset()

@@ -1,8 +1,7 @@
-"""Proves who calls before a route sees the request, as its rule asks, and keeps each caller within the rate."""
+"""Proves who calls before a route sees the request, as its rule asks."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import inspect
 import math
@@ -19,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from relevo.access import api_tokens, app_verbs, phones, sessions
+from relevo.access import api_tokens, app_verbs, sessions
 from relevo.access.api_tokens import Token
 from relevo.database.pool import Connection
 from relevo.http.cached import FRESH_S
@@ -30,8 +29,6 @@ from relevo.operators import audit
 
 T = TypeVar("T")
 _MOST_KNOWN = 10_000
-_MOST_CALLERS = 10_000
-_BURST = 2
 _MOST_PHONES = 50_000
 _BEARER = "bearer "
 _API = "/v1/"
@@ -54,67 +51,35 @@ _TELLS = {
 }
 
 
-class RateLimiter:
-    """Twice a second's worth at once, then the rate; callers that were not seen for long are forgotten first."""
-
-    def __init__(self, rate_per_s: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate = rate_per_s
-        self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def is_spent(self, caller: str) -> bool:
-        """Return whether the caller's bucket is empty."""
-        left, at = self._buckets.get(caller, (math.inf, 0.0))
-        return bool(self._rate) and left + (self._clock() - at) * self._rate < 1
-
-    def spend(self, caller: str) -> None:
-        """Take one token of the caller's bucket; raises a 429 that says when to come back if there is none."""
-        if not self._rate:
-            return
-        now, full = self._clock(), float(self._rate * _BURST)
-        left, at = self._buckets.pop(caller, (full, now))
-        left = min(full, left + (now - at) * self._rate)
-        granted = left >= 1
-        self._buckets[caller] = (left - 1 if granted else left, now)
-        if len(self._buckets) > _MOST_CALLERS:
-            self._buckets.popitem(last=False)
-        if not granted:
-            wait_s = max(1, math.ceil((1 - left) / self._rate))
-            raise Problem(429, f"More than {self._rate} requests a second.", retry_after_s=wait_s)
-
-
 class Callers:
-    """Knows callers by their tokens, and keeps each of them within the rate."""
+    """Knows callers by their tokens, and who proved before who they are."""
 
-    def __init__(
-        self, threads: DatabaseThreads, limiter: RateLimiter, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, threads: DatabaseThreads, clock: Callable[[], float] = time.monotonic) -> None:
         self._threads = threads
-        self._limiter = limiter
         self._clock = clock
         self._known: OrderedDict[bytes, Token] = OrderedDict()
         self._good: OrderedDict[bytes, tuple[Token, float]] = OrderedDict()
         """Tokens that were found good, by their hash, and when that was asked; of sessions none."""
         self._phones: OrderedDict[bytes, None] = OrderedDict()
         """Phones' secrets that were found good, by their hash."""
-        self._doubted = asyncio.Lock()
+
+    def known_as(self, digest: bytes) -> str | None:
+        """Return by what somebody is counted whose token, session or secret was good before; None for all others."""
+        if (known := self._known.get(digest)) is not None:
+            return known.id
+        return f"phone {digest.hex()}" if digest in self._phones else None
 
     async def identify(self, request: Request, rule: Rule) -> Token | None:
         """Return whose token the request brings; None where no token is asked for and none is brought.
 
-        Whoever is a stranger is counted by address, before the database is asked; a token or a phone's secret that was
-        good a while ago, by itself. Where strangers behind the same proxy have used up their rate, what is not known is
-        looked up all the same, one at a time, and pays for itself if it is good. A token that was good within the last
-        second is not asked for again: once revoked, it is refused a second later at the latest.
+        A token that was good within the last second is not asked for again: once revoked, it is refused a second later
+        at the latest.
         """
         bearer = written_token(request)
         written = bearer or (session_cookie(request) if rule.page else "")
-        digest = _digest(written)
-        if written and self._limiter.is_spent(self._counted(request, digest)):
-            await self._look_up(request, digest, written, is_session=not bearer)
-        self._limiter.spend(self._counted(request, digest))
         if not written:
             return None
+        digest = _digest(written)
         token = await self._find(request, digest, written, is_session=not bearer)
         if token is None:
             self._known.pop(digest, None)
@@ -125,25 +90,6 @@ class Callers:
         request.state.session = "" if bearer else written
         _remember(self._known, digest, token)
         return token
-
-    async def _look_up(self, request: Request, digest: bytes, written: str, *, is_session: bool) -> None:
-        """Know a token, a session or a phone's secret from now on, if it is good; strangers take one connection."""
-        async with self._doubted:
-            if digest in self._known or digest in self._phones:
-                return
-            token = await self._find(request, digest, written, is_session=is_session)
-            if token is not None:
-                _remember(self._known, digest, token)
-            elif not is_session and await self._threads.run_in_transaction(phones.is_good_secret, written):
-                _remember(self._phones, digest, None, _MOST_PHONES)
-
-    def _counted(self, request: Request, digest: bytes) -> str:
-        """Return by what a request is counted."""
-        if (known := self._known.get(digest)) is not None:
-            return known.id
-        if digest in self._phones:
-            return f"phone {digest.hex()}"
-        return f"from {address_of(request)}"
 
     def note_phone(self, request: Request, *, good: bool) -> None:
         """Count a phone by itself from now on, if the secret it brings was found good; else by its address."""
@@ -321,17 +267,17 @@ def _names(parameter: Any) -> list[str]:
 
 def _refuse_unknown(request: Request, known: Sequence[str]) -> None:
     """Refuse a query parameter that the route does not know, as fields of a body are: a slip would go unseen."""
-    unknown = next((each for each in request.query_params if each not in known), None)
+    unknown = next((each[:_LONGEST_TOLD] for each in request.query_params if each not in known), None)
     if unknown is None:
         return
     near = [each for each in known if each.lower().startswith(unknown.lower())] or get_close_matches(unknown, known, 1)
     takes = f"This route takes {', '.join(known)}." if known else "This route takes none."
     raise Problem(
         400,
-        f"{unknown[:_LONGEST_TOLD]}: there is no such query parameter",
+        f"{unknown}: there is no such query parameter",
         kind="invalid",
         hint=f"Did you mean {near[0]}?" if near else takes,
-        errors=[{"field": unknown[:_LONGEST_TOLD], "reason": "there is no such query parameter"}],
+        errors=[{"field": unknown, "reason": "there is no such query parameter"}],
     )
 
 

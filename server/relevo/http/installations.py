@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 from uuid import UUID
 
+import orjson
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field, StrictBool
 from starlette.responses import Response
@@ -22,7 +24,7 @@ from relevo.database.pool import Connection
 from relevo.http.fields import Amount, Body, Exact, Id, Instant, Reason, Text, Text35, Text64, Text100, Text200
 from relevo.http.guard import Guarded, do, written_token
 from relevo.http.json_response import Json
-from relevo.http.problems import Problem, missing
+from relevo.http.problems import Problem, invalid, missing
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,25 +32,55 @@ T = TypeVar("T")
 
 INSTALLATION = "/v1/installations/{installation_id}"
 _MAX_SIGNATURE = 250
+_SIGNED = ("project", "owner", "provider", "token")
+"""The fields of a body that a signature covers."""
 
 
 class PhoneRoute(Guarded):
-    """A route for phones, which prove who they are before their body is read; only a signature takes the body."""
+    """A route for phones, which prove who they are before their body is validated."""
 
     async def prove(self, request: Request) -> None:
-        """Refuse who brings no proof, or a wrong secret; where there is no body the route itself does."""
+        """Refuse who brings no proof, or one that does not hold; where there is no body the route itself does."""
         if self.body_field is None:
             return
         proof, may_be_new = proof_of(request), self.path == INSTALLATION
-        if proof.token is not None or (may_be_new and proof.signature is not None):
-            return
-        if may_be_new and request.app.state.device_rules.open_project is not None:
+        if proof.token is not None:
             return
         try:
             installation_id = UUID(request.path_params["installation_id"])
-        except ValueError:  # which is refused with what else is wrong
-            return
-        await ask(request, phones.admit, installation_id, proof)
+        except ValueError:
+            raise invalid("installation_id", "must be a UUID") from None
+        if may_be_new and proof.signature is not None:
+            await _check_signature(request, installation_id, proof.signature)
+        elif not may_be_new or request.app.state.device_rules.open_project is None:
+            await ask(request, phones.admit, installation_id, proof)
+
+
+async def _check_signature(request: Request, installation_id: UUID, signature: str) -> None:
+    """Refuse a signature that does not hold: by its own words before the body is read, then by the fields it covers.
+
+    The database is asked only where the body does not name the phone's project.
+    """
+    rules, now = request.app.state.device_rules, time.time()
+    phones.check_form(rules, signature, now)
+    asked = Installation(installation_id=installation_id, **_signed_fields(await request.body()))
+    try:
+        phones.check_signed(rules, asked, signature, now)
+    except NoProofError:
+        if asked.project is not None:
+            raise
+        project = await request.app.state.threads.run_statement(phones.project_of, installation_id)
+        phones.check_signed(rules, replace(asked, project=project), signature, now)
+
+
+def _signed_fields(body: bytes) -> dict[str, Any]:
+    """Return those fields of a body that a signature covers; of a body that is no good none, and no signature holds."""
+    try:
+        given = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {"token": None}
+    fields = {name: given.get(name) if isinstance(given, dict) else None for name in _SIGNED}
+    return fields if all(isinstance(each, str | None) for each in fields.values()) else {"token": None}
 
 
 Name = Annotated[Text, Path(min_length=1, max_length=100, description="The preference's name.")]
@@ -345,6 +377,7 @@ async def ask(request: Request, verb: Callable[Concatenate[Connection, P], T], *
         raise
     if _is_proven_by_secret(request, answer):
         request.app.state.callers.note_phone(request, good=True)
+        request.state.told["caller"] = "phone"
     return answer
 
 

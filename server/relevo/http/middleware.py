@@ -12,7 +12,8 @@ import structlog
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from relevo.http.problems import of_error
+from relevo.http.problems import Problem, of_error
+from relevo.http.strangers import RefusedStrangers
 
 Measure = Callable[[str, str, str, float], None]
 """Takes down an answer: its method, route and status, and how many seconds it took."""
@@ -26,17 +27,44 @@ _HEADERS = [
     (b"x-frame-options", b"DENY"),
     (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
 ]
+_MOST_PATH, _MOST_QUERY = 4_096, 8_192
+"""Bytes of an address: the longest owner and all filters of tenders fit, each byte written as three."""
+_MOST_PARAMETERS = 50
+_MOST_COOKIES = 50
+_HSTS = (b"strict-transport-security", b"max-age=31536000")
 _METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 _QUIET = ("/health/", "/metrics")
+
+
+class OverLimit:
+    """Refuses, before any route is looked up, a request whose caller is beyond its rate."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse one request, or pass it on."""
+        state = scope.get("state", {})
+        if not (wait_s := state.get("refuse_for_s", 0)):
+            return await self._app(scope, receive, send)
+        refused = Problem(429, "Too many requests of this caller, or of its address.", retry_after_s=wait_s)
+        return await refused.response(state.get("request_id"))(scope, receive, send)
 
 
 class RequestMiddleware:
     """Wraps the whole app, so that nothing gets past it."""
 
-    def __init__(self, app: ASGIApp, max_body: int, measure: Measure = lambda *_: None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        max_body: int,
+        measure: Measure = lambda *_: None,
+        strangers: RefusedStrangers | None = None,
+    ) -> None:
         self._app = app
         self._max_body = max_body
         self._measure = measure
+        self._strangers = strangers or RefusedStrangers()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -45,11 +73,28 @@ class RequestMiddleware:
         exchange = _Exchange(scope, self._max_body, receive, send)
         structlog.contextvars.bind_contextvars(request_id=exchange.request_id)  # each request has a task of its own
         try:
-            await self._app(scope, exchange.receive, exchange.send)
+            if (refused := _unreasonable(scope)) is not None:
+                await refused.response(exchange.request_id)(scope, exchange.receive, exchange.send)
+            else:
+                await self._app(scope, exchange.receive, exchange.send)
         except Exception as error:  # noqa: BLE001 whatever a route raises is its answer, and a line in the log
             _log.error("http_failed", exc_info=error)
             await exchange.answer_failure(error)
-        exchange.tell(self._measure)
+        exchange.tell(self._measure, self._strangers)
+
+
+def _unreasonable(scope: Scope) -> Problem | None:
+    """Return why a request is refused before anything of it is parsed; None if nothing is wrong with its size."""
+    query: bytes = scope["query_string"]
+    if len(scope["raw_path"]) > _MOST_PATH:
+        return Problem(414, f"The path has more than {_MOST_PATH} bytes.")
+    if len(query) > _MOST_QUERY:
+        return Problem(414, f"The query string has more than {_MOST_QUERY} bytes.")
+    if query.count(b"&") >= _MOST_PARAMETERS:
+        return Problem(400, f"The query string has more than {_MOST_PARAMETERS} parameters.")
+    if sum(value.count(b";") for name, value in scope["headers"] if name == b"cookie") >= _MOST_COOKIES:
+        return Problem(431, f"The request brings more than {_MOST_COOKIES} cookies.")
+    return None
 
 
 class _Exchange:
@@ -64,6 +109,7 @@ class _Exchange:
         self._announced = int(length) if length.isdigit() else 0
         self._scope, self._receive, self._send = scope, receive, send
         self._max_body, self._read = max_body, 0
+        self._by_tls = scope.get("scheme") == "https" or headers.get(b"x-forwarded-proto") == b"https"
         self._status = 0
         self._began = time.perf_counter()
 
@@ -90,7 +136,7 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self._status = message["status"]
             own = {name for name, _ in message["headers"]}
-            added = [*_HEADERS, (b"x-request-id", self.request_id.encode())]
+            added = [*_HEADERS, (b"x-request-id", self.request_id.encode()), *([_HSTS] if self._by_tls else [])]
             message["headers"] = [*message["headers"], *(each for each in added if each[0] not in own)]
         await self._send(message)
 
@@ -99,13 +145,19 @@ class _Exchange:
         if not self._status:
             await of_error(error).response(self.request_id)(self._scope, self.receive, self.send)
 
-    def tell(self, measure: Measure) -> None:
-        """Measure the request, and say in one line what came of it: changes and failures always, reads at debug."""
+    def tell(self, measure: Measure, strangers: RefusedStrangers) -> None:
+        """Measure the request, and log what came of it: changes and failures always, reads at debug.
+
+        Refusals of strangers are logged at debug, too, and counted for the one line a minute.
+        """
         method, status, took_s = self._scope["method"], self._status or "left", time.perf_counter() - self._began
         told = {"route": "none"} | self.told
         measure(method if method in _METHODS else "OTHER", str(told["route"]), str(status), took_s)
         failed = self._status >= 500  # noqa: PLR2004
         read = method in ("GET", "HEAD", "OPTIONS") and not failed
-        quiet = read or self._scope["path"].startswith(_QUIET)
+        is_strangers = 400 <= self._status < 500 and "caller" not in told  # noqa: PLR2004
+        if is_strangers:
+            strangers.note(self._status)
+        quiet = read or is_strangers or self._scope["path"].startswith(_QUIET)
         level = _log.debug if quiet else _log.warning if failed else _log.info
         level("http_request", method=method, status=status, ms=round(took_s * 1000, 1), **told)

@@ -56,7 +56,9 @@ _TITLES = {
     405: "Method not allowed",
     409: "Conflict",
     413: "Content too large",
+    414: "Address too long",
     429: "Too many requests",
+    431: "Headers too large",
     500: "Internal error",
     503: "Service unavailable",
 }

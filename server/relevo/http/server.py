@@ -17,6 +17,7 @@ from relevo.app import App
 from relevo.core.serving import BACKLOG, listen, url_of, uvicorn_config
 from relevo.database.replica import open_reader
 from relevo.http import api
+from relevo.http.admission import Admission
 from relevo.http.cached import Cached
 from relevo.http.connections import ACCEPTED_AT_ONCE, Connections, protocol_for
 from relevo.http.dashboard import refusals
@@ -24,6 +25,7 @@ from relevo.http.dashboard.login import LoginCodes
 from relevo.http.database_threads import DatabaseThreads
 from relevo.http.health import Readiness, own_port
 from relevo.http.middleware import RequestMiddleware
+from relevo.http.strangers import RefusedStrangers
 from relevo.http.waiting import MOST_WAITERS, Places
 from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.wakeups import Listener
@@ -139,22 +141,28 @@ class HttpServer:
         api.furnish(made, threads, places, self._device_rules, self.codes)
         # A connection of its own: while requests have all the others this process is busy, and no less ready.
         made.state.checks = Cached(lambda: probes.run(self.readiness.look))
-        wrapped = RequestMiddleware(made, settings.http_max_body_bytes, self._app.metrics.count_answer)
-        self._servers = [_server(wrapped, self.connections)]
+        metrics = self._app.metrics
+        self.connections.strangers = strangers = RefusedStrangers(metrics.count_refused)
+        wrapped = RequestMiddleware(made, settings.http_max_body_bytes, metrics.count_answer, strangers)
+        self._servers = [_server(wrapped, self.connections, made.state.admission)]
         serving = [self._servers[0].serve([listening])]
-        if (metrics := self._metrics_socket()) is not None:
+        if (own_socket := self._metrics_socket()) is not None:
             self._servers.append(
                 _server(RequestMiddleware(own_port(made), settings.http_max_body_bytes), self.connections)
             )
-            serving.append(self._servers[1].serve([metrics]))
+            serving.append(self._servers[1].serve([own_socket]))
         if self._stop.is_set():
             self._leave()
         self._serving.set()
-        watching = asyncio.create_task(self.connections.close_overdue())
+        watching = [
+            asyncio.create_task(each) for each in (self.connections.close_overdue(), strangers.tell_each_minute())
+        ]
         try:
             await asyncio.gather(*serving)
         finally:
-            watching.cancel()
+            for task in watching:
+                task.cancel()
+            strangers.tell()
             for connection in list(self.connections.all):
                 connection.transport.abort()  # those that outlasted the drain
             await refusals.close(made.state)
@@ -186,5 +194,5 @@ class _Server(uvicorn.Server):
             each.listen(BACKLOG)
 
 
-def _server(app: ASGIApp, connections: Connections) -> uvicorn.Server:
-    return _Server(uvicorn_config(app, protocol_for(connections), ACCEPTED_AT_ONCE))
+def _server(app: ASGIApp, connections: Connections, admission: Admission | None = None) -> uvicorn.Server:
+    return _Server(uvicorn_config(app, protocol_for(connections, admission), ACCEPTED_AT_ONCE))

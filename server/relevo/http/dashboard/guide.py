@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from html import escape
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +29,7 @@ _LEVELS = {"h2", "h3"}
 _MANY = 6
 _MOST_FOUND = 20
 _MOST_WORDS = 10
+_MOST_KEPT = 500
 _EXCERPT = 200
 _LONGEST = 200
 _PICTURES = "pictures"
@@ -136,6 +137,7 @@ def _in_small_letters() -> list[str]:
     return [" ".join(told).lower() for _, *told in _sections()]
 
 
+@lru_cache(maxsize=_MOST_KEPT)
 def search(asked: str) -> list[tuple[str, str, str, str]]:
     """Return the sections with all the words asked for, those whose heading has them first; so many at most."""
     words = list(dict.fromkeys(asked.lower().split()))[:_MOST_WORDS]
