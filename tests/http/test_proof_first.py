@@ -155,6 +155,7 @@ def test_refused_strangers_are_counted_and_told_in_one_line(served: Served) -> N
         app.post("/v1/events", EVENT | {"audience": "nobody"})
         strangers = served.server.connections.strangers
         eventually(lambda: sum(strangers._untold.values()) == 8, "all are counted")
+        eventually(lambda: any(line.get("status") == 400 for line in lines), "the app's mistake is logged")
         strangers.tell()
         strangers.tell()
     told = [line for line in lines if line["event"] == "http_strangers_refused"]
