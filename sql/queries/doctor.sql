@@ -8,14 +8,20 @@ select current_setting('server_version_num')::int as version, clock_timestamp() 
        exists (select from pg_extension e where e.extname = 'plpgsql') as has_plpgsql;
 
 -- name: list_denied
--- Lists the tables that this role may not read and write as a worker has to.
+-- Lists the tables that this role may not read and write as a worker has to; to the audit log a worker only adds entries.
 select c.relname as name
   from pg_class c
  where c.relnamespace = to_regnamespace('relevo') and c.relkind in ('r', 'p') and not c.relispartition
    and c.relname <> 'schema_migrations'
-   and not (has_schema_privilege('relevo', 'usage') and has_table_privilege(c.oid, 'select') and has_table_privilege(c.oid, 'insert')
-            and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete'))
+   and not (has_schema_privilege('relevo', 'usage') and has_table_privilege(c.oid, 'select') and has_any_column_privilege(c.oid, 'insert')
+            and (c.relname = 'audit_log' or has_table_privilege(c.oid, 'insert') and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete')))
  order by c.relname;
+
+-- name: may_forge_audit
+-- Returns whether this role may change or delete entries of the audit log although it does not own them.
+select not pg_has_role(c.relowner, 'usage') and (has_any_column_privilege(c.oid, 'update') or has_table_privilege(c.oid, 'delete')) as may
+  from pg_class c
+ where c.oid = 'relevo.audit_log'::regclass;
 
 -- name: count_unregistered
 -- Counts the verified months that the Iceberg catalog lacks, and returns the oldest and what the catalog said last.

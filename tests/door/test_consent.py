@@ -162,6 +162,23 @@ def test_what_is_wrong_is_named(conn: psycopg.Connection[Any]) -> None:
     assert records(conn) == []
 
 
+def test_categories_are_bounded(conn: psycopg.Connection[Any]) -> None:
+    """All locales of a category together have 100,000 characters at most, however many calls bring them; and there are 500 categories at most."""
+    with pytest.raises(InvalidInputError, match="must have at most 100000 characters in all locales together"):
+        add_locales(conn, 200)
+    conn.execute("insert into relevo.categories (category) select 'c' || n from generate_series(1, 499) n")
+    with pytest.raises(InvalidInputError, match="there are 500 categories"):
+        relevo.set_category(conn, "one more")
+    assert not relevo.set_category(conn, "c1", rule="off")
+
+
+def add_locales(conn: psycopg.Connection[Any], many: int) -> None:
+    """Bring the texts of a category locale by locale."""
+    for number in range(many):
+        texts = {f"en-{number:08}": {"name": "N" * 100, "sentence": "S" * 500}}
+        relevo.set_category(conn, "offers", texts=texts)
+
+
 def test_a_phone_registered_meanwhile(conn: psycopg.Connection[Any], dsn: str) -> None:
     """A phone that is registered while its owner chooses has the choice, whoever commits first."""
     relevo.set_category(conn, "offers")

@@ -53,8 +53,8 @@ def test_a_phone_chooses_for_its_owner(served: Served, conn: psycopg.Connection[
 
 
 def test_a_phone_has_a_budget_of_choices(served: Served, conn: psycopg.Connection[Any], offers: str) -> None:
-    """The phones of an owner change a category ten times within a day, then 429 names the limit; the same choice again is free. Another
-    category, another owner, the app's server, and the phone a day later are not refused."""
+    """The phones of an owner change a category ten times within a day, then 429 names the limit; the same choice again is free, and a withdrawal
+    is never refused. Another category, another owner, the app's server, and the phone a day later are not refused."""
     relevo.set_category(conn, "news")
     phones = [registered(served, owner) for owner in ("ana", "ana", "eva")]
     devices = [(f"/v1/installations/{phone}/choices", Client(served.server.url, secret)) for phone, secret in phones]
@@ -72,8 +72,12 @@ def test_a_phone_has_a_budget_of_choices(served: Served, conn: psycopg.Connectio
     assert answer(2, True).json() == {"changed": True}
     body = {"owner": "ana", "category": "offers", "wanted": True}
     assert served.client("app").post("/v1/owners/choices", body).json() == {"changed": True}
-    conn.execute("update relevo.consents set chosen_at = chosen_at - interval '1 day'")
     assert answer(0, False).json() == {"changed": True}
+    place, client = devices[0]
+    assert put(client, f"{place}/offers", {"wanted": False, "words": "Still no."}).status_code == 429
+    assert answer(0, True).status_code == 429
+    conn.execute("update relevo.consents set chosen_at = chosen_at - interval '1 day'")
+    assert answer(0, True).json() == {"changed": True}
 
 
 def test_a_phone_has_a_budget_of_all_categories(served: Served, conn: psycopg.Connection[Any]) -> None:
@@ -84,8 +88,10 @@ def test_a_phone_has_a_budget_of_all_categories(served: Served, conn: psycopg.Co
     many = """insert into relevo.consents (owner, project, category, channel, wanted, face, chosen_at)
     select 'ana', 'default', 'c' || n % 10, 'push', n / 10 % 2 = 0, 'phone', now() - n * interval '1 minute' from generate_series(0, 99) n"""
     conn.execute(many)
-    refused = put(Client(served.server.url, secret), f"/v1/installations/{phone}/choices/c10", {"wanted": False})
+    device, place = Client(served.server.url, secret), f"/v1/installations/{phone}/choices/c10"
+    refused = put(device, place, {"wanted": True})
     assert (refused.status_code, "may change categories 100 times" in refused.text) == (429, True)
+    assert put(device, place, {"wanted": False}).json() == {"changed": True}
 
 
 def test_the_caller_does_not_choose_its_face(served: Served, conn: psycopg.Connection[Any], offers: str) -> None:

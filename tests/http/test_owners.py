@@ -135,6 +135,27 @@ def test_exports_blocks_and_forgetting_by_any_token_are_recorded(served: Served,
     assert "ana" not in str(rows)
 
 
+def test_an_export_of_many_pages_is_one_entry(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """The first page of a kind is an entry, the pages after it are not; whoever begins in the middle is recorded, too, and each token by itself."""
+    for number in range(5):
+        verbs.register(conn, relevo.Installation(f"ExponentPushToken[{number}]", owner="ana"))
+    app, other = served.client("app"), served.client("app")
+
+    def page(caller: Client, **asked: Any) -> Any:
+        return caller.post("/v1/owners/export", {"owner": "ana", "kind": "installations", "limit": 1, **asked}).json()
+
+    after, items = None, 0
+    while after is not None or not items:
+        found = page(app, **({"after": after} if after else {}))
+        after, items = found["next"], items + len(found["items"])
+    assert (items, len(done(conn))) == (5, 1)
+    page(app)
+    page(other, after="1")
+    page(other, after="1")
+    page(other, after="1", owner="eva")
+    assert len(done(conn)) == 4
+
+
 def done(conn: psycopg.Connection[Any]) -> list[Any]:
     """Return the audit log without tokens that were made."""
     asked = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -78,8 +79,20 @@ def test_the_workers_role_cannot_forge_the_audit_log(dsn, conn, as_plain, open_d
         assert conn.execute("select * from relevo.audit_log order by id").fetchall() == before
         conn.execute("update relevo.audit_log set at = now() - interval '31 days' where id = %s", [before[0][0]])
         assert worker.execute("select relevo.prune_audit(1, 1000)").fetchall() == [(before[0][0],)]
+    assert found(command, plain) & {"rights_missing", "audit_unprotected"} == set()
+    conn.execute(f"grant update, delete on relevo.audit_log to {ROLE}")  # as 0.3.0 did
+    assert found(command, plain) & {"rights_missing", "audit_unprotected"} == {"audit_unprotected"}
+    assert "audit_unprotected" not in found(command, dsn)
+    conn.execute("select relevo.grant_worker(%s)", [ROLE])
     asked = "select has_table_privilege(%s, 'relevo.audit_log', p) from unnest(array['update', 'delete', 'truncate', 'trigger', 'references']) p"
     assert set(conn.execute(asked, [ROLE]).fetchall()) == {(False,)}
+
+
+def found(command: Any, url: str) -> set[str]:
+    """Return what doctor finds as the role of an address."""
+    doctor = command("doctor", "--json", database_url=url)
+    doctor.ends()
+    return {json.loads(line).get("kind") for line in doctor.stdout.splitlines()}
 
 
 def test_a_role_that_may_not_create_is_told_who_may(empty_database, as_plain, open_database) -> None:

@@ -128,6 +128,7 @@ def furnish(app: FastAPI, threads: DatabaseThreads, places: Places, rules: Rules
     app.state.device_rules = rules
     app.state.refusals, app.state.refusals_flush = Refusals(), None
     app.state.codes = codes
+    app.state.exports = choices.Exports()
     app.state.waiters = EventWaiters(threads, places)
     app.state.inbox_waiters = InboxWaiters(threads, places)
     app.state.callers = callers = Callers(threads)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -23,6 +27,8 @@ from relevo.operators import owners
 router = APIRouter(route_class=Guarded, tags=["choices"])
 phone_router = APIRouter(prefix=INSTALLATION, route_class=PhoneRoute, tags=["devices"], responses=MISSING)
 
+_GOES_ON_S = 600.0
+_MOST_EXPORTS = 1_000
 Project = Annotated[Text, Field(min_length=1, max_length=200, description="`default` unless it is said.")]
 AskedLocale = Annotated[
     Text | None, Query(min_length=1, max_length=35, description="Of the texts, such as es-CL; English if none is near.")
@@ -136,6 +142,25 @@ class Exported(BaseModel):
     next: str | None
 
 
+class Exports:
+    """Knows which exports the audit log has, so that the further pages of one are no entries of their own."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._recorded: OrderedDict[tuple[str, str, str], float] = OrderedDict()
+
+    def goes_on(self, token_id: str, owner: str, kind: str, *, is_first: bool) -> bool:
+        """Return whether this is a further page of an export that was recorded within the last ten minutes."""
+        key, now = (token_id, owner, kind), self._clock()
+        if not is_first and now - self._recorded.get(key, -math.inf) < _GOES_ON_S:
+            return True
+        self._recorded[key] = now
+        self._recorded.move_to_end(key)
+        if len(self._recorded) > _MOST_EXPORTS:
+            self._recorded.popitem(last=False)
+        return False
+
+
 @router.get("/v1/categories", responses={200: {"model": Categories}})
 async def list_categories(
     request: Request,
@@ -180,7 +205,12 @@ async def unblock_owner(request: Request, whose: OwnerIn) -> Response:
 @router.post("/v1/owners/export", responses={200: {"model": Exported}})
 async def export_owner(request: Request, body: ExportIn) -> Response:
     """Return everything that is kept of an owner, a kind at a time; for a token of one project, what is there."""
-    page = await do(request, "export_owner", verb=consent.export_owner, **dict(body))
+    caller = caller_of(request)
+    if request.app.state.exports.goes_on(caller.id, body.owner, body.kind, is_first=body.after is None):
+        given = dict(body) | {"project": caller.project}
+        page = await threads_of(request).run_in_transaction(consent.export_owner, **given)
+    else:
+        page = await do(request, "export_owner", verb=consent.export_owner, **dict(body))
     return Json({"items": list(page.items), "next": page.next})
 
 
@@ -197,7 +227,8 @@ async def list_choices(request: Request, installation_id: UUID, locale: AskedLoc
 async def put_choice(request: Request, installation_id: UUID, category: Name, body: PhoneChoiceIn) -> Response:
     """Record what the phone's owner chose of a category: it holds on all their phones.
 
-    The phones of an owner may change a category 10 times within 24 hours, and all categories 100 times.
+    The phones of an owner may change a category 10 times within 24 hours, and all categories 100 times. A withdrawal is
+    never refused.
     """
     given = {**body.model_dump(exclude_none=True), "category": category}
     choose = partial(choices.choose_on_phone, face=choices.face_of(request.state.caller), given=given)

@@ -206,6 +206,12 @@ def _rights(database: Database) -> Iterator[Finding]:
             f"This role may not read and write {len(denied)} of Relevo's tables: {named}.",
             "Have their owner run `relevo grant ROLE --worker`.",
         )
+    if any(row["may"] for row in fetch(database, _SQL["may_forge_audit"])):
+        yield _warning(
+            "audit_unprotected",
+            "This role may change and delete entries of the audit log, as workers of 0.3 had to.",
+            "Once no worker of 0.3 runs any more, have the owner run `relevo grant ROLE --worker` again.",
+        )
 
 
 def _vacuum(database: Database) -> Iterator[Finding]:

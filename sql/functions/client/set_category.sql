@@ -9,6 +9,7 @@ declare
   wrong text;
   text_of record;
   is_new boolean;
+  longest int;
 begin
   if jsonb_typeof(asked) is distinct from 'object' then
     perform relevo.refuse('a category must be a JSON object');
@@ -42,7 +43,13 @@ begin
   on conflict (category) do update
      set rule = coalesce(asked ->> 'rule', c.rule), texts = c.texts || excluded.texts,
          quiet = case when asked ? 'quiet' then excluded.quiet else c.quiet end, updated_at = now()
-  returning c.xmax = 0 into is_new;
+  returning c.xmax = 0, length(c.texts::text) into is_new, longest;
+  if longest > 100000 then
+    perform relevo.refuse(format('texts of category %s must have at most 100000 characters in all locales together', asked ->> 'category'));
+  end if;
+  if is_new and (select count(*) from relevo.categories) > 500 then
+    perform relevo.refuse('there are 500 categories, which is the most there may be; use one of them');
+  end if;
   return is_new;
 end
 $$;

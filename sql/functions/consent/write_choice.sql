@@ -23,7 +23,7 @@ begin
     return false;
   end if;
   if choice.face = 'phone' then
-    perform relevo.check_choices_of_day(choice);
+    perform relevo.check_choices_of_day(choice, channels);
   end if;
   insert into relevo.consent_words (owner, project, digest, words)
   select choice.owner, choice.project, choice.words_digest, asked ->> 'words' where choice.words_digest is not null
