@@ -2241,6 +2241,7 @@ declare
   wrong text;
   text_of record;
   is_new boolean;
+  longest int;
 begin
   if jsonb_typeof(asked) is distinct from 'object' then
     perform relevo.refuse('a category must be a JSON object');
@@ -2274,7 +2275,13 @@ begin
   on conflict (category) do update
      set rule = coalesce(asked ->> 'rule', c.rule), texts = c.texts || excluded.texts,
          quiet = case when asked ? 'quiet' then excluded.quiet else c.quiet end, updated_at = now()
-  returning c.xmax = 0 into is_new;
+  returning c.xmax = 0, length(c.texts::text) into is_new, longest;
+  if longest > 100000 then
+    perform relevo.refuse(format('texts of category %s must have at most 100000 characters in all locales together', asked ->> 'category'));
+  end if;
+  if is_new and (select count(*) from relevo.categories) > 500 then
+    perform relevo.refuse('there are 500 categories, which is the most there may be; use one of them');
+  end if;
   return is_new;
 end
 $$;
@@ -2509,7 +2516,7 @@ begin
     return false;
   end if;
   if choice.face = 'phone' then
-    perform relevo.check_choices_of_day(choice);
+    perform relevo.check_choices_of_day(choice, channels);
   end if;
   insert into relevo.consent_words (owner, project, digest, words)
   select choice.owner, choice.project, choice.words_digest, asked ->> 'words' where choice.words_digest is not null
@@ -6352,13 +6359,18 @@ create or replace function relevo.category_quiet(of_category text) returns text 
 revoke all on function relevo.category_quiet from public;
 
 -- Refuses a choice of a phone if its owner's phones changed this category ten times, or all categories a hundred times, within the last 24 hours.
-create or replace function relevo.check_choices_of_day(choice relevo.consents) returns void
+-- A person may withdraw at any time: a refusal of what was not refused before is never refused, and needs an acceptance before it can be repeated.
+create or replace function relevo.check_choices_of_day(choice relevo.consents, channels text[]) returns void
   language plpgsql stable
 as $$
 declare
   of_category int;
   of_all int;
 begin
+  choice.words_digest := null;
+  if not choice.wanted and exists (select from unnest(channels) as c(channel) where not relevo.is_recorded(choice, c.channel)) then
+    return;
+  end if;
   select count(distinct c.chosen_at) filter (where c.category = choice.category), count(distinct (c.category, c.chosen_at)) into of_category, of_all
     from relevo.consents c
    where c.owner = choice.owner and c.project = choice.project and c.face = 'phone' and c.chosen_at > now() - interval '24 hours';
