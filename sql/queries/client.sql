@@ -8,11 +8,11 @@ select e.event_id, e.created, e.same_content, e.unknown_installations from relev
 
 -- name: cancel_event
 -- Ends an event: nothing of it is sent any more.
-select relevo.cancel(coalesce(%(event_id)s::bigint, relevo.event_id(%(event_type)s::text, %(event_key)s::text)), %(reason)s::text);
+select relevo.cancel(coalesce(%(event_id)s::bigint, relevo.event_id_in_project(%(event_type)s::text, %(event_key)s::text, %(project)s::text)), %(reason)s::text);
 
 -- name: complete_event
 -- Notes that an event was handled elsewhere: what is left of it ends unsent.
-select relevo.complete(coalesce(%(event_id)s::bigint, relevo.event_id(%(event_type)s::text, %(event_key)s::text)), %(reason)s::text);
+select relevo.complete(coalesce(%(event_id)s::bigint, relevo.event_id_in_project(%(event_type)s::text, %(event_key)s::text, %(project)s::text)), %(reason)s::text);
 
 -- name: complete_installation
 -- Notes that everything for an installation until now was handled elsewhere.
@@ -25,7 +25,7 @@ select relevo.complete_owner(%(owner)s::text, reason => %(reason)s::text);
 -- name: complete_event_of_owner
 -- Notes that an event was handled by an owner on one phone; nothing if there is no such event.
 select coalesce((select relevo.complete_owner(%(owner)s::text, e.id, %(reason)s::text)
-                   from (select coalesce(%(event_id)s::bigint, relevo.event_id(%(event_type)s::text, %(event_key)s::text)) as id) e
+                   from (select coalesce(%(event_id)s::bigint, relevo.event_id_in_project(%(event_type)s::text, %(event_key)s::text, %(project)s::text)) as id) e
                   where e.id is not null), false);
 
 -- name: delete_events
@@ -34,7 +34,7 @@ select relevo.delete_events(%(event_ids)s::bigint[]);
 
 -- name: get_event
 -- Reads one event and how far its deliveries are.
-select relevo.get_event(coalesce(%(event_id)s::bigint, relevo.event_id(%(event_type)s::text, %(event_key)s::text)));
+select relevo.get_event(coalesce(%(event_id)s::bigint, relevo.event_id_in_project(%(event_type)s::text, %(event_key)s::text, %(project)s::text)));
 
 -- name: register_installation
 -- Registers an installation, taking its token over from whoever had it.
@@ -89,13 +89,9 @@ select relevo.change(%(event)s::jsonb);
 -- Returns whom an event would reach.
 select relevo.preview(%(event)s::jsonb, %(sample)s::int);
 
--- name: preview_in_project
--- Returns whom an event of one project would reach, without sending it.
-select relevo.preview_in_project(%(event)s::jsonb, %(sample)s::int, %(project)s::text);
-
 -- name: explain_event
 -- Returns why an installation gets an event, or not.
-select relevo.explain_event(coalesce(%(event_id)s::bigint, relevo.event_id(%(event_type)s::text, %(event_key)s::text)), %(installation_id)s::uuid);
+select relevo.explain_event(coalesce(%(event_id)s::bigint, relevo.event_id_in_project(%(event_type)s::text, %(event_key)s::text, %(project)s::text)), %(installation_id)s::uuid);
 
 -- name: explain_new_event
 -- Returns why an installation would get an event that was not enqueued, or not.
@@ -104,12 +100,6 @@ select relevo.explain(%(event)s::jsonb, %(installation_id)s::uuid);
 -- name: register_many
 -- Registers many installations, and names them in order.
 select r.id from unnest(relevo.register_many(%(installations)s::jsonb)) with ordinality as r(id, place) order by r.place;
-
--- name: change_event_of_project
--- Changes an event that has not started yet, if it is of this project.
-select coalesce((select relevo.change(%(event)s::jsonb)
-                  where exists (select from relevo.notification_events e
-                                 where e.event_type = %(event_type)s::text and e.event_key = %(event_key)s::text and e.project = %(project)s::text)), false);
 
 -- name: unregister_owner_in_project
 -- Unregisters every installation that an owner has in one project.

@@ -19,5 +19,9 @@ select a.number::int, max(g.place)
                              and d.event_day >= (now() at time zone 'UTC')::date - 7 -- fan-out makes a delivery in its own days
                            order by d.id desc limit 1) d
     union all
-    (select o.inbox_place from relevo.event_owners o where o.owner = a.owner and o.inbox_place > a.after order by o.inbox_place desc limit 1)) g
+    (select o.inbox_place from relevo.event_owners o
+       cross join lateral (select e.project from relevo.notification_events e where e.id = o.event_id offset 0) e
+      where o.owner = a.owner and o.inbox_place > a.after
+        and (a.project is null or e.project = a.project or e.project is null and relevo.takes_unscoped(a.owner, a.project))
+      order by o.inbox_place desc limit 1)) g
  group by a.number;

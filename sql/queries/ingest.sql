@@ -118,7 +118,7 @@ having bool_and(e.state = 'cancelled' and e.end_reason = any (%(reasons)s::text[
 insert into relevo.event_followers (event_id, former_event_id)
 select e.id, f.id
   from relevo.notification_events e cross join unnest(%(former)s::bigint[]) as f(id)
- where e.event_type = %(event_type)s and e.event_key = %(key)s
+ where e.event_type = %(event_type)s and e.event_key = %(key)s and e.project is null
 on conflict do nothing;
 
 -- name: known_fingerprints

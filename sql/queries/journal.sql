@@ -73,7 +73,7 @@ select w.event_day, w.id,
                             relevo.unwanted(i.opt_outs, i.refused, i.accepted, k.categories[w.kind], k.rules[w.kind]) as unwanted,
                             i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
                               select from relevo.event_completions h
-                               where h.event_id = (%(kind_events)s::bigint[])[w.kind] and h.owner = i.owner) as handled
+                               where h.event_id = (%(kind_events)s::bigint[])[w.kind] and h.owner = i.owner and coalesce(h.project, i.project) = i.project) as handled
                        from relevo.device_installations i
                       where i.installation_id = w.installation_id
                      offset 0) i on true

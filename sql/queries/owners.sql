@@ -11,3 +11,13 @@ select (select count(*) from relevo.device_installations i where i.owner = %(own
 -- name: forget_owner
 -- Forgets an owner with all installations, and what was said to them alone.
 select relevo.forget_owner(%(owner)s);
+
+-- name: are_owners_shared
+-- Reads whether equal owner names of several projects are one person.
+select exists (select from relevo.owner_sharing s where s.shared) as shared;
+
+-- name: share_owners
+-- Sets whether equal owner names of several projects are one person; returns a row if that is a change.
+insert into relevo.owner_sharing as s (shared) values (%(shared)s)
+on conflict (one) do update set shared = excluded.shared, changed_at = now() where s.shared <> excluded.shared
+returning s.shared;

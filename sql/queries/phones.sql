@@ -143,14 +143,15 @@ select from relevo.digest_slots s limit 1;
 -- Counts, of a bounded number of phones that are meant (the named ones, those of named owners, or the newest of all), those that may not get a
 -- push, or opted out of its category, by the reason; those that may have none.
 with meant as materialized (
-  (select i from relevo.device_installations i where %(everyone)s and not i.for_news order by i.seq desc limit %(most)s)
+  (select i from relevo.device_installations i where %(everyone)s and not i.for_news and i.project = coalesce(%(project)s::text, i.project) order by i.seq desc limit %(most)s)
   union all
   (select n.i from unnest(%(installations)s::uuid[]) as u(id)
-    cross join lateral (select i from relevo.device_installations i where i.installation_id = u.id offset 0) n
+    cross join lateral (select i from relevo.device_installations i where i.installation_id = u.id and i.project = coalesce(%(project)s::text, i.project) offset 0) n
    limit %(most)s)
   union all
   (select n.i from unnest(%(owners)s::text[]) as u(owner)
-    cross join lateral (select i from relevo.device_installations i where i.owner = u.owner order by i.seq desc limit %(most)s) n
+    cross join lateral (select i from relevo.device_installations i where i.owner = u.owner
+                            and i.project = coalesce(%(project)s::text, (select relevo.project_of_owners()), i.project) order by i.seq desc limit %(most)s) n
    limit %(most)s)
 )
 select case when not relevo.may_receive(m.i) then relevo.why_not_allowed(m.i) 

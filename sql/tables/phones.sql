@@ -136,3 +136,11 @@ create table relevo.moved_tokens (
 comment on table relevo.moved_tokens is 'Which installations lost a push token to another one lately.';
 create index moved_tokens_by_time on relevo.moved_tokens (moved_at);
 create index moved_tokens_phone on relevo.moved_tokens (installation_id);
+
+create table relevo.owner_sharing (
+  one        boolean primary key default true check (one),
+  shared     boolean not null,
+  changed_at timestamptz not null default now()
+);
+comment on table relevo.owner_sharing is
+  'Whether equal owner names of several projects are one person: then an event for owners that names no project is for their phones in all of them, else for those in the project `default`.';

@@ -317,6 +317,27 @@ class TestChange:
         assert event_row(conn, made.event_id)["title"] == "Old"
 
 
+def test_by_type_key_and_project(conn) -> None:
+    """Equal keys of two projects are two events: every verb reaches the one whose project is named, and asks for it."""
+    made = [relevo.enqueue(conn, Event("t", "1", "t", audience="everyone", project=each)) for each in ("a", "b")]
+    assert [each.created for each in made] == [True, True]
+    with pytest.raises(InvalidInputError, match="project must be given: events of type t and key 1 are there in a, b"):
+        relevo.get(conn, ("t", "1"))
+    for project, enqueued in zip(("a", "b"), made, strict=True):
+        seen = relevo.get(conn, ("t", "1", project))
+        assert seen is not None
+        assert (seen.id, seen.raw["project"]) == (enqueued.event_id, project)
+    assert relevo.get(conn, ("t", "1", "c")) is None
+    assert relevo.change(conn, Event("t", "1", "other", audience="everyone", project="b"))
+    assert relevo.cancel(conn, ("t", "1", "a"))
+    states = [relevo.get(conn, ("t", "1", each)) for each in ("a", "b")]
+    assert [(each.state, each.raw["title"]) for each in states if each] == [("cancelled", "t"), ("waiting", "other")]
+    assert not relevo.enqueue(conn, Event("t", "1", "other", audience="everyone", project="b")).created
+    plain = relevo.enqueue(conn, Event("t", "1", "t", audience="everyone"))
+    assert plain.created
+    assert relevo.get(conn, ("t", "1")).id == plain.event_id  # type: ignore[union-attr]
+
+
 def test_by_type_and_key(conn) -> None:
     """An event is named by its id or by (type, key), in every verb; anything else is refused."""
     made = relevo.enqueue(conn, Event("t", "1", "t", audience="everyone"))
@@ -328,8 +349,8 @@ def test_by_type_and_key(conn) -> None:
     assert not relevo.complete(conn, ("t", "1"))
     assert relevo.get(conn, ("t", "2")) is None
     assert conn.execute("select relevo.event_id('t', '1')").fetchone() == (made.event_id,)
-    for strange in ((), ("t",), ("t", 1), ("t", "1", "x")):
-        with pytest.raises(InvalidInputError, match=r"by its id or by \(type, key\)"):
+    for strange in ((), ("t",), ("t", 1), ("t", "1", 2), ("t", "1", "x", "y")):
+        with pytest.raises(InvalidInputError, match=r"by its id, by \(type, key\) or by \(type, key, project\)"):
             relevo.get(conn, strange)  # type: ignore[arg-type]
 
 

@@ -21,7 +21,7 @@ from relevo.database.pool import Database
 from relevo.operators import actions
 
 DOOR = {
-    "enqueue", "enqueue_many", "event_id", "get_event", "cancel", "complete", "complete_installation", "complete_owner",
+    "enqueue", "enqueue_many", "event_id", "event_id_in_project", "get_event", "cancel", "complete", "complete_installation", "complete_owner",
     "delete_events", "register_installation", "list_installations", "unregister_installation", "unregister_owner",
     "forget_installation", "forget_owner", "set_preference",
     "change", "preview", "explain", "explain_event", "register_many",

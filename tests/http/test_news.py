@@ -54,14 +54,28 @@ def test_a_project_hears_of_its_own_phones_alone(served: Served, conn: psycopg.C
     assert {each["installation_id"] for each in read(app, "all")} == {mine, other}
     assert shop.get("/v1/news/all").status_code == 404
     assert shop.post("/v1/news/all/acknowledge", {"position": 1}).status_code == 404
-    assert shop.call("PUT", "/v1/news/all", json={}).status_code == 409
-    assert shop.call("PUT", "/v1/news/mine", json={"project": "other"}).status_code == 409
+    assert shop.call("PUT", "/v1/news/mine", json={"project": "other"}).status_code == 403
     refused = shop.call("PUT", "/v1/news/mine", json={"kinds": ["event.finished"]})
     assert (refused.status_code, "event.finished goes with no project" in refused.text) == (400, True)
-    assert conn.execute("select name, project from relevo.news_subscriptions order by 1").fetchall() == [
-        ("all", None),
-        ("shop", "shop"),
-    ]
+
+
+def test_equal_names_of_two_projects_are_two_subscriptions(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Two projects and the fleet subscribe by one name: each hears its own, and none hinders or changes another's."""
+    shop, bank, app = served.client("app", project="shop"), served.client("app", project="bank"), served.client("app")
+    for client in (shop, bank, app):
+        assert client.call("PUT", "/v1/news/feed", json={}).status_code == 201
+    for client in (shop, bank, app):
+        assert client.call("PUT", "/v1/news/feed", json={"kinds": ["installation.unregistered"]}).status_code == 200
+    mine, other = unregister(conn, "shop"), unregister(conn, "bank")
+    reap(served.app)
+    for client, heard in ((shop, {mine}), (bank, {other}), (app, {mine, other})):
+        assert {each["installation_id"] for each in read(client, "feed")} == heard
+    last = read(shop, "feed")[-1]["position"]
+    assert shop.post("/v1/news/feed/acknowledge", {"position": last}).json() == {"acknowledged": True}
+    assert read(shop, "feed") == []
+    assert len(read(bank, "feed")) == 1
+    app.call("PUT", "/v1/news/given", json={"project": "shop"})
+    assert [shop.get("/v1/news/given").status_code, bank.get("/v1/news/given").status_code] == [200, 404]
 
 
 def test_what_cannot_be_heard_is_named(served: Served) -> None:

@@ -130,9 +130,13 @@ def test_a_category_has_a_rule_for_quiet_hours(served: Served) -> None:
 
 
 def test_a_token_of_one_project_sets_hours_there_alone(served: Served, conn: psycopg.Connection[Any]) -> None:
-    """Whatever project it names, an owner's hours are set in its own; who brings no good token is told what to bring."""
+    """It sets an owner's hours in its own project, and may name no other; who brings no good token is told what to bring."""
     asked = {"owner": "ana", "windows": NIGHT, "project": "other", "zone": "UTC"}
-    assert served.client("app", project="mine").post("/v1/owners/quiet", json=asked).json() == {"changed": True}
+    mine = served.client("app", project="mine")
+    assert mine.post("/v1/owners/quiet", json=asked).status_code == 403
+    assert mine.post("/v1/owners/quiet", json={"owner": "ana", "windows": NIGHT, "zone": "UTC"}).json() == {
+        "changed": True
+    }
     assert conn.execute("select project from relevo.owner_rules where owner = 'ana'").fetchall() == [("mine",)]
     stranger = Client(served.server.url, "relevo_nobody")
     for refused in (stranger.post("/v1/owners/quiet", json=asked), stranger.get(f"/v1/installations/{uuid4()}/quiet")):

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from serving import EVENT, Client, Served, fan_out, phone
 
@@ -65,17 +66,54 @@ def test_nobody_sees_or_changes_another_projects_event(served: Served, conn: psy
     for hidden in (event_id, unowned):
         assert _codes(stranger, hidden) == [404, 404, 404]
     assert _codes(served.client("operator", project="other"), event_id) == [404, 404, 404]
-    before = conn.execute("select * from relevo.notification_events order by id").fetchall()
-    taken = stranger.post("/v1/events", EVENT)
-    assert taken.status_code == 409
-    assert str(event_id) not in taken.text.replace(taken.json()["request_id"], "")
-    other = stranger.post("/v1/events", {**EVENT, "title": "Something else"})
-    assert (other.status_code, other.json()["type"]) == (409, "urn:relevo:key-taken")
-    assert EVENT["title"] not in other.text
-    assert stranger.post("/v1/events/batch", {"events": [{**EVENT, "key": "new"}, EVENT]}).status_code == 409
-    assert conn.execute("select * from relevo.notification_events order by id").fetchall() == before
-    assert owner.post("/v1/events", EVENT).status_code == 200
+    assert owner.post("/v1/events", EVENT).json() == {
+        "event_id": event_id,
+        "created": False,
+        "same_content": True,
+        "unknown_installations": [],
+    }
     assert _codes(owner, event_id) == [202, 200, 200]
+
+
+def test_equal_keys_of_two_projects_are_two_events(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Whoever takes a key in one project neither learns of it in another nor hinders it: both make their own event."""
+    mine, other, anyone = (
+        served.client("app", project="mine"),
+        served.client("app", project="other"),
+        served.client("app"),
+    )
+    made = [
+        each.post("/v1/events", {**EVENT, "title": title}) for each, title in ((mine, "A"), (other, "B"), (anyone, "C"))
+    ]
+    assert [each.status_code for each in made] == [201, 201, 201]
+    batch = other.post("/v1/events/batch", {"events": [{**EVENT, "key": "new"}, {**EVENT, "title": "B"}]})
+    assert [each["created"] for each in batch.json()["items"]] == [True, False]
+    by_key = "/v1/events?type=order.shipped&key=order-17&wait_ms=0"
+    for client, title in ((mine, "A"), (other, "B"), (anyone, "C")):
+        assert client.get(by_key).json()["event"]["title"] == title
+        assert client.call("PUT", "/v1/events", json={**EVENT, "title": f"{title}2"}).status_code == 200
+    for project, title in (("mine", "A2"), ("other", "B2")):
+        assert anyone.get(f"{by_key}&project={project}").json()["event"]["title"] == title
+        assert served.client("app", project=project).get(by_key).json()["event"]["title"] == title
+    assert mine.get(f"{by_key}&project=other").status_code == 403
+    assert mine.post("/v1/events", {**EVENT, "key": "x", "project": "other"}).status_code == 403
+    conn.execute("delete from relevo.notification_events where project is null")
+    several = anyone.get(by_key)
+    assert (several.status_code, "mine, other" in several.text) == (400, True)
+
+
+def test_an_open_transaction_on_a_key_makes_no_other_project_wait(
+    served: Served, conn: psycopg.Connection[Any]
+) -> None:
+    """What one project is about to commit under a key is neither seen nor waited for by another."""
+    with psycopg.connect(conn.info.dsn, password=conn.info.password) as app:
+        app.execute("select relevo.enqueue(%s)", [Jsonb({**EVENT, "project": "mine"})])
+        conn.execute("set lock_timeout = '2s'")
+        [made] = conn.execute(
+            "select created from relevo.enqueue(%s)", [Jsonb({**EVENT, "project": "other"})]
+        ).fetchone()
+        assert made
+        assert served.client("app", project="third").post("/v1/events", EVENT).status_code == 201
 
 
 def _codes(client: Client, event_id: int) -> list[int]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
-from uuid import UUID
 
+from relevo.access.phones import NotAllowedError
 from relevo.client import consent, news, verbs
 from relevo.client.checks import check_storable
 from relevo.client.connections import verb
@@ -20,12 +21,7 @@ from relevo.operators import audit
 
 _SQL = queries.load("app_verbs")
 T = TypeVar("T")
-Told = TypeVar("Told", Enqueued, Preview)
 _OPEN = ("pending", "retryable")
-
-
-class KeyTakenError(RelevoError):
-    """An event of this type and key belongs to somebody else."""
 
 
 class StartedError(RelevoError):
@@ -60,55 +56,24 @@ class EventLook:
 
 def enqueue(connection: Connection, events: Sequence[Mapping[str, Any]], project: str | None) -> list[Enqueued]:
     """Enqueue events, all or none; a caller of one project makes them for its phones alone."""
-    if project is None:
-        return verbs.enqueue_json(connection, events)
-    # kept at first: in what they differ from another project's events is not for this caller to know
-    done = verbs.enqueue_json(connection, [{**event, "on_conflict": "keep"} for event in events])
-    made = [each.event_id for each in done if each.created]
-    before = {"ids": [each.event_id for each in done if not each.created], "project": project}
-    connection.execute(_SQL["own_events"], {"ids": made, "project": project})
-    if connection.execute(_SQL["find_foreign"], before).fetchone() is not None:
-        raise KeyTakenError("An event of this type and key is there, and not of this project.")
-    if any(each.same_content is False for each in done):
-        again = verbs.enqueue_json(connection, events)  # which says of those that were there what differs
-        done = [replace(second, created=first.created) for first, second in zip(done, again, strict=True)]
-    others = _others_phones(connection, [each for event in events for each in _named(event)], project)
-    return [_hide(each, _named(event) & others) for each, event in zip(done, events, strict=True)]
+    return verbs.enqueue_json(connection, [in_project(event, project) for event in events])
 
 
-def _others_phones(connection: Connection, named: Sequence[UUID], project: str) -> set[UUID]:
-    """Return which phones are of other projects: to a caller of one project nobody registered those."""
-    if not named:
-        return set()
-    rows = connection.execute(_SQL["list_others_phones"], {"ids": list(named), "project": project}).fetchall()
-    return {phone for (phone,) in rows}
+def in_project(event: Mapping[str, Any], project: str | None) -> Mapping[str, Any]:
+    """Return an event as this caller gives it: one of a project's caller names that project."""
+    return event if project is None else {**event, "project": own_project(project, event.get("project"))}
 
 
-def _named(event: Mapping[str, Any]) -> set[UUID]:
-    """Return the installations that an event names; the SQL functions have checked that they are ids."""
-    return {UUID(str(each)) for each in event.get("installations") or ()}
-
-
-def _hide(told: Told, others: set[UUID]) -> Told:
-    unknown = dict.fromkeys((*told.unknown_installations, *sorted(others)))
-    return replace(told, unknown_installations=tuple(unknown))
+def own_project(caller: str | None, asked: str | None) -> str | None:
+    """Return the project a call is about: the caller's own, if it has one, and it may name no other."""
+    if caller is not None and asked not in (None, caller):
+        raise NotAllowedError("This token is for another project.", hint="Leave project out.")
+    return caller or asked
 
 
 def preview(connection: Connection, event: Mapping[str, Any], project: str | None, *, sample: int) -> Preview:
     """Return whom an event would reach; a caller of one project, which of its phones."""
-    if project is None:
-        return verbs.preview_json(connection, event, sample=sample)
-    seen = _preview_in_project(connection, event, project, sample)
-    return _hide(seen, _others_phones(connection, sorted(_named(event)), project))
-
-
-@verb
-def _preview_in_project(event: Mapping[str, Any], project: str, sample: int) -> Call[Preview]:
-    for name, value in event.items():
-        check_storable(name, value)
-    read = one(lambda told: verbs.as_preview(told, event))
-    told = as_json("event", dict(event))
-    return Call("preview_in_project", {"event": told, "sample": sample, "project": project}, read)
+    return verbs.preview_json(connection, in_project(event, project), sample=sample)
 
 
 def look(connection: Connection, ids: Sequence[int]) -> dict[int, EventLook]:
@@ -151,32 +116,29 @@ def cancel(connection: Connection, event_id: int, reason: str, project: str | No
 
 def find_by_key(connection: Connection, event_type: str, key: str, project: str | None) -> EventLook:
     """Look at the event of a type and key; for a caller of one project, another's is not there."""
-    asked = {"type": event_type, "key": key, "project": project}
-    (event,) = connection.execute(_SQL["look_at_event_by_key"], asked).fetchone() or (None,)
-    if event is None:
+    found = verbs.get(connection, (event_type, key) if project is None else (event_type, key, project))
+    if found is None:
         raise NotFoundError(f"There is no event of type {event_type[:100]} with this key.")
-    return EventLook(event)
+    return EventLook(found.raw)
 
 
 def change(connection: Connection, event: Mapping[str, Any], project: str | None) -> EventLook:
     """Put this in the place of what the event of the same type and key says, if it has not begun yet."""
-    if not _change_event(connection, event, project):
-        find_by_key(connection, event["type"], event["key"], project)
+    event = in_project(event, project)
+    named = event["type"], event["key"], event.get("project")
+    if not _change_event(connection, event):
+        find_by_key(connection, *named)
         raise StartedError(
             "This event has begun, or has ended, and stays as it is.", hint="Cancel it, and enqueue another."
         )
-    return find_by_key(connection, event["type"], event["key"], project)
+    return find_by_key(connection, *named)
 
 
 @verb
-def _change_event(event: Mapping[str, Any], project: str | None) -> Call[bool]:
+def _change_event(event: Mapping[str, Any]) -> Call[bool]:
     for name, value in event.items():
         check_storable(name, value)
-    told = {"event": as_json("event", dict(event))}
-    if project is None:
-        return Call("change_event", told, one(bool))
-    named = {"event_type": event["type"], "event_key": event["key"], "project": project}
-    return Call("change_event_of_project", told | named, one(bool))
+    return Call("change_event", {"event": as_json("event", dict(event))}, one(bool))
 
 
 def complete(
@@ -238,35 +200,45 @@ def subscribe(
     webhook: str | None,
 ) -> bool:
     """Subscribe to news, or change a subscription; a caller of one project has those of that project alone."""
-    if caller is not None and project not in (None, caller):
-        raise KeyTakenError("This token is for another project.")
-    connection.execute(_SQL["lock_subscription"], {"name": name})
-    (owner,) = connection.execute(_SQL["find_subscription"], {"name": name}).fetchone() or (caller,)
-    if caller is not None and owner != caller:
-        raise KeyTakenError("A subscription of this name is there, and not of this project.")
-    project = project or caller
+    project = own_project(caller, project)
+    stored = _own_name(connection, name, caller) or _new_name(name, caller)
     kinds = kinds or [kind for kind in news.USUAL_KINDS if project is None or kind != "event.finished"]
-    return news.subscribe_news(connection, name, kinds=kinds, project=project, webhook=webhook)
+    return news.subscribe_news(connection, stored, kinds=kinds, project=project, webhook=webhook)
 
 
 def read_news(
     connection: Connection, name: str, after: int | None, limit: int, caller: str | None
 ) -> list[news.Outcome]:
     """Read a subscription's next news; for a caller of one project, another's is not there."""
-    _find_subscription(connection, name, caller)
-    return news.read_news(connection, name, after=after, limit=limit)
+    return news.read_news(connection, _find_subscription(connection, name, caller), after=after, limit=limit)
 
 
 def acknowledge(connection: Connection, name: str, position: int, caller: str | None) -> bool:
     """Say that a subscription's news were dealt with up to a position; False if they had been before."""
-    _find_subscription(connection, name, caller)
-    return news.acknowledge_news(connection, name, position)
+    return news.acknowledge_news(connection, _find_subscription(connection, name, caller), position)
 
 
-def _find_subscription(connection: Connection, name: str, caller: str | None) -> None:
-    known = connection.execute(_SQL["find_subscription"], {"name": name}).fetchone()
-    if known is None or caller not in (None, *known):
+def _find_subscription(connection: Connection, name: str, caller: str | None) -> str:
+    """Return under which name a caller's subscription is stored."""
+    stored = _own_name(connection, name, caller)
+    if stored is None:
         raise NotFoundError(f"There is no subscription {name[:50]}.", hint="Subscribe first: PUT /v1/news/NAME.")
+    return stored
+
+
+def _own_name(connection: Connection, name: str, caller: str | None) -> str | None:
+    """Return the stored name of a subscription; a project has those it made, and those that were made for it."""
+    asked = {"names": [_new_name(name, caller), name], "project": caller}
+    found = connection.execute(_SQL["find_subscription"], asked).fetchone()
+    return None if found is None else str(found[0])
+
+
+def _new_name(name: str, caller: str | None) -> str:
+    """Return under which name a subscription is stored: names that a project's caller chooses are its own."""
+    if caller is None:
+        return name
+    mark = hashlib.sha256(f"{caller}\n{name}".encode()).hexdigest()[:16]
+    return f"{name[: 50 - 1 - len(mark)]}.{mark}"
 
 
 def do_recorded(database: Database, action: str, target: Mapping[str, object], do: Callable[[Connection], T]) -> T:

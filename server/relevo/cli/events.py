@@ -56,6 +56,7 @@ _To = Annotated[
 _Owner = Annotated[list[str] | None, typer.Option(help="For this owner's phones; may be given again.")]
 _Topic = Annotated[list[str] | None, typer.Option(help="For those who asked for it; may be given again.")]
 _Everyone = Annotated[bool, typer.Option("--everyone", help="For everyone.")]
+_Project = Annotated[str | None, typer.Option("--project", help="Only for phones of this project.")]
 _Category = Annotated[str | None, typer.Option(help="Those who opted out of it are left out.")]
 
 _COMPARED = {
@@ -67,6 +68,8 @@ _COMPARED = {
 
 _NOBODY = {
     "owners_unknown": "unknown owner, no phone belongs to whom it is for",
+    "owners_elsewhere": "its owners have phones in other projects only; give the event a project, or run `relevo owner "
+    "names shared`",
     "owners_silent": "no phone of its owners may receive it",
     "installations_unknown": "no phone that it names is registered",
     "installations_silent": "no phone that it names may receive it",
@@ -103,6 +106,7 @@ def enqueue(  # noqa: PLR0917 typer options
     batch: Annotated[
         str | None, typer.Option(help="A JSON object: the key it is gathered by, and a title and body for several.")
     ] = None,
+    project: _Project = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep an event of this type and key that says something else.")
     ] = False,
@@ -132,6 +136,7 @@ def enqueue(  # noqa: PLR0917 typer options
         ttl_s=ttl_s,
         collapse=collapse,
         batch=None if batch is None else _json_object(batch, "--batch"),
+        project=project,
     )
     done = _enqueue_checked(settings, event, to or (), "keep" if keep else "refuse")
     told = f"Event {done.event_id} has this type and key already, {_COMPARED[done.same_content]}."
@@ -196,6 +201,7 @@ def preview(  # noqa: PLR0917 typer options
         str, typer.Option(help="A JSON object for the app: tell what of it some phones would lose.")
     ] = "{}",
     push: Annotated[str, typer.Option(help="Further fields of the push, a JSON object; likewise.")] = "{}",
+    project: _Project = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how many installations an event would reach, and some of them; nothing is sent.
@@ -214,6 +220,7 @@ def preview(  # noqa: PLR0917 typer options
         audience=_audience(to or (), owner or (), topic or (), everyone=everyone),
         topics=topic or (),
         category=category,
+        project=project,
     )
     with open_database() as database:
         with database.connection() as connection:
@@ -301,9 +308,10 @@ EventWord = Annotated[
     str, typer.Argument(metavar="EVENT", help="The event: its number, or its type, followed by its key.")
 ]
 KeyWord = Annotated[str | None, typer.Argument(metavar="KEY", help="With a type: the event's key.")]
+OfProject = Annotated[str | None, typer.Option("--project", help="With a key: the event's project.")]
 
 
-def _find(database: Database, word: str, key: str | None) -> int:
+def _find(database: Database, word: str, key: str | None, project: str | None) -> int:
     """Return the number of the event that is meant: by its number, or by its type and key."""
     if key is None and not (word.isascii() and word.isdecimal() and 0 < int(word[:20]) <= MOST_IDS):
         raise UsageError(
@@ -311,7 +319,7 @@ def _find(database: Database, word: str, key: str | None) -> int:
             hint="Say its number, as `relevo events` lists it, or its type and key: "
             "`relevo event order.shipped order-17`.",
         )
-    named = int(word) if key is None else (word, key)
+    named = int(word) if key is None else (word, key) if project is None else (word, key, project)
     with database.connection() as connection:
         found = verbs.get(connection, named)
     if found is None:
@@ -327,6 +335,7 @@ def cancel(
     event: EventWord,
     key: KeyWord = None,
     reason: Annotated[str, typer.Option(help="Why.")] = "",
+    project: OfProject = None,
     as_json: AsJson = False,
 ) -> None:
     """End an event: nothing of it is sent any more. One with nothing left to send, confirm or redrive stays as it is.
@@ -336,7 +345,7 @@ def cancel(
     relevo cancel order.shipped order-17
     """
     with prepared_database() as database:
-        event_id = _find(database, event, key)
+        event_id = _find(database, event, key, project)
         done = app_verbs.cancel_as_operator(database, event_id, reason, None)
         left = events.too_late_to_stop(database, event_id)
     if as_json:
@@ -393,7 +402,7 @@ def list_events(
 
 
 @cli.command("event")
-def show_event(event: EventWord, key: KeyWord = None, as_json: AsJson = False) -> None:
+def show_event(event: EventWord, key: KeyWord = None, project: OfProject = None, as_json: AsJson = False) -> None:
     """Show what happened to one event as a timeline.
 
     \b
@@ -401,7 +410,7 @@ def show_event(event: EventWord, key: KeyWord = None, as_json: AsJson = False) -
     relevo event order.shipped order-17
     """
     with open_database() as database:
-        event_id = _find(database, event, key)
+        event_id = _find(database, event, key, project)
         seen = events.story(database, event_id)
     if seen is None:
         raise UsageError(f"There is no event {event_id}.", hint="`relevo events` lists them.")

@@ -77,6 +77,29 @@ def show(name: Name, as_json: AsJson = False) -> None:
         out.print(f"Blocked in {where} since {each['since'][:19]}{why}.")
 
 
+_NAMES = {
+    True: "shared: equal owner names of projects are one person. An event for owners without project goes to their "
+    "phones in all projects.",
+    False: "separate: equal owner names of projects are different people. An event for owners without project goes to "
+    "the project default.",
+}
+
+
+@owner.command(epilog="Example: relevo owner names shared")
+def names(
+    names: Annotated[
+        Literal["separate", "shared"] | None, typer.Argument(help="What to set; without it, what is set is shown.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show or set whether equal owner names of several projects are one person."""
+    with prepared_database(load_settings(only_looks=names is None)) as database:
+        if names is not None:
+            owners.share(database, shared=names == "shared")
+        shared = owners.are_shared(database)
+    say(_NAMES[shared], {"names": "shared" if shared else "separate"}, as_json=as_json)
+
+
 @owner.command(epilog="Example: relevo owner export user-7 --into user-7.json")
 def export(
     name: Name,

@@ -46,6 +46,7 @@ _TEXTS = {
     "key": (1, _MOST_KEY),
     "category": (1, 100),
     "collapse": (1, _MOST_COLLAPSE),
+    "project": (1, 200),
     "title": (0, _MOST_TITLE),
     "body": (0, _MOST_BODY),
 }
@@ -55,7 +56,7 @@ _MATCHING_TEXTS = {"region": (0, 200), "tipo": (0, 100), "text": (0, 20_000)}
 _EVENT_FIELDS = {
     *("type", "key", "title", "body", "data", "push", "audience", "installations", "owners", "matching", "topics"),
     *("category", "lane", "at_most_once", "scheduled_at", "deadline_at", "ttl_s", "licitacion_id", "on_conflict"),
-    *("arguments", "collapse", "batch"),
+    *("arguments", "collapse", "batch", "project"),
 }
 
 _PLAIN_TEXTS = {"type", "key", "title", "body"}

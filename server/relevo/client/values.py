@@ -35,8 +35,8 @@ class Owners:
         object.__setattr__(self, "names", names)
 
 
-EventRef = int | tuple[str, str]
-"""An event by its id, or by its type and key."""
+EventRef = int | tuple[str, str] | tuple[str, str, str]
+"""An event by its id, by its type and key, or by its type, key and project."""
 Audience = Literal["everyone"] | Sequence[UUID] | Owners | Matching
 OnConflict = Literal["refuse", "keep"]
 """What is done with an event whose type and key are known, and which says something else."""
@@ -73,6 +73,8 @@ class Event:
     """What it is about: a later event of this type and collapse key takes its place on each phone."""
     batch: Mapping[str, str] | None = None
     """What it is gathered by, where its type gathers: a `key`, and the `title` and `body` of the push of several."""
+    project: str | None = None
+    """The only project whose phones it is for. Keys are unique within a project."""
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ from relevo.core.errors import InvalidInputError
 
 T = TypeVar("T")
 _ENQUEUED = "enqueue() returns its id."
+_LENGTHS = (2, 3)
 _LONGEST_OWNER = 200
 _MOST_LISTED = 1000
 _MOST_SAMPLED = 100
@@ -455,13 +456,18 @@ def _owner(value: str) -> str:
 
 
 def _ref(event: object) -> dict[str, int | str | None]:
-    """Name an event by its id, or by its type and key."""
+    """Name an event by its id, or by its type and key, and its project if that is given."""
     if not isinstance(event, tuple | list):
-        return {"event_id": id_of("event_id", event, _ENQUEUED), "event_type": None, "event_key": None}
-    if len(event) != len(("type", "key")) or not all(isinstance(each, str) for each in event):
-        raise InvalidInputError(f"An event is named by its id or by (type, key), got {quoted(event)}.", hint=_ENQUEUED)
+        event_id = id_of("event_id", event, _ENQUEUED)
+        return {"event_id": event_id, "event_type": None, "event_key": None, "project": None}
+    if len(event) not in _LENGTHS or not all(isinstance(each, str) for each in event):
+        raise InvalidInputError(
+            f"An event is named by its id, by (type, key) or by (type, key, project), got {quoted(event)}.",
+            hint=_ENQUEUED,
+        )
     check_storable("(type, key)", event)
-    return {"event_id": None, "event_type": event[0], "event_key": event[1]}
+    named: list[str | None] = [*event, None]
+    return {"event_id": None, "event_type": named[0], "event_key": named[1], "project": named[2]}
 
 
 def _number(value: Any) -> Any:

@@ -18,7 +18,7 @@ from relevo.access import choices
 from relevo.client import consent
 from relevo.http.database_threads import threads_of
 from relevo.http.fields import Body, Reason, Text, Text35, Text100
-from relevo.http.guard import Guarded, caller_of
+from relevo.http.guard import Guarded, caller_of, own_project
 from relevo.http.installations import INSTALLATION, MISSING, PhoneRoute, ask_as_phone
 from relevo.http.json_response import Json
 from relevo.http.owners import Owner, OwnerIn, do
@@ -169,7 +169,7 @@ async def list_categories(
     locale: AskedLocale = None,
 ) -> Response:
     """List the categories that people may choose, and what an owner chose of them."""
-    where = caller_of(request).project or project
+    where = own_project(request, project)
     found = await threads_of(request).run_in_transaction(choices.list_categories, owner, where, locale)
     return Json({"items": found, "next": None})
 

@@ -14,13 +14,12 @@ from starlette.responses import Response
 
 from relevo.access import app_verbs
 from relevo.access.app_verbs import EventLook
-from relevo.client import verbs
 from relevo.client.progress import progress_of
 from relevo.client.values import Enqueued
 from relevo.http import event_schema
 from relevo.http.database_threads import DatabaseThreads, threads_of
 from relevo.http.fields import NO_TEXT, Body, Exact, Id, Reason, Text, Text100, Text200
-from relevo.http.guard import Guarded, caller_of, do
+from relevo.http.guard import Guarded, caller_of, do, own_project
 from relevo.http.json_response import Json
 from relevo.http.problems import ProblemBody, invalid, missing
 from relevo.http.waiting import EventWaiters
@@ -34,8 +33,8 @@ _RETRY_MS = 1_000
 _MISSING = missing("There is no such event, or it is another project's.")
 _TAKEN = {
     "model": ProblemBody,
-    "description": "The type and key are those of an event that says something else (`other-content`, with what "
-    "differs), or that is another project's (`key-taken`).",
+    "description": "The type and key are those of an event of the project that says something else (`other-content`, "
+    "with what differs).",
 }
 _STARTED = {"model": ProblemBody, "description": "It has begun, or ended, and stays as it is."}
 LEFT = 499  # nobody hears it
@@ -98,6 +97,11 @@ class EventIn(BaseModel):
     deadline_at: event_schema.Moment | None = Field(None, description="When it is pointless.")
     ttl_s: Annotated[int, Field(ge=1, le=2_419_200), NO_TEXT] | None = None
     licitacion_id: Id | None = Field(None, description="The tender it is about; only where a source of tenders is on.")
+    project: Text200 | None = Field(
+        None,
+        description="The only project whose phones it is for, and in which its key is unique; a token of one project "
+        "has its own.",
+    )
     on_conflict: Literal["refuse", "keep"] | None = Field(
         None, description="What to do if its type and key are known and it says something else: refuse unless said."
     )
@@ -325,11 +329,17 @@ async def find_event(
     request: Request,
     event_type: Annotated[Text, Query(alias="type", min_length=1, max_length=100, description="The event's type.")],
     key: Annotated[Text, Query(min_length=1, max_length=300, description="The event's key.")],
+    project: Annotated[
+        Text200 | None,
+        Query(description="Its project; without one it is the event that names none, or the only project's."),
+    ] = None,
+    *,
     wait_ms: WaitMs = None,
     until: Until = "sent",
 ) -> Response:
     """Return how far the event of a type and key is; with `wait_ms`, wait for it as by its number."""
-    first = await threads_of(request).run_statement(app_verbs.find_by_key, event_type, key, caller_of(request).project)
+    project = own_project(request, project)
+    first = await threads_of(request).run_statement(app_verbs.find_by_key, event_type, key, project)
     return await _waited(request, first, until, wait_ms or 0)
 
 
@@ -415,9 +425,7 @@ def _event(request: Request, event: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 async def _enqueue(threads: DatabaseThreads, events: list[dict[str, Any]], project: str | None) -> list[Enqueued]:
-    if project is None:
-        return await threads.run_statement(verbs.enqueue_json, events)  # a single statement is a transaction by itself
-    return await threads.run_in_transaction(app_verbs.enqueue, events, project)
+    return await threads.run_statement(app_verbs.enqueue, events, project)  # one statement is a transaction by itself
 
 
 async def _waited(

@@ -180,6 +180,11 @@ def caller_of(request: Request) -> Token:
     return token
 
 
+def own_project(request: Request, asked: str | None) -> str | None:
+    """Return the project a call is about; whoever calls with a token of one project may name no other."""
+    return app_verbs.own_project(caller_of(request).project, asked)
+
+
 async def do(request: Request, action: str, target: Mapping[str, object], verb: Callable[[Connection], T]) -> T:
     """Do it in one transaction; the audit log records what an operator does, and what any token does of `_RECORDED`."""
     token = request.state.caller

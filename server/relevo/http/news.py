@@ -15,7 +15,7 @@ from relevo.http.database_threads import threads_of
 from relevo.http.fields import NO_TEXT, Body, Text200
 from relevo.http.guard import Guarded, caller_of
 from relevo.http.json_response import Json
-from relevo.http.problems import ProblemBody, missing
+from relevo.http.problems import missing
 
 router = APIRouter(route_class=Guarded, tags=["news"])
 
@@ -23,11 +23,10 @@ Name = Annotated[
     str,
     Path(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,49}$",
-        description="The subscription's name: that of the app that hears it.",
+        description="The subscription's name: that of the app that hears it; unique within the token's project.",
     ),
 ]
-_MISSING = missing("There is no such subscription, or it is another project's.")
-_TAKEN = {"model": ProblemBody, "description": "The name, or the project, is not this token's."}
+_MISSING = missing("There is no such subscription of this project.")
 
 
 class SubscriptionIn(Body):
@@ -85,7 +84,7 @@ class Acknowledged(BaseModel):
 
 @router.put(
     "/v1/news/{subscription}",
-    responses={200: {"model": Subscribed}, 201: {"model": Subscribed, "description": "It is new."}, 409: _TAKEN},
+    responses={200: {"model": Subscribed}, 201: {"model": Subscribed, "description": "It is new."}},
 )
 async def subscribe_news(request: Request, subscription: Name, asked: SubscriptionIn) -> Response:
     """Subscribe to news from now on, or change what a subscription asks for."""

@@ -129,6 +129,6 @@ async def do(
 
     The audit log has a hash in place of the owner's name, so that it holds no name of who was forgotten.
     """
-    project = caller_of(request).project or project
+    project = guard.own_project(request, project)
     target = {"owner_sha256": hashlib.sha256(owner.encode()).hexdigest(), "project": project, "kind": given.get("kind")}
     return await guard.do(request, action, target, lambda c: verb(c, owner=owner, project=project, **given))

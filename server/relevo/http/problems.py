@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
 
-from relevo.access.app_verbs import KeyTakenError, StartedError
+from relevo.access.app_verbs import StartedError
 from relevo.access.phones import NoProofError, NotAllowedError
 from relevo.core.errors import (
     DatabaseUnavailableError,
@@ -69,7 +69,6 @@ _STATUSES: dict[type[RelevoError], tuple[int, str]] = {
     NoProofError: (_STRANGER, ""),
     NotAllowedError: (403, ""),
     NotFoundError: (404, ""),
-    KeyTakenError: (409, "key-taken"),
     StartedError: (409, "event-started"),
     UsageError: (400, "invalid"),
 }

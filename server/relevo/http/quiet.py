@@ -16,7 +16,7 @@ from relevo.client.quiet import Whose
 from relevo.http.choices import Project
 from relevo.http.database_threads import threads_of
 from relevo.http.fields import NO_TEXT, Body, Text, Text100
-from relevo.http.guard import Guarded, caller_of
+from relevo.http.guard import Guarded, own_project
 from relevo.http.installations import INSTALLATION, MISSING, PhoneRoute, ask_as_phone
 from relevo.http.json_response import Json
 from relevo.http.owners import Owner, do
@@ -136,14 +136,14 @@ async def set_owner_quiet(request: Request, body: OwnerHoursIn) -> Response:
 @router.get("/v1/quiet", responses={200: {"model": Hours}})
 async def get_project_quiet(request: Request, project: AskedProject = None) -> Response:
     """Return the quiet hours of a project's phones that have no others."""
-    asked = {"project": caller_of(request).project or project or "default"}
+    asked = {"project": own_project(request, project) or "default"}
     return Json(await threads_of(request).run_in_transaction(choices.get_quiet, asked))
 
 
 @router.put("/v1/quiet", responses={200: {"model": Changed}})
 async def put_project_quiet(request: Request, body: ProjectHoursIn) -> Response:
     """Set the quiet hours of a project's phones that have no others; waiting personal events follow within seconds."""
-    project = caller_of(request).project or body.project or "default"
+    project = own_project(request, body.project) or "default"
     changed = await threads_of(request).run(
         app_verbs.do_recorded,
         "set_quiet",
@@ -156,7 +156,7 @@ async def put_project_quiet(request: Request, body: ProjectHoursIn) -> Response:
 @router.get("/v1/caps", responses={200: {"model": Caps}})
 async def list_caps(request: Request, project: AskedProject = None) -> Response:
     """List the caps, of one project or of all."""
-    project = caller_of(request).project or project
+    project = own_project(request, project)
     found = await threads_of(request).run_in_transaction(quiet.list_caps, project=project)
     return Json({"items": [vars(each) for each in found], "next": None})
 
@@ -164,7 +164,7 @@ async def list_caps(request: Request, project: AskedProject = None) -> Response:
 @router.put("/v1/caps", responses={200: {"model": Changed}})
 async def put_cap(request: Request, body: CapIn) -> Response:
     """Set, change or remove a cap; urgent events and mandatory categories neither count nor are held."""
-    project = caller_of(request).project or body.project or "default"
+    project = own_project(request, body.project) or "default"
     asked = body.model_dump(exclude_unset=True) | {"project": project}
     changed = await threads_of(request).run(
         app_verbs.do_recorded, "set_cap", asked, lambda c: quiet.set_cap(c, **asked)

@@ -39,9 +39,11 @@ def left_out(
     owners: Sequence[str] = (),
     everyone: bool = False,
     category: str | None = None,
+    project: str | None = None,
 ) -> LeftOut:
     """Count who of an audience gets no push, and why; of everyone, the newest phones are looked at."""
     asked = {"installations": list(installations), "owners": list(owners), "everyone": everyone, "category": category}
+    asked["project"] = project
     rows = fetch(database, _SQL["count_left_out"], **asked, most=MOST_COUNTED)
     reasons = {row["reason"]: row["phones"] for row in rows if row["reason"] is not None}
     return LeftOut(sum(row["phones"] for row in rows), reasons)
@@ -52,8 +54,9 @@ class Nobody:
     """Why an event went out to nobody, judged by the phones as they are today."""
 
     why: str
-    """owners_, installations_ or everyone_ with unknown (there is no such phone) or silent (none may receive); matching
-    where no preference does, digests where those that want digests may still; not_then where some may receive today."""
+    """owners_, installations_ or everyone_ with unknown (there is no such phone) or silent (none may receive);
+    owners_elsewhere where the owners have phones in other projects only; matching where no preference does, digests
+    where those that want digests may still; not_then where some may receive today."""
     reasons: Mapping[str, int] = field(default_factory=dict)
     """Why phones that are meant get nothing, and how many."""
 
@@ -70,8 +73,11 @@ def nobody(database: Database, event: Row) -> Nobody | None:
         owners=event["owners"],
         everyone=event["audience"] == "everyone",
         category=event["category"],
+        project=event["project"],
     )
     whom = "owners" if event["owners"] else event["audience"]
+    if not found.looked_at and len(unknown_owners(database, event["owners"])) < len(event["owners"][:_OWNERS_AT_ONCE]):
+        return Nobody("owners_elsewhere")
     if not found.looked_at:
         return Nobody(f"{whom}_unknown")
     silent = sum(found.reasons.values()) == found.looked_at

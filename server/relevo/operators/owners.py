@@ -72,6 +72,20 @@ def forget(database: Database, owner: str) -> int:
     return count
 
 
+def are_shared(database: Database) -> bool:
+    """Return whether equal owner names of several projects are one person."""
+    [found] = fetch(database, _SQL["are_owners_shared"])
+    return bool(found["shared"])
+
+
+def share(database: Database, *, shared: bool) -> bool:
+    """Set whether equal owner names of several projects are one person; return whether that is a change."""
+    with audit.recorded(database, "share_owners", shared=shared) as result:
+        changed = database.execute(_SQL["share_owners"], {"shared": shared}).rowcount > 0
+        result["answer"] = changed
+    return changed
+
+
 def set_category(
     database: Database,
     category: str,

@@ -46,9 +46,9 @@ begin
     ), gone as (
       delete from relevo.notification_events e where e.id = any ($1) returning e.*
     ), kept as (
-      insert into relevo.event_keys (event_type, event_key, event_id, content_hash, state, month)
+      insert into relevo.event_keys (event_type, event_key, event_id, content_hash, state, month, project)
       select g.event_type, case when g.audience = 'installations' then relevo.hidden_key(g.event_type, g.event_key) else g.event_key end, g.id,
-             case when g.audience = 'installations' then '' else g.content_hash end, g.state, $2
+             case when g.audience = 'installations' then '' else g.content_hash end, g.state, $2, g.project
         from gone g
     )
     insert into relevo_archive.%I (%s)

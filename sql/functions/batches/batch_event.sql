@@ -38,7 +38,7 @@ begin
   e.deadline_at := (select case when count(*) = count(n.deadline_at) then max(n.deadline_at) end from relevo.notification_events n where n.id = any (b.events));
   e.id := b.event_id;
   e.event_key := 'batch:' || b.id || case when exists (select from relevo.notification_events n -- an app may have an event of that name
-                                                        where n.event_type = e.event_type and n.event_key = 'batch:' || b.id) then ':' || b.event_id else '' end;
+                                                        where n.event_type = e.event_type and n.event_key = 'batch:' || b.id and coalesce(n.project, '') = b.project) then ':' || b.event_id else '' end;
   e.batch_id := b.id;
   e.project := nullif(b.project, '');
   e.scheduled_at := at;

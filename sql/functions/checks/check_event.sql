@@ -13,14 +13,14 @@ begin
   end if;
   select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(event) as k
    where k <> all (array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'owners', 'matching', 'topics', 'category',
-                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id', 'on_conflict', 'arguments', 'collapse', 'batch']);
+                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id', 'on_conflict', 'arguments', 'collapse', 'batch', 'project']);
   if wrong is not null then
     perform relevo.refuse(format('an event has no field %s', wrong));
   end if;
   for wrong in select k from unnest(array['type', 'key']) as k where coalesce(btrim(event ->> k), '') = '' loop
     perform relevo.refuse(format('%s must be given', wrong));
   end loop;
-  perform relevo.check_texts(event, '{"type": 100, "key": 300, "category": 100, "collapse": 64}');
+  perform relevo.check_texts(event, '{"type": 100, "key": 300, "category": 100, "collapse": 64, "project": 200}');
   perform relevo.check_texts(event, '{"title": 500, "body": 2000}', 0);
   for wrong in select k from unnest(array['data', 'push', 'matching', 'batch']) as k
                 where event ? k and event -> k <> 'null' and jsonb_typeof(event -> k) <> 'object' loop

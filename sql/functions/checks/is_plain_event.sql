@@ -5,13 +5,14 @@ as $$
 begin
   return jsonb_typeof(event) = 'object'
      and event - array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'owners', 'category', 'lane', 'at_most_once',
-                       'scheduled_at', 'deadline_at', 'ttl_s', 'on_conflict'] = '{}'
+                       'scheduled_at', 'deadline_at', 'ttl_s', 'on_conflict', 'project'] = '{}'
      and jsonb_typeof(event -> 'type') = 'string' and length(event ->> 'type') <= 100 and btrim(event ->> 'type') <> ''
      and jsonb_typeof(event -> 'key') = 'string' and length(event ->> 'key') <= 300 and btrim(event ->> 'key') <> ''
      and jsonb_typeof(event -> 'title') = 'string' and length(event ->> 'title') <= 500
      and (ascii(event ->> 'title') between 33 and 126 or not relevo.is_blank(event ->> 'title')) -- most begin with a letter
      and coalesce(jsonb_typeof(event -> 'body') in ('string', 'null') and length(event ->> 'body') <= 2000, event ->> 'body' is null)
      and coalesce(jsonb_typeof(event -> 'category') in ('string', 'null') and length(event ->> 'category') between 1 and 100, event ->> 'category' is null)
+     and coalesce(jsonb_typeof(event -> 'project') in ('string', 'null') and length(event ->> 'project') between 1 and 200, event ->> 'project' is null)
      and coalesce(jsonb_typeof(event -> 'data') in ('object', 'null') and not relevo.is_too_deep(event -> 'data'), true)
      and coalesce(event ->> 'on_conflict' in ('refuse', 'keep'), true)
      and case when event ->> 'push' is null then true

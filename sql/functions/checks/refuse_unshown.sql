@@ -15,11 +15,11 @@ begin
      and (select bool_and(d.provider = 'webpush')
             from (select d.provider from relevo.device_installations d
                    where d.installation_id = any (array(select i::uuid from jsonb_array_elements_text(nullif(e.one -> 'installations', 'null')) as i))
-                     and d.active
+                     and d.active and d.project = coalesce(e.one ->> 'project', d.project)
                   union all
                   select d.provider from relevo.device_installations d
                    where d.owner = any (array(select jsonb_array_elements_text(nullif(e.one -> 'owners', 'null'))))
-                     and d.active) d);
+                     and d.active and d.project = coalesce(e.one ->> 'project', relevo.project_of_owners(), d.project)) d);
   if wrong is not null then
     perform relevo.refuse_event(case when jsonb_array_length(events) > 1 then wrong end,
       'title must be given, or body: all phones of this event get it by Web Push, and browsers must be shown something');

@@ -1,6 +1,6 @@
 -- Returns the functions that an app may call, those that grant_app grants.
 create or replace function relevo.app_functions() returns text[] language sql immutable
-return array['enqueue(jsonb)', 'enqueue_many(jsonb)', 'event_id(text, text)', 'get_event(bigint)', 'cancel(bigint, text)',
+return array['enqueue(jsonb)', 'enqueue_many(jsonb)', 'event_id(text, text)', 'event_id_in_project(text, text, text)', 'get_event(bigint)', 'cancel(bigint, text)',
   'complete(bigint, text)', 'complete_installation(uuid, text)', 'complete_owner(text, bigint, text)', 'delete_events(bigint[])',
   'change(jsonb)', 'preview(jsonb, int)', 'explain(jsonb, uuid)', 'explain_event(bigint, uuid)',
   'register_installation(jsonb)', 'register_many(jsonb)', 'list_installations(text, int)', 'unregister_installation(uuid)',

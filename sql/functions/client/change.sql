@@ -1,4 +1,4 @@
--- Replaces the content of an event that has not started yet.
+-- Replaces the content of an event that has not started yet, found by its type and key, in its project if it names one.
 create or replace function relevo.change(event jsonb) returns boolean
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
@@ -12,7 +12,7 @@ begin
     perform relevo.refuse('type must not begin with relevo., which is for Relevo itself');
   end if;
   select n.* into old from relevo.notification_events n
-   where n.event_type = event ->> 'type' and n.event_key = event ->> 'key' and n.state = 'waiting' and n.event_day is null for update;
+   where n.id = relevo.event_id_in_project(event ->> 'type', event ->> 'key', event ->> 'project') and n.state = 'waiting' and n.event_day is null for update;
   if not found then
     return false;
   end if;

@@ -7,7 +7,7 @@ begin
   if installation is null then
     perform relevo.refuse('installation must be given');
   end if;
-  return relevo.explain_draft(relevo.draft_event(event, null),
+  return relevo.explain_draft(relevo.draft_event(event, event ->> 'project'),
     coalesce(lower(event ->> 'installations')::jsonb @> to_jsonb(array[installation::text]), false),
     array(select jsonb_array_elements_text(coalesce(nullif(event -> 'owners', 'null'), '[]'))), installation);
 end

@@ -26,7 +26,7 @@ begin
     when 'events' then
       select jsonb_agg(relevo.exported_event(p.e) order by (p.e).id) as items, max((p.e).id) as last into page
         from (select e from relevo.event_owners o join relevo.notification_events e on e.id = o.event_id
-               where o.owner = of_owner and o.event_id > past and (of_project is null or e.project = of_project) order by o.event_id limit most) p;
+               where o.owner = of_owner and o.event_id > past and (of_project is null or coalesce(e.project, relevo.project_of_owners()) = of_project) order by o.event_id limit most) p;
     when 'deliveries' then
       select jsonb_agg(relevo.exported_delivery(p.d) order by (p.d).id) as items, max((p.d).id) as last into page
         from (select d.d from (select i.installation_id, i.inbox_id, coalesce(i.owner_since, '-infinity') - interval '1 microsecond' as since

@@ -5,6 +5,7 @@ as $$
 declare
   phones uuid[];
   many int;
+  owners_in text := relevo.project_of_owners();
 begin
   perform relevo.check_owner(of_owner);
   perform relevo.lock_owner(of_owner);
@@ -18,13 +19,13 @@ begin
            where i.owner = of_owner and i.project = of_project order by i.installation_id for update) i;
   perform relevo.blank_events(array(
     select o.event_id from relevo.event_owners o
-      join relevo.notification_events e on e.id = o.event_id and e.project = of_project
+      join relevo.notification_events e on e.id = o.event_id and coalesce(e.project, owners_in) = of_project
      where o.owner = of_owner and not exists (select from relevo.event_owners n where n.event_id = o.event_id and n.owner <> of_owner)),
     'its owner was forgotten');
   delete from relevo.event_owners o using relevo.notification_events e
-   where o.owner = of_owner and e.id = o.event_id and e.project = of_project;
+   where o.owner = of_owner and e.id = o.event_id and coalesce(e.project, owners_in) = of_project;
   delete from relevo.event_completions c using relevo.notification_events e
-   where c.owner = of_owner and e.id = c.event_id and e.project = of_project;
+   where c.owner = of_owner and e.id = c.event_id and coalesce(e.project, owners_in) = of_project;
   delete from relevo.inboxes where owner = of_owner and project = of_project;
   delete from relevo.owner_rules where owner = of_owner and project = of_project;
   delete from relevo.consents where owner = of_owner and project = of_project;

@@ -3,7 +3,7 @@
 create or replace function relevo.get_event(id_of_event bigint) returns jsonb
   language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$
-  select jsonb_build_object('id', e.id, 'type', e.event_type, 'key', e.event_key, 'state', e.state,
+  select jsonb_build_object('id', e.id, 'type', e.event_type, 'key', e.event_key, 'project', e.project, 'state', e.state,
            'progress', case when e.state <> 'fanned' then e.state when c.counts ?| array['pending', 'retryable'] then 'sending'
                             when c.counts ? 'sent' then 'sent' else 'finished' end,
            'title', e.title, 'body', e.body,
@@ -23,7 +23,7 @@ as $$
                group by p.status having sum(p.deliveries) <> 0) s) c
    where e.id = id_of_event
   union all
-  select jsonb_build_object('id', k.event_id, 'type', k.event_type, 'key', k.event_key, 'state', k.state,
+  select jsonb_build_object('id', k.event_id, 'type', k.event_type, 'key', k.event_key, 'project', k.project, 'state', k.state,
            'progress', case when k.state = 'fanned' then 'finished' else k.state end, 'title', '', 'body', '',
            'deliveries', jsonb '{}', 'archived', to_char(k.month, 'YYYY-MM'))
     from relevo.event_keys k where k.event_id = id_of_event

@@ -34,7 +34,7 @@ begin
      and (m.seen_at, m.read_at, m.archived_at) is distinct from (n.seen_at, n.read_at, n.archived_at)
   returning n.former, m.read_at into done;
   if found and (done.former is null) <> (done.read_at is null) then
-    perform relevo.note_read(array[of_event], s.owner, case when done.former is null then 1 else -1 end);
+    perform relevo.note_read(array[of_event], s.owner, s.project, case when done.former is null then 1 else -1 end);
   end if;
   return true;
 end

@@ -19,7 +19,7 @@ begin
     perform from relevo.inboxes b where b.id = inbox for no key update; -- who marks the same meanwhile counts nothing twice
     s := relevo.find_inbox(asked);
     perform relevo.note_read(array(
-      select w.event_id from relevo.walk_inbox(s, 'unread', null, null, null, 10000, 10000) w where w.at <= until), s.owner, 1);
+      select w.event_id from relevo.walk_inbox(s, 'unread', null, null, null, 10000, 10000) w where w.at <= until), s.owner, s.project, 1);
   end if;
   update relevo.inboxes b
      set seen_before = greatest(b.seen_before, until), read_before = case when mark = 'read' then greatest(b.read_before, until) else b.read_before end

@@ -13,7 +13,7 @@ begin
     perform relevo.refuse('installation and delivery must be given');
   end if;
   perform relevo.check_texts(jsonb_build_object('action', action), '{"action": 100}');
-  select n.event_day, n.id, n.notification_event_id as event_id, n.event_type, n.project, n.created_at, i.owner,
+  select n.event_day, n.id, n.notification_event_id as event_id, n.event_type, n.project, n.created_at, i.owner, i.project as owner_project,
          case when n.attempt_count = 1 then n.last_attempt_at else n.created_at end as sent_at, coalesce(i.owner_since, '-infinity') as owner_since
     into d
     from relevo.notification_deliveries n
@@ -44,7 +44,7 @@ begin
     end if;
   end if;
   if asks.complete_on = 'opened' and d.created_at >= d.owner_since then -- not for who has the phone now
-    perform relevo.complete_reacted(array[d.event_id], d.owner, 'opened');
+    perform relevo.complete_reacted(array[d.event_id], d.owner, d.owner_project, 'opened');
   end if;
   return 'noted';
 end

@@ -9,10 +9,11 @@ as $$
                            where d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = (i).installation_id offset 0) d
      where (e.project is null or e.project = (i).project) and ((i).handled_before >= d.created_at) is not true
        and relevo.unwanted((i).opt_outs, (i).refused, (i).accepted, e.category, relevo.category_rule(e.category)) is null
-       and not exists (select from relevo.event_completions c where c.event_id = of_event and c.owner = (i).owner)
+       and not exists (select from relevo.event_completions c where c.event_id = of_event and c.owner = (i).owner and coalesce(c.project, (i).project) = (i).project)
        and (e.audience <> 'installations'
             or exists (select from relevo.event_audience a where a.event_id = of_event and a.installation_id = (i).installation_id)
-            or exists (select from relevo.event_owners o where o.event_id = of_event and o.owner = (i).owner)))
+            or exists (select from relevo.event_owners o where o.event_id = of_event and o.owner = (i).owner
+                         and (i).project = coalesce(e.project, relevo.project_of_owners(), (i).project))))
 $$;
 
 revoke all on function relevo.wants_extra from public;

@@ -6,7 +6,7 @@ as $$
   select g.ord, g.event, g.event ->> 'type' as event_type,
          -- its own, and the one by which it is known if it was personal and is old or forgotten
          array[g.event ->> 'key', relevo.hidden_key(g.event ->> 'type', g.event ->> 'key')] as keys,
-         case when g.event ->> 'audience' in ('installations', 'owners') and not g.event ? 'on_conflict' -- most are: as content_hash does it
+         case when g.event ->> 'audience' in ('installations', 'owners') and not g.event ?| array['on_conflict', 'project'] -- most are: as content_hash does it
               then encode(sha256(convert_to(jsonb_strip_nulls(g.event)::text, 'UTF8')), 'hex')
               else relevo.content_hash(g.event, g.at, g.until) end as hash,
          g.event -> 'matching' as matching,

@@ -1,5 +1,5 @@
 -- Writes events, and returns for each whether it is new, and if not, whether it says the same; one that another transaction made meanwhile has
--- no id here.
+-- no id here. A key is unique within its project: what others have under the same key is neither seen nor waited for.
 -- Steps: read what is given, look each up by its key among events and archived keys, number the new ones, insert them with their phones
 -- and owners.
 create or replace function relevo.write_events(events jsonb) returns table(event_id bigint, created boolean, same_content boolean, unknown_installations uuid[])
@@ -17,16 +17,16 @@ begin
     select g.*, coalesce(n.id, k.event_id) as known_id, strpos(nullif(coalesce(n.content_hash, k.content_hash), ''), g.hash) > 0 as same_hash
       from given g
       left join lateral (select n.id, n.content_hash from relevo.notification_events n
-                          where n.event_type = g.event_type and n.event_key = any (g.keys) limit 1) n on true
+                          where n.event_type = g.event_type and n.event_key = any (g.keys) and coalesce(n.project, '') = coalesce(g.event ->> 'project', '') limit 1) n on true
       left join lateral (select k.event_id, k.content_hash from relevo.event_keys k
-                          where n.id is null and k.event_type = g.event_type and k.event_key = any (g.keys) limit 1) k on true
+                          where n.id is null and k.event_type = g.event_type and k.event_key = any (g.keys) and coalesce(k.project, '') = coalesce(g.event ->> 'project', '') limit 1) k on true
   ), numbered as materialized (
     select l.*, case when l.known_id is null then nextval('relevo.notification_events_id_seq') end as new_id
       from (select * from looked_up order by ord) l
   ), made as (
     insert into relevo.notification_events as n (id, event_type, event_key, licitacion_id, title, body, data, push, audience, category,
       lane, at_most_once, scheduled_at, deadline_at, match_topics, match_rubros, match_region, match_tipo, match_monto, match_moneda, match_words,
-      content_hash, arguments, turn_at, collapse, opens, unread_badge, batch)
+      content_hash, arguments, turn_at, collapse, opens, unread_badge, batch, project)
     select m.new_id, m.event_type, m.keys[1], (m.event ->> 'licitacion_id')::numeric::bigint, coalesce(m.event ->> 'title', ''),
            coalesce(m.event ->> 'body', ''), coalesce(nullif(m.event -> 'data', 'null'), '{}'),
            case when m.event -> 'push' ->> 'badge' = 'unread' then (m.event -> 'push') - 'badge' else coalesce(nullif(m.event -> 'push', 'null'), '{}') end,
@@ -37,11 +37,11 @@ begin
            case when m.matching -> 'rubros' <> 'null' then array(select jsonb_array_elements_text(m.matching -> 'rubros')) else '{}' end,
            relevo.region_key(m.matching ->> 'region'), m.matching ->> 'tipo', (m.matching ->> 'monto')::numeric, m.matching ->> 'moneda',
            relevo.words(m.matching ->> 'text'), m.hash, nullif(m.event -> 'arguments', 'null'), case when m.event ->> 'arguments' is not null then timestamptz '2300-01-01Z' end,
-           m.event ->> 'collapse', nullif(t.opens or t.complete_on = 'opened', false), nullif(m.event -> 'push' ->> 'badge' = 'unread', false), nullif(m.event -> 'batch', 'null') -- the badge apart from the rest: 0.3.0 would send the word
+           m.event ->> 'collapse', nullif(t.opens or t.complete_on = 'opened', false), nullif(m.event -> 'push' ->> 'badge' = 'unread', false), nullif(m.event -> 'batch', 'null'), m.event ->> 'project' -- the badge apart from the rest: 0.3.0 would send the word
       from numbered m
       left join lateral (select t.* from relevo.event_types t where t.event_type = m.event_type offset 0) t on true
-     where m.new_id is not null order by m.event_type collate "C", m.keys[1] collate "C" -- in the same order as all who write these: no deadlock
-    on conflict (event_type, event_key) do nothing
+     where m.new_id is not null order by m.event_type collate "C", m.keys[1] collate "C", m.event ->> 'project' collate "C" -- in the same order as all who write these: no deadlock
+    on conflict (event_type, event_key, coalesce(project, '')) do nothing
     returning n.id
   ), named as (
     insert into relevo.event_audience (event_id, installation_id)
@@ -64,7 +64,7 @@ begin
            array(select i.installation
                    from unnest(m.installations) as i(installation)
                    left join lateral (select true as known from relevo.device_installations d
-                                       where d.installation_id = i.installation offset 0) d on true
+                                       where d.installation_id = i.installation and d.project = coalesce(m.event ->> 'project', d.project) offset 0) d on true
                   where d.known is null)
            else '{}' end
     from numbered m

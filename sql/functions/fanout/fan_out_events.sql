@@ -8,6 +8,7 @@ as $$
 declare
   at timestamptz := relevo.now(given_at);
   today date := (at at time zone 'UTC')::date;
+  owners_in text := relevo.project_of_owners(); -- of events without project
 begin
   perform relevo.ensure_partitions(today, 1);
   if relevo.hold_open(array[today]) = '{}' then
@@ -27,7 +28,8 @@ begin
                  where a.event_id = e.id
                 union all
                 select p.phone from relevo.event_owners o
-                  cross join lateral (select i as phone from relevo.device_installations i where i.owner = o.owner offset 0) p
+                  cross join lateral (select i as phone from relevo.device_installations i where i.owner = o.owner
+                                        and i.project = coalesce(e.project, owners_in, i.project) offset 0) p
                  where o.event_id = e.id) n
          where relevo.may_receive(n.phone) and (e.project is null or (n.phone).project = e.project) and relevo.unwanted((n.phone).opt_outs, (n.phone).refused, (n.phone).accepted, e.category, c.rule) is null
            and not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again

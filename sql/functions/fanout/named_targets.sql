@@ -8,6 +8,7 @@ create or replace function relevo.named_targets(e relevo.notification_events, mo
 as $$
 declare
   rule text := case when e.category is not null then relevo.category_rule(e.category) end;
+  owners_in text := coalesce(e.project, relevo.project_of_owners()); -- null: in all projects
   seqs bigint[];
   named uuid[];
 begin
@@ -18,7 +19,7 @@ begin
     named := array(select a.installation_id from relevo.event_audience a where a.event_id = e.id
                    union all
                    select i.installation_id from relevo.event_owners o
-                     cross join lateral (select i.installation_id from relevo.device_installations i where i.owner = o.owner offset 0) i
+                     cross join lateral (select i.installation_id from relevo.device_installations i where i.owner = o.owner and i.project = coalesce(owners_in, i.project) offset 0) i
                     where o.event_id = e.id);
     if cardinality(named) > most then
       seqs := relevo.cut_slices(e, named, most);
@@ -28,7 +29,7 @@ begin
     named := array(select i.installation_id from relevo.device_installations i -- whose owner changed since they were read is left out
                     where i.seq = any (seqs)
                       and (exists (select from relevo.event_audience a where a.event_id = e.id and a.installation_id = i.installation_id offset 0)
-                           or exists (select from relevo.event_owners o where o.event_id = e.id and o.owner = i.owner offset 0)));
+                           or exists (select from relevo.event_owners o where o.event_id = e.id and o.owner = i.owner and i.project = coalesce(owners_in, i.project) offset 0)));
   end if;
   last_seq := seqs[cardinality(seqs)];
   is_last := seqs is null or not exists (select from relevo.fanout_slices s where s.event_id = e.id and s.last_seq > named_targets.last_seq);

@@ -9,6 +9,7 @@ as $$
 declare
   -- of an installation without owner, what it got while it had one is not walked along
   past timestamptz := coalesce(greatest(after, case when s.owner is null then s.since[1] end), '-infinity');
+  takes_unscoped boolean := s.owner is not null and relevo.takes_unscoped(s.owner, s.project);
 begin
   select coalesce(max(c.lowest) filter (where c.is_more), 0), count(c.place)::int,
          array_agg(c.place) filter (where c.is_in), array_agg(c.event_id) filter (where c.is_in), array_agg(c.day) filter (where c.is_in),
@@ -28,7 +29,7 @@ begin
         from (select o.inbox_place as place, o.event_id, e.fanout_finished_at as at
                 from relevo.event_owners o
                 cross join lateral (select e.fanout_finished_at, e.project from relevo.notification_events e where e.id = o.event_id offset 0) e
-               where o.owner = s.owner and o.inbox_place < before and (e.project is null or e.project = s.project)
+               where o.owner = s.owner and o.inbox_place < before and (e.project = s.project or e.project is null and takes_unscoped)
                order by o.inbox_place desc limit wide) g
       union all
       select g.place, g.event_id, null, g.at, null, g.at > past, min(g.place) over (), count(*) over () = wide

@@ -11,8 +11,8 @@ begin
     join relevo.notification_events e on e.id = o.event_id
     left join relevo.event_types t on t.event_type = e.event_type
     cross join lateral (select e.project where e.project is not null
-                        union select i.project from relevo.device_installations i where i.owner = o.owner and e.project is null
-                        union select 'default' where e.project is null) p
+                        union select i.project from relevo.device_installations i where i.owner = o.owner and e.project is null and relevo.takes_unscoped(o.owner, i.project)
+                        union select 'default' where e.project is null and relevo.takes_unscoped(o.owner, 'default')) p
    where o.event_id = any (of_events) and o.inbox_place is not null and e.state <> 'cancelled' and (e.title <> '' or e.body <> '') and e.batch_id is null
      and coalesce(t.inbox, true) and e.fanout_finished_at > now() - coalesce(t.inbox_days, 90) * interval '1 day';
   if f.owners is null then

@@ -22,7 +22,8 @@ as $$
             cross join lateral (select n.installation_id from relevo.device_installations n where n.installation_id = u.id offset 0) n
            union all
           select n.installation_id from (select distinct unnest(draft_targets.owners) as owner) u
-            cross join lateral (select n.installation_id from relevo.device_installations n where n.owner = u.owner offset 0) n) a
+            cross join lateral (select n.installation_id from relevo.device_installations n where n.owner = u.owner
+                                    and n.project = coalesce((e).project, (select relevo.project_of_owners()), n.project) offset 0) n) a
     cross join lateral (select i.* from relevo.device_installations i where i.installation_id = a.installation_id offset 0) i
    where (e).audience = 'installations' and i.seq > after_seq and i.seq <= upto_seq
      and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null

@@ -25,7 +25,7 @@ begin
     select n.* into d from relevo.notification_deliveries n
      where n.event_day = e.event_day and n.notification_event_id = e.id and n.installation_id = installation;
   end if;
-  select c.* into done from relevo.event_completions c where c.event_id = e.id and c.owner = i.owner;
+  select c.* into done from relevo.event_completions c where c.event_id = e.id and c.owner = i.owner and coalesce(c.project, i.project) = i.project limit 1;
   if e.audience = 'matching' then
     select min(p.name) filter (where m.mismatch is null),
            coalesce(jsonb_agg(jsonb_build_object('name', p.name, 'differs_in', m.mismatch) order by p.name) filter (where m.mismatch is not null), '[]')
@@ -59,6 +59,9 @@ begin
       rule := 'not_named'; why := 'It is an address for news, and gets nothing else.'; about := jsonb_build_object('for_news', true);
     when e.audience = 'installations' and not (coalesce(names_it, false) or coalesce(i.owner = any (owners), false)) then
       rule := 'not_named'; why := 'The event is for others: it names neither this installation nor its owner.';
+    when e.project is null and not coalesce(names_it, false) and e.audience = 'installations' and i.project <> relevo.project_of_owners() then
+      rule := 'not_named'; about := jsonb_build_object('project', 'default');
+      why := format('The event names no project, so it is for owners in the project default. Enqueue it with the project %s, or run `relevo owner names shared`.', i.project);
     when e.project <> i.project then
       rule := 'not_named'; why := format('The event is for the phones of project %s.', e.project); about := jsonb_build_object('project', e.project);
     when not relevo.may_receive(i) then

@@ -21,7 +21,7 @@ as $$
              array_agg(coalesce(
                relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, at, i.handled_before >= c.created_at
                  or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
-                      select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner)),
+                      select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner and coalesce(h.project, i.project) = i.project)),
                case when e.collapse is not null and relevo.is_superseded(e.id, e.event_type, e.collapse, e.scheduled_at, c.event_day, u.installation_id, u.inbox_id) then 'superseded' end,
                case when u.inbox_id is distinct from i.inbox_id and u.inbox_id is not null and i.installation_id is not null and e.audience <> 'everyone'
                          and not relevo.is_same_owner(u.inbox_id, i.inbox_id) then 'owner_changed' end,

@@ -1,10 +1,10 @@
--- Ends unsent what still waits for an owner's phones of events that the owner read, or opened, on one of them, where their types say so: pushes of their own, and
+-- Ends unsent what still waits for an owner's phones, those of one project unless equal names are one person, of events that the owner read, or opened, on one of them, where their types say so: pushes of their own, and
 -- what a batch is still to tell. The push of a batch stands for the events that it tells.
-create or replace function relevo.complete_reacted(of_events bigint[], of_owner text, by_what text) returns void
+create or replace function relevo.complete_reacted(of_events bigint[], of_owner text, of_project text, by_what text) returns void
   language sql volatile
 as $$
-  insert into relevo.event_completions (event_id, owner, reason)
-  select e.id, of_owner, by_what
+  insert into relevo.event_completions (event_id, owner, reason, project)
+  select e.id, of_owner, by_what, case when relevo.project_of_owners() is not null then of_project end
     from relevo.notification_events e
     join relevo.event_types t on t.event_type = e.event_type and t.complete_on = by_what
    where e.id = any (of_events || array(select unnest(b.events) from relevo.notification_events n join relevo.batches b on b.id = n.batch_id and b.event_id = n.id

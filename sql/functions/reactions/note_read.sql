@@ -1,6 +1,6 @@
 -- Counts that events were marked as read in an inbox, or as unread again (`more` is 1 or -1), and ends what still waits of them for the owner's
 -- phones, each where its type asks for that.
-create or replace function relevo.note_read(of_events bigint[], of_owner text, more int) returns void
+create or replace function relevo.note_read(of_events bigint[], of_owner text, of_project text, more int) returns void
   language plpgsql volatile
 as $$
 begin
@@ -8,7 +8,7 @@ begin
   select e.id, 'read', more from relevo.notification_events e join relevo.event_types t on t.event_type = e.event_type and t.opens
    where e.id = any (of_events);
   if more > 0 then
-    perform relevo.complete_reacted(of_events, of_owner, 'read');
+    perform relevo.complete_reacted(of_events, of_owner, of_project, 'read');
   end if;
 end
 $$;

@@ -95,6 +95,9 @@ MATCHED_ONE = {
 
 NOBODY = {
     "owners_unknown": N_("unknown owner, no phone belongs to %(owners)s"),
+    "owners_elsewhere": N_(
+        "%(owners)s has phones in other projects only: give the event a project, or run `relevo owner names shared`"
+    ),
     "owners_silent": N_("no phone of %(owners)s may receive it: %(reasons)s"),
     "installations_unknown": N_("no phone that it names is registered"),
     "installations_silent": N_("no phone that it names may receive it: %(reasons)s"),

@@ -34,6 +34,7 @@ ACTIONS = frozenset(
         *("log_out_owner", "complete_owner", "complete_event", "change_event", "import_phones", "save_words"),
         "set_project_locale",
         *("block_owner", "unblock_owner", "export_owner", "set_category", "choose_category", "set_quiet", "set_cap"),
+        "share_owners",
         *(
             "subscribe_news",
             "pause_subscription",

@@ -793,6 +793,12 @@ export type EventIn = ({
      */
     licitacion_id?: number | null;
     /**
+     * Project
+     *
+     * The only project whose phones it is for, and in which its key is unique; a token of one project has its own.
+     */
+    project?: string | null;
+    /**
      * On Conflict
      *
      * What to do if its type and key are known and it says something else: refuse unless said.
@@ -1403,6 +1409,12 @@ export type KeyedEventIn = ({
      * The tender it is about; only where a source of tenders is on.
      */
     licitacion_id?: number | null;
+    /**
+     * Project
+     *
+     * The only project whose phones it is for, and in which its key is unique; a token of one project has its own.
+     */
+    project?: string | null;
     /**
      * On Conflict
      *
@@ -2506,6 +2518,12 @@ export type FindEventData = {
          */
         key: string;
         /**
+         * Project
+         *
+         * Its project; without one it is the event that names none, or the only project's.
+         */
+        project?: string | null;
+        /**
          * Wait Ms
          *
          * How long to wait at most, in ms.
@@ -2613,7 +2631,7 @@ export type EnqueueEventErrors = {
      */
     404: ProblemBody;
     /**
-     * The type and key are those of an event that says something else (`other-content`, with what differs), or that is another project's (`key-taken`).
+     * The type and key are those of an event of the project that says something else (`other-content`, with what differs).
      */
     409: ProblemBody;
     /**
@@ -2729,7 +2747,7 @@ export type EnqueueEventsErrors = {
      */
     403: ProblemBody;
     /**
-     * The type and key are those of an event that says something else (`other-content`, with what differs), or that is another project's (`key-taken`).
+     * The type and key are those of an event of the project that says something else (`other-content`, with what differs).
      */
     409: ProblemBody;
     /**
@@ -3992,7 +4010,7 @@ export type ReadNewsData = {
         /**
          * Subscription
          *
-         * The subscription's name: that of the app that hears it.
+         * The subscription's name: that of the app that hears it; unique within the token's project.
          */
         subscription: string;
     };
@@ -4027,7 +4045,7 @@ export type ReadNewsErrors = {
      */
     403: ProblemBody;
     /**
-     * There is no such subscription, or it is another project's.
+     * There is no such subscription of this project.
      */
     404: ProblemBody;
     /**
@@ -4057,7 +4075,7 @@ export type SubscribeNewsData = {
         /**
          * Subscription
          *
-         * The subscription's name: that of the app that hears it.
+         * The subscription's name: that of the app that hears it; unique within the token's project.
          */
         subscription: string;
     };
@@ -4078,10 +4096,6 @@ export type SubscribeNewsErrors = {
      * The token's role, or its project, is not enough.
      */
     403: ProblemBody;
-    /**
-     * The name, or the project, is not this token's.
-     */
-    409: ProblemBody;
     /**
      * The body is larger than HTTP_MAX_BODY_BYTES, or than the 65536 bytes that a phone's may have.
      */
@@ -4117,7 +4131,7 @@ export type AcknowledgeNewsData = {
         /**
          * Subscription
          *
-         * The subscription's name: that of the app that hears it.
+         * The subscription's name: that of the app that hears it; unique within the token's project.
          */
         subscription: string;
     };
@@ -4139,7 +4153,7 @@ export type AcknowledgeNewsErrors = {
      */
     403: ProblemBody;
     /**
-     * There is no such subscription, or it is another project's.
+     * There is no such subscription of this project.
      */
     404: ProblemBody;
     /**

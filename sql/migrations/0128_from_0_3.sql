@@ -592,9 +592,9 @@ begin
     ), gone as (
       delete from relevo.notification_events e where e.id = any ($1) returning e.*
     ), kept as (
-      insert into relevo.event_keys (event_type, event_key, event_id, content_hash, state, month)
+      insert into relevo.event_keys (event_type, event_key, event_id, content_hash, state, month, project)
       select g.event_type, case when g.audience = 'installations' then relevo.hidden_key(g.event_type, g.event_key) else g.event_key end, g.id,
-             case when g.audience = 'installations' then '' else g.content_hash end, g.state, $2
+             case when g.audience = 'installations' then '' else g.content_hash end, g.state, $2, g.project
         from gone g
     )
     insert into relevo_archive.%I (%s)
@@ -1023,14 +1023,14 @@ begin
   end if;
   select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(event) as k
    where k <> all (array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'owners', 'matching', 'topics', 'category',
-                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id', 'on_conflict', 'arguments', 'collapse', 'batch']);
+                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id', 'on_conflict', 'arguments', 'collapse', 'batch', 'project']);
   if wrong is not null then
     perform relevo.refuse(format('an event has no field %s', wrong));
   end if;
   for wrong in select k from unnest(array['type', 'key']) as k where coalesce(btrim(event ->> k), '') = '' loop
     perform relevo.refuse(format('%s must be given', wrong));
   end loop;
-  perform relevo.check_texts(event, '{"type": 100, "key": 300, "category": 100, "collapse": 64}');
+  perform relevo.check_texts(event, '{"type": 100, "key": 300, "category": 100, "collapse": 64, "project": 200}');
   perform relevo.check_texts(event, '{"title": 500, "body": 2000}', 0);
   for wrong in select k from unnest(array['data', 'push', 'matching', 'batch']) as k
                 where event ? k and event -> k <> 'null' and jsonb_typeof(event -> k) <> 'object' loop
@@ -1247,6 +1247,54 @@ $$;
 
 revoke all on function relevo.event_time from public;
 
+-- Returns true for the usual event with which nothing is wrong, at little cost; for any other it returns false, and check_event decides.
+create or replace function relevo.is_plain_event(event jsonb) returns boolean
+  language plpgsql immutable
+as $$
+begin
+  return jsonb_typeof(event) = 'object'
+     and event - array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'owners', 'category', 'lane', 'at_most_once',
+                       'scheduled_at', 'deadline_at', 'ttl_s', 'on_conflict', 'project'] = '{}'
+     and jsonb_typeof(event -> 'type') = 'string' and length(event ->> 'type') <= 100 and btrim(event ->> 'type') <> ''
+     and jsonb_typeof(event -> 'key') = 'string' and length(event ->> 'key') <= 300 and btrim(event ->> 'key') <> ''
+     and jsonb_typeof(event -> 'title') = 'string' and length(event ->> 'title') <= 500
+     and (ascii(event ->> 'title') between 33 and 126 or not relevo.is_blank(event ->> 'title')) -- most begin with a letter
+     and coalesce(jsonb_typeof(event -> 'body') in ('string', 'null') and length(event ->> 'body') <= 2000, event ->> 'body' is null)
+     and coalesce(jsonb_typeof(event -> 'category') in ('string', 'null') and length(event ->> 'category') between 1 and 100, event ->> 'category' is null)
+     and coalesce(jsonb_typeof(event -> 'project') in ('string', 'null') and length(event ->> 'project') between 1 and 200, event ->> 'project' is null)
+     and coalesce(jsonb_typeof(event -> 'data') in ('object', 'null') and not relevo.is_too_deep(event -> 'data'), true)
+     and coalesce(event ->> 'on_conflict' in ('refuse', 'keep'), true)
+     and case when event ->> 'push' is null then true
+              when jsonb_typeof(event -> 'push') = 'object' then event ->> 'push' = '{}' or relevo.push_complaint(event -> 'push') is null end
+     and coalesce(event ->> 'lane' in ('urgent', 'bulk'), true)
+     and coalesce(jsonb_typeof(event -> 'at_most_once') in ('boolean', 'null'), true)
+     and case when event ->> 'ttl_s' is null then true
+              when jsonb_typeof(event -> 'ttl_s') <> 'number' then false
+              else (event ->> 'ttl_s')::numeric between 1 and 2419200 and (event ->> 'ttl_s')::numeric % 1 = 0 end
+     and case event ->> 'audience'
+              when 'installations' then
+                case when jsonb_typeof(event -> 'installations') = 'array' and jsonb_array_length(event -> 'installations') <= 1000 then
+                  -- as one pattern it would cost half of the whole check, as a subquery more than that
+                  event ->> 'installations'
+                    like '["' || repeat('________-____-____-____-____________", "', jsonb_array_length(event -> 'installations') - 1)
+                         || '________-____-____-____-____________"]'
+                  and replace(event ->> 'installations', '", "', '') ~ '^\["[0-9a-fA-F-]+"]$'
+                  and length(replace(replace(event ->> 'installations', '", "', ''), '-', '')) = 4 + 32 * jsonb_array_length(event -> 'installations')
+                end
+                and event ->> 'owners' is null
+              when 'owners' then
+                case when jsonb_typeof(event -> 'owners') = 'array' then jsonb_array_length(event -> 'owners') <= 1000 end
+                and length(event ->> 'owners') <= 204 -- then none is longer than 200; of more, check_event counts each
+                and event ->> 'owners' ~ '^\["[^"\\]+"(?:, "[^"\\]+")*]$'
+                and event ->> 'installations' is null
+              when 'everyone' then event ->> 'installations' is null and event ->> 'owners' is null
+              else false end
+     and octet_length(event::text) <= 3400;
+end
+$$;
+
+revoke all on function relevo.is_plain_event from public;
+
 -- Returns true for the usual installation with which nothing is wrong, in one expression; for any other check_installation decides.
 create or replace function relevo.is_plain_installation(installation jsonb) returns boolean
   language plpgsql immutable
@@ -1336,11 +1384,11 @@ begin
      and (select bool_and(d.provider = 'webpush')
             from (select d.provider from relevo.device_installations d
                    where d.installation_id = any (array(select i::uuid from jsonb_array_elements_text(nullif(e.one -> 'installations', 'null')) as i))
-                     and d.active
+                     and d.active and d.project = coalesce(e.one ->> 'project', d.project)
                   union all
                   select d.provider from relevo.device_installations d
                    where d.owner = any (array(select jsonb_array_elements_text(nullif(e.one -> 'owners', 'null'))))
-                     and d.active) d);
+                     and d.active and d.project = coalesce(e.one ->> 'project', relevo.project_of_owners(), d.project)) d);
   if wrong is not null then
     perform relevo.refuse_event(case when jsonb_array_length(events) > 1 then wrong end,
       'title must be given, or body: all phones of this event get it by Web Push, and browsers must be shown something');
@@ -1395,7 +1443,7 @@ revoke all on function relevo.token_complaint from public;
 
 -- Returns the functions that an app may call, those that grant_app grants.
 create or replace function relevo.app_functions() returns text[] language sql immutable
-return array['enqueue(jsonb)', 'enqueue_many(jsonb)', 'event_id(text, text)', 'get_event(bigint)', 'cancel(bigint, text)',
+return array['enqueue(jsonb)', 'enqueue_many(jsonb)', 'event_id(text, text)', 'event_id_in_project(text, text, text)', 'get_event(bigint)', 'cancel(bigint, text)',
   'complete(bigint, text)', 'complete_installation(uuid, text)', 'complete_owner(text, bigint, text)', 'delete_events(bigint[])',
   'change(jsonb)', 'preview(jsonb, int)', 'explain(jsonb, uuid)', 'explain_event(bigint, uuid)',
   'register_installation(jsonb)', 'register_many(jsonb)', 'list_installations(text, int)', 'unregister_installation(uuid)',
@@ -1432,7 +1480,7 @@ $$;
 
 revoke all on function relevo.block_owner from public;
 
--- Replaces the content of an event that has not started yet.
+-- Replaces the content of an event that has not started yet, found by its type and key, in its project if it names one.
 create or replace function relevo.change(event jsonb) returns boolean
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
@@ -1446,7 +1494,7 @@ begin
     perform relevo.refuse('type must not begin with relevo., which is for Relevo itself');
   end if;
   select n.* into old from relevo.notification_events n
-   where n.event_type = event ->> 'type' and n.event_key = event ->> 'key' and n.state = 'waiting' and n.event_day is null for update;
+   where n.id = relevo.event_id_in_project(event ->> 'type', event ->> 'key', event ->> 'project') and n.state = 'waiting' and n.event_day is null for update;
   if not found then
     return false;
   end if;
@@ -1562,6 +1610,57 @@ $$;
 
 revoke all on function relevo.enqueue_any_type from public;
 
+-- Returns the id of an event by its type and key, archived or not, or null: that without project, or else the only project's.
+create or replace function relevo.event_id(of_type text, of_key text) returns bigint
+  language sql stable security definer
+  set search_path = pg_catalog, pg_temp
+as $$ select relevo.event_id_in_project(of_type, of_key, null) $$;
+
+revoke all on function relevo.event_id from public;
+
+-- Returns the id of a project's event by its type and key, archived or not, or null. Without a project it is the event that names none, or else
+-- the only project's; refuses the question if several projects have one.
+create or replace function relevo.event_id_in_project(of_type text, of_key text, of_project text) returns bigint
+  language plpgsql stable security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  keys text[] := array[of_key, relevo.hidden_key(of_type, of_key)];
+  ids bigint[];
+  projects text[];
+begin
+  select array_agg(f.id order by f.project nulls first), array_agg(f.project order by f.project nulls first) into ids, projects
+    from (select e.id, e.project from relevo.notification_events e where e.event_type = of_type and e.event_key = any (keys)
+          union all
+          select k.event_id, k.project from relevo.event_keys k where k.event_type = of_type and k.event_key = any (keys)) f
+   where of_project is null or f.project = of_project;
+  if of_project is null and projects[1] is not null and cardinality(ids) > 1 then
+    perform relevo.refuse(format('project must be given: events of type %s and key %s are there in %s', left(of_type, 100), left(of_key, 100),
+      array_to_string(projects[1:5], ', ')));
+  end if;
+  return ids[1];
+end
+$$;
+
+revoke all on function relevo.event_id_in_project from public;
+
+-- Returns why an installation would get an event that was not enqueued, or not.
+create or replace function relevo.explain(event jsonb, installation uuid) returns jsonb
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if installation is null then
+    perform relevo.refuse('installation must be given');
+  end if;
+  return relevo.explain_draft(relevo.draft_event(event, event ->> 'project'),
+    coalesce(lower(event ->> 'installations')::jsonb @> to_jsonb(array[installation::text]), false),
+    array(select jsonb_array_elements_text(coalesce(nullif(event -> 'owners', 'null'), '[]'))), installation);
+end
+$$;
+
+revoke all on function relevo.explain from public;
+
 -- Returns why an installation gets an enqueued event, or not.
 create or replace function relevo.explain_event(of_event bigint, installation uuid) returns jsonb
   language plpgsql stable security definer
@@ -1609,7 +1708,7 @@ begin
     when 'events' then
       select jsonb_agg(relevo.exported_event(p.e) order by (p.e).id) as items, max((p.e).id) as last into page
         from (select e from relevo.event_owners o join relevo.notification_events e on e.id = o.event_id
-               where o.owner = of_owner and o.event_id > past and (of_project is null or e.project = of_project) order by o.event_id limit most) p;
+               where o.owner = of_owner and o.event_id > past and (of_project is null or coalesce(e.project, relevo.project_of_owners()) = of_project) order by o.event_id limit most) p;
     when 'deliveries' then
       select jsonb_agg(relevo.exported_delivery(p.d) order by (p.d).id) as items, max((p.d).id) as last into page
         from (select d.d from (select i.installation_id, i.inbox_id, coalesce(i.owner_since, '-infinity') - interval '1 microsecond' as since
@@ -1730,6 +1829,7 @@ as $$
 declare
   phones uuid[];
   many int;
+  owners_in text := relevo.project_of_owners();
 begin
   perform relevo.check_owner(of_owner);
   perform relevo.lock_owner(of_owner);
@@ -1743,13 +1843,13 @@ begin
            where i.owner = of_owner and i.project = of_project order by i.installation_id for update) i;
   perform relevo.blank_events(array(
     select o.event_id from relevo.event_owners o
-      join relevo.notification_events e on e.id = o.event_id and e.project = of_project
+      join relevo.notification_events e on e.id = o.event_id and coalesce(e.project, owners_in) = of_project
      where o.owner = of_owner and not exists (select from relevo.event_owners n where n.event_id = o.event_id and n.owner <> of_owner)),
     'its owner was forgotten');
   delete from relevo.event_owners o using relevo.notification_events e
-   where o.owner = of_owner and e.id = o.event_id and e.project = of_project;
+   where o.owner = of_owner and e.id = o.event_id and coalesce(e.project, owners_in) = of_project;
   delete from relevo.event_completions c using relevo.notification_events e
-   where c.owner = of_owner and e.id = c.event_id and e.project = of_project;
+   where c.owner = of_owner and e.id = c.event_id and coalesce(e.project, owners_in) = of_project;
   delete from relevo.inboxes where owner = of_owner and project = of_project;
   delete from relevo.owner_rules where owner = of_owner and project = of_project;
   delete from relevo.consents where owner = of_owner and project = of_project;
@@ -1767,7 +1867,7 @@ revoke all on function relevo.forget_owner_in_project from public;
 create or replace function relevo.get_event(id_of_event bigint) returns jsonb
   language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$
-  select jsonb_build_object('id', e.id, 'type', e.event_type, 'key', e.event_key, 'state', e.state,
+  select jsonb_build_object('id', e.id, 'type', e.event_type, 'key', e.event_key, 'project', e.project, 'state', e.state,
            'progress', case when e.state <> 'fanned' then e.state when c.counts ?| array['pending', 'retryable'] then 'sending'
                             when c.counts ? 'sent' then 'sent' else 'finished' end,
            'title', e.title, 'body', e.body,
@@ -1787,7 +1887,7 @@ as $$
                group by p.status having sum(p.deliveries) <> 0) s) c
    where e.id = id_of_event
   union all
-  select jsonb_build_object('id', k.event_id, 'type', k.event_type, 'key', k.event_key, 'state', k.state,
+  select jsonb_build_object('id', k.event_id, 'type', k.event_type, 'key', k.event_key, 'project', k.project, 'state', k.state,
            'progress', case when k.state = 'fanned' then 'finished' else k.state end, 'title', '', 'body', '',
            'deliveries', jsonb '{}', 'archived', to_char(k.month, 'YYYY-MM'))
     from relevo.event_keys k where k.event_id = id_of_event
@@ -2037,7 +2137,7 @@ begin
      and (m.seen_at, m.read_at, m.archived_at) is distinct from (n.seen_at, n.read_at, n.archived_at)
   returning n.former, m.read_at into done;
   if found and (done.former is null) <> (done.read_at is null) then
-    perform relevo.note_read(array[of_event], s.owner, case when done.former is null then 1 else -1 end);
+    perform relevo.note_read(array[of_event], s.owner, s.project, case when done.former is null then 1 else -1 end);
   end if;
   return true;
 end
@@ -2066,7 +2166,7 @@ begin
     perform from relevo.inboxes b where b.id = inbox for no key update; -- who marks the same meanwhile counts nothing twice
     s := relevo.find_inbox(asked);
     perform relevo.note_read(array(
-      select w.event_id from relevo.walk_inbox(s, 'unread', null, null, null, 10000, 10000) w where w.at <= until), s.owner, 1);
+      select w.event_id from relevo.walk_inbox(s, 'unread', null, null, null, 10000, 10000) w where w.at <= until), s.owner, s.project, 1);
   end if;
   update relevo.inboxes b
      set seen_before = greatest(b.seen_before, until), read_before = case when mark = 'read' then greatest(b.read_before, until) else b.read_before end
@@ -2143,7 +2243,7 @@ begin
     perform relevo.refuse('installation and delivery must be given');
   end if;
   perform relevo.check_texts(jsonb_build_object('action', action), '{"action": 100}');
-  select n.event_day, n.id, n.notification_event_id as event_id, n.event_type, n.project, n.created_at, i.owner,
+  select n.event_day, n.id, n.notification_event_id as event_id, n.event_type, n.project, n.created_at, i.owner, i.project as owner_project,
          case when n.attempt_count = 1 then n.last_attempt_at else n.created_at end as sent_at, coalesce(i.owner_since, '-infinity') as owner_since
     into d
     from relevo.notification_deliveries n
@@ -2174,7 +2274,7 @@ begin
     end if;
   end if;
   if asks.complete_on = 'opened' and d.created_at >= d.owner_since then -- not for who has the phone now
-    perform relevo.complete_reacted(array[d.event_id], d.owner, 'opened');
+    perform relevo.complete_reacted(array[d.event_id], d.owner, d.owner_project, 'opened');
   end if;
   return 'noted';
 end
@@ -2869,7 +2969,7 @@ begin
   select n.* into old from relevo.notification_events n where n.id = id_of_event;
   select coalesce(old.content_hash, (select k.content_hash from relevo.event_keys k where k.event_id = id_of_event)) into hashes;
   -- the form of hashes before 0.3
-  if strpos(hashes, encode(sha256(convert_to(jsonb_strip_nulls(event - 'on_conflict')::text, 'UTF8')), 'hex')) > 0 then
+  if strpos(hashes, encode(sha256(convert_to(jsonb_strip_nulls(event - array['on_conflict', 'project'])::text, 'UTF8')), 'hex')) > 0 then
     return null;
   end if;
   if old.id is null then
@@ -2894,6 +2994,36 @@ end
 $$;
 
 revoke all on function relevo.content_difference from public;
+
+-- Returns the hash of what an event says, but for its project, in which its key is looked up. One for some phones or owners is hashed as it came: its row decides when hashes differ, and the hash
+-- goes with the row. Any other is kept for good, so in one form: empty and missing fields are the same, and so are other orders of keys and of
+-- lists that are sets, and other spellings of a number or a time.
+create or replace function relevo.content_hash(event jsonb, at timestamptz, until timestamptz) returns text
+  language plpgsql immutable
+as $$
+declare
+  said jsonb := jsonb_strip_nulls(event - array['on_conflict', 'project']);
+begin
+  if said ->> 'audience' not in ('installations', 'owners') then
+    said := relevo.trim_numbers('{"title": "", "body": "", "data": {}, "push": {}}'::jsonb || said);
+    if said ? 'topics' then
+      said := said || relevo.sort_list(said, 'topics');
+    end if;
+    if said -> 'matching' ? 'rubros' then
+      said := jsonb_set(said, '{matching}', (said -> 'matching') || relevo.sort_list(said -> 'matching', 'rubros'));
+    end if;
+    if said ? 'scheduled_at' then
+      said := said || jsonb_build_object('scheduled_at', extract(epoch from at));
+    end if;
+    if said ? 'deadline_at' then
+      said := said || jsonb_build_object('deadline_at', extract(epoch from until));
+    end if;
+  end if;
+  return encode(sha256(convert_to(said::text, 'UTF8')), 'hex');
+end
+$$;
+
+revoke all on function relevo.content_hash from public;
 
 -- Deletes up to so many of an event's deliveries, and their failed attempts.
 create or replace function relevo.delete_deliveries(id_of_event bigint, of_day date, from_phone uuid, most int,
@@ -2977,7 +3107,7 @@ as $$
   select g.ord, g.event, g.event ->> 'type' as event_type,
          -- its own, and the one by which it is known if it was personal and is old or forgotten
          array[g.event ->> 'key', relevo.hidden_key(g.event ->> 'type', g.event ->> 'key')] as keys,
-         case when g.event ->> 'audience' in ('installations', 'owners') and not g.event ? 'on_conflict' -- most are: as content_hash does it
+         case when g.event ->> 'audience' in ('installations', 'owners') and not g.event ?| array['on_conflict', 'project'] -- most are: as content_hash does it
               then encode(sha256(convert_to(jsonb_strip_nulls(g.event)::text, 'UTF8')), 'hex')
               else relevo.content_hash(g.event, g.at, g.until) end as hash,
          g.event -> 'matching' as matching,
@@ -3059,7 +3189,7 @@ $$;
 revoke all on function relevo.name_differences from public;
 
 -- Writes events, and returns for each whether it is new, and if not, whether it says the same; one that another transaction made meanwhile has
--- no id here.
+-- no id here. A key is unique within its project: what others have under the same key is neither seen nor waited for.
 -- Steps: read what is given, look each up by its key among events and archived keys, number the new ones, insert them with their phones
 -- and owners.
 create or replace function relevo.write_events(events jsonb) returns table(event_id bigint, created boolean, same_content boolean, unknown_installations uuid[])
@@ -3077,16 +3207,16 @@ begin
     select g.*, coalesce(n.id, k.event_id) as known_id, strpos(nullif(coalesce(n.content_hash, k.content_hash), ''), g.hash) > 0 as same_hash
       from given g
       left join lateral (select n.id, n.content_hash from relevo.notification_events n
-                          where n.event_type = g.event_type and n.event_key = any (g.keys) limit 1) n on true
+                          where n.event_type = g.event_type and n.event_key = any (g.keys) and coalesce(n.project, '') = coalesce(g.event ->> 'project', '') limit 1) n on true
       left join lateral (select k.event_id, k.content_hash from relevo.event_keys k
-                          where n.id is null and k.event_type = g.event_type and k.event_key = any (g.keys) limit 1) k on true
+                          where n.id is null and k.event_type = g.event_type and k.event_key = any (g.keys) and coalesce(k.project, '') = coalesce(g.event ->> 'project', '') limit 1) k on true
   ), numbered as materialized (
     select l.*, case when l.known_id is null then nextval('relevo.notification_events_id_seq') end as new_id
       from (select * from looked_up order by ord) l
   ), made as (
     insert into relevo.notification_events as n (id, event_type, event_key, licitacion_id, title, body, data, push, audience, category,
       lane, at_most_once, scheduled_at, deadline_at, match_topics, match_rubros, match_region, match_tipo, match_monto, match_moneda, match_words,
-      content_hash, arguments, turn_at, collapse, opens, unread_badge, batch)
+      content_hash, arguments, turn_at, collapse, opens, unread_badge, batch, project)
     select m.new_id, m.event_type, m.keys[1], (m.event ->> 'licitacion_id')::numeric::bigint, coalesce(m.event ->> 'title', ''),
            coalesce(m.event ->> 'body', ''), coalesce(nullif(m.event -> 'data', 'null'), '{}'),
            case when m.event -> 'push' ->> 'badge' = 'unread' then (m.event -> 'push') - 'badge' else coalesce(nullif(m.event -> 'push', 'null'), '{}') end,
@@ -3097,11 +3227,11 @@ begin
            case when m.matching -> 'rubros' <> 'null' then array(select jsonb_array_elements_text(m.matching -> 'rubros')) else '{}' end,
            relevo.region_key(m.matching ->> 'region'), m.matching ->> 'tipo', (m.matching ->> 'monto')::numeric, m.matching ->> 'moneda',
            relevo.words(m.matching ->> 'text'), m.hash, nullif(m.event -> 'arguments', 'null'), case when m.event ->> 'arguments' is not null then timestamptz '2300-01-01Z' end,
-           m.event ->> 'collapse', nullif(t.opens or t.complete_on = 'opened', false), nullif(m.event -> 'push' ->> 'badge' = 'unread', false), nullif(m.event -> 'batch', 'null') -- the badge apart from the rest: 0.3.0 would send the word
+           m.event ->> 'collapse', nullif(t.opens or t.complete_on = 'opened', false), nullif(m.event -> 'push' ->> 'badge' = 'unread', false), nullif(m.event -> 'batch', 'null'), m.event ->> 'project' -- the badge apart from the rest: 0.3.0 would send the word
       from numbered m
       left join lateral (select t.* from relevo.event_types t where t.event_type = m.event_type offset 0) t on true
-     where m.new_id is not null order by m.event_type collate "C", m.keys[1] collate "C" -- in the same order as all who write these: no deadlock
-    on conflict (event_type, event_key) do nothing
+     where m.new_id is not null order by m.event_type collate "C", m.keys[1] collate "C", m.event ->> 'project' collate "C" -- in the same order as all who write these: no deadlock
+    on conflict (event_type, event_key, coalesce(project, '')) do nothing
     returning n.id
   ), named as (
     insert into relevo.event_audience (event_id, installation_id)
@@ -3124,7 +3254,7 @@ begin
            array(select i.installation
                    from unnest(m.installations) as i(installation)
                    left join lateral (select true as known from relevo.device_installations d
-                                       where d.installation_id = i.installation offset 0) d on true
+                                       where d.installation_id = i.installation and d.project = coalesce(m.event ->> 'project', d.project) offset 0) d on true
                   where d.known is null)
            else '{}' end
     from numbered m
@@ -3154,6 +3284,7 @@ as $$
 declare
   at timestamptz := relevo.now(given_at);
   today date := (at at time zone 'UTC')::date;
+  owners_in text := relevo.project_of_owners(); -- of events without project
 begin
   perform relevo.ensure_partitions(today, 1);
   if relevo.hold_open(array[today]) = '{}' then
@@ -3173,7 +3304,8 @@ begin
                  where a.event_id = e.id
                 union all
                 select p.phone from relevo.event_owners o
-                  cross join lateral (select i as phone from relevo.device_installations i where i.owner = o.owner offset 0) p
+                  cross join lateral (select i as phone from relevo.device_installations i where i.owner = o.owner
+                                        and i.project = coalesce(e.project, owners_in, i.project) offset 0) p
                  where o.event_id = e.id) n
          where relevo.may_receive(n.phone) and (e.project is null or (n.phone).project = e.project) and relevo.unwanted((n.phone).opt_outs, (n.phone).refused, (n.phone).accepted, e.category, c.rule) is null
            and not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again
@@ -3540,8 +3672,8 @@ begin
     join relevo.notification_events e on e.id = o.event_id
     left join relevo.event_types t on t.event_type = e.event_type
     cross join lateral (select e.project where e.project is not null
-                        union select i.project from relevo.device_installations i where i.owner = o.owner and e.project is null
-                        union select 'default' where e.project is null) p
+                        union select i.project from relevo.device_installations i where i.owner = o.owner and e.project is null and relevo.takes_unscoped(o.owner, i.project)
+                        union select 'default' where e.project is null and relevo.takes_unscoped(o.owner, 'default')) p
    where o.event_id = any (of_events) and o.inbox_place is not null and e.state <> 'cancelled' and (e.title <> '' or e.body <> '') and e.batch_id is null
      and coalesce(t.inbox, true) and e.fanout_finished_at > now() - coalesce(t.inbox_days, 90) * interval '1 day';
   if f.owners is null then
@@ -3611,6 +3743,18 @@ end
 $$;
 
 revoke all on function relevo.prune_former_phones from public;
+
+-- Returns whether an inbox has the events without project for its owner that reached no phone of the owner: that of the project `default`, or, where
+-- equal owner names of projects are one person, that of each project in which the owner has a phone, and `default` if there is none.
+create or replace function relevo.takes_unscoped(of_owner text, of_project text) returns boolean
+  language sql stable
+as $$
+  select case when relevo.project_of_owners() is not null then of_project = relevo.project_of_owners()
+              when exists (select from relevo.device_installations i where i.owner = of_owner and i.project = of_project and not i.for_news) then true
+              else of_project = 'default' and not exists (select from relevo.device_installations i where i.owner = of_owner and not i.for_news) end
+$$;
+
+revoke all on function relevo.takes_unscoped from public;
 
 -- Inserts those of some resolved installations that are not there yet, with a default preference.
 create or replace function relevo.add_installations(resolved jsonb) returns void
@@ -3705,6 +3849,13 @@ return regexp_replace(lower(substring(subscription from '^\{"endpoint":"https?:/
                       '^.*\.(notify\.windows\.com|push\.apple\.com)$', '\1');
 
 revoke all on function relevo.push_host from public;
+
+-- Returns the project whose owners an event without project is for: `default`, or null, for all, where equal owner names of projects are one person.
+create or replace function relevo.project_of_owners() returns text
+  language sql stable
+as $$ select 'default' where not exists (select from relevo.owner_sharing s where s.shared) $$;
+
+revoke all on function relevo.project_of_owners from public;
 
 -- Returns checked installations with what is not said of them: the id (the same token and owner without one is the same installation), and
 -- provider, platform and part, which a known one keeps.
@@ -3891,13 +4042,13 @@ create or replace function relevo.preview_draft(event jsonb, most int, of_projec
   language plpgsql stable
 as $$
 declare
-  e relevo.notification_events := relevo.draft_event(event, of_project);
+  e relevo.notification_events := relevo.draft_event(event, coalesce(of_project, event ->> 'project'));
   named uuid[] := array(select n.id::uuid from jsonb_array_elements_text(coalesce(nullif(event -> 'installations', 'null'), '[]')) as n(id));
   owners text[] := array(select jsonb_array_elements_text(coalesce(nullif(event -> 'owners', 'null'), '[]')));
 begin
   return relevo.count_draft_targets(e, named, owners, most) || jsonb_build_object('digested', relevo.count_draft_digests(e), 'unknown_installations', to_jsonb(array(
     select u.id from unnest(named) with ordinality as u(id, place)
-      left join lateral (select true as known from relevo.device_installations d where d.installation_id = u.id offset 0) d on true
+      left join lateral (select true as known from relevo.device_installations d where d.installation_id = u.id and (e.project is null or d.project = e.project) offset 0) d on true
      where d.known is null order by u.place)));
 end
 $$;
@@ -4855,13 +5006,13 @@ $$;
 
 revoke all on function relevo.add_reactions from public;
 
--- Ends unsent what still waits for an owner's phones of events that the owner read, or opened, on one of them, where their types say so: pushes of their own, and
+-- Ends unsent what still waits for an owner's phones, those of one project unless equal names are one person, of events that the owner read, or opened, on one of them, where their types say so: pushes of their own, and
 -- what a batch is still to tell. The push of a batch stands for the events that it tells.
-create or replace function relevo.complete_reacted(of_events bigint[], of_owner text, by_what text) returns void
+create or replace function relevo.complete_reacted(of_events bigint[], of_owner text, of_project text, by_what text) returns void
   language sql volatile
 as $$
-  insert into relevo.event_completions (event_id, owner, reason)
-  select e.id, of_owner, by_what
+  insert into relevo.event_completions (event_id, owner, reason, project)
+  select e.id, of_owner, by_what, case when relevo.project_of_owners() is not null then of_project end
     from relevo.notification_events e
     join relevo.event_types t on t.event_type = e.event_type and t.complete_on = by_what
    where e.id = any (of_events || array(select unnest(b.events) from relevo.notification_events n join relevo.batches b on b.id = n.batch_id and b.event_id = n.id
@@ -4942,7 +5093,7 @@ revoke all on function relevo.is_anything_open from public;
 
 -- Counts that events were marked as read in an inbox, or as unread again (`more` is 1 or -1), and ends what still waits of them for the owner's
 -- phones, each where its type asks for that.
-create or replace function relevo.note_read(of_events bigint[], of_owner text, more int) returns void
+create or replace function relevo.note_read(of_events bigint[], of_owner text, of_project text, more int) returns void
   language plpgsql volatile
 as $$
 begin
@@ -4950,7 +5101,7 @@ begin
   select e.id, 'read', more from relevo.notification_events e join relevo.event_types t on t.event_type = e.event_type and t.opens
    where e.id = any (of_events);
   if more > 0 then
-    perform relevo.complete_reacted(of_events, of_owner, 'read');
+    perform relevo.complete_reacted(of_events, of_owner, of_project, 'read');
   end if;
 end
 $$;
@@ -6085,6 +6236,13 @@ as $$ select * from relevo.pick_small_events($1, $2, $3, $4, $5, $6, $7) $$;
 
 revoke all on function relevo.pick_small_events_2 from public;
 
+-- preview of one project's event as 0.3.0 calls it.
+create or replace function relevo.preview_in_project(event jsonb, most int, of_project text) returns jsonb
+  language sql
+as $$ select relevo.preview_draft(event, most, of_project) $$;
+
+revoke all on function relevo.preview_in_project from public;
+
 -- settle_confirmed as 0.3.0 calls it.
 create or replace function relevo.settle_confirmed_1(claim uuid, asked int, given_at timestamptz) returns int
   language sql volatile
@@ -6302,9 +6460,9 @@ begin
          and not exists (select from later l where l.collapse = e.collapse and (l.scheduled_at, l.event_id) > (e.scheduled_at, e.id)));
   end if;
   for phone in
-    select i.installation_id, i.owner, i.handled_before from relevo.device_installations i where b.subject like 'o:%' and i.owner = substr(b.subject, 3)
+    select i.installation_id, i.owner, i.project, i.handled_before from relevo.device_installations i where b.subject like 'o:%' and i.owner = substr(b.subject, 3)
     union all
-    select i.installation_id, i.owner, i.handled_before from relevo.device_installations i
+    select i.installation_id, i.owner, i.project, i.handled_before from relevo.device_installations i
      where i.installation_id = case when b.subject like 'i:%' then substr(b.subject, 3)::uuid end
   loop
     exit when undecided = '{}';
@@ -6319,7 +6477,7 @@ begin
                              where d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = phone.installation_id
                                and d.last_error_code = 'batched' offset 0) d
        where (phone.handled_before >= d.created_at) is not true
-         and not exists (select from relevo.event_completions c where c.event_id = e.id and c.owner = phone.owner)
+         and not exists (select from relevo.event_completions c where c.event_id = e.id and c.owner = phone.owner and coalesce(c.project, phone.project) = phone.project)
          and not exists (select from later l where l.collapse = e.collapse and (l.scheduled_at, l.event_id) > (e.scheduled_at, e.id)));
     undecided := array(select u.id from unnest(undecided) as u(id) where u.id <> all (told));
   end loop;
@@ -6523,7 +6681,7 @@ as $$
              array_agg(coalesce(
                relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, at, i.handled_before >= c.created_at
                  or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
-                      select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner)),
+                      select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner and coalesce(h.project, i.project) = i.project)),
                case when e.collapse is not null and relevo.is_superseded(e.id, e.event_type, e.collapse, e.scheduled_at, c.event_day, u.installation_id, u.inbox_id) then 'superseded' end,
                case when u.inbox_id is distinct from i.inbox_id and u.inbox_id is not null and i.installation_id is not null and e.audience <> 'everyone'
                          and not relevo.is_same_owner(u.inbox_id, i.inbox_id) then 'owner_changed' end,
@@ -7022,6 +7180,7 @@ as $$
 declare
   -- of an installation without owner, what it got while it had one is not walked along
   past timestamptz := coalesce(greatest(after, case when s.owner is null then s.since[1] end), '-infinity');
+  takes_unscoped boolean := s.owner is not null and relevo.takes_unscoped(s.owner, s.project);
 begin
   select coalesce(max(c.lowest) filter (where c.is_more), 0), count(c.place)::int,
          array_agg(c.place) filter (where c.is_in), array_agg(c.event_id) filter (where c.is_in), array_agg(c.day) filter (where c.is_in),
@@ -7041,7 +7200,7 @@ begin
         from (select o.inbox_place as place, o.event_id, e.fanout_finished_at as at
                 from relevo.event_owners o
                 cross join lateral (select e.fanout_finished_at, e.project from relevo.notification_events e where e.id = o.event_id offset 0) e
-               where o.owner = s.owner and o.inbox_place < before and (e.project is null or e.project = s.project)
+               where o.owner = s.owner and o.inbox_place < before and (e.project = s.project or e.project is null and takes_unscoped)
                order by o.inbox_place desc limit wide) g
       union all
       select g.place, g.event_id, null, g.at, null, g.at > past, min(g.place) over (), count(*) over () = wide
@@ -7073,7 +7232,7 @@ as $$
   select o.inbox_place, null, e.fanout_finished_at
     from relevo.event_owners o
     join relevo.notification_events e on e.id = o.event_id
-   where o.event_id = of_event and o.owner = s.owner and o.inbox_place is not null and (e.project is null or e.project = s.project)
+   where o.event_id = of_event and o.owner = s.owner and o.inbox_place is not null and (e.project = s.project or e.project is null and relevo.takes_unscoped(s.owner, s.project))
   union all
   select k.place, null, k.at from relevo.kept_inbox_items k
    where k.inbox_id = s.inbox_id and k.event_id = of_event and (s.owner is not null or k.at > s.since[1])
@@ -7096,7 +7255,8 @@ begin
   if s.owner is not null then
     perform from relevo.device_installations i where i.owner = s.owner and i.project = s.project limit 1 for key share;
     if not found then
-      perform from relevo.event_owners o where o.owner = s.owner and o.inbox_place is not null limit 1 for key share;
+      perform from relevo.event_owners o join relevo.notification_events e on e.id = o.event_id
+        where o.owner = s.owner and o.inbox_place is not null and coalesce(e.project, s.project) = s.project limit 1 for key share of o;
       if not found then
         return null;
       end if;
@@ -7302,10 +7462,11 @@ as $$
                            where d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = (i).installation_id offset 0) d
      where (e.project is null or e.project = (i).project) and ((i).handled_before >= d.created_at) is not true
        and relevo.unwanted((i).opt_outs, (i).refused, (i).accepted, e.category, relevo.category_rule(e.category)) is null
-       and not exists (select from relevo.event_completions c where c.event_id = of_event and c.owner = (i).owner)
+       and not exists (select from relevo.event_completions c where c.event_id = of_event and c.owner = (i).owner and coalesce(c.project, (i).project) = (i).project)
        and (e.audience <> 'installations'
             or exists (select from relevo.event_audience a where a.event_id = of_event and a.installation_id = (i).installation_id)
-            or exists (select from relevo.event_owners o where o.event_id = of_event and o.owner = (i).owner)))
+            or exists (select from relevo.event_owners o where o.event_id = of_event and o.owner = (i).owner
+                         and (i).project = coalesce(e.project, relevo.project_of_owners(), (i).project))))
 $$;
 
 revoke all on function relevo.wants_extra from public;
@@ -7356,7 +7517,7 @@ begin
   e.deadline_at := (select case when count(*) = count(n.deadline_at) then max(n.deadline_at) end from relevo.notification_events n where n.id = any (b.events));
   e.id := b.event_id;
   e.event_key := 'batch:' || b.id || case when exists (select from relevo.notification_events n -- an app may have an event of that name
-                                                        where n.event_type = e.event_type and n.event_key = 'batch:' || b.id) then ':' || b.event_id else '' end;
+                                                        where n.event_type = e.event_type and n.event_key = 'batch:' || b.id and coalesce(n.project, '') = b.project) then ':' || b.event_id else '' end;
   e.batch_id := b.id;
   e.project := nullif(b.project, '');
   e.scheduled_at := at;
@@ -8044,6 +8205,7 @@ create or replace function relevo.named_targets(e relevo.notification_events, mo
 as $$
 declare
   rule text := case when e.category is not null then relevo.category_rule(e.category) end;
+  owners_in text := coalesce(e.project, relevo.project_of_owners()); -- null: in all projects
   seqs bigint[];
   named uuid[];
 begin
@@ -8054,7 +8216,7 @@ begin
     named := array(select a.installation_id from relevo.event_audience a where a.event_id = e.id
                    union all
                    select i.installation_id from relevo.event_owners o
-                     cross join lateral (select i.installation_id from relevo.device_installations i where i.owner = o.owner offset 0) i
+                     cross join lateral (select i.installation_id from relevo.device_installations i where i.owner = o.owner and i.project = coalesce(owners_in, i.project) offset 0) i
                     where o.event_id = e.id);
     if cardinality(named) > most then
       seqs := relevo.cut_slices(e, named, most);
@@ -8064,7 +8226,7 @@ begin
     named := array(select i.installation_id from relevo.device_installations i -- whose owner changed since they were read is left out
                     where i.seq = any (seqs)
                       and (exists (select from relevo.event_audience a where a.event_id = e.id and a.installation_id = i.installation_id offset 0)
-                           or exists (select from relevo.event_owners o where o.event_id = e.id and o.owner = i.owner offset 0)));
+                           or exists (select from relevo.event_owners o where o.event_id = e.id and o.owner = i.owner and i.project = coalesce(owners_in, i.project) offset 0)));
   end if;
   last_seq := seqs[cardinality(seqs)];
   is_last := seqs is null or not exists (select from relevo.fanout_slices s where s.event_id = e.id and s.last_seq > named_targets.last_seq);
@@ -8455,7 +8617,8 @@ as $$
             cross join lateral (select n.installation_id from relevo.device_installations n where n.installation_id = u.id offset 0) n
            union all
           select n.installation_id from (select distinct unnest(draft_targets.owners) as owner) u
-            cross join lateral (select n.installation_id from relevo.device_installations n where n.owner = u.owner offset 0) n) a
+            cross join lateral (select n.installation_id from relevo.device_installations n where n.owner = u.owner
+                                    and n.project = coalesce((e).project, (select relevo.project_of_owners()), n.project) offset 0) n) a
     cross join lateral (select i.* from relevo.device_installations i where i.installation_id = a.installation_id offset 0) i
    where (e).audience = 'installations' and i.seq > after_seq and i.seq <= upto_seq
      and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
@@ -8490,7 +8653,7 @@ begin
     select n.* into d from relevo.notification_deliveries n
      where n.event_day = e.event_day and n.notification_event_id = e.id and n.installation_id = installation;
   end if;
-  select c.* into done from relevo.event_completions c where c.event_id = e.id and c.owner = i.owner;
+  select c.* into done from relevo.event_completions c where c.event_id = e.id and c.owner = i.owner and coalesce(c.project, i.project) = i.project limit 1;
   if e.audience = 'matching' then
     select min(p.name) filter (where m.mismatch is null),
            coalesce(jsonb_agg(jsonb_build_object('name', p.name, 'differs_in', m.mismatch) order by p.name) filter (where m.mismatch is not null), '[]')
@@ -8524,6 +8687,9 @@ begin
       rule := 'not_named'; why := 'It is an address for news, and gets nothing else.'; about := jsonb_build_object('for_news', true);
     when e.audience = 'installations' and not (coalesce(names_it, false) or coalesce(i.owner = any (owners), false)) then
       rule := 'not_named'; why := 'The event is for others: it names neither this installation nor its owner.';
+    when e.project is null and not coalesce(names_it, false) and e.audience = 'installations' and i.project <> relevo.project_of_owners() then
+      rule := 'not_named'; about := jsonb_build_object('project', 'default');
+      why := format('The event names no project, so it is for owners in the project default. Enqueue it with the project %s, or run `relevo owner names shared`.', i.project);
     when e.project <> i.project then
       rule := 'not_named'; why := format('The event is for the phones of project %s.', e.project); about := jsonb_build_object('project', e.project);
     when not relevo.may_receive(i) then
