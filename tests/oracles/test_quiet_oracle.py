@@ -236,6 +236,22 @@ select n.verdict, n.due_at, n.zone, (relevo.quiet_dues(e.e, array[%(phone)s]::uu
 @given(Cases)
 def test_an_event_is_sent_as_the_page_promises(conn: psycopg.Connection[Any], case: Case) -> None:
     """At claim and at fan-out the database sends, silences, expires or holds a push as the page says, and by the zone it says."""
+    compare(conn, case)
+
+
+@pytest.mark.parametrize("at_deadline", [None, "expired"])
+@pytest.mark.parametrize("minutes", [-1, 0, 1])
+def test_a_deadline_around_the_end(conn: psycopg.Connection[Any], minutes: int, at_deadline: Any) -> None:
+    """An event whose deadline is the very end of the quiet hours would wait until its deadline, and does not."""
+    at, night = datetime(2025, 6, 15, 23, tzinfo=UTC), Hours(("22:00-07:00",), "UTC")
+    deadline = timedelta(hours=8, minutes=minutes)
+    case = Case(at, None, None, None, night, "bulk", True, None, None, timedelta(), None, deadline, at_deadline)
+    assert (expected(case).becomes == "wait") == (minutes > 0)
+    compare(conn, case)
+
+
+def compare(conn: psycopg.Connection[Any], case: Case) -> None:
+    """Compare what the database makes of a case with the page."""
     with conn.transaction(force_rollback=True):
         if is_refused(case):
             with pytest.raises(psycopg.errors.InvalidParameterValue, match="zone must be given"):
