@@ -173,7 +173,7 @@ select w.worker_id, w.hostname, w.pid, w.version
 
 -- name: lock_repairs
 -- Lets one process repair at a time, until the end of its transaction.
-select pg_advisory_xact_lock(hashtextextended('relevo.repair', 0));
+select relevo.take_turn('repair');
 
 -- name: lock_deliveries
 -- Keeps everybody else from some deliveries, in the order of every writer, and their months from being sealed; passes by sealed ones.

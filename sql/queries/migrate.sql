@@ -1,7 +1,3 @@
--- name: lock_migrations
--- Lets one process migrate at a time; a transaction lock, so it also holds through a transaction pooler.
-select pg_advisory_xact_lock(hashtextextended('relevo.migrate', 0));
-
 -- name: find_schema
 -- Returns whether the schema is there, maybe made by an administrator for a role that may not make one.
 select to_regnamespace('relevo') is not null;
@@ -24,6 +20,17 @@ create table relevo.schema_migrations (
 -- name: find_ledger
 -- Returns whether this database has ever been migrated.
 select to_regclass('relevo.schema_migrations') is not null;
+
+-- name: lock_ledger
+-- Lets one process migrate at a time, while everybody reads the ledger; a transaction lock, so it also holds through a transaction pooler.
+lock table relevo.schema_migrations in share row exclusive mode;
+
+-- name: find_holder
+-- Returns the process id of the session that migrates.
+select l.pid from pg_locks l
+ where l.locktype = 'relation' and l.relation = 'relevo.schema_migrations'::regclass and l.mode = 'ShareRowExclusiveLock' and l.granted
+   and l.database = (select d.oid from pg_database d where d.datname = current_database())
+ limit 1;
 
 -- name: list_applied
 -- Lists the applied migrations in order.

@@ -1,11 +1,11 @@
 -- name: lock_device
 -- Has those who register one installation take turns.
-select pg_advisory_xact_lock(hashtextextended('relevo.installation:' || %(installation_id)s::uuid::text, 0));
+select relevo.take_turn('installation:' || %(installation_id)s::uuid::text);
 
 -- name: lock_token
 -- Has those who hand in one token take turns, and returns the hash by which its installation is found.
 select relevo.token_hash(r.i ->> 'provider', r.i ->> 'part', r.i ->> 'token'),
-       pg_advisory_xact_lock(hashtextextended('relevo.token:' || (r.i ->> 'token'), 0))
+       relevo.take_turn('token:' || (r.i ->> 'token'))
   from (select jsonb_strip_nulls(jsonb_build_object('installation_id', %(installation_id)s::uuid, 'provider', %(provider)s::text,
                                                     'environment', %(environment)s::text, 'token', %(token)s::text)) as i) g
   cross join lateral (select relevo.provider_of(g.i) as provider offset 0) p
@@ -14,7 +14,7 @@ select relevo.token_hash(r.i ->> 'provider', r.i ->> 'part', r.i ->> 'token'),
 
 -- name: lock_owner
 -- Has those who register a phone of an owner take turns with those who choose for that owner, before phones are locked.
-select pg_advisory_xact_lock_shared(hashtextextended('relevo.owner:' || %(owner)s::text, 0));
+select relevo.lock_shared('owner:' || %(owner)s::text);
 
 -- name: lock_phones
 -- Locks an installation and whoever has its token, in the order of all who write installations, so that both stay as they are read; returns

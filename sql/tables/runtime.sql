@@ -132,3 +132,15 @@ comment on table relevo.instance is 'Where this database belongs; where it is fo
 comment on column relevo.instance.system_identifier is 'That of the server, which a failover keeps; null if nobody who recorded it may ask.';
 comment on column relevo.instance.name is 'RELEVO_INSTANCE of those who work on it.';
 comment on column relevo.instance.former is 'Where it belonged before it was adopted, and what was queued at that moment.';
+
+create unlogged table relevo.turns (
+  key bigint primary key -- the hash of a name
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+comment on table relevo.turns is
+  'Where transactions that name one thing take turns, see relevo.take_turn: empty for everybody, and held by whoever inserted a key and has not ended.';
+
+create unlogged table relevo.shared_locks (
+  key bigint primary key -- the hash of a name
+) with (fillfactor = 50);
+comment on table relevo.shared_locks is
+  'Names that transactions lock together or alone, see relevo.lock_shared and relevo.lock_alone: owners, and two fixed ones. Only locks change a row.';

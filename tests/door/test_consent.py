@@ -182,7 +182,7 @@ def add_locales(conn: psycopg.Connection[Any], many: int) -> None:
 def test_a_phone_registered_meanwhile(conn: psycopg.Connection[Any], dsn: str) -> None:
     """A phone that is registered while its owner chooses has the choice, whoever commits first."""
     relevo.set_category(conn, "offers")
-    blocked = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+    blocked = "select count(*) from pg_locks where not granted"
     with psycopg.connect(dsn, autocommit=True) as other, psycopg.connect(dsn, autocommit=True) as watching:
         with conn.transaction():
             relevo.choose(conn, "offers", owner="ana", wanted=False)
@@ -237,7 +237,7 @@ def test_a_long_list_of_phones_waits_for_a_choice(conn: psycopg.Connection[Any],
     """Phones that are registered by the hundred while their owner chooses have the choice, too."""
     relevo.set_category(conn, "offers")
     new = [relevo.Installation(f"ExponentPushToken[{n}]", owner="ana") for n in range(21)]
-    blocked = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+    blocked = "select count(*) from pg_locks where not granted"
     with psycopg.connect(dsn, autocommit=True) as other, psycopg.connect(dsn, autocommit=True) as watching:
         with conn.transaction():
             relevo.choose(conn, "offers", owner="ana", wanted=False)

@@ -220,7 +220,9 @@ def test_forgetting_while_events_leave(conn: psycopg.Connection[Any], dsn: str) 
         relevo.forget(app, owner="bea")
         thread = threading.Thread(target=retire)
         thread.start()
-        waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'advisory'"
+        waiting = (
+            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        )
         eventually(lambda: conn.execute(waiting).fetchone() == (1,), "the events wait")
         relevo.forget(app, owner="ana")
         app.commit()

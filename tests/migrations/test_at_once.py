@@ -16,7 +16,8 @@ from processes import eventually
 from relevo.core.errors import MigrationBusyError, MigrationError
 from relevo.database import migrate
 
-TURN = "select pg_advisory_xact_lock(hashtextextended('relevo.migrate', 0))"
+TURN = "create schema relevo"
+"""What a process does first that migrates an empty database; others wait for the end of its transaction."""
 
 
 def versions(look) -> list[int]:
@@ -27,10 +28,11 @@ def versions(look) -> list[int]:
 def test_two_processes_migrate_an_empty_database(command, empty_database, look) -> None:
     """Two commands started together both succeed, and between them run every migration exactly once."""
     with psycopg.connect(empty_database) as starter:
-        starter.execute(TURN)  # both come to the door before it opens
+        starter.execute(TURN)  # both wait until this is rolled back
         both = [command("migrate"), command("migrate")]
-        waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
-        eventually(lambda: look.execute(waiting).fetchone() == (2,), "both stand at the door")
+        waiting = "select count(*) from pg_locks where locktype = 'transactionid' and not granted"
+        eventually(lambda: look.execute(waiting).fetchone() == (2,), "both wait")
+        starter.rollback()
     assert [process.ends() for process in both] == [0, 0], [process.stderr for process in both]
     ran = [line for process in both for line in process.stdout.splitlines() if line.startswith("ran ")]
     assert ran == ["ran baseline"]
@@ -68,8 +70,27 @@ def test_waiting_for_a_turn_is_bounded(database, empty_database, look) -> None:
         ):
             migrate.migrate(database, lock_wait_ms=300)
         assert 0.3 <= time.monotonic() - started < 30
+        holder.rollback()
     assert look.execute("select to_regnamespace('relevo')").fetchone() == (None,)
     assert [str(done) for done in migrate.migrate(database)] == ["baseline"]
+
+
+def test_who_migrates_is_named(migrated, database, empty_database, beyond) -> None:
+    """Whoever waits too long for another process that migrates learns which session of PostgreSQL that is."""
+    more = beyond("create table relevo.more (id int);")
+    with psycopg.connect(empty_database) as holder:
+        holder.execute("lock table relevo.schema_migrations in share row exclusive mode")
+        said = rf"Another process \(PostgreSQL pid {holder.info.backend_pid}\) has been migrating for more than 0\.3 s"
+        with pytest.raises(MigrationBusyError, match=said):
+            migrate.migrate(database, more, lock_wait_ms=300)
+    assert migrate.migrate(database, more) == more[-1:]
+
+
+def test_a_stranger_holds_up_no_migration(database, empty_database, look) -> None:
+    """A session that holds the advisory lock by which earlier versions took turns keeps nobody from migrating."""
+    with psycopg.connect(empty_database) as stranger:
+        stranger.execute("select pg_advisory_xact_lock(hashtextextended('relevo.migrate', 0))")
+        assert [str(done) for done in migrate.migrate(database, lock_wait_ms=300)] == ["baseline"]
 
 
 def test_a_deadlock_is_a_reason_to_try_again(migrated, database, empty_database, look, beyond) -> None:

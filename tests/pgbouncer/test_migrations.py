@@ -39,15 +39,15 @@ def test_eight_at_once_apply_each_migration_once(databases, empty_database) -> N
     assert ran == ["baseline"]
     with psycopg.connect(empty_database) as look:
         assert look.execute("select count(*) from relevo.schema_migrations").fetchone() == (len(migrate.available()),)
-        assert look.execute("select count(*) from pg_locks where locktype = 'advisory'").fetchone() == (0,)
 
 
 def test_the_lock_keeps_others_out(databases, empty_database) -> None:
     """A migrator that came directly and one through PgBouncer exclude each other; the wait is bounded."""
     with psycopg.connect(empty_database) as holder:
-        holder.execute("select pg_advisory_xact_lock(hashtextextended('relevo.migrate', 0))")
+        holder.execute("create schema relevo")
         started = time.monotonic()
         with pytest.raises(MigrationError, match=r"Another process has been migrating for more than 0\.3 s"):
             migrate.migrate(databases[0], lock_wait_ms=300)
         assert time.monotonic() - started < 30
+        holder.rollback()
     assert [str(done) for done in migrate.migrate(databases[0])] == ["baseline"]

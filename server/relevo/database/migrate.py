@@ -12,6 +12,7 @@ import relevo.core.needs_server  # isort: skip # noqa: F401 ahead of all it need
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -183,24 +184,40 @@ def prepare(database: Database, known: Sequence[Migration] | None = None) -> lis
 
 
 def _take_turn(connection: Connection, bounds: Mapping[str, int]) -> None:
+    """Lock the ledger until the transaction ends: only a role that may write it can hold up who migrates."""
+    connection.execute(_SQL["bound_migration"], bounds)
     try:
-        connection.execute(_SQL["bound_migration"], bounds)
-        connection.execute(_SQL["lock_migrations"])
+        while not _lock_ledger(connection):
+            continue
     except pg.LockNotAvailable as error:
         raise MigrationBusyError(
-            f"Another process has been migrating for more than {bounds['lock_ms'] / 1000:g} s.", hint="Try again later."
+            f"{_holder(connection)} has been migrating for more than {bounds['lock_ms'] / 1000:g} s.",
+            hint="Try again later.",
         ) from error
-    try:
-        # Asked first: "if not exists" wants the right to create even where there is nothing left to create.
-        if not _is_there(connection, "find_schema"):
-            connection.execute(_SQL["create_schema"])
-        if not _is_there(connection, "find_ledger"):
-            connection.execute(_SQL["create_ledger"])
     except pg.InsufficientPrivilege as error:
         raise MigrationError(
             f"This role may not make the schema relevo: {normalise_error(error)}",
             hint="Run `relevo migrate` as a role that may; others need no right to create once it has run.",
         ) from error
+
+
+def _lock_ledger(connection: Connection) -> bool:
+    """Lock the ledger, made first where it is missing; False if another process made it meanwhile."""
+    with suppress(pg.UniqueViolation, pg.DuplicateSchema, pg.DuplicateTable), connection.transaction():
+        # Asked first: "if not exists" wants the right to create even where there is nothing left to create.
+        if not _is_there(connection, "find_schema"):
+            connection.execute(_SQL["create_schema"])
+        if not _is_there(connection, "find_ledger"):
+            connection.execute(_SQL["create_ledger"])
+        connection.execute(_SQL["lock_ledger"])
+        return True
+    return False
+
+
+def _holder(connection: Connection) -> str:
+    """Name the session that holds the ledger; one that is still making it cannot be seen."""
+    row = connection.execute(_SQL["find_holder"]).fetchone() if _is_there(connection, "find_ledger") else None
+    return f"Another process (PostgreSQL pid {row[0]})" if row else "Another process"
 
 
 def _is_there(connection: Connection, find: str) -> bool:

@@ -16,7 +16,7 @@ begin
       partition_name := parent || to_char(month_start, '_YYYY_MM');
       continue when to_regclass(format('relevo.%I', partition_name)) is not null;
       continue when exists (select from relevo.archive_exports x where x.entity = parent and x.month = month_start);
-      perform pg_advisory_xact_lock(hashtextextended('relevo.ensure_partitions', 0));
+      perform relevo.take_turn('ensure_partitions');
       -- made by another while we waited? Asked of the table, for to_regclass remembers its first answer
       continue when exists (select from pg_class c where c.relnamespace = 'relevo'::regnamespace and c.relname = partition_name);
       execute format('create table relevo.%I (like relevo.%I including defaults including constraints) with '

@@ -15,7 +15,7 @@ declare
   moved int;
 begin
   -- before the events, as who forgets somebody does: whoever is being forgotten meanwhile is gone first, and no deadlock
-  perform pg_advisory_xact_lock(hashtextextended('relevo.keep_inbox_items', 0));
+  perform relevo.lock_alone('keep_inbox_items');
   place := relevo.open_cold_table('notification_events', of_month, rows_per_part);
   perform relevo.carry_columns('notification_events', of_month);
   select string_agg(format('%I', a.attname), ', ' order by a.attnum),

@@ -7,7 +7,6 @@ as $$
 declare
   place text := of_entity || to_char(of_month, '_YYYY_MM');
 begin
-  perform pg_advisory_xact_lock(hashtextextended('relevo.month:' || to_char(of_month, 'YYYY-MM'), 0));
   execute format('lock table relevo.%I in share row exclusive mode', place);
   -- who wrote before is through now: what was opened meanwhile is seen, and keeps the month open; what is claimed is open
   if relevo.is_open(of_entity, of_month) then

@@ -8,7 +8,7 @@ declare
   known boolean;
   alone bigint[];
 begin
-  perform pg_advisory_xact_lock_shared(hashtextextended('relevo.keep_inbox_items', 0)); -- what is being kept is found below
+  perform relevo.lock_shared('keep_inbox_items'); -- what is being kept is found below
   perform relevo.forget_opens(array[installation]); -- deliveries are locked before events and phones, as by a settle
   perform relevo.lock_personal_events(array[installation], null);
   perform relevo.forget_digests(installation);

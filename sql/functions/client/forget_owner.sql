@@ -9,7 +9,7 @@ declare
 begin
   perform relevo.check_owner(of_owner);
   perform relevo.lock_owner(of_owner);
-  perform pg_advisory_xact_lock_shared(hashtextextended('relevo.keep_inbox_items', 0)); -- what is being kept is found below
+  perform relevo.lock_shared('keep_inbox_items'); -- what is being kept is found below
   perform from relevo.inboxes where owner = of_owner order by id for update; -- whoever marks an item locks the inbox first
   phones := array(select i.installation_id from relevo.device_installations i where i.owner = of_owner);
   perform relevo.forget_opens(phones); -- deliveries are locked before events and phones, as by a settle
@@ -28,6 +28,7 @@ begin
   delete from relevo.consent_words where owner = of_owner;
   perform relevo.forget_batches('o:' || of_owner, null, 'its owner was forgotten');
   perform relevo.forget_cap_uses('o:' || of_owner, null);
+  delete from relevo.shared_locks where key = hashtextextended('owner:' || of_owner, 0); -- locked alone above; whoever waits for it makes it anew
   return many;
 end
 $$;

@@ -9,7 +9,7 @@ declare
 begin
   perform relevo.check_owner(of_owner);
   perform relevo.lock_owner(of_owner);
-  perform pg_advisory_xact_lock_shared(hashtextextended('relevo.keep_inbox_items', 0)); -- what is being kept is found below
+  perform relevo.lock_shared('keep_inbox_items'); -- what is being kept is found below
   phones := array(select i.installation_id from relevo.device_installations i where i.owner = of_owner and i.project = of_project);
   perform from relevo.inboxes where owner = of_owner and project = of_project order by id for update; -- whoever marks an item locks the inbox first
   perform relevo.forget_opens(phones); -- deliveries are locked before events and phones, as by a settle

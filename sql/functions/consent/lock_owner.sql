@@ -2,8 +2,8 @@
 create or replace function relevo.lock_owner(of_owner text) returns void language plpgsql volatile
 as $$
 begin
-  perform pg_advisory_xact_lock_shared(hashtextextended('relevo.owners', 0)); -- a long list of phones takes this one alone
-  perform pg_advisory_xact_lock(hashtextextended('relevo.owner:' || of_owner, 0));
+  perform relevo.lock_shared('owners'); -- a long list of phones takes this one alone
+  perform relevo.lock_alone('owner:' || of_owner);
 end
 $$;
 

@@ -12,7 +12,7 @@ begin
      or not exists (select from relevo.digest_slots s where s.closes_at <= at and s.upto_number is null) then
     return 0;
   end if;
-  perform pg_advisory_xact_lock(hashtextextended('relevo.digest_numbers', 0));
+  perform relevo.take_turn('digest_numbers');
   number_now := nextval('relevo.digest_numbers');
   update relevo.digest_events set number = number_now where number is null;
   update relevo.digest_slots s

@@ -9,7 +9,7 @@ declare
   f record;
   many int;
 begin
-  perform pg_advisory_xact_lock(hashtextextended('relevo.keep_inbox_items', 0)); -- whoever is being forgotten meanwhile is gone first
+  perform relevo.lock_alone('keep_inbox_items'); -- whoever is being forgotten meanwhile is gone first
   execute format($sql$
     select array_agg(g.owner) as owners, array_agg(g.alone) as phones, array_agg(g.project) as projects, array_agg(g.event_id) as events,
            array_agg(g.place) as places, array_agg(g.at) as ats, array_agg(g.came_by) as came_by

@@ -5,12 +5,12 @@ create or replace function relevo.lock_registrations(given jsonb) returns void
 as $$
 begin
   if jsonb_array_length(given) > 20 then
-    perform pg_advisory_xact_lock(hashtextextended('relevo.owners', 0));
+    perform relevo.lock_alone('owners');
     return;
   end if;
-  perform pg_advisory_xact_lock(hashtextextended('relevo.token:' || t.token, 0))
+  perform relevo.take_turn('token:' || t.token)
      from (select distinct g.i ->> 'token' as token from jsonb_array_elements(given) as g(i) where g.i ->> 'token' is not null order by 1) t;
-  perform pg_advisory_xact_lock_shared(hashtextextended('relevo.owner:' || o.owner, 0)) -- what is being chosen is found by the trigger
+  perform relevo.lock_shared('owner:' || o.owner) -- what is being chosen is found by the trigger
      from (select distinct g.i ->> 'owner' as owner from jsonb_array_elements(given) as g(i) where g.i ->> 'owner' is not null order by 1) o;
 end
 $$;

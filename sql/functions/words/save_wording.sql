@@ -6,7 +6,7 @@ as $$
 declare
   current relevo.wordings;
 begin
-  perform pg_advisory_xact_lock(hashtextextended('relevo.wordings:' || (given ->> 'type'), 0));
+  perform relevo.take_turn('wordings:' || (given ->> 'type'));
   select w.* into current from relevo.wordings w where w.event_type = given ->> 'type' order by w.version desc limit 1;
   if (current.default_locale, current.texts, current.arguments) = (given ->> 'default', given -> 'texts', given -> 'arguments') then
     return current.version;
