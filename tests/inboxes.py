@@ -20,8 +20,10 @@ with e as (
     now(), now(), 0, case when %(state)s in ('cancelled', 'completed') then now() end, case when %(state)s in ('cancelled', 'completed') then now() end)
   returning id
 ), d as (
-  insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, status, completed_at, created_at)
-  select %(day)s, e.id, p, %(type)s, %(status)s, case when %(status)s <> 'pending' then now() end, coalesce(%(at)s, clock_timestamp())
+  insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, status, completed_at, created_at,
+    provider_ticket_id)
+  select %(day)s, e.id, p, %(type)s, %(status)s, case when %(status)s <> 'pending' then now() end, coalesce(%(at)s, clock_timestamp()),
+         case %(status)s when 'ok' then 'ticket' end
     from e, unnest(%(phones)s::uuid[]) p)
 select id from e
 """
@@ -31,7 +33,7 @@ def sent(conn: psycopg.Connection[Any], phones: Sequence[UUID], title: str = "He
     """Insert an event with a delivery to each phone; return the event's id."""
     day: date = told.get("day", TODAY)
     conn.execute("select relevo.ensure_partitions(%s, 1)", [day])
-    given = {"type": "t", "body": "", "category": None, "state": "fanned", "status": "skipped", "at": None, "day": day}
+    given = {"type": "t", "body": "", "category": None, "state": "fanned", "status": "ok", "at": None, "day": day}
     row = conn.execute(MADE, given | {"phones": list(phones), "title": title} | told).fetchone()
     assert row is not None
     return int(row[0])

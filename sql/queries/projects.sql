@@ -123,6 +123,36 @@ select exists (select from relevo.device_installations i
                   and relevo.sending_project(i.provider, i.project, i.part) = %(project)s
                   and i.installation_id <> all (%(installations)s::uuid[]) and relevo.may_receive(i));
 
+-- name: list_witnesses
+-- Returns the owner of each of some installations of a project, and whether the push service took a push for its present token before.
+select i.installation_id, i.owner, relevo.was_taken(i.installation_id, %(project)s, %(answered_by)s = 'receipt')
+  from relevo.device_installations i
+ where i.installation_id = any (%(installations)s::uuid[]);
+
+-- name: was_taken_lately
+-- Returns whether the push service took a push of a project, or by its receipts confirmed one, within so many milliseconds; and in the last days.
+select exists (select from relevo.push_tallies t
+                where t.project = %(project)s and t.at > relevo.now(%(now)s) - %(window_ms)s * interval '1 millisecond'
+                  and case %(answered_by)s when 'receipt' then t.confirmed else t.sent end > 0)
+       or m.minute > relevo.now(%(now)s) - %(window_ms)s * interval '1 millisecond' as lately,
+       exists (select from relevo.push_tallies t
+                where t.project = %(project)s and case %(answered_by)s when 'receipt' then t.confirmed else t.sent end > 0)
+       or m.minute is not null as ever
+  from (select max(m.minute) as minute from relevo.push_minutes m
+         where m.project = %(project)s and case %(answered_by)s when 'receipt' then m.confirmed else m.sent end > 0) m;
+
+-- name: has_owners
+-- Returns whether somebody owns a phone of a project, as far as its oldest and its newest ones tell.
+select exists (
+  select from (select distinct n.project
+                 from unnest(array[%(project)s, split_part(%(project)s, '::', 2), substr(%(project)s, strpos(%(project)s, '::') + 2)]) as n(project)) n
+    cross join lateral ((select i.owner from relevo.device_installations i
+                          where i.project = n.project and relevo.may_receive(i) order by i.seq limit 100)
+                        union all
+                        (select i.owner from relevo.device_installations i
+                          where i.project = n.project and relevo.may_receive(i) order by i.seq desc limit 100)) o
+   where o.owner is not null);
+
 -- name: note_refusal
 -- Notes that a message of an event was refused alone, and returns what was known of the event before: nothing, if it is the first.
 with before as materialized (
@@ -161,11 +191,17 @@ insert into relevo.project_incidents (project, at, what, detail)
 values (%(project)s, relevo.now(%(now)s), %(what)s, %(detail)s);
 
 -- name: sum_tallies
--- Sums up how a project's pushes fared within a window, or since an operator released it.
-select coalesce(sum(t.sent), 0)::bigint, coalesce(sum(t.answers), 0)::bigint, coalesce(sum(t.unregistered), 0)::bigint
-  from relevo.push_tallies t
- where t.project = %(project)s and t.at > relevo.now(%(now)s) - %(window_ms)s * interval '1 millisecond'
-   and t.at > coalesce((select p.judged_since from relevo.projects p where p.project = %(project)s), '-infinity');
+-- Sums up how a project's pushes fared within a window, or since an operator released it; of gone phones, also how many owners had them, where
+-- those were noted.
+with recent as materialized (
+  select t.sent, t.answers, t.unregistered, t.gone from relevo.push_tallies t
+   where t.project = %(project)s and t.at > relevo.now(%(now)s) - %(window_ms)s * interval '1 millisecond'
+     and t.at > coalesce((select p.judged_since from relevo.projects p where p.project = %(project)s), '-infinity')
+)
+select coalesce(sum(r.sent), 0)::bigint, coalesce(sum(r.answers), 0)::bigint, coalesce(sum(r.unregistered), 0)::bigint,
+       (coalesce(sum(r.unregistered) filter (where r.gone is null), 0)
+        + (select count(distinct g.owner) from recent n cross join unnest(n.gone) as g(owner)))::bigint as owners
+  from recent r;
 
 -- name: move_tokens
 -- Writes down which project each token belongs to, as the push service told; installations are locked in their order.

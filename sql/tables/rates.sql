@@ -69,8 +69,10 @@ create table relevo.push_tallies (
   answers      integer not null, -- tickets and errors of requests
   unregistered integer not null,
   confirmed    integer not null default 0, -- by receipts
-  failed       integer not null default 0
+  failed       integer not null default 0,
+  gone         bigint[]
 );
+comment on column relevo.push_tallies.gone is 'Whose phones were unregistered, as hashes of their owners, or of their ids; null where nobody noted them.';
 comment on table relevo.push_tallies is 'How the pushes of the last minutes fared, one row per settle: what the brakes look at.';
 create index push_tallies_recent on relevo.push_tallies (project, at) include (sent, answers, unregistered);
 

@@ -254,6 +254,10 @@ class TestCompleting:
         relevo.mark_inbox(conn, event, "read", owner="ana")
         assert conn.execute(self.WAITING, [event]).fetchall() == []
         delivery = delivery_of(conn, event, phone)
+        conn.execute(
+            "update relevo.notification_deliveries set status = 'sent', provider_ticket_id = 'x' where id = %s",
+            [delivery],
+        )
         assert relevo.report_opened(conn, phone, delivery) == "noted"
         assert conn.execute(self.WAITING, [event]).fetchall() == [("ana", "opened")]
         assert conn.execute(ROW, [delivery]).fetchone() == (None, None)
@@ -261,10 +265,91 @@ class TestCompleting:
     def test_nothing_is_written_where_nothing_waits(self, conn: psycopg.Connection[Any]) -> None:
         """Of an event that all phones got no row is left, nor for who has the phone since."""
         opening(conn, opens=None, on="opened")
-        phone, event = self.made(conn, status="skipped")
+        phone, event = self.made(conn, status="ok")
         assert relevo.report_opened(conn, phone, delivery_of(conn, event, phone)) == "noted"
         assert conn.execute(self.WAITING, [event]).fetchall() == []
         conn.execute("update relevo.event_progress_deltas set status = 'pending'")
         conn.execute("update relevo.device_installations set owner = 'bob', owner_since = now() + interval '1 second'")
         relevo.report_opened(conn, phone, delivery_of(conn, event, phone))
         assert conn.execute(self.WAITING, [event]).fetchall() == []
+
+
+UNSENT = [
+    ("pending", 0),
+    ("retryable", 1),
+    ("invalid", 1),
+    ("failed", 1),
+    ("expired", 0),
+    ("skipped", 0),
+    ("cancelled", 0),
+]
+LIKE = """
+update relevo.notification_deliveries
+   set status = %s, attempt_count = %s, provider_ticket_id = null,
+       completed_at = case when %s in ('pending', 'retryable') then null else now() end
+ where id = %s
+"""
+
+
+@pytest.mark.parametrize(("status", "attempts"), UNSENT)
+def test_a_tap_of_a_push_that_was_never_sent(conn: psycopg.Connection[Any], status: str, attempts: int) -> None:
+    """It is refused by name, kept nowhere, counted nowhere, and completes nothing on the owner's other phones."""
+    opening(conn, on="opened")
+    [one, other] = add_phones(conn, 2, owner="ana")
+    event = sent(conn, [one, other], at=datetime.now(UTC) - timedelta(hours=2))
+    delivery = delivery_of(conn, event, one)
+    conn.execute(LIKE, [status, attempts, status, delivery])
+    assert relevo.report_opened(conn, one, delivery) == "unsent"
+    assert conn.execute(ROW, [delivery]).fetchone() == (None, None)
+    found = relevo.get(conn, event)
+    assert found is not None
+    assert found.reactions is not None
+    assert found.reactions["opened"] == 0
+    assert conn.execute("select count(*) from relevo.event_completions").fetchone() == (0,)
+    assert relevo.report_opened(conn, other, delivery_of(conn, event, other)) == "noted"
+
+
+@pytest.mark.parametrize("status", ["sent", "ok", "unconfirmed", "unknown"])
+def test_a_tap_of_a_push_that_was_sent(conn: psycopg.Connection[Any], tapped: Any, status: str) -> None:
+    """Whatever is known of it afterwards, a push that a service took can be opened."""
+    phone, _, delivery = tapped
+    conn.execute(
+        "update relevo.notification_deliveries set status = %s, provider_ticket_id = 'x',"
+        " completed_at = case when %s = 'sent' then null else now() end where id = %s",
+        [status, status, delivery],
+    )
+    assert relevo.report_opened(conn, phone, delivery) == "noted"
+
+
+def test_a_tap_before_the_answer_is_written(conn: psycopg.Connection[Any], tapped: Any) -> None:
+    """A push that is under way, or whose answer nobody saw, may have arrived: its tap counts."""
+    phone, _, delivery = tapped
+    conn.execute(LIKE, ["pending", 0, "pending", delivery])
+    [[day]] = conn.execute("select event_day from relevo.notification_deliveries where id = %s", [delivery]).fetchall()
+    claim = uuid4()
+    conn.execute(
+        "insert into relevo.claims (token, worker_id, cycle, claimed_at, leased_until, lease_ms, days, ids)"
+        " values (%s, 'w', 'dispatch', now(), now() + interval '1 min', 60000, array[%s::date], array[%s::bigint])",
+        [claim, day, delivery],
+    )
+    assert relevo.report_opened(conn, phone, delivery) == "unsent"
+    conn.execute(
+        "insert into relevo.push_requests (request_day, id, claim_token, worker_id, journalled_at, days, ids)"
+        " values ((now() at time zone 'UTC')::date, gen_random_uuid(), %s, 'w', now(), array[%s::date], array[%s::bigint])",
+        [claim, day, delivery],
+    )
+    assert relevo.report_opened(conn, phone, delivery) == "noted"
+
+
+def test_a_tap_after_an_answer_that_nobody_saw(conn: psycopg.Connection[Any], tapped: Any) -> None:
+    """A push that is tried again because its answer was not seen can be opened; one that was refused cannot."""
+    phone, _, delivery = tapped
+    conn.execute(LIKE, ["retryable", 1, "retryable", delivery])
+    attempt = (
+        "insert into relevo.failed_attempts (event_day, delivery_id, n, at, attempt, found_by, became, error_code)"
+        " select event_day, id, %s, now(), 1, 'reaper', 'retryable', %s from relevo.notification_deliveries where id = %s"
+    )
+    conn.execute(attempt, [1, "MismatchSenderId", delivery])
+    assert relevo.report_opened(conn, phone, delivery) == "unsent"
+    conn.execute(attempt, [2, "answer_not_seen", delivery])
+    assert relevo.report_opened(conn, phone, delivery) == "noted"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from relevo.delivery import rate_and_breaker
-from relevo.delivery.rate_and_breaker import Heard, Project, Refusal, Rules
+from relevo.delivery.rate_and_breaker import Evidence, Heard, Project, Refusal, Rules
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 RULES = Rules(
@@ -323,8 +324,42 @@ def answers(faulty: int, fine: int = 0, first: int = 0) -> dict[UUID, bool]:
     return {phone: place < faulty for place, phone in enumerate(PHONES[first : first + faulty + fine])}
 
 
+def known(**changes: Any) -> Callable[[Sequence[UUID], Sequence[UUID]], Evidence]:
+    """Know this of the phones: nobody has an owner, nobody worked before, and nobody was taken, unless said otherwise."""
+    usual = {"owners": {}, "worked": (), "has_owners": False, "taken_lately": False, "ever_taken": False}
+    return lambda _faulty, _fine: Evidence(**{"nobody_else": False} | usual | changes)
+
+
 class TestCredentials:
     """Whose fault a credential fault is."""
+
+    @pytest.mark.parametrize(
+        ("owners", "worked", "more", "projects"),
+        [
+            (["ana"] * 50, 0, {}, False),
+            (["ana"] * 50, 50, {}, False),
+            (["ana"] * 48 + ["bea"] * 2, 0, {}, False),
+            (["ana", "bea", "eva", "ana", "ana"], 0, {}, True),
+            (["ana", "bea", "eva", "ana", "ana"], 0, {"taken_lately": True}, False),
+            (["ana", "bea", "eva", "ana", "ana"], 5, {"taken_lately": True}, True),
+            (["ana", "bea", "eva", "ana", "ana"], 2, {"taken_lately": True}, False),
+            ([None] * 50, 0, {"has_owners": True}, False),
+            ([None] * 50, 0, {}, True),
+            ([None] * 50, 0, {"taken_lately": True}, False),
+            ([None] * 50, 3, {"has_owners": True, "taken_lately": True}, True),
+            (["ana"] * 50, 0, {"nobody_else": True}, True),
+        ],
+    )
+    def test_owners_count_not_phones(
+        self, owners: list[str | None], worked: int, more: dict[str, bool], projects: bool
+    ) -> None:
+        """One owner's phones, and phones without owner that never worked, are one witness; while somebody is taken, only
+        owners whose phones worked before are believed."""
+        heard = rate_and_breaker.hear(None, RULES, NOW, answers(len(owners)))
+        assert heard is not None
+        named = {phone: owner for phone, owner in zip(PHONES, owners, strict=False) if owner}
+        look = known(**{"has_owners": bool(named)} | {"owners": named, "worked": PHONES[:worked]} | more)
+        assert rate_and_breaker.is_projects_fault(heard, RULES, look) == projects
 
     @pytest.mark.parametrize(
         ("faulty", "fine", "alone", "projects"),
@@ -345,7 +380,7 @@ class TestCredentials:
         """Four in five of those heard of, and at least five of them, or all there are."""
         heard = rate_and_breaker.hear(None, RULES, NOW, answers(faulty, fine))
         assert heard is not None
-        assert rate_and_breaker.is_projects_fault(heard, RULES, lambda _: alone) == projects
+        assert rate_and_breaker.is_projects_fault(heard, RULES, known(nobody_else=alone)) == projects
 
     def test_nothing_is_kept_before_a_first_fault(self) -> None:
         """Good answers alone are no news, and need not be written down."""
@@ -367,18 +402,18 @@ class TestCredentials:
         heard = rate_and_breaker.hear(heard, RULES, NOW, answers(100, 0, first=100))
         assert heard is not None
         assert list(heard.faulty) == PHONES[100:200]
-        assert rate_and_breaker.is_projects_fault(heard, RULES, lambda _: False)
+        assert rate_and_breaker.is_projects_fault(heard, RULES, known())
 
     def test_a_phone_known_to_be_bad_is_no_news(self) -> None:
         """What it met before the breaker closed it may meet again: that counts neither for nor against the project."""
-        known = Heard(NOW, dict.fromkeys(PHONES[:10]))
-        heard = rate_and_breaker.hear(known, RULES, NOW, answers(10))
-        assert heard == known
-        assert not rate_and_breaker.is_projects_fault(heard, RULES, lambda _: True)
-        heard = rate_and_breaker.hear(known, RULES, NOW, answers(15))
+        before = Heard(NOW, dict.fromkeys(PHONES[:10]))
+        heard = rate_and_breaker.hear(before, RULES, NOW, answers(10))
+        assert heard == before
+        assert not rate_and_breaker.is_projects_fault(heard, RULES, known(nobody_else=True))
+        heard = rate_and_breaker.hear(before, RULES, NOW, answers(15))
         assert heard is not None
-        assert rate_and_breaker.is_projects_fault(heard, RULES, lambda _: False), "five others met it as well"
-        heard = rate_and_breaker.hear(known, RULES, NOW, answers(0, 10))
+        assert rate_and_breaker.is_projects_fault(heard, RULES, known()), "five others met it as well"
+        heard = rate_and_breaker.hear(before, RULES, NOW, answers(0, 10))
         assert heard is not None
         assert set(heard.faulty.values()) == {False}, "they are well again"
 
@@ -435,7 +470,8 @@ class TestRefusals:
 )
 def test_the_brake_on_pruning(answers: int, unregistered: int, abnormal: bool) -> None:
     """At least fifty, and more than a fifth of the answers."""
-    assert rate_and_breaker.is_abnormal(answers, unregistered, RULES) == abnormal
+    assert rate_and_breaker.is_abnormal(answers, unregistered, unregistered, RULES) == abnormal
+    assert not rate_and_breaker.is_abnormal(answers, unregistered, 1, RULES), "one owner is no reason to doubt"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from relevo.client.connections import verb
 from relevo.client.connections.steps import Call, one
 from relevo.core.errors import InvalidInputError
 
-Opened = Literal["noted", "known", "off", "too_late", "gone"]
+Opened = Literal["noted", "known", "off", "too_late", "unsent", "gone"]
 MOST_OF_ACTION = 100
 
 
@@ -22,7 +22,8 @@ def report_opened(
     """Note that the push of a delivery was opened on its phone, when, and by which of its buttons.
 
     `noted`, or `known` if that was reported before; `off` if the event's type does not ask for taps, `too_late` 30 days
-    after it was sent or once it is archived, `gone` if this phone has no such delivery.
+    after it was sent or once it is archived, `unsent` if no push service can have taken it, `gone` if this phone has no
+    such delivery.
     """
     asked: dict[str, str | int | None] = {
         "installation_id": uuid_of("installation_id", installation_id, "The push's data has it as installationId."),

@@ -23,7 +23,7 @@ from relevo.delivery import rate_and_breaker
 from relevo.delivery.connection_leases import ConnectionLeases, Share, User
 from relevo.delivery.due_lanes import DueLanes
 from relevo.delivery.provider_rules import ProviderRules
-from relevo.delivery.rate_and_breaker import AnswerSource, Grant, Heard, Judgement, Project, Refusal
+from relevo.delivery.rate_and_breaker import AnswerSource, Evidence, Grant, Heard, Judgement, Project, Refusal
 from relevo.runtime.heartbeat import Heartbeat
 
 _SQL = queries.load("projects")
@@ -50,6 +50,11 @@ class DueReceipts(NamedTuple):
 
     project: str
     due_in_s: float
+
+
+def _is_of_probe(state: Project, sent_at: datetime | None) -> bool:
+    """Return whether a push was sent after the breaker opened; one from before tells nothing of a probe."""
+    return sent_at is None or state.breaker_since is None or sent_at > state.breaker_since
 
 
 class _Locked(NamedTuple):
@@ -245,11 +250,53 @@ class Projects:
         was sent before the breaker opened tells nothing of a probe.
         """
         with self._locked(project, now) as locked:
-            heard = self._hear(locked.connection, {"project": project, "answered_by": by}, locked.at, answers)
-            decided = locked.state
-            if fault is not None and self._is_projects_fault(locked.connection, locked.state, heard, sent_at):
+            key = {"project": project, "answered_by": by}
+            heard, decided = self._hear(locked.connection, key, locked.at, answers), locked.state
+            if fault is None:
+                return False
+            if decided.breaker == "probing" and _is_of_probe(decided, sent_at):
+                decided = self._judge_probe(locked, fault, [k for k, met in answers.items() if met], by, now)
+            elif decided.breaker != "probing" and heard is not None and self._blames(locked, heard, by, now):
                 decided = self._fail(locked, fault, now, credential=True, by=by)
-        return fault is not None and decided.breaker != "closed"
+        return decided.breaker != "closed"
+
+    def _blames(self, locked: _Locked, heard: Heard, by: AnswerSource, now: datetime | None) -> bool:
+        project = locked.state.project
+
+        def look(faulty: Sequence[UUID], fine: Sequence[UUID]) -> Evidence:
+            return self._evidence(locked, by, faulty, fine, now)
+
+        return rate_and_breaker.is_projects_fault(heard, self.rules.of(project), look)
+
+    def _judge_probe(
+        self, locked: _Locked, fault: str, faulty: Sequence[UUID], by: AnswerSource, now: datetime | None
+    ) -> Project:
+        """Note that a probe met a credential fault: it tells nothing if others were taken, and its phone never was."""
+        project = locked.state.project
+        known = self._evidence(locked, by, faulty, (), now)
+        if known.worked or known.nobody_else or not known.ever_taken:
+            return self._fail(locked, fault, now, credential=True, by=by)
+        decided = rate_and_breaker.postpone_probe(locked.state, self.rules.of(project), locked.at)
+        locked.save(decided)
+        return decided
+
+    def _evidence(
+        self, locked: _Locked, by: AnswerSource, faulty: Sequence[UUID], fine: Sequence[UUID], now: datetime | None
+    ) -> Evidence:
+        connection, project = locked.connection, locked.state.project
+        asked: dict[str, Any] = {"project": project, "answered_by": by, "now": now, "installations": [*faulty, *fine]}
+        rows = connection.execute(_SQL["list_witnesses"], asked).fetchall()
+        owners = {key: owner for key, owner, _ in rows if owner is not None}
+        asked["window_ms"] = self.rules.of(project).credential_quiet_ms
+        lately, ever = connection.execute(_SQL["was_taken_lately"], asked).fetchone() or (False, False)
+        return Evidence(
+            owners=owners,
+            worked=frozenset(key for key, _, worked in rows if worked),
+            has_owners=bool(owners) or connection.execute(_SQL["has_owners"], asked).fetchone() == (True,),
+            taken_lately=bool(lately),
+            ever_taken=bool(ever),
+            nobody_else=not self._has_another(connection, project, faulty),
+        )
 
     def _hear(
         self, connection: Connection, key: dict[str, str], at: datetime, answers: Mapping[UUID, bool]
@@ -263,15 +310,6 @@ class Projects:
         elif before is not None:
             connection.execute(_SQL["forget_credential_answers"], key)
         return heard
-
-    def _is_projects_fault(
-        self, connection: Connection, state: Project, heard: Heard | None, sent_at: datetime | None
-    ) -> bool:
-        if state.breaker == "probing":
-            return sent_at is None or state.breaker_since is None or sent_at > state.breaker_since
-        return heard is not None and rate_and_breaker.is_projects_fault(
-            heard, self.rules.of(state.project), lambda faulty: not self._has_another(connection, state.project, faulty)
-        )
 
     def _has_another(self, connection: Connection, project: str, installations: Sequence[UUID]) -> bool:
         asked = {"project": project, "installations": list(installations)}
@@ -342,9 +380,9 @@ class Projects:
         rules = self.rules.of(project)
         window = {"project": project, "window_ms": rules.brake_window_ms, "now": now}
         row = connection.execute(_SQL["sum_tallies"], window).fetchone()
-        _sent, answers, unregistered = row or (0, 0, 0)
+        _sent, answers, unregistered, owners = row or (0, 0, 0, 0)
         detail = f"{unregistered} of {answers} answers said that the phone is gone"
-        return rate_and_breaker.is_abnormal(answers, unregistered, rules), detail
+        return rate_and_breaker.is_abnormal(answers, unregistered, owners, rules), detail
 
     def move_tokens(self, project: str, projects: Mapping[str, str], now: datetime | None = None) -> None:
         """Remember which project each token belongs to, as the push service said."""

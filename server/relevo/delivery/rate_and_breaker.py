@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
@@ -39,12 +39,16 @@ class Rules:
     """The pause before the first probe of an open breaker, doubled for each one after it."""
     breaker_pause_max_ms: int = 900_000
     credential_installations: int = 5
-    """A credential fault opens the breaker once so many installations met it, or all that there are,"""
+    """A credential fault opens the breaker once so many installations met it,"""
+    credential_owners: int = 3
+    """of so many owners, or all that there are,"""
     credential_share: float = 0.8
-    """and at least this share of those heard of within the window."""
+    """and at least this share of the owners heard of within the window,"""
     credential_window_ms: int = 3_600_000
+    credential_quiet_ms: int = 600_000
+    """while nobody was taken for so long, or so many owners met it whose phones were taken before."""
     brake_share: float = 0.2
-    """No token is disabled while more than this share of the answers, and at least `brake_min`, call a phone gone."""
+    """No token is disabled while more than this share of the answers call phones gone, of `brake_min` owners."""
     brake_min: int = 50
     brake_window_ms: int = 600_000
     connections: int = 6
@@ -88,6 +92,31 @@ class Heard:
 
     since: datetime
     faulty: Mapping[UUID, bool | None]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of the installations heard of, and of their project, when a credential fault is judged."""
+
+    owners: Mapping[UUID, str]
+    """Of those that have one."""
+    worked: Collection[UUID]
+    """Those whose present token the push service took before: it is not their token that is at fault."""
+    has_owners: bool
+    """Whether somebody owns a phone of the project; if nobody does, each phone speaks for itself."""
+    taken_lately: bool
+    """Whether the push service took somebody's push of the project lately."""
+    ever_taken: bool
+    """Whether it took one in the last days."""
+    nobody_else: bool
+    """Whether the project has no installation but those that met the fault."""
+
+    def witnesses(self, installations: Iterable[UUID]) -> set[str | UUID | None]:
+        """Return who speaks by installations: each owner once, and all phones without owner that never worked once."""
+        return {
+            self.owners.get(key) or (key if key in self.worked or not self.has_owners else None)
+            for key in installations
+        }
 
 
 @dataclass(frozen=True)
@@ -203,6 +232,11 @@ def fail(state: Project, rules: Rules, now: datetime, reason: str, *, credential
     )
 
 
+def postpone_probe(state: Project, rules: Rules, now: datetime) -> Project:
+    """Open the breaker again after a probe that tells nothing, for a pause that does not grow."""
+    return replace(state, breaker="open", probe_at=now + timedelta(milliseconds=rules.breaker_pause_ms))
+
+
 def succeed(state: Project, by: AnswerSource, sent_at: datetime | None = None) -> Project:
     """Note something that went well: failures are forgotten, and a probe closes the breaker.
 
@@ -242,16 +276,27 @@ def hear(before: Heard | None, rules: Rules, now: datetime, answers: Mapping[UUI
     return Heard(before.since if before else now, dict(list(heard.items())[-_MOST_HEARD:]))
 
 
-def is_projects_fault(heard: Heard, rules: Rules, nobody_else: Callable[[Sequence[UUID]], bool]) -> bool:
-    """Return whether a credential fault is the project's: most of those heard of met it, and several, or all there are.
+def is_projects_fault(heard: Heard, rules: Rules, look: Callable[[Sequence[UUID], Sequence[UUID]], Evidence]) -> bool:
+    """Return whether a credential fault is the project's: several owners met it, or all there are, and most heard of.
 
-    `nobody_else` returns whether the project has no other installation than the given ones.
+    Owners whose phones never worked are believed only while nobody is taken: foreign tokens are their owners' fault.
+    `look` returns what is known of the installations that met it and of those that did not.
     """
     faulty = [key for key, met in heard.faulty.items() if met]
-    fine = sum(met is False for met in heard.faulty.values())
-    if not faulty or len(faulty) < rules.credential_share * (len(faulty) + fine):
+    if not faulty:
         return False
-    return len(faulty) >= rules.credential_installations or nobody_else(faulty)
+    fine = [key for key, met in heard.faulty.items() if met is False]
+    known = look(faulty, fine)
+    blaming = known.witnesses(faulty)
+    others = {known.owners.get(key, key) for key in fine} - blaming
+    if len(blaming) < rules.credential_share * (len(blaming) + len(others)):
+        return False
+    if known.nobody_else:
+        return True
+    if len(faulty) < rules.credential_installations or len(blaming) < rules.credential_owners:
+        return False
+    proven = known.witnesses(key for key in faulty if key in known.worked)
+    return not known.taken_lately or len(proven) >= rules.credential_owners
 
 
 def judge(known: Refusal | None, state: Project, now: datetime) -> Judgement:
@@ -274,9 +319,9 @@ def cancel_probe(state: Project, now: datetime) -> Project:
     return replace(state, breaker="open", probe_at=now) if state.breaker == "probing" else state
 
 
-def is_abnormal(answers: int, unregistered: int, rules: Rules) -> bool:
-    """Return whether so many tokens are said to be gone that the answers are to be doubted, not the tokens."""
-    return unregistered >= rules.brake_min and unregistered > answers * rules.brake_share
+def is_abnormal(answers: int, unregistered: int, owners: int, rules: Rules) -> bool:
+    """Return whether tokens of so many owners are said to be gone that the answers are to be doubted."""
+    return owners >= rules.brake_min and unregistered > answers * rules.brake_share
 
 
 def claim_limit(*, most: int, chunk: int, connections: int, under_way: int, latency_ms: float, lease_ms: int) -> int:

@@ -231,7 +231,8 @@ class ReplyHandler:
         if self._note_credentials(deliveries, tickets):
             self.context.pool.halted = True
             return True
-        self._note_success({d.notification_event_id for d in deliveries})
+        if isinstance(tickets, Accepted) or any(ticket.fate != "credential" for ticket in tickets):
+            self._note_success({d.notification_event_id for d in deliveries})
         return False
 
     def _note_success(self, events: Collection[int] = ()) -> None:

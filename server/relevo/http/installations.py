@@ -167,9 +167,9 @@ class OpenedIn(Body):
 class OpenedBody(BaseModel):
     """What became of the report: whatever it is, it need not be sent again."""
 
-    outcome: Literal["noted", "known", "off", "too_late"] = Field(
+    outcome: Literal["noted", "known", "off", "too_late", "unsent"] = Field(
         description="`known`: reported before; `off`: the event's type does not ask for taps; `too_late`: 30 days "
-        "after it was sent, or once it is archived."
+        "after it was sent, or once it is archived; `unsent`: no push service can have taken it, and it does not count."
     )
 
 

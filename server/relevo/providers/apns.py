@@ -36,10 +36,13 @@ from relevo.providers.push_projects import ApnsEntry, PushProject, PushProjects,
 APPLE = {"production": "https://api.push.apple.com", "sandbox": "https://api.sandbox.push.apple.com"}
 _PHONE_RESTS_MS, _PROJECT_RESTS_MS, _TROUBLE_RESTS_MS = 60_000, 1_200_000, 900_000
 _OK, _BAD_REQUEST, _FORBIDDEN, _GONE, _TOO_MANY, _SERVER_ERROR = 200, 400, 403, 410, 429, 500
-_ENOUGH_TO_BLAME = 5
-_WRONG_PLACE = frozenset({"BadDeviceToken", "DeviceTokenNotForTopic"})
-"""What a phone's token is told for its own sake, or all of them if the project's environment or topic is wrong."""
+_OTHER_APP = "DeviceTokenNotForTopic"
+"""What the token of another app's phone is told, or every token if the project's topic is wrong."""
 
+_WORDS = {
+    "ExpiredProviderToken": "is this machine's clock right?",
+    _OTHER_APP: "the token is another app's, or `topic` is wrong",
+}
 _TOPICS = ("BadTopic", "MissingTopic", "TopicDisallowed")
 _LOOK = {"to": "relevo-doctor", "title": "relevo doctor"}
 """A message that Apple refuses for its device token, once everything else about it is right."""
@@ -170,15 +173,9 @@ def _own(message: Message) -> Own:
 def _reply(tickets: list[Ticket]) -> Reply:
     """Return one ticket for each message; or what befell them all, if that is the project's."""
     first = tickets[0]
-    if first.fate == "credential" and all(each.fate == "credential" or each.code == "NotBegun" for each in tickets):
+    of_all = first.fate == "credential" and first.code != _OTHER_APP
+    if of_all and all(each.fate == "credential" or each.code == "NotBegun" for each in tickets):
         return Reply("unauthorised", code=first.code, message=first.message)
-    misplaced = sum(each.code in _WRONG_PLACE for each in tickets)
-    if misplaced >= _ENOUGH_TO_BLAME and 2 * misplaced >= len(tickets):
-        why = f"{misplaced} of {len(tickets)} phones at once: check the project's environment and topic"
-        tickets = [
-            Ticket("credential", code=each.code, message=why, alert=True) if each.code in _WRONG_PLACE else each
-            for each in tickets
-        ]
     return Reply("answered", tickets)
 
 
@@ -205,9 +202,8 @@ def _judge(answer: Answered) -> Ticket:
         return Ticket("invalid", code=code, gone_at=_instant(said.get("timestamp")))
     if status == _TOO_MANY:
         return _throttled(code, pause_ms)
-    if status == _FORBIDDEN:
-        words = "is this machine's clock right?" if code == "ExpiredProviderToken" else None
-        return Ticket("credential", code=code, message=words, alert=True)
+    if status == _FORBIDDEN or code == _OTHER_APP:  # whose fault the latter is shows when several owners met it
+        return Ticket("credential", code=code, message=_WORDS.get(code), alert=True)
     fate: Fate = "invalid" if code == "BadDeviceToken" else "failed"
     return Ticket(fate, code=code, alert=code not in ("BadDeviceToken", "PayloadTooLarge"))
 

@@ -1,6 +1,6 @@
 -- Notes that a push was opened, as its phone reports; returns noted, or known if that was reported before, off if the type of its event does not
--- ask for it, too_late 30 days after it was sent or once its month is archived, or gone if this phone has no such delivery. Clocks of phones are
--- off: it was opened neither before it was sent nor in the future.
+-- ask for it, too_late 30 days after it was sent or once its month is archived, unsent if no push service can have taken it, or gone if this phone
+-- has no such delivery. Clocks of phones are off: it was opened neither before it was sent nor in the future.
 create or replace function relevo.report_opened(installation uuid, delivery bigint, at timestamptz default null, action text default null) returns text
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
@@ -14,7 +14,8 @@ begin
   end if;
   perform relevo.check_texts(jsonb_build_object('action', action), '{"action": 100}');
   select n.event_day, n.id, n.notification_event_id as event_id, n.event_type, n.project, n.created_at, i.owner, i.project as owner_project,
-         case when n.attempt_count = 1 then n.last_attempt_at else n.created_at end as sent_at, coalesce(i.owner_since, '-infinity') as owner_since
+         case when n.attempt_count = 1 then n.last_attempt_at else n.created_at end as sent_at, coalesce(i.owner_since, '-infinity') as owner_since,
+         relevo.was_handed_over(n) as handed_over
     into d
     from relevo.notification_deliveries n
     join relevo.device_installations i on i.installation_id = n.installation_id
@@ -28,6 +29,9 @@ begin
   end if;
   if d.sent_at < now() - interval '30 days' or relevo.hold_open(array[d.event_day]) = '{}' then
     return 'too_late';
+  end if;
+  if not d.handed_over then
+    return 'unsent';
   end if;
   if asks.opens then
     update relevo.notification_deliveries n

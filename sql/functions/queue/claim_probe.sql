@@ -1,4 +1,5 @@
--- Claims a few deliveries for a probe out of the oldest due ones: first those with nothing against their phone, event and past.
+-- Claims a few deliveries for a probe out of the oldest due ones: first those with nothing against their phone and event, of phones that the push
+-- service took a push for before: a phone that never worked tells little of its project.
 create or replace function relevo.claim_probe(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at timestamptz,
                                      shard int, shards int, only_types text[], not_types text[], not_worded text[], usual_lease_ms int, look_at int)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
@@ -12,6 +13,7 @@ declare
   faulty uuid[] := array(select u.installation_id
                            from relevo.credential_answers a cross join unnest(a.installations, a.faulty) as u(installation_id, faulty)
                           where a.project = of_project and u.faulty is not false);
+  by_receipt boolean := coalesce((select p.breaker_by = 'receipt' from relevo.projects p where p.project = of_project), false);
   refused bigint[] := array(select r.event_id from relevo.refused_events r where r.project = of_project);
   picked record;
   chunk relevo.due_chunks;
@@ -23,7 +25,8 @@ begin
     select h.chunk_id, h.lease_ms, array_agg(h.id order by h.place) as ids, min(h.place) as first_place
       from (select c.id as chunk_id, u.id,
                    coalesce((select t.lease_ms from relevo.event_types t where t.event_type = c.event_type), usual_lease_ms) as lease_ms,
-                   row_number() over (order by u.installation_id = any (faulty) or c.event_id = any (refused), c.had_error, c.due_at, u.id) as place
+                   row_number() over (order by u.installation_id = any (faulty) or c.event_id = any (refused),
+                                               not relevo.was_taken(u.installation_id, of_project, by_receipt), c.had_error, c.due_at, u.id) as place
               from (select o.*, sum(cardinality(o.ids)) over (order by o.due_at, o.id) - cardinality(o.ids) as before
                       from (select * from relevo.due_chunks o
                              where o.project = of_project and o.lane = of_lane and o.due_at <= at

@@ -31,10 +31,11 @@ begin
      from (select w.event_id, w.former_status, w.status, count(*)::int as n from unnest(written) w group by w.event_id, w.former_status, w.status) c;
 
   -- The project's brake and breaker go by these. What was sent before is now confirmed.
-  insert into relevo.push_tallies (project, at, sent, answers, unregistered, confirmed, failed)
+  insert into relevo.push_tallies (project, at, sent, answers, unregistered, confirmed, failed, gone)
   select w.project, at, count(*) filter (where w.status in ('sent', 'ok') and w.former_status <> 'sent'), count(*),
          count(*) filter (where w.status = 'invalid'), count(*) filter (where w.status = 'ok' and w.former_status = 'sent'),
-         count(*) filter (where w.status = 'failed')
+         count(*) filter (where w.status = 'failed'),
+         case when bool_or(w.status = 'invalid') then relevo.hashed_owners(array_agg(w.installation_id) filter (where w.status = 'invalid')) end
     from unnest(written) w where w.is_answer group by w.project;
 
   -- A late ticket that a delivery now has is no evidence any more.

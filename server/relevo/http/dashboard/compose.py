@@ -71,6 +71,8 @@ FIELDS = {
 }
 """The fields of the form, and how long each may be."""
 USUAL_TYPE = "announcement"
+_ALIKE = 1.1
+"""How far the number that was typed may be from what is counted when it is sent: phones come and go meanwhile."""
 _NAMED = ("installations", "owners")
 _MATCHED = ("region", "tipo", "moneda", "text")
 _WRONG = (InvalidInputError, MissingPartError, NotFoundError, Problem)
@@ -149,7 +151,7 @@ def _sent_before(connection: Any, event: dict[str, Any]) -> int | None:
 
 
 def _check_confirmed(form: FormInput, seen: Look) -> None:
-    """Refuse what says nothing, reaches nobody, or reaches many phones whose number was not typed, or many more."""
+    """Refuse what says nothing, reaches nobody, or reaches many phones whose number, as it is now, was not typed."""
     if not seen.sendable:
         raise Problem(400, _("It does not say all yet."), hint=_("Give it a title, a body or data, or all arguments."))
     if not seen.found.count:
@@ -157,10 +159,10 @@ def _check_confirmed(form: FormInput, seen: Look) -> None:
     if not seen.needs_number:
         return
     phones = ngettext("%(n)s phone", "%(n)s phones", seen.found.count)
-    shown, typed = form.id("reaches") or 0, re.sub(r"\D", "", form.text("confirm", 30))
-    if typed != str(shown):
+    typed = int(re.sub(r"\D", "", form.text("confirm", 30)) or 0)
+    if not typed:
         raise Problem(400, _("It goes to %(phones)s: type this number to send it.", phones=phones))
-    if seen.found.count > shown * 1.1:
+    if max(typed, seen.found.count) > _ALIKE * min(typed, seen.found.count):
         raise Problem(400, _("It goes to %(phones)s by now: type this number to send it.", phones=phones))
 
 
