@@ -1,8 +1,10 @@
 -- Returns hashes of the owners of some installations, each once; of those without owner, of their ids.
 create or replace function relevo.hashed_owners(of_installations uuid[]) returns bigint[]
   language sql stable
-return (select array_agg(distinct hashtextextended(coalesce(i.owner, u.id::text), 0))
+as $$
+select array_agg(distinct hashtextextended(coalesce(i.owner, u.id::text), 0))
           from unnest(of_installations) as u(id)
-          left join relevo.device_installations i on i.installation_id = u.id);
+          left join relevo.device_installations i on i.installation_id = u.id
+$$;
 
 revoke all on function relevo.hashed_owners from public;

@@ -1612,9 +1612,9 @@ export type OpenedBody = {
     /**
      * Outcome
      *
-     * `known`: reported before; `off`: the event's type does not ask for taps; `too_late`: 30 days after it was sent, or once it is archived.
+     * `known`: reported before; `off`: the event's type does not ask for taps; `too_late`: 30 days after it was sent, or once it is archived; `unsent`: no push service can have taken it, and it does not count.
      */
-    outcome: 'noted' | 'known' | 'off' | 'too_late';
+    outcome: 'noted' | 'known' | 'off' | 'too_late' | 'unsent';
 };
 
 /**
