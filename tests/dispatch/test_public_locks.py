@@ -16,7 +16,7 @@ from psycopg import sql
 
 import relevo
 from processes import eventually
-from relevo import Installation, Owners
+from relevo import Installation
 from relevo.core import queries
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "archive"))
@@ -73,17 +73,21 @@ def test_everything_goes_on_beside_a_stranger(relay, conn, stranger, tmp_path: P
     (tmp_path / "cold").mkdir()
     worker = relay(archive_backend="folder", archive_folder=str(tmp_path / "cold"))
     conn.execute("set lock_timeout = '5s'")
-    for project in ("shop", "bank"):
-        for owner in ("ana", "bea"):
+    phones = {
+        project: [
             relevo.register(conn, Installation(f"ExponentPushToken[{owner}-{project}]", project=project, owner=owner))
+            for owner in ("ana", "bea")
+        ]
+        for project in ("shop", "bank")
+    }
     relevo.set_category(conn, "offers")
     relevo.choose(conn, "offers", owner="ana", wanted=False)
-    event = worker.enqueue(audience=Owners("ana", "bea"))
+    events = [worker.enqueue(audience=some) for some in phones.values()]
     worker.fan_out()
     worker.drain()
     worker.run("receipt")
     worker.run("reaper")
-    assert relevo.get(conn, event).deliveries == {"ok": 4}
+    assert [relevo.get(conn, event).deliveries for event in events] == [{"ok": 2}, {"ok": 2}]
     add_old_deliveries(conn, month_ago(5), 20)
     add_old_event(conn, month_ago(5), "old")
     assert clean_up(worker.app).outcome == "ok"

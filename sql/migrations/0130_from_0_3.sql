@@ -544,6 +544,48 @@ $$;
 
 revoke all on function relevo.drop_retired from public;
 
+-- Makes the partitions of some months that are not there; one that was retired is never made again. Those of deliveries get their primary key
+-- last.
+create or replace function relevo.ensure_partitions(first_month date, months int) returns int
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  parent text;
+  month_start date;
+  partition_name text;
+  made int := 0;
+begin
+  foreach parent in array array['notification_deliveries', 'push_requests'] loop
+    for i in 0 .. months - 1 loop
+      month_start := (date_trunc('month', first_month::timestamp) + make_interval(months => i))::date;
+      partition_name := parent || to_char(month_start, '_YYYY_MM');
+      continue when to_regclass(format('relevo.%I', partition_name)) is not null;
+      continue when exists (select from relevo.archive_exports x where x.entity = parent and x.month = month_start);
+      perform relevo.take_turn('ensure_partitions');
+      -- made by another while we waited? Asked of the table, for to_regclass remembers its first answer
+      continue when exists (select from pg_class c where c.relnamespace = 'relevo'::regnamespace and c.relname = partition_name);
+      execute format('create table relevo.%I (like relevo.%I including defaults including constraints) with '
+        '(fillfactor = %s, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, '
+        'autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0, '
+        'autovacuum_analyze_scale_factor = 0.02)', partition_name, parent, case parent when 'push_requests' then 70 else 30 end);
+      if parent = 'notification_deliveries' then
+        execute format('alter table relevo.%I add unique (event_day, notification_event_id, installation_id)', partition_name);
+        execute format('create index on relevo.%I (installation_id, id)', partition_name);
+        execute format('alter table relevo.%I add primary key (event_day, id)', partition_name);
+        execute format('alter table relevo.%I alter event_day set (n_distinct = 1)', partition_name);
+      end if;
+      execute format('alter table relevo.%I attach partition relevo.%I for values from (%L) to (%L)',
+        parent, partition_name, month_start, (month_start + interval '1 month')::date);
+      made := made + 1;
+    end loop;
+  end loop;
+  return made;
+end
+$$;
+
+revoke all on function relevo.ensure_partitions from public;
+
 -- Moves a batch of a month's events to the cold table, with the sums of their deliveries. Their keys stay, those of personal events as a hash.
 -- Of personal events the cold table gets only the columns named here, of others all.
 create or replace function relevo.retire_events(of_month date, rows_per_part int, most int) returns int
@@ -561,7 +603,7 @@ declare
   moved int;
 begin
   -- before the events, as who forgets somebody does: whoever is being forgotten meanwhile is gone first, and no deadlock
-  perform pg_advisory_xact_lock(hashtextextended('relevo.keep_inbox_items', 0));
+  perform relevo.lock_alone('keep_inbox_items');
   place := relevo.open_cold_table('notification_events', of_month, rows_per_part);
   perform relevo.carry_columns('notification_events', of_month);
   select string_agg(format('%I', a.attname), ', ' order by a.attnum),
@@ -608,6 +650,39 @@ end
 $$;
 
 revoke all on function relevo.retire_events from public;
+
+-- Seals a month, unless something of it is open. Events half way through fan-out end here, or in the fan-out that holds them, which waits for
+-- this and then finds the month sealed.
+create or replace function relevo.seal_month(of_entity text, of_month date, rows_per_part int) returns boolean
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  place text := of_entity || to_char(of_month, '_YYYY_MM');
+begin
+  execute format('lock table relevo.%I in share row exclusive mode', place);
+  -- who wrote before is through now: what was opened meanwhile is seen, and keeps the month open; what is claimed is open
+  if relevo.is_open(of_entity, of_month) then
+    return false;
+  end if;
+  if of_entity = 'notification_deliveries' then
+    update relevo.notification_events e
+       set state = 'cancelled', ended_at = now(), swept_at = now(), updated_at = now(),
+           end_reason = 'its month was archived before its fan-out was finished'
+      from (select n.id from relevo.notification_events n
+             where n.state = 'fanning' and date_trunc('month', n.event_day::timestamp)::date = of_month
+               for update skip locked) n
+     where e.id = n.id;
+    delete from relevo.dead_letters l where l.event_day >= of_month and l.event_day < (of_month + interval '1 month')::date;
+  end if;
+  insert into relevo.archive_exports (entity, month, state, relation, part_rows, sealed_at)
+  values (of_entity, of_month, 'sealed', place, rows_per_part, now());
+  perform relevo.bar_writes(format('relevo.%I', place)::regclass);
+  return true;
+end
+$$;
+
+revoke all on function relevo.seal_month from public;
 
 -- Writes how an action ended to its entry of the audit log, once: an entry that has ended stays as it is. The worker's role has no other way to
 -- change an entry.
@@ -1765,7 +1840,7 @@ declare
   known boolean;
   alone bigint[];
 begin
-  perform pg_advisory_xact_lock_shared(hashtextextended('relevo.keep_inbox_items', 0)); -- what is being kept is found below
+  perform relevo.lock_shared('keep_inbox_items'); -- what is being kept is found below
   perform relevo.forget_opens(array[installation]); -- deliveries are locked before events and phones, as by a settle
   perform relevo.lock_personal_events(array[installation], null);
   perform relevo.forget_digests(installation);
@@ -1797,7 +1872,7 @@ declare
 begin
   perform relevo.check_owner(of_owner);
   perform relevo.lock_owner(of_owner);
-  perform pg_advisory_xact_lock_shared(hashtextextended('relevo.keep_inbox_items', 0)); -- what is being kept is found below
+  perform relevo.lock_shared('keep_inbox_items'); -- what is being kept is found below
   perform from relevo.inboxes where owner = of_owner order by id for update; -- whoever marks an item locks the inbox first
   phones := array(select i.installation_id from relevo.device_installations i where i.owner = of_owner);
   perform relevo.forget_opens(phones); -- deliveries are locked before events and phones, as by a settle
@@ -1816,6 +1891,7 @@ begin
   delete from relevo.consent_words where owner = of_owner;
   perform relevo.forget_batches('o:' || of_owner, null, 'its owner was forgotten');
   perform relevo.forget_cap_uses('o:' || of_owner, null);
+  delete from relevo.shared_locks where key = hashtextextended('owner:' || of_owner, 0); -- locked alone above; whoever waits for it makes it anew
   return many;
 end
 $$;
@@ -1833,7 +1909,7 @@ declare
 begin
   perform relevo.check_owner(of_owner);
   perform relevo.lock_owner(of_owner);
-  perform pg_advisory_xact_lock_shared(hashtextextended('relevo.keep_inbox_items', 0)); -- what is being kept is found below
+  perform relevo.lock_shared('keep_inbox_items'); -- what is being kept is found below
   phones := array(select i.installation_id from relevo.device_installations i where i.owner = of_owner and i.project = of_project);
   perform from relevo.inboxes where owner = of_owner and project = of_project order by id for update; -- whoever marks an item locks the inbox first
   perform relevo.forget_opens(phones); -- deliveries are locked before events and phones, as by a settle
@@ -2229,8 +2305,8 @@ $$;
 revoke all on function relevo.register_many from public;
 
 -- Notes that a push was opened, as its phone reports; returns noted, or known if that was reported before, off if the type of its event does not
--- ask for it, too_late 30 days after it was sent or once its month is archived, or gone if this phone has no such delivery. Clocks of phones are
--- off: it was opened neither before it was sent nor in the future.
+-- ask for it, too_late 30 days after it was sent or once its month is archived, unsent if no push service can have taken it, or gone if this phone
+-- has no such delivery. Clocks of phones are off: it was opened neither before it was sent nor in the future.
 create or replace function relevo.report_opened(installation uuid, delivery bigint, at timestamptz default null, action text default null) returns text
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
@@ -2244,7 +2320,8 @@ begin
   end if;
   perform relevo.check_texts(jsonb_build_object('action', action), '{"action": 100}');
   select n.event_day, n.id, n.notification_event_id as event_id, n.event_type, n.project, n.created_at, i.owner, i.project as owner_project,
-         case when n.attempt_count = 1 then n.last_attempt_at else n.created_at end as sent_at, coalesce(i.owner_since, '-infinity') as owner_since
+         case when n.attempt_count = 1 then n.last_attempt_at else n.created_at end as sent_at, coalesce(i.owner_since, '-infinity') as owner_since,
+         relevo.was_handed_over(n) as handed_over
     into d
     from relevo.notification_deliveries n
     join relevo.device_installations i on i.installation_id = n.installation_id
@@ -2258,6 +2335,9 @@ begin
   end if;
   if d.sent_at < now() - interval '30 days' or relevo.hold_open(array[d.event_day]) = '{}' then
     return 'too_late';
+  end if;
+  if not d.handed_over then
+    return 'unsent';
   end if;
   if asks.opens then
     update relevo.notification_deliveries n
@@ -2574,8 +2654,8 @@ revoke all on function relevo.in_locale from public;
 create or replace function relevo.lock_owner(of_owner text) returns void language plpgsql volatile
 as $$
 begin
-  perform pg_advisory_xact_lock_shared(hashtextextended('relevo.owners', 0)); -- a long list of phones takes this one alone
-  perform pg_advisory_xact_lock(hashtextextended('relevo.owner:' || of_owner, 0));
+  perform relevo.lock_shared('owners'); -- a long list of phones takes this one alone
+  perform relevo.lock_alone('owner:' || of_owner);
 end
 $$;
 
@@ -2886,7 +2966,7 @@ begin
      or not exists (select from relevo.digest_slots s where s.closes_at <= at and s.upto_number is null) then
     return 0;
   end if;
-  perform pg_advisory_xact_lock(hashtextextended('relevo.digest_numbers', 0));
+  perform relevo.take_turn('digest_numbers');
   number_now := nextval('relevo.digest_numbers');
   update relevo.digest_events set number = number_now where number is null;
   update relevo.digest_slots s
@@ -3467,6 +3547,50 @@ $$;
 
 revoke all on function relevo.fan_out_small from public;
 
+-- Locks the partition of a day's deliveries against its seal until the transaction ends, after the table, as every statement on it does. A
+-- month without a partition has nothing to seal.
+create or replace function relevo.hold_month(of_day date) returns void
+  language plpgsql volatile
+as $$
+declare
+  place text := 'relevo.notification_deliveries' || to_char(of_day, '_YYYY_MM');
+begin
+  if to_regclass(place) is not null then
+    lock table only relevo.notification_deliveries in row exclusive mode;
+    execute 'lock table ' || place || ' in row exclusive mode';
+  end if;
+end
+$$;
+
+revoke all on function relevo.hold_month from public;
+
+-- Keeps months from being sealed until the transaction ends, and returns which of some days lie in months that are not. The lock is the one
+-- that writers of a partition take anyway, taken before the look: a seal waits for it, and costs no write. The case of one day, which every
+-- fan-out and most settles need, comes first: it is the quickest.
+create or replace function relevo.hold_open(days date[]) returns date[]
+  language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+  month_start date;
+begin
+  if cardinality(days) = 1 then
+    perform relevo.hold_month(days[1]);
+    -- a new statement: it sees a seal that was waited for
+    return case when exists (select from relevo.archive_exports x
+                              where x.entity = 'notification_deliveries' and x.month = date_trunc('month', days[1]::timestamp)::date)
+                then '{}' else days end;
+  end if;
+  for month_start in select distinct date_trunc('month', d::timestamp)::date from unnest(days) as d order by 1 loop
+    perform relevo.hold_month(month_start);
+  end loop;
+  return array(select d from unnest(days) as d
+                where not exists (select from relevo.archive_exports x
+                                   where x.entity = 'notification_deliveries' and x.month = date_trunc('month', d::timestamp)::date));
+end
+$$;
+
+revoke all on function relevo.hold_open from public;
+
 -- Returns up to which sequence number the next slice of a matching event reaches: as far as there are so many candidates, found by windows that
 -- grow while they hold few. Each window is one index lookup per bucket, so that an event with many words does not read all that is left of
 -- each.
@@ -3624,7 +3748,7 @@ declare
   f record;
   many int;
 begin
-  perform pg_advisory_xact_lock(hashtextextended('relevo.keep_inbox_items', 0)); -- whoever is being forgotten meanwhile is gone first
+  perform relevo.lock_alone('keep_inbox_items'); -- whoever is being forgotten meanwhile is gone first
   execute format($sql$
     select array_agg(g.owner) as owners, array_agg(g.alone) as phones, array_agg(g.project) as projects, array_agg(g.event_id) as events,
            array_agg(g.place) as places, array_agg(g.at) as ats, array_agg(g.came_by) as came_by
@@ -3807,12 +3931,12 @@ create or replace function relevo.lock_registrations(given jsonb) returns void
 as $$
 begin
   if jsonb_array_length(given) > 20 then
-    perform pg_advisory_xact_lock(hashtextextended('relevo.owners', 0));
+    perform relevo.lock_alone('owners');
     return;
   end if;
-  perform pg_advisory_xact_lock(hashtextextended('relevo.token:' || t.token, 0))
+  perform relevo.take_turn('token:' || t.token)
      from (select distinct g.i ->> 'token' as token from jsonb_array_elements(given) as g(i) where g.i ->> 'token' is not null order by 1) t;
-  perform pg_advisory_xact_lock_shared(hashtextextended('relevo.owner:' || o.owner, 0)) -- what is being chosen is found by the trigger
+  perform relevo.lock_shared('owner:' || o.owner) -- what is being chosen is found by the trigger
      from (select distinct g.i ->> 'owner' as owner from jsonb_array_elements(given) as g(i) where g.i ->> 'owner' is not null order by 1) o;
 end
 $$;
@@ -4134,7 +4258,8 @@ $$;
 
 revoke all on function relevo.claim_due from public;
 
--- Claims a few deliveries for a probe out of the oldest due ones: first those with nothing against their phone, event and past.
+-- Claims a few deliveries for a probe out of the oldest due ones: first those with nothing against their phone and event, of phones that the push
+-- service took a push for before: a phone that never worked tells little of its project.
 create or replace function relevo.claim_probe(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at timestamptz,
                                      shard int, shards int, only_types text[], not_types text[], not_worded text[], usual_lease_ms int, look_at int)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
@@ -4148,6 +4273,7 @@ declare
   faulty uuid[] := array(select u.installation_id
                            from relevo.credential_answers a cross join unnest(a.installations, a.faulty) as u(installation_id, faulty)
                           where a.project = of_project and u.faulty is not false);
+  by_receipt boolean := coalesce((select p.breaker_by = 'receipt' from relevo.projects p where p.project = of_project), false);
   refused bigint[] := array(select r.event_id from relevo.refused_events r where r.project = of_project);
   picked record;
   chunk relevo.due_chunks;
@@ -4159,7 +4285,8 @@ begin
     select h.chunk_id, h.lease_ms, array_agg(h.id order by h.place) as ids, min(h.place) as first_place
       from (select c.id as chunk_id, u.id,
                    coalesce((select t.lease_ms from relevo.event_types t where t.event_type = c.event_type), usual_lease_ms) as lease_ms,
-                   row_number() over (order by u.installation_id = any (faulty) or c.event_id = any (refused), c.had_error, c.due_at, u.id) as place
+                   row_number() over (order by u.installation_id = any (faulty) or c.event_id = any (refused),
+                                               not relevo.was_taken(u.installation_id, of_project, by_receipt), c.had_error, c.due_at, u.id) as place
               from (select o.*, sum(cardinality(o.ids)) over (order by o.due_at, o.id) - cardinality(o.ids) as before
                       from (select * from relevo.due_chunks o
                              where o.project = of_project and o.lane = of_lane and o.due_at <= at
@@ -4914,6 +5041,17 @@ $$;
 
 revoke all on function relevo.used_profiles from public;
 
+-- Returns hashes of the owners of some installations, each once; of those without owner, of their ids.
+create or replace function relevo.hashed_owners(of_installations uuid[]) returns bigint[]
+  language sql stable
+as $$
+select array_agg(distinct hashtextextended(coalesce(i.owner, u.id::text), 0))
+          from unnest(of_installations) as u(id)
+          left join relevo.device_installations i on i.installation_id = u.id
+$$;
+
+revoke all on function relevo.hashed_owners from public;
+
 -- Leases a worker's fair share of a project's connections before anything is due, and returns it with the event types that others compose.
 -- No row if somebody else holds the project just now, or others leave no connections. It does not wait for the disk, as a lease need not.
 create or replace function relevo.lease_ahead(of_project text, worker text, most int, lease_ms int)
@@ -4986,6 +5124,20 @@ return case when provider = 'expo' then project
             else left(provider || '::' || project || '::' || part, 200) end;
 
 revoke all on function relevo.sending_project from public;
+
+-- Returns whether a push service took one of the last pushes to a phone's present token, on the road of a project; by its receipts, where these
+-- tell, whether one was confirmed.
+create or replace function relevo.was_taken(of_installation uuid, of_project text, by_receipt boolean) returns boolean
+  language sql stable
+as $$
+select exists (
+  select from (select d.status, d.project, d.token_version from relevo.notification_deliveries d
+                where d.installation_id = of_installation order by d.id desc limit 20) d
+    join relevo.device_installations i on i.installation_id = of_installation and i.token_version = d.token_version
+   where d.project = of_project and (d.status = 'ok' or not by_receipt and d.status in ('sent', 'unconfirmed')))
+$$;
+
+revoke all on function relevo.was_taken from public;
 
 -- Adds the changes of how often some events, which the caller has locked, were opened and read to the events; returns how many of each kind.
 create or replace function relevo.add_reactions(of_events bigint[]) returns table (kind text, count bigint)
@@ -5379,12 +5531,63 @@ $$;
 
 revoke all on function relevo.grant_worker from public;
 
+-- Locks a name until the transaction ends, against everybody who locks it by relevo.lock_shared or by this.
+create or replace function relevo.lock_alone(of_name text) returns void
+  language plpgsql volatile
+as $$
+declare
+  of_key bigint := hashtextextended(of_name, 0);
+begin
+  loop
+    perform from relevo.shared_locks l where l.key = of_key for update;
+    exit when found;
+    insert into relevo.shared_locks (key) values (of_key) on conflict do nothing;
+  end loop;
+end
+$$;
+
+revoke all on function relevo.lock_alone from public;
+
+-- Locks a name until the transaction ends, together with others that share it, against relevo.lock_alone of the same name. The first one that
+-- names it makes its row; until that transaction ends, others wait for it.
+create or replace function relevo.lock_shared(of_name text) returns void
+  language plpgsql volatile
+as $$
+declare
+  of_key bigint := hashtextextended(of_name, 0);
+begin
+  loop
+    perform from relevo.shared_locks l where l.key = of_key for key share;
+    exit when found;
+    insert into relevo.shared_locks (key) values (of_key) on conflict do nothing;
+  end loop;
+end
+$$;
+
+revoke all on function relevo.lock_shared from public;
+
 -- Returns the time to go by: what a test gives, else the start of the transaction. It is inlined, so a plan sees the coalesce itself.
 create or replace function relevo.now(at timestamptz default null) returns timestamptz
   language sql stable parallel safe
   return coalesce(at, now());
 
 revoke all on function relevo.now from public;
+
+-- Lets transactions that name the same thing take turns: one waits here until the transaction of the other ends. Only roles that may write
+-- relevo.turns can hold such a lock; PostgreSQL's advisory locks are open to every role that may connect. The row is deleted at once: an
+-- insert of the same key waits for the transaction that inserted it before, also after it deleted it.
+create or replace function relevo.take_turn(of_name text) returns void
+  language plpgsql volatile
+as $$
+declare
+  of_key bigint := hashtextextended(of_name, 0);
+begin
+  insert into relevo.turns (key) values (of_key);
+  delete from relevo.turns where key = of_key;
+end
+$$;
+
+revoke all on function relevo.take_turn from public;
 
 -- Wakes a cycle, if it sleeps.
 create or replace function relevo.wake(cycle_name text) returns void
@@ -6384,7 +6587,7 @@ as $$
 declare
   current relevo.wordings;
 begin
-  perform pg_advisory_xact_lock(hashtextextended('relevo.wordings:' || (given ->> 'type'), 0));
+  perform relevo.take_turn('wordings:' || (given ->> 'type'));
   select w.* into current from relevo.wordings w where w.event_type = given ->> 'type' order by w.version desc limit 1;
   if (current.default_locale, current.texts, current.arguments) = (given ->> 'default', given -> 'texts', given -> 'arguments') then
     return current.version;
@@ -6602,6 +6805,25 @@ $$;
 
 revoke all on function relevo.exported_delivery from public;
 
+-- Returns whether a push service took a delivery, or may have taken it: it has a ticket, or it was in a request whose answer nobody saw, or sees yet.
+create or replace function relevo.was_handed_over(d relevo.notification_deliveries) returns boolean
+  language sql stable
+as $$
+select d.status in ('sent', 'ok', 'unconfirmed', 'unknown') or d.provider_ticket_id is not null
+  or exists (select from relevo.late_tickets t where t.event_day = d.event_day and t.delivery_id = d.id)
+  or exists (select from relevo.claims c
+               join relevo.push_requests r on r.claim_token = c.token and r.answered_at is null and d.id = any (r.ids)
+              where d.id = any (c.ids))
+  or exists (select from relevo.failed_attempts f
+              where f.event_day = d.event_day and f.delivery_id = d.id
+                and (f.error_code = 'answer_not_seen'
+                     or exists (select from relevo.push_requests r
+                                 where r.request_day between (f.at at time zone 'UTC')::date - 1 and (f.at at time zone 'UTC')::date
+                                   and r.id = f.request_id and r.outcome = 'unclear')))
+$$;
+
+revoke all on function relevo.was_handed_over from public;
+
 -- Records what follows from deliveries that were just written, by a settle, by receipts, by a late ticket or by the end of their claim. Events
 -- and tenders are locked last, in the order that is said in queries/settle.sql.
 create or replace function relevo.record_outcomes(written relevo.written_delivery[], found_by text, receipt_ms bigint, at timestamptz) returns void
@@ -6635,10 +6857,11 @@ begin
      from (select w.event_id, w.former_status, w.status, count(*)::int as n from unnest(written) w group by w.event_id, w.former_status, w.status) c;
 
   -- The project's brake and breaker go by these. What was sent before is now confirmed.
-  insert into relevo.push_tallies (project, at, sent, answers, unregistered, confirmed, failed)
+  insert into relevo.push_tallies (project, at, sent, answers, unregistered, confirmed, failed, gone)
   select w.project, at, count(*) filter (where w.status in ('sent', 'ok') and w.former_status <> 'sent'), count(*),
          count(*) filter (where w.status = 'invalid'), count(*) filter (where w.status = 'ok' and w.former_status = 'sent'),
-         count(*) filter (where w.status = 'failed')
+         count(*) filter (where w.status = 'failed'),
+         case when bool_or(w.status = 'invalid') then relevo.hashed_owners(array_agg(w.installation_id) filter (where w.status = 'invalid')) end
     from unnest(written) w where w.is_answer group by w.project;
 
   -- A late ticket that a delivery now has is no evidence any more.
