@@ -10,6 +10,7 @@ from relaying import Relay, token
 
 from relevo.client import consent, quiet, verbs
 from relevo.client.values import Event, Explanation, Installation, Owners
+from relevo.operators import owners
 
 PROJECTS = ("default", "shop")
 
@@ -29,10 +30,16 @@ def owner_of(project: str) -> str:
     return f"ana of {project}"
 
 
+def share_owners(worker: Relay) -> None:
+    """Let an event for owners reach their phones in both projects."""
+    owners.share(worker.app.database, shared=True)
+
+
 @pytest.fixture
 def worker(relay: Any) -> Relay:
     """A relay with a phone in each of two projects that have quiet hours now, by a zone set with the hours."""
     made: Relay = relay()
+    share_owners(made)
     for project in PROJECTS:
         quiet.set_quiet(made.conn, now_quiet(), project=project, zone="UTC")
         phone = Installation(token(project), owner=owner_of(project), project=project)
@@ -217,6 +224,7 @@ def test_a_category_that_is_changed_keeps_its_rule(worker: Relay) -> None:
 def test_a_push_that_an_outage_delayed_into_the_night_waits(relay: Any, audience: str) -> None:
     """A bulk event that was due by day and is claimed only at night rings for nobody whose zone has night then."""
     worker: Relay = relay()
+    share_owners(worker)
     for project, zone in zip(PROJECTS, ("UTC", "Asia/Kathmandu"), strict=True):
         quiet.set_quiet(worker.conn, [hours_at(datetime.now(UTC), 1, 4)], project=project, zone="UTC")
         phone = Installation(token(project), owner=owner_of(project), project=project, timezone=zone)
