@@ -21,19 +21,29 @@ with e as (
   returning id
 ), d as (
   insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, status, completed_at, created_at,
-    provider_ticket_id)
+    provider_ticket_id, inbox_id)
   select %(day)s, e.id, p, %(type)s, %(status)s, case when %(status)s <> 'pending' then now() end, coalesce(%(at)s, clock_timestamp()),
-         case %(status)s when 'ok' then 'ticket' end
+         case %(status)s when 'ok' then 'ticket' end,
+         case when %(with_inbox)s then (select i.inbox_id from relevo.device_installations i where i.installation_id = p) end
     from e, unnest(%(phones)s::uuid[]) p)
 select id from e
 """
 
 
 def sent(conn: psycopg.Connection[Any], phones: Sequence[UUID], title: str = "Hello", **told: Any) -> int:
-    """Insert an event with a delivery to each phone; return the event's id."""
+    """Insert an event with a delivery to each phone, as of before 0.4.0 with `with_inbox=False`; return the event's id."""
     day: date = told.get("day", TODAY)
     conn.execute("select relevo.ensure_partitions(%s, 1)", [day])
-    given = {"type": "t", "body": "", "category": None, "state": "fanned", "status": "ok", "at": None, "day": day}
+    given = {
+        "type": "t",
+        "body": "",
+        "category": None,
+        "state": "fanned",
+        "status": "ok",
+        "at": None,
+        "day": day,
+        "with_inbox": True,
+    }
     row = conn.execute(MADE, given | {"phones": list(phones), "title": title} | told).fetchone()
     assert row is not None
     return int(row[0])

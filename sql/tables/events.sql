@@ -164,9 +164,11 @@ create unique index event_keys_key on relevo.event_keys (event_type, event_key, 
 create table relevo.event_audience (
   event_id        bigint not null references relevo.notification_events(id) on delete cascade,
   installation_id uuid not null,
+  inbox_id        bigint,
   primary key (event_id, installation_id)
 );
 comment on table relevo.event_audience is 'The given installations of a personal event.';
+comment on column relevo.event_audience.inbox_id is 'The inbox of the owner that the installation had when the event was enqueued; its delivery is made for that one.';
 create index event_audience_phone on relevo.event_audience (installation_id);
 
 -- An event for owners is personal as one for given installations is, and is kept as such: its audience says installations.

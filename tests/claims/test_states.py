@@ -148,6 +148,7 @@ IMPOSSIBLE = {
     "due_chunks_lapse_count_check": CHUNK + "lapse_count = -1",
     "due_chunks_ids_check": CHUNK + "ids = '{}', installations = '{}'",
     "due_chunks_check": CHUNK + "ids = ids || 1::bigint",
+    "due_chunks_inboxes": CHUNK + "inboxes = '{}'",
     "awaited_receipts_ids_check": AWAITED
     + "days = '{}', ids = '{}', installations = '{}', tickets = '{}', versions = '{}', attempts = '{}'",
     "awaited_receipts_check": AWAITED + "tickets = tickets || 'one more'::text",

@@ -95,7 +95,9 @@ def life(worker: Relay) -> str:
     """Live a life that leaves something in every column of a person, and return the phone's id."""
     conn, database = worker.conn, worker.app.database
     relevo.subscribe_news(conn, "all", kinds=["delivery.opened", "delivery.failed"])
-    [phone] = worker.register(SECRET, owner=OWNER, locale=LOCALE)
+    worker.register(SECRET, owner=OWNER, locale=LOCALE)
+    worker.register(SECRET, owner="another", installation_id=worker.phones[SECRET])
+    [phone] = worker.register(SECRET, owner=OWNER, installation_id=worker.phones[SECRET])
     relevo.set_preference(conn, phone, "mine", Preference(keywords=[WISH], delivery="daily 08:00"))
     conn.execute("insert into relevo.device_secrets (installation_id, secret_hash) values (%s, sha256('x'))", [phone])
     relevo.set_category(conn, "offers")

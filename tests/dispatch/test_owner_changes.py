@@ -135,6 +135,41 @@ def test_an_owner_whose_phone_is_moved_to_another_project(worker: Relay) -> None
     assert outcome(worker)[0] == "sent"
 
 
+def test_an_event_for_a_phone_that_is_not_fanned_out_yet(relay: Any) -> None:
+    """An event that names a phone is meant for the owner that the phone had when it was enqueued, however late it is due."""
+    worker: Relay = relay()
+    for name in ("ana", "eva"):
+        worker.phones[name] = verbs.register(worker.conn, Installation(token(name), owner=name))
+    phones = [worker.phones["ana"], worker.phones["eva"]]
+    worker.enqueue(audience=phones, title="Your result", scheduled_at=datetime.now(UTC) + timedelta(hours=1))
+    pass_on(worker, "bea")
+    worker.travel(hours=2)
+    worker.fan_out()
+    worker.dispatch()
+    assert outcome(worker) == ("skipped", "owner_changed", 0)
+    assert worker.received("eva") == 1
+    assert (titles(worker, "ana"), titles(worker, "bea")) == (["Your result"], [])
+
+
+@pytest.mark.parametrize("audience", ["owner", "phone"])
+def test_what_is_gathered_in_a_batch(relay: Any, audience: str) -> None:
+    """A batch of ana's events is not told to bea, whether they name ana or the phone."""
+    worker: Relay = relay()
+    worker.phones["ana"] = verbs.register(worker.conn, Installation(token("ana"), owner="ana"))
+    worker.conn.execute("insert into relevo.event_types (event_type, batch_window_s) values ('notice', 600)")
+    for _ in range(2):
+        worker.enqueue(audience=audience_of(worker, audience), title="Your result")
+    worker.fan_out()
+    pass_on(worker, "bea")
+    worker.enqueue(audience=[worker.phones["ana"]], title="For bea")
+    worker.fan_out()
+    worker.travel(hours=1)
+    worker.fan_out()
+    worker.dispatch()
+    assert [message["title"] for message in worker.messages("ana")] == ["For bea"]
+    assert (titles(worker, "ana"), titles(worker, "bea")) == (["Your result"] * 2, ["For bea"])
+
+
 def test_a_retry(relay: Any) -> None:
     """What the push service could not take is not tried again for the next owner."""
     worker: Relay = relay()

@@ -25,8 +25,10 @@ begin
    where b.id = any (due) order by n.id;
   insert into relevo.event_owners (event_id, owner)
   select b.event_id, substr(b.subject, 3) from relevo.batches b where b.id = any (due) and b.subject like 'o:%';
-  insert into relevo.event_audience (event_id, installation_id)
-  select b.event_id, substr(b.subject, 3)::uuid from relevo.batches b where b.id = any (due) and b.subject like 'i:%';
+  insert into relevo.event_audience (event_id, installation_id, inbox_id)
+  select b.event_id, p.id, (select i.inbox_id from relevo.device_installations i where i.installation_id = p.id)
+    from relevo.batches b cross join lateral (select substr(b.subject, 3)::uuid as id) p
+   where b.id = any (due) and b.subject like 'i:%';
   told := (select coalesce(sum(cardinality(b.events)), 0) from relevo.batches b where b.id = any (due));
 end
 $$;

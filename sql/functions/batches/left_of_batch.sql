@@ -1,4 +1,4 @@
--- Returns which events of a batch are still worth telling: not what ended or passed its deadline, not what its owner handled on a phone, and of those with one collapse key
+-- Returns which events of a batch are still worth telling: not what ended or passed its deadline, not what its owner handled on a phone, not what a phone got for another owner, and of those with one collapse key
 -- the last, unless a later one is told otherwise. Asked when it closes, and again right before it is sent. What came later is looked up once for all of its events, phone by
 -- phone, until each event has one that is to be told of it.
 create or replace function relevo.left_of_batch(b relevo.batches, at timestamptz) returns bigint[]
@@ -25,9 +25,9 @@ begin
          and not exists (select from later l where l.collapse = e.collapse and (l.scheduled_at, l.event_id) > (e.scheduled_at, e.id)));
   end if;
   for phone in
-    select i.installation_id, i.owner, i.project, i.handled_before from relevo.device_installations i where b.subject like 'o:%' and i.owner = substr(b.subject, 3)
+    select i.installation_id, i.owner, i.project, i.handled_before, i.inbox_id from relevo.device_installations i where b.subject like 'o:%' and i.owner = substr(b.subject, 3)
     union all
-    select i.installation_id, i.owner, i.project, i.handled_before from relevo.device_installations i
+    select i.installation_id, i.owner, i.project, i.handled_before, i.inbox_id from relevo.device_installations i
      where i.installation_id = case when b.subject like 'i:%' then substr(b.subject, 3)::uuid end
   loop
     exit when undecided = '{}';
@@ -38,10 +38,11 @@ begin
       select e.id
         from unnest(undecided) as u(id)
         cross join lateral (select e.id, e.event_day, e.collapse, e.scheduled_at from relevo.notification_events e where e.id = u.id offset 0) e
-        cross join lateral (select d.created_at from relevo.notification_deliveries d
+        cross join lateral (select d.created_at, d.inbox_id from relevo.notification_deliveries d
                              where d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = phone.installation_id
                                and d.last_error_code = 'batched' offset 0) d
        where (phone.handled_before >= d.created_at) is not true
+         and (d.inbox_id is null or d.inbox_id = phone.inbox_id or relevo.is_same_owner(d.inbox_id, phone.inbox_id))
          and not exists (select from relevo.event_completions c where c.event_id = e.id and c.owner = phone.owner and coalesce(c.project, phone.project) = phone.project)
          and not exists (select from later l where l.collapse = e.collapse and (l.scheduled_at, l.event_id) > (e.scheduled_at, e.id)));
     undecided := array(select u.id from unnest(undecided) as u(id) where u.id <> all (told));

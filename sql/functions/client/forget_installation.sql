@@ -7,12 +7,13 @@ as $$
 declare
   known boolean;
   alone bigint[];
+  inboxes bigint[];
 begin
   perform relevo.lock_shared('keep_inbox_items'); -- what is being kept is found below
   perform relevo.forget_opens(array[installation]); -- deliveries are locked before events and phones, as by a settle
   perform relevo.lock_personal_events(array[installation], null);
   perform relevo.forget_digests(installation);
-  delete from relevo.device_installations where installation_id = installation;
+  delete from relevo.device_installations where installation_id = installation; -- a trigger notes for whose inbox it was
   known := found;
   alone := array(select a.event_id from relevo.event_audience a -- anew: one may have come meanwhile
                   where a.installation_id = installation
@@ -20,7 +21,11 @@ begin
   perform relevo.blank_events(alone, 'the installation was forgotten');
   delete from relevo.event_audience where installation_id = installation;
   delete from relevo.kept_inbox_items where installation_id = installation;
-  delete from relevo.former_phones where installation_id = installation;
+  with gone as (
+    delete from relevo.former_phones f where f.installation_id = installation returning f.inbox_id
+  )
+  select array_agg(g.inbox_id) into inboxes from gone g;
+  perform relevo.delete_empty_inboxes(inboxes);
   perform relevo.forget_batches('i:' || installation, null, 'the installation was forgotten');
   perform relevo.forget_cap_uses('i:' || installation, null);
   return known or cardinality(alone) > 0;

@@ -44,8 +44,8 @@ begin
     on conflict (event_type, event_key, coalesce(project, '')) do nothing
     returning n.id
   ), named as (
-    insert into relevo.event_audience (event_id, installation_id)
-    select m.new_id, i.installation
+    insert into relevo.event_audience (event_id, installation_id, inbox_id)
+    select m.new_id, i.installation, (select d.inbox_id from relevo.device_installations d where d.installation_id = i.installation)
       from numbered m
       cross join lateral unnest(case when cardinality(m.installations) > 1 then array(select distinct unnest(m.installations))
                                      else m.installations end) as i(installation)

@@ -22,12 +22,12 @@ begin
       cross join lateral (select relevo.category_rule(e.category) as rule offset 0) c
       left join lateral (
         select (n.phone).installation_id, (n.phone).provider, relevo.sending_project((n.phone).provider, (n.phone).project, (n.phone).part) as project,
-               (n.phone).owner, (n.phone).inbox_id
-          from (select p.phone from relevo.event_audience a
+               (n.phone).owner, coalesce(n.inbox_id, (n.phone).inbox_id) as inbox_id -- a phone that is named is meant with the owner it had then
+          from (select p.phone, a.inbox_id from relevo.event_audience a
                   cross join lateral (select i as phone from relevo.device_installations i where i.installation_id = a.installation_id offset 0) p
                  where a.event_id = e.id
                 union all
-                select p.phone from relevo.event_owners o
+                select p.phone, null from relevo.event_owners o
                   cross join lateral (select i as phone from relevo.device_installations i where i.owner = o.owner
                                         and i.project = coalesce(e.project, owners_in, i.project) offset 0) p
                  where o.event_id = e.id) n

@@ -1,5 +1,5 @@
 -- Deletes up to so many phones that left an inbox so long ago that nothing in it came by them, and returns how many. With the last one goes the inbox, if nothing
--- leads to its owner any more: it is locked first, so that whoever registers a phone for the owner comes before or makes it anew.
+-- leads to its owner any more.
 create or replace function relevo.prune_former_phones(most int, given_at timestamptz) returns int
   language plpgsql volatile
 as $$
@@ -15,13 +15,7 @@ begin
     delete from relevo.former_phones f using old where f.inbox_id = old.inbox_id and f.installation_id = old.installation_id returning f.inbox_id
   )
   select count(*)::int, array_agg(distinct g.inbox_id) into pruned, emptied from gone g;
-  perform from relevo.inboxes b where b.id = any (emptied) order by b.id for update;
-  delete from relevo.inboxes b
-   where b.id = any (emptied)
-     and not exists (select from relevo.former_phones f where f.inbox_id = b.id)
-     and not exists (select from relevo.device_installations i where i.owner = b.owner and i.project = b.project)
-     and not exists (select from relevo.inbox_marks m where m.inbox_id = b.id)
-     and not exists (select from relevo.kept_inbox_items k where k.inbox_id = b.id);
+  perform relevo.delete_empty_inboxes(emptied);
   return pruned;
 end
 $$;
