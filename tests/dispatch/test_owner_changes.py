@@ -219,6 +219,53 @@ def test_claimed_before_and_sent_after(relay: Any) -> None:
     assert worker.received("eva") == 1
 
 
+def test_a_worker_of_the_release_before(worker: Relay) -> None:
+    """What 0.3.0 calls says the same: at the claim that the owner changed, before the request that the phone did."""
+    worker.enqueue(audience=Owners("eva"))
+    worker.fan_out()
+    version = worker.installation("eva")["token_version"]
+    asked = """select relevo.phones_unchanged_1(array[%s::uuid], array[%s::int], '{}', now()) as unchanged"""
+    assert worker.rows(asked, worker.phones["eva"], version) == [{"unchanged": True}]
+    given = {"installation_id": str(worker.phones["eva"]), "owner": "bea"}
+    worker.conn.execute("select relevo.register_installation(%s)", [Jsonb(given)])
+    assert worker.rows(asked, worker.phones["eva"], version) == [{"unchanged": False}]
+    claimed = worker.rows(
+        "select obstacles from relevo.claim_due_4(gen_random_uuid(), 'old', 'dispatch', 'default', 'bulk', 10, null, null, null, null, null, 3, 60000, null)"
+    )
+    assert claimed == [{"obstacles": ["owner_changed"]}]
+
+
+def test_phones_of_before_the_upgrade(relay: Any) -> None:
+    """The reaper gives phones that had their owner before the inbox of that owner; from then on the rule holds for them."""
+    worker: Relay = relay()
+    for name in ("ana", "eva"):
+        worker.phones[name] = verbs.register(worker.conn, Installation(token(name), owner=name))
+    worker.conn.execute("update relevo.device_installations set inbox_id = null")
+    worker.conn.execute("delete from relevo.inboxes")
+    worker.reap()
+    found = worker.rows(
+        "select i.owner, b.owner as of_inbox from relevo.device_installations i left join relevo.inboxes b on b.id = i.inbox_id order by 1"
+    )
+    assert found == [{"owner": name, "of_inbox": name} for name in ("ana", "eva")]
+    worker.enqueue(audience=Owners("ana"))
+    worker.fan_out()
+    pass_on(worker, "bea")
+    worker.dispatch()
+    assert outcome(worker) == ("skipped", "owner_changed", 0)
+
+
+def test_it_is_explained(worker: Relay) -> None:
+    """Explanations name the rule, before the push is due and after."""
+    event = worker.enqueue(audience=Owners("ana"))
+    worker.fan_out()
+    pass_on(worker, "bea")
+    for _ in range(2):
+        told = verbs.explain(worker.conn, event, worker.phones["ana"])
+        assert (told.gets_it, told.rule) == (False, "owner_changed")
+        worker.travel(hours=3)
+        worker.dispatch()
+
+
 def test_what_the_former_owner_asked_for(relay: Any) -> None:
     """Preferences, opt-outs and the phone's own quiet hours go with ana; what bea's registration names counts."""
     worker: Relay = relay()

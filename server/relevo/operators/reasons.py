@@ -78,7 +78,7 @@ ERRORS = {
     "handled_elsewhere": N_("It was handled on another phone, or elsewhere."),
     "superseded": N_("A later event of the same type and collapse key took its place."),
     "owner_changed": N_(
-        "The phone belongs to another owner now, or to none. The event stays in the inbox of the owner it was for."
+        "This phone belongs to another owner now, or to none. The event stays in the inbox of the owner it was for."
     ),
     "deadline_passed": N_("It came too late: its deadline had passed."),
     "installation_gone": N_("This phone was forgotten."),

@@ -42,7 +42,7 @@ begin
                              where d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = phone.installation_id
                                and d.last_error_code = 'batched' offset 0) d
        where (phone.handled_before >= d.created_at) is not true
-         and (d.inbox_id is null or d.inbox_id = phone.inbox_id or relevo.is_same_owner(d.inbox_id, phone.inbox_id))
+         and not relevo.is_for_another('installations', d.inbox_id, phone.inbox_id)
          and not exists (select from relevo.event_completions c where c.event_id = e.id and c.owner = phone.owner and coalesce(c.project, phone.project) = phone.project)
          and not exists (select from later l where l.collapse = e.collapse and (l.scheduled_at, l.event_id) > (e.scheduled_at, e.id)));
     undecided := array(select u.id from unnest(undecided) as u(id) where u.id <> all (told));

@@ -55,6 +55,8 @@ begin
       rule := 'event_gone'; why := 'There is no such event, or it was archived.';
     when i.installation_id is null then
       rule := 'installation_gone'; why := 'There is no such installation.';
+    when d.last_error_code = 'owner_changed' or d.status in ('pending', 'retryable') and relevo.is_for_another(e.audience, d.inbox_id, i.inbox_id) then
+      rule := 'owner_changed'; why := 'This phone belongs to another owner now, or to none. The event stays in the inbox of the owner it was for.';
     when e.audience = 'everyone' and i.for_news then
       rule := 'not_named'; why := 'It is an address for news, and gets nothing else.'; about := jsonb_build_object('for_news', true);
     when e.audience = 'installations' and not (coalesce(names_it, false) or coalesce(i.owner = any (owners), false)) then
@@ -127,7 +129,7 @@ begin
       about := case when rule = 'owner' then jsonb_build_object('owner', i.owner) else about end || case when quiet is not null then jsonb_build_object('quiet', quiet - 'reason') else '{}' end;
       why := why || coalesce(' ' || (quiet ->> 'reason'), '');
   end case;
-  return jsonb_build_object('gets_it', rule <> 'superseded' and coalesce(case when rule in ('batched', 'digested', 'in_digest') then gets end, d.status in ('pending', 'retryable', 'sent', 'ok', 'unconfirmed', 'unknown'), gets), 'rule', rule, 'reason', why,
+  return jsonb_build_object('gets_it', rule not in ('superseded', 'owner_changed') and coalesce(case when rule in ('batched', 'digested', 'in_digest') then gets end, d.status in ('pending', 'retryable', 'sent', 'ok', 'unconfirmed', 'unknown'), gets), 'rule', rule, 'reason', why,
     'values', about, 'preference', fitting, 'differing_preferences', misses,
     'delivery', case when d.id is not null then jsonb_build_object('id', d.id, 'status', d.status, 'attempts', d.attempt_count,
                        'error_code', d.last_error_code, 'provider', d.provider, 'updated_at', d.updated_at) end);

@@ -17,6 +17,9 @@ from relevo.operators.reasons import cap, not_allowed, wanted_when
 RULES = {
     "event_gone": N_("There is no such event any more: it was archived or deleted."),
     "installation_gone": N_("There is no such phone any more."),
+    "owner_changed": N_(
+        "This phone belongs to another owner now, or to none. The event stays in the inbox of the owner it was for."
+    ),
     "not_named": N_("The event is for others: it names neither this phone nor its owner."),
     "other_project": N_("The event is for the phones of project %(project)s."),
     "not_allowed": N_("Pushes may not go to this phone: %(why)s."),

@@ -1,0 +1,10 @@
+-- Returns whether a delivery was made for another owner than its phone has now. An event for everyone is the phone's, and what was made for no owner goes to
+-- whoever has the phone; an owner whose phone moved to another project is the same.
+create or replace function relevo.is_for_another(audience text, made_for bigint, of_phone bigint) returns boolean
+  language sql stable
+as $$
+  select audience <> 'everyone' and made_for is not null and made_for is distinct from of_phone
+     and not coalesce((select b.owner from relevo.inboxes b where b.id = made_for) = (select b.owner from relevo.inboxes b where b.id = of_phone), false)
+$$;
+
+revoke all on function relevo.is_for_another from public;
