@@ -748,8 +748,10 @@ begin
    where b.id = any (due) order by n.id;
   insert into relevo.event_owners (event_id, owner)
   select b.event_id, substr(b.subject, 3) from relevo.batches b where b.id = any (due) and b.subject like 'o:%';
-  insert into relevo.event_audience (event_id, installation_id)
-  select b.event_id, substr(b.subject, 3)::uuid from relevo.batches b where b.id = any (due) and b.subject like 'i:%';
+  insert into relevo.event_audience (event_id, installation_id, inbox_id)
+  select b.event_id, p.id, (select i.inbox_id from relevo.device_installations i where i.installation_id = p.id)
+    from relevo.batches b cross join lateral (select substr(b.subject, 3)::uuid as id) p
+   where b.id = any (due) and b.subject like 'i:%';
   told := (select coalesce(sum(cardinality(b.events)), 0) from relevo.batches b where b.id = any (due));
 end
 $$;
@@ -1839,12 +1841,13 @@ as $$
 declare
   known boolean;
   alone bigint[];
+  inboxes bigint[];
 begin
   perform relevo.lock_shared('keep_inbox_items'); -- what is being kept is found below
   perform relevo.forget_opens(array[installation]); -- deliveries are locked before events and phones, as by a settle
   perform relevo.lock_personal_events(array[installation], null);
   perform relevo.forget_digests(installation);
-  delete from relevo.device_installations where installation_id = installation;
+  delete from relevo.device_installations where installation_id = installation; -- a trigger notes for whose inbox it was
   known := found;
   alone := array(select a.event_id from relevo.event_audience a -- anew: one may have come meanwhile
                   where a.installation_id = installation
@@ -1852,7 +1855,11 @@ begin
   perform relevo.blank_events(alone, 'the installation was forgotten');
   delete from relevo.event_audience where installation_id = installation;
   delete from relevo.kept_inbox_items where installation_id = installation;
-  delete from relevo.former_phones where installation_id = installation;
+  with gone as (
+    delete from relevo.former_phones f where f.installation_id = installation returning f.inbox_id
+  )
+  select array_agg(g.inbox_id) into inboxes from gone g;
+  perform relevo.delete_empty_inboxes(inboxes);
   perform relevo.forget_batches('i:' || installation, null, 'the installation was forgotten');
   perform relevo.forget_cap_uses('i:' || installation, null);
   return known or cardinality(alone) > 0;
@@ -3314,8 +3321,8 @@ begin
     on conflict (event_type, event_key, coalesce(project, '')) do nothing
     returning n.id
   ), named as (
-    insert into relevo.event_audience (event_id, installation_id)
-    select m.new_id, i.installation
+    insert into relevo.event_audience (event_id, installation_id, inbox_id)
+    select m.new_id, i.installation, (select d.inbox_id from relevo.device_installations d where d.installation_id = i.installation)
       from numbered m
       cross join lateral unnest(case when cardinality(m.installations) > 1 then array(select distinct unnest(m.installations))
                                      else m.installations end) as i(installation)
@@ -3378,12 +3385,12 @@ begin
       cross join lateral (select relevo.category_rule(e.category) as rule offset 0) c
       left join lateral (
         select (n.phone).installation_id, (n.phone).provider, relevo.sending_project((n.phone).provider, (n.phone).project, (n.phone).part) as project,
-               (n.phone).owner, (n.phone).inbox_id
-          from (select p.phone from relevo.event_audience a
+               (n.phone).owner, coalesce(n.inbox_id, (n.phone).inbox_id) as inbox_id -- a phone that is named is meant with the owner it had then
+          from (select p.phone, a.inbox_id from relevo.event_audience a
                   cross join lateral (select i as phone from relevo.device_installations i where i.installation_id = a.installation_id offset 0) p
                  where a.event_id = e.id
                 union all
-                select p.phone from relevo.event_owners o
+                select p.phone, null from relevo.event_owners o
                   cross join lateral (select i as phone from relevo.device_installations i where i.owner = o.owner
                                         and i.project = coalesce(e.project, owners_in, i.project) offset 0) p
                  where o.event_id = e.id) n
@@ -3679,6 +3686,24 @@ $$;
 
 revoke all on function relevo.pick_small_events from public;
 
+-- Deletes those of some owners' inboxes that nothing leads to any more: no phone, none that left it, no kept item and no event that found no phone. Each is
+-- locked first, so that whoever registers a phone for the owner comes before or makes the inbox anew.
+create or replace function relevo.delete_empty_inboxes(ids bigint[]) returns void
+  language plpgsql volatile
+as $$
+begin
+  perform from relevo.inboxes b where b.id = any (ids) order by b.id for update;
+  delete from relevo.inboxes b
+   where b.id = any (ids)
+     and not exists (select from relevo.former_phones f where f.inbox_id = b.id)
+     and not exists (select from relevo.device_installations i where i.owner = b.owner and i.project = b.project)
+     and not exists (select from relevo.kept_inbox_items k where k.inbox_id = b.id)
+     and not exists (select from relevo.event_owners o where o.owner = b.owner and o.inbox_place is not null);
+end
+$$;
+
+revoke all on function relevo.delete_empty_inboxes from public;
+
 -- Gives some phones that have an owner since before 0.4.0 the inbox of that owner, and returns how many. Phones that are being written are passed by.
 create or replace function relevo.fill_inboxes(most int) returns int
   language plpgsql volatile
@@ -3720,6 +3745,17 @@ $$;
 
 revoke all on function relevo.inbox_of_owner from public;
 
+-- Returns whether a delivery was made for another owner than its phone has now. An event for everyone is the phone's, and what was made for no owner goes to
+-- whoever has the phone; an owner whose phone moved to another project is the same.
+create or replace function relevo.is_for_another(audience text, made_for bigint, of_phone bigint) returns boolean
+  language sql stable
+as $$
+  select audience <> 'everyone' and made_for is not null and made_for is distinct from of_phone
+     and not coalesce((select b.owner from relevo.inboxes b where b.id = made_for) = (select b.owner from relevo.inboxes b where b.id = of_phone), false)
+$$;
+
+revoke all on function relevo.is_for_another from public;
+
 -- Returns whether a delivery to a phone of an inbox is an item of that inbox: it was made for it, or before deliveries had one and while the phone was the
 -- owner's (`since`), or to a phone without owner. It is inlined.
 create or replace function relevo.is_item_of(inbox_id bigint, made_for bigint, created_at timestamptz, since timestamptz) returns boolean
@@ -3727,15 +3763,6 @@ create or replace function relevo.is_item_of(inbox_id bigint, made_for bigint, c
   return coalesce(made_for = inbox_id, false) or made_for is null and created_at > since;
 
 revoke all on function relevo.is_item_of from public;
-
--- Returns whether two inboxes are of equally named owners: of an owner whose phone was moved to another project.
-create or replace function relevo.is_same_owner(made_for bigint, of_phone bigint) returns boolean
-  language sql stable
-as $$
-  select coalesce((select b.owner from relevo.inboxes b where b.id = made_for) = (select b.owner from relevo.inboxes b where b.id = of_phone), false)
-$$;
-
-revoke all on function relevo.is_same_owner from public;
 
 -- Copies what is in a range of blocks of a month that leaves, and stays in inboxes for longer, to kept_inbox_items; returns how many items. The same
 -- range again changes nothing. An item stands where its event came first, whichever of an owner's phones that was.
@@ -3839,7 +3866,7 @@ $$;
 revoke all on function relevo.note_missed_owners from public;
 
 -- Deletes up to so many phones that left an inbox so long ago that nothing in it came by them, and returns how many. With the last one goes the inbox, if nothing
--- leads to its owner any more: it is locked first, so that whoever registers a phone for the owner comes before or makes it anew.
+-- leads to its owner any more.
 create or replace function relevo.prune_former_phones(most int, given_at timestamptz) returns int
   language plpgsql volatile
 as $$
@@ -3855,13 +3882,7 @@ begin
     delete from relevo.former_phones f using old where f.inbox_id = old.inbox_id and f.installation_id = old.installation_id returning f.inbox_id
   )
   select count(*)::int, array_agg(distinct g.inbox_id) into pruned, emptied from gone g;
-  perform from relevo.inboxes b where b.id = any (emptied) order by b.id for update;
-  delete from relevo.inboxes b
-   where b.id = any (emptied)
-     and not exists (select from relevo.former_phones f where f.inbox_id = b.id)
-     and not exists (select from relevo.device_installations i where i.owner = b.owner and i.project = b.project)
-     and not exists (select from relevo.inbox_marks m where m.inbox_id = b.id)
-     and not exists (select from relevo.kept_inbox_items k where k.inbox_id = b.id);
+  perform relevo.delete_empty_inboxes(emptied);
   return pruned;
 end
 $$;
@@ -6636,7 +6657,7 @@ $$;
 
 revoke all on function relevo.is_batch_unsent from public;
 
--- Returns which events of a batch are still worth telling: not what ended or passed its deadline, not what its owner handled on a phone, and of those with one collapse key
+-- Returns which events of a batch are still worth telling: not what ended or passed its deadline, not what its owner handled on a phone, not what a phone got for another owner, and of those with one collapse key
 -- the last, unless a later one is told otherwise. Asked when it closes, and again right before it is sent. What came later is looked up once for all of its events, phone by
 -- phone, until each event has one that is to be told of it.
 create or replace function relevo.left_of_batch(b relevo.batches, at timestamptz) returns bigint[]
@@ -6663,9 +6684,9 @@ begin
          and not exists (select from later l where l.collapse = e.collapse and (l.scheduled_at, l.event_id) > (e.scheduled_at, e.id)));
   end if;
   for phone in
-    select i.installation_id, i.owner, i.project, i.handled_before from relevo.device_installations i where b.subject like 'o:%' and i.owner = substr(b.subject, 3)
+    select i.installation_id, i.owner, i.project, i.handled_before, i.inbox_id from relevo.device_installations i where b.subject like 'o:%' and i.owner = substr(b.subject, 3)
     union all
-    select i.installation_id, i.owner, i.project, i.handled_before from relevo.device_installations i
+    select i.installation_id, i.owner, i.project, i.handled_before, i.inbox_id from relevo.device_installations i
      where i.installation_id = case when b.subject like 'i:%' then substr(b.subject, 3)::uuid end
   loop
     exit when undecided = '{}';
@@ -6676,10 +6697,11 @@ begin
       select e.id
         from unnest(undecided) as u(id)
         cross join lateral (select e.id, e.event_day, e.collapse, e.scheduled_at from relevo.notification_events e where e.id = u.id offset 0) e
-        cross join lateral (select d.created_at from relevo.notification_deliveries d
+        cross join lateral (select d.created_at, d.inbox_id from relevo.notification_deliveries d
                              where d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = phone.installation_id
                                and d.last_error_code = 'batched' offset 0) d
        where (phone.handled_before >= d.created_at) is not true
+         and not relevo.is_for_another('installations', d.inbox_id, phone.inbox_id)
          and not exists (select from relevo.event_completions c where c.event_id = e.id and c.owner = phone.owner and coalesce(c.project, phone.project) = phone.project)
          and not exists (select from later l where l.collapse = e.collapse and (l.scheduled_at, l.event_id) > (e.scheduled_at, e.id)));
     undecided := array(select u.id from unnest(undecided) as u(id) where u.id <> all (told));
@@ -6906,8 +6928,7 @@ as $$
                  or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
                       select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner and coalesce(h.project, i.project) = i.project)),
                case when e.collapse is not null and relevo.is_superseded(e.id, e.event_type, e.collapse, e.scheduled_at, c.event_day, u.installation_id, u.inbox_id) then 'superseded' end,
-               case when u.inbox_id is distinct from i.inbox_id and u.inbox_id is not null and i.installation_id is not null and e.audience <> 'everyone'
-                         and not relevo.is_same_owner(u.inbox_id, i.inbox_id) then 'owner_changed' end,
+               case when u.inbox_id is distinct from i.inbox_id and i.installation_id is not null and relevo.is_for_another(e.audience, u.inbox_id, i.inbox_id) then 'owner_changed' end,
                relevo.obstacle_of_phone(i.installation_id, i.may_receive, relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, r.rule)),
                case when e.audience = 'matching' and not exists (
                       select from relevo.notification_preferences p
@@ -8421,7 +8442,7 @@ revoke all on function relevo.matching_targets from public;
 -- Returns the next phones that an event names, by themselves or by their owners, up to a slice of them:
 -- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers, sending projects, and
 -- their quiet hours and the inboxes of their owners if one of them has any.
--- An audience that is longer than a slice is cut into slices once, and these are kept.
+-- What names a phone is for the owner that the phone had when it was enqueued. An audience that is longer than a slice is cut into slices once, and these are kept.
 create or replace function relevo.named_targets(e relevo.notification_events, most int,
     out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[], out inboxes bigint[])
   language plpgsql volatile
@@ -8455,9 +8476,10 @@ begin
   is_last := seqs is null or not exists (select from relevo.fanout_slices s where s.event_id = e.id and s.last_seq > named_targets.last_seq);
   select array_agg(i.installation_id), array_agg(i.provider), array_agg(relevo.sending_project(i.provider, i.project, i.part)),
          case when count(coalesce(i.quiet, i.owner_quiet)) > 0 then array_agg(coalesce(i.quiet, i.owner_quiet)) end,
-         case when count(i.inbox_id) > 0 then array_agg(i.inbox_id) end
+         case when count(i.inbox_id) > 0 or count(a.inbox_id) > 0 then array_agg(coalesce(a.inbox_id, i.inbox_id)) end
     into phones, providers, projects, hours, inboxes
     from (select * from relevo.device_installations i where i.installation_id = any (named) offset 0) i -- not along all phones
+    left join lateral (select a.inbox_id from relevo.event_audience a where a.event_id = e.id and a.installation_id = i.installation_id offset 0) a on true
    where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and relevo.may_receive(i)
      and relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null and (e.project is null or i.project = e.project);
   last_seq := coalesce(last_seq, e.fanout_upto);
@@ -8906,6 +8928,8 @@ begin
       rule := 'event_gone'; why := 'There is no such event, or it was archived.';
     when i.installation_id is null then
       rule := 'installation_gone'; why := 'There is no such installation.';
+    when d.last_error_code = 'owner_changed' or d.status in ('pending', 'retryable') and relevo.is_for_another(e.audience, d.inbox_id, i.inbox_id) then
+      rule := 'owner_changed'; why := 'This phone belongs to another owner now, or to none. The event stays in the inbox of the owner it was for.';
     when e.audience = 'everyone' and i.for_news then
       rule := 'not_named'; why := 'It is an address for news, and gets nothing else.'; about := jsonb_build_object('for_news', true);
     when e.audience = 'installations' and not (coalesce(names_it, false) or coalesce(i.owner = any (owners), false)) then
@@ -8978,7 +9002,7 @@ begin
       about := case when rule = 'owner' then jsonb_build_object('owner', i.owner) else about end || case when quiet is not null then jsonb_build_object('quiet', quiet - 'reason') else '{}' end;
       why := why || coalesce(' ' || (quiet ->> 'reason'), '');
   end case;
-  return jsonb_build_object('gets_it', rule <> 'superseded' and coalesce(case when rule in ('batched', 'digested', 'in_digest') then gets end, d.status in ('pending', 'retryable', 'sent', 'ok', 'unconfirmed', 'unknown'), gets), 'rule', rule, 'reason', why,
+  return jsonb_build_object('gets_it', rule not in ('superseded', 'owner_changed') and coalesce(case when rule in ('batched', 'digested', 'in_digest') then gets end, d.status in ('pending', 'retryable', 'sent', 'ok', 'unconfirmed', 'unknown'), gets), 'rule', rule, 'reason', why,
     'values', about, 'preference', fitting, 'differing_preferences', misses,
     'delivery', case when d.id is not null then jsonb_build_object('id', d.id, 'status', d.status, 'attempts', d.attempt_count,
                        'error_code', d.last_error_code, 'provider', d.provider, 'updated_at', d.updated_at) end);
