@@ -62,6 +62,10 @@ def _nothing(_: Secrets) -> bytes:
     return _request("GET", f"/nothing/{random.getrandbits(32)}")
 
 
+def _connecting(_: Secrets) -> bytes:
+    return _request("GET", f"/nothing/{random.getrandbits(32)}", b"", "Connection: close")
+
+
 def _registration(_: Secrets) -> bytes:
     token = f"ExponentPushToken[{random.getrandbits(64):x}]"
     body = json.dumps({"token": token, "owner": "ana", "project": "default"}).encode()
@@ -81,7 +85,8 @@ def _bad_secret(_: Secrets) -> bytes:
 
 def _words(pattern: str) -> bytes:
     said = {"title": pattern, "body": pattern}
-    return json.dumps({"type": "bench.words", "arguments": {"a0": 1}, "texts": {"en": said, "es": said}}).encode()
+    texts = {"en": said, "es": said}
+    return json.dumps({"type": "bench.words", "default": "en", "arguments": {"a0": 1}, "texts": texts}).encode()
 
 
 def _preview(secrets: Secrets) -> bytes:
@@ -109,6 +114,7 @@ ATTACKS: dict[str, tuple[str, Callable[[Secrets], bytes]]] = {
     "query": ("a 32-kB query string", _query),
     "search": ("searches in the guide", _search),
     "nothing": ("addresses that do not exist", _nothing),
+    "connections": ("addresses that do not exist, on a new connection each", _connecting),
     "signature": ("registrations with a wrong HMAC", _registration),
     "token": ("unknown API tokens", _bad_token),
     "secret": ("unknown phone secrets", _bad_secret),

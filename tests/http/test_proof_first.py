@@ -63,6 +63,21 @@ def test_a_body_whose_signature_does_not_hold_is_not_validated(phones: Phones) -
     assert (answer.status_code, len(answer.json()["errors"])) == (400, 20)
 
 
+def test_who_leaves_in_the_middle_of_a_body_is_no_failure(phones: Phones) -> None:
+    """A stranger that announces a body and hangs up leaves no error in the log, and the next one is served."""
+    phone = uuid4()
+    head = f"PUT /v1/installations/{phone} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    signed = f"X-Relevo-Signature: {sign(phone)}\r\nContent-Length: 500\r\n\r\n{{"
+    where = urlsplit(phones.served.server.url)
+    with structlog.testing.capture_logs() as lines:
+        with socket.create_connection((where.hostname, where.port), timeout=60) as connection:
+            connection.sendall((head + signed).encode())
+            eventually(lambda: phones.served.server._servers[0].server_state.tasks, "it is being worked")
+        eventually(lambda: phones.served.server.connections.strangers._untold["invalid"], "it is noted that it left")
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == []
+    assert phones.put(phone, signed=sign(phone)).status_code == 201
+
+
 def test_an_address_that_names_no_phone_is_refused_before_the_body_comes(serve: Callable[..., Served]) -> None:
     """With a signature or without, and where strangers may register: an id that is none is refused by its name."""
     for settings in ({}, {"http_open_registration": "default"}):

@@ -32,6 +32,7 @@ T = TypeVar("T")
 
 INSTALLATION = "/v1/installations/{installation_id}"
 _MAX_SIGNATURE = 250
+_USUAL_PROJECT = "default"
 _SIGNED = ("project", "owner", "provider", "token")
 """The fields of a body that a signature covers."""
 
@@ -59,7 +60,7 @@ class PhoneRoute(Guarded):
 async def _check_signature(request: Request, installation_id: UUID, signature: str) -> None:
     """Refuse a signature that does not hold: by its own words before the body is read, then by the fields it covers.
 
-    The database is asked only where the body does not name the phone's project.
+    The database is asked only where a body that may be good does not name the phone's project.
     """
     rules, now = request.app.state.device_rules, time.time()
     phones.check_form(rules, signature, now)
@@ -73,14 +74,21 @@ async def _check_signature(request: Request, installation_id: UUID, signature: s
         phones.check_signed(rules, replace(asked, project=project), signature, now)
 
 
-def _signed_fields(body: bytes) -> dict[str, Any]:
-    """Return those fields of a body that a signature covers; of a body that is no good none, and no signature holds."""
+def _signed_fields(body: bytes) -> dict[str, str | None]:
+    """Return those fields of a body that a signature covers, with the usual project if the body is no good anyway."""
+    no_good: dict[str, str | None] = {"token": None, "project": _USUAL_PROJECT}
     try:
         given = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return {"token": None}
-    fields = {name: given.get(name) if isinstance(given, dict) else None for name in _SIGNED}
-    return fields if all(isinstance(each, str | None) for each in fields.values()) else {"token": None}
+        return no_good
+    if not isinstance(given, dict):
+        return no_good
+    fields: dict[str, str | None] = {name: given.get(name) for name in _SIGNED}
+    if not all(isinstance(each, str | None) for each in fields.values()):
+        return no_good
+    if len(given) > len(InstallationBody.model_fields):
+        return fields | {"project": fields["project"] or _USUAL_PROJECT}
+    return fields
 
 
 Name = Annotated[Text, Path(min_length=1, max_length=100, description="The preference's name.")]

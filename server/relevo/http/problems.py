@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Match
 
@@ -189,6 +190,7 @@ def install(app: FastAPI) -> None:
     """Have every error answered as problem+json."""
     app.add_exception_handler(RequestValidationError, _answer_validation)
     app.add_exception_handler(HTTPException, _answer_http)
+    app.add_exception_handler(ClientDisconnect, _note_leaving)
     for kind in (Problem, RelevoError, UnicodeError, psycopg.Error):
         app.add_exception_handler(kind, _answer)
     app.add_exception_handler(Exception, _answer_surprise)
@@ -205,6 +207,10 @@ async def _answer(request: Request, error: Exception) -> Response:
     if problem.status == 500:  # noqa: PLR2004
         structlog.get_logger("relevo.http").error("http_failed", exc_info=error)
     return problem.response(request_id_of(request))
+
+
+async def _note_leaving(request: Request, _error: Exception) -> Response:
+    return Problem(400, "The caller left before the body was whole.").response(request_id_of(request))
 
 
 async def _answer_surprise(request: Request, error: Exception) -> Response:
