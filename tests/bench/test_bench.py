@@ -18,6 +18,7 @@ from bench import charts, measuring, report, sizes
 from bench.__main__ import main
 from bench.measuring import Cost, Goal, Row
 from bench.pages import PAGES
+from bench.strangers import ATTACKS
 from relevo.core import known_services
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,8 +29,9 @@ OF_INBOXES: set[str] = soak.cases(
 )
 SCALE: tuple[str, ...] = soak.cases((), whole=("scale",))
 OTHERS: tuple[str, ...] = soak.cases((), whole=("reaper", "words"))
+HOSTILE: tuple[str, ...] = soak.cases((), whole=("hostile",))
 FEW = (
-    *("dispatch", "receipts", "enqueue", "growth", *OTHERS, *NATIVE, *SCALE),
+    *("dispatch", "receipts", "enqueue", "growth", *OTHERS, *NATIVE, *SCALE, *HOSTILE),
     *(["inbox"] if OF_INBOXES else []),
 )
 """What is measured here; the rows that `make soak` adds are measured alike, each with a PostgreSQL of its own."""
@@ -64,7 +66,9 @@ def test_a_quick_run_measures_every_row_asked_for(measured: tuple[str, Path]) ->
     """The JSON has the rows with rate, CPU by worker and by PostgreSQL, and WAL; each is more than nothing."""
     written = json.loads((measured[1] / "bench.json").read_text())
     every = {row["name"]: row["figures"] for row in written["rows"]}
-    rows = {name: figures for name, figures in every.items() if not name.startswith(("growth", "inbox", "scale"))}
+    rows = {
+        name: figures for name, figures in every.items() if not name.startswith(("growth", "inbox", "scale", "hostile"))
+    }
     assert set(rows) == {
         "dispatch",
         "ceiling",
@@ -85,6 +89,7 @@ def test_a_quick_run_measures_every_row_asked_for(measured: tuple[str, Path]) ->
     assert len(beside) >= 25 * len(SCALE)
     assert all(beside)
     assert all(every[name]["postgres_ms"] > 0 for name in OF_INBOXES - {"inbox_waiters"})
+    assert sum(name.startswith("hostile") for name in every) == len(ATTACKS) * len(HOSTILE)
     assert written["sizes"]["phones"] == sizes.QUICK.phones
     assert {goal["figure"] for goal in written["rows"][0]["goals"]} >= {"times_a_plain_loop", "of_the_ceiling"}
 
