@@ -74,16 +74,16 @@ async def _check_signature(request: Request, installation_id: UUID, signature: s
         phones.check_signed(rules, replace(asked, project=project), signature, now)
 
 
-def _signed_fields(body: bytes) -> dict[str, str | None]:
+def _signed_fields(body: bytes) -> dict[str, Any]:
     """Return those fields of a body that a signature covers, with the usual project if the body is no good anyway."""
-    no_good: dict[str, str | None] = {"token": None, "project": _USUAL_PROJECT}
+    no_good = {"token": None, "project": _USUAL_PROJECT}
     try:
         given = orjson.loads(body)
     except orjson.JSONDecodeError:
         return no_good
     if not isinstance(given, dict):
         return no_good
-    fields: dict[str, str | None] = {name: given.get(name) for name in _SIGNED}
+    fields = {name: given.get(name) for name in _SIGNED}
     if not all(isinstance(each, str | None) for each in fields.values()):
         return no_good
     if len(given) > len(InstallationBody.model_fields):
