@@ -64,7 +64,6 @@ def _row(tenders: int, at_once: tuple[Cost, int], gathered: Cost, at_last: tuple
 def _prepare(conn: psycopg.Connection[Any], delivery: str | None) -> None:
     conn.execute(_SQL["ask_for_a_quarter"], {"delivery": delivery})
     conn.execute(_SQL["refresh"])
-    conn.execute(_SQL["forget_changes"])
     conn.execute(_SQL["settle_down"])
 
 

@@ -11,11 +11,7 @@ on conflict (installation_id, name) do update set delivery = excluded.delivery;
 
 -- name: refresh
 -- Lets the planner see what was loaded.
-analyze relevo.device_installations, relevo.notification_preferences, relevo.preference_index, relevo.digest_followers;
-
--- name: forget_changes
--- Keeps out of the figures what a change of preferences has looked up for some days.
-truncate relevo.digest_changes;
+analyze relevo.device_installations, relevo.notification_preferences, relevo.preference_index;
 
 -- name: settle_down
 -- Keeps what was written before out of the figures.

@@ -84,7 +84,7 @@ function judge(folder) {
   const tellings = new Map();
   for (const key of [
     ...digests.flatMap((row) => row.items.map((item) => `${row.installation} ${item}`)),
-    ...tenders.flatMap((line) => (deliveriesOf.get(line.event) ?? []).filter((row) => readers.has(row.installation)).map((row) => `${row.installation} ${line.event}`)),
+    ...tenders.flatMap((line) => (deliveriesOf.get(line.event) ?? []).filter((row) => readers.has(row.installation) && row.status !== "skipped").map((row) => `${row.installation} ${line.event}`)),
   ]) tellings.set(key, (tellings.get(key) ?? 0) + 1);
   /** Whether a process of the last release took part, which does not look at quiet hours before each request. */
   const isBesideOlder = (at) => all("older").some((line) => at > line.since && at < line.at + REQUEST_S);

@@ -21,7 +21,8 @@ QUIET_MINUTES = 2
 TOPIC = "tenders"
 _CLOSED = """
 select now() > %(last)s
-   and not exists (select from relevo.digest_slots where upto_number is not null or closes_at <= %(last)s)
+   and not exists (select from relevo.digest_items x join relevo.digest_slots s on s.id = x.slot_id
+                    where s.closes_at <= %(last)s)
 """
 
 

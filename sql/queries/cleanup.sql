@@ -195,12 +195,13 @@ delete from relevo.silent_pushes s
                                         where o.at < relevo.now(%(now)s) - interval '35 days' order by o.at limit %(limit)s);
 
 -- name: prune_digest_contents
--- Deletes a batch of what digests told phones, five weeks after they did.
+-- Deletes a batch of what digests told phones, once their events are archived.
 delete from relevo.digest_contents c
  where (c.event_id, c.seq) in (select o.event_id, o.seq
                                  from relevo.digests g
                                  cross join lateral (select o.event_id, o.seq from relevo.digest_contents o where o.event_id = g.event_id limit %(limit)s) o
                                 where g.made_at < relevo.now(%(now)s) - interval '35 days'
+                                  and not exists (select from relevo.notification_events e where e.id = g.event_id)
                                 limit %(limit)s);
 
 -- name: prune_digests
@@ -208,26 +209,10 @@ delete from relevo.digest_contents c
 delete from relevo.digests g
  where g.event_id in (select o.event_id from relevo.digests o
                        where o.made_at < relevo.now(%(now)s) - interval '35 days'
+                         and not exists (select from relevo.notification_events e where e.id = o.event_id)
                          and not exists (select from relevo.digest_contents c where c.event_id = o.event_id)
                        order by o.made_at limit %(limit)s);
 
--- name: prune_digest_changes
--- Deletes a batch of notes of phones whose digests changed, once each slot has closed since, and a week passed.
-delete from relevo.digest_changes c
- where (c.project, c.delivery, c.zone, c.seq) in (
-         select o.project, o.delivery, o.zone, o.seq from relevo.digest_changes o
-          where o.changed_at < relevo.now(%(now)s) - interval '9 days'
-            and o.at_number + 1 < (select coalesce(min(s.after_number), 9223372036854775807) from relevo.digest_slots s)
-          order by o.changed_at limit %(limit)s);
-
 -- name: prune_digest_slots
--- Deletes a batch of slots that nobody follows; it counts them as one row.
+-- Deletes a batch of slots for which nothing is gathered; it counts them as one row.
 select relevo.prune_digest_slots(%(limit)s);
-
--- name: prune_digest_events
--- Deletes a batch of events that every slot has told.
-delete from relevo.digest_events d
- where d.event_id in (select o.event_id from relevo.digest_events o
-                       where o.number <= least((select min(s.after_number) from relevo.digest_slots s), (select min(c.from_number) from relevo.digest_changes c))
-                          or not exists (select from relevo.digest_slots) and not exists (select from relevo.digest_changes)
-                       limit %(limit)s);

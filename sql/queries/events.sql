@@ -73,7 +73,7 @@ select now() as now, e.id, e.event_type, e.event_key, e.state, e.title, e.body, 
        h.held_at, h.reason as held_reason, h.released_at, t.held_at as repeats_held_at, t.reason as repeats_reason,
        e.collapse, relevo.reactions_of(e) as reactions,
        (select cardinality(b.events) from relevo.batches b where b.id = e.batch_id) as tells,
-       (select min(s.closes_at) from relevo.digest_extras x join relevo.digest_slots s on s.project = x.project and s.delivery = x.delivery and s.zone = x.zone
+       (select min(s.closes_at) from relevo.digest_items x join relevo.digest_slots s on s.id = x.slot_id
          where x.event_id = e.id) as digest_closes_at,
        (select jsonb_build_object('until', min(b.closes_at) filter (where b.closed_at is null), 'events', (array_agg(b.event_id order by b.event_id) filter (where b.event_id is not null))[:5])
           from (select 'o:' || o.owner as subject from relevo.event_owners o where o.event_id = e.id

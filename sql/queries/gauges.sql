@@ -102,7 +102,7 @@ union all select 'listeners_degraded', '{}', count(*) from worker w where w.hear
 union all select 'hung_calls', '{}', coalesce(sum(jsonb_array_length(w.hung)), 0) from worker w where w.heard
 union all select 'cycle_quiet_seconds', array[s.cycle, s.source], extract(epoch from now() - s.last_round_at)
             from relevo.cycle_state s where s.last_round_at is not null
-union all select 'digests_oldest_due_seconds', '{}', coalesce(extract(epoch from now() - min(s.closes_at)), 0) from relevo.digest_slots s where s.closes_at <= now()
+union all select 'digests_oldest_due_seconds', '{}', coalesce(extract(epoch from now() - min(s.closes_at)), 0) from relevo.digest_slots s where s.closes_at <= now() and exists (select from relevo.digest_items x where x.slot_id = s.id)
 union all select 'cycle_failures', array[s.cycle, s.source], s.failures from relevo.cycle_state s where s.last_round_at is not null
 union all select 'cycle_paused', array[s.cycle, s.source], (s.paused_at is not null)::int from relevo.cycle_state s
 union all select 'source_age_seconds', array[s.source], extract(epoch from now() - s.last_ok_at)

@@ -135,10 +135,6 @@ select o.owner
 -- Lists the installations that an event names.
 select a.installation_id from relevo.event_audience a where a.event_id = %(event_id)s order by a.installation_id limit %(limit)s;
 
--- name: find_digest_slot
--- Returns whether any phone wants digests: there is a slot for each time at which some are told.
-select from relevo.digest_slots s limit 1;
-
 -- name: count_left_out
 -- Counts, of a bounded number of phones that are meant (the named ones, those of named owners, or the newest of all), those that may not get a
 -- push, or opted out of its category, by the reason; those that may have none.

@@ -12,12 +12,13 @@ create table relevo.batches (
   events      bigint[] not null check (cardinality(events) <= 100000),
   closed_at   timestamptz,
   event_id    bigint, -- the event that tells them
+  category    text not null default '', -- of its events; empty: none
   constraint batches_told_when_closed check ((closed_at is null) = (event_id is null))
 ) with (fillfactor = 50);
-comment on table relevo.batches is 'Events that are gathered for somebody, or were in the last weeks: at most one open batch for each type, key and person.';
+comment on table relevo.batches is 'Events that are gathered for somebody, or were in the last weeks: at most one open batch for each type, category, key and person.';
 comment on column relevo.batches.subject is 'o: and an owner, or i: and the id of an installation that its events name.';
 comment on column relevo.batches.events is 'What is gathered, the oldest first; of a closed batch what was told.';
-create unique index batches_open on relevo.batches (subject, event_type, key, project) where closed_at is null;
+create unique index batches_open on relevo.batches (subject, event_type, key, project, category) where closed_at is null;
 create index batches_closed on relevo.batches (closed_at) where closed_at is not null;
 create index batches_due on relevo.batches (closes_at) where closed_at is null;
 create index batches_subject on relevo.batches (subject, event_type, key);

@@ -73,11 +73,13 @@ create trigger apply_new_owner_rules before update on relevo.device_installation
 create trigger end_device_secret before update on relevo.device_installations
   for each row when (old.owner is distinct from new.owner or old.active and not new.active)
   execute function relevo.end_device_secret();
+create trigger forget_items after delete on relevo.device_installations
+  for each row execute function relevo.forget_items();
 create trigger index_phone after update on relevo.device_installations
   for each row when (relevo.may_receive(old.*) is distinct from relevo.may_receive(new.*))
   execute function relevo.index_phone();
 create trigger move_digests after update on relevo.device_installations
-  for each row when ((old.timezone, old.project, old.quiet, old.owner_quiet) is distinct from (new.timezone, new.project, new.quiet, new.owner_quiet))
+  for each row when ((old.timezone, old.project, old.owner, old.quiet, old.owner_quiet) is distinct from (new.timezone, new.project, new.owner, new.quiet, new.owner_quiet))
   execute function relevo.move_digests();
 create trigger note_former_phone after update on relevo.device_installations
   for each row when (old.inbox_id is not null and old.inbox_id is distinct from new.inbox_id)

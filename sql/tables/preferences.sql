@@ -38,8 +38,9 @@ create table relevo.preference_index (
   installation_id uuid not null,
   name            text not null,
   sure            boolean not null, -- whether the bucket alone decides
+  delivery        text, -- the preference's; null: now
   primary key (bucket, seq, name)
 );
 comment on table relevo.preference_index is
-  'Each enabled preference that is told at once, under its most selective dimension: topic, else keyword, rubro, region, tipo, else everything; sure if that alone decides.';
+  'Each enabled preference, under its most selective dimension: topic, else keyword, rubro, region, tipo, else everything; sure if that alone decides.';
 create index preference_index_owner on relevo.preference_index (installation_id, name);

@@ -26,7 +26,7 @@ from relevo.sandbox.services.device_tokens import phone_key
 ESSENTIAL = (
     ("digest", "COMMIT of digest.close_digest_slice", "before"),
     ("digest", "COMMIT of digest.close_digest_slice", "after"),
-    ("digest", "digest.open_digests", "after"),
+    ("digest", "digest.pick_due_slot", "after"),
     ("dispatch", "COMMIT of claims.claim_due", "after"),
     ("dispatch", "POST send", "before"),
     ("dispatch", "POST send", "after"),
@@ -54,7 +54,7 @@ TOLD = """
 select d.notification_event_id, d.installation_id,
        case when d.status in ('sent', 'ok') then 'sent' when d.last_error_code = 'capped' then 'capped' when d.status = 'cancelled' then 'ended'
             when d.status = 'expired' and d.last_error_code = 'quiet_hours' then 'expired' else d.status end
-  from relevo.notification_deliveries d where d.notification_event_id = any (%(events)s) and d.last_error_code is distinct from 'in_digest'
+  from relevo.notification_deliveries d where d.notification_event_id = any (%(events)s) and (d.status <> 'skipped' or d.last_error_code = 'capped')
 union all
 select c.event_id - unnest(c.offsets), d.installation_id, case when d.status in ('sent', 'ok') then 'digest' else 'digest ' || d.status end
   from relevo.notification_deliveries d

@@ -1,4 +1,4 @@
-"""Slots of digests: who belongs to which, what becomes of those that nobody follows, and of a month that is sealed meanwhile."""
+"""Slots of digests: which zone they go by, what becomes of those that nobody needs, and of a month that is sealed meanwhile."""
 
 from __future__ import annotations
 
@@ -33,7 +33,11 @@ def close(conn: psycopg.Connection[Any], app: Any) -> None:
 
 def zones(conn: psycopg.Connection[Any]) -> dict[UUID, str]:
     """Return by which zone the digests of each phone close."""
-    return dict(conn.execute("select installation_id, zone from relevo.digest_followers").fetchall())
+    rows = conn.execute(
+        """select i.installation_id, s.zone from relevo.digest_items x join relevo.digest_slots s on s.id = x.slot_id
+             join relevo.device_installations i using (seq)"""
+    ).fetchall()
+    return dict(rows)
 
 
 def test_whose_zone_a_digest_goes_by(conn: psycopg.Connection[Any], build) -> None:
@@ -42,10 +46,14 @@ def test_whose_zone_a_digest_goes_by(conn: psycopg.Connection[Any], build) -> No
     conn.execute("update relevo.device_installations set timezone = 'Asia/Kathmandu' where installation_id = %s", [own])
     conn.execute("update relevo.device_installations set owner = 'ana' where installation_id = %s", [by_owner])
     prefer(conn, [own, by_hours, by_owner, by_project], delivery="daily 08:00")
+    app = build()
+    announce(conn, app, "first")
     assert set(zones(conn).values()) == {"Asia/Kathmandu", "UTC"}
     quiet.set_quiet(conn, ["22:00-07:00"], installation_id=by_hours, zone="Europe/Madrid")
     quiet.set_quiet(conn, ["22:00-07:00"], owner="ana", zone="Africa/Casablanca")
     quiet.set_quiet(conn, ["22:00-07:00"], project="default", zone="America/Santiago")
+    conn.execute("update relevo.digest_slots set closes_at = now() where zone = 'UTC'")
+    app.runner.run(app.registry["digest"], "manual")
     assert zones(conn) == {
         own: "Asia/Kathmandu",
         by_hours: "Europe/Madrid",
@@ -54,57 +62,16 @@ def test_whose_zone_a_digest_goes_by(conn: psycopg.Connection[Any], build) -> No
     }
 
 
-def test_a_phone_that_moves_twice_misses_nothing(conn: psycopg.Connection[Any], build) -> None:
-    """What gathered for a phone before it went to another time, and from there to a third, is told when that comes."""
-    app = build()
-    ana, bob = add_phones(conn, 2)
-    prefer(conn, [ana], delivery="daily 08:00")
-    prefer(conn, [bob], delivery="hourly")
-
-    def close_hour(key: str) -> int:
-        event = announce(conn, app, key)
-        conn.execute("update relevo.digest_slots set closes_at = now() where delivery = 'hourly'")
-        assert app.runner.run(app.registry["digest"], "manual").outcome == "ok"
-        return event
-
-    events = [close_hour("before")]
-    prefer(conn, [ana], delivery="daily 09:00")
-    events += [close_hour(f"between {n}") for n in range(3)]
-    prefer(conn, [ana], delivery="daily 10:00")
-    close(conn, app)
-    told = """select c.event_id - o from relevo.digest_contents c join relevo.device_installations i using (seq), unnest(c.offsets) o
-               where i.installation_id = %s order by 1"""
-    assert [row[0] for row in conn.execute(told, [ana]).fetchall()] == events
-
-
-def test_the_phones_of_a_project_move_in_parts(conn: psycopg.Connection[Any], build) -> None:
-    """Another zone of a project moves a thousand phones at once, and the cycle digest the rest; nothing that gathered is lost."""
-    app = build()
-    phones = add_phones(conn, 1_100)
-    conn.execute(
-        """insert into relevo.notification_preferences (installation_id, name, region, delivery)
-           select i.installation_id, 'default', 'Maule', 'daily 08:00' from relevo.device_installations i"""
-    )
-    conn.execute("select relevo.follow_digests(array(select installation_id from relevo.device_installations))")
-    event = announce(conn, app, "gathered")
-    quiet.set_quiet(conn, ["22:00-07:00"], project="default", zone="America/Santiago")
-    assert sorted(zones(conn).values()).count("UTC") == 100
-    assert app.runner.run(app.registry["digest"], "manual").outcome == "ok"
-    assert set(zones(conn).values()) == {"America/Santiago"}
-    assert conn.execute("select count(*) from relevo.digest_moves").fetchone() == (0,)
-    close(conn, app)
-    told = "select count(*) from relevo.digest_contents where event_id - offsets[1] = %s"
-    assert conn.execute(told, [event]).fetchone() == (len(phones),)
-
-
-def test_phones_are_moved_in_one_order(conn: psycopg.Connection[Any], dsn: str) -> None:
-    """However they are named, rows of phones are locked in the order of their slots, so that nobody waits crosswise."""
+def test_phones_are_moved_in_one_order(conn: psycopg.Connection[Any], build, dsn: str) -> None:
+    """However they are named, what was gathered for phones is locked in one order, so that nobody waits crosswise."""
     low, high = add_phones(conn, 2)
-    prefer(conn, [low, high], delivery="daily 08:00")
-    lock = "select installation_id from relevo.digest_changes where installation_id = any (%s) for update skip locked"
+    prefer(conn, [low, high], region="Maule", delivery="daily 08:00")
+    announce(conn, build(), "gathered")
+    lock = """select i.installation_id from relevo.digest_items x join relevo.device_installations i using (seq)
+               where i.installation_id = any (%s) for update of x skip locked"""
     with psycopg.connect(dsn) as holder, psycopg.connect(dsn, autocommit=True) as watcher:
         assert holder.execute(lock, [[high]]).fetchall() == [(high,)]
-        mover = threading.Thread(target=lambda: conn.execute("select relevo.follow_digests(%s)", [[high, low]]))
+        mover = threading.Thread(target=lambda: conn.execute("select relevo.place_items(%s)", [[high, low]]))
         mover.start()
         eventually(lambda: watcher.execute(WAITING).fetchone() == (1,), "it waits for the second phone")
         assert watcher.execute(lock, [[low, high]]).fetchall() == [], "it holds the first"
@@ -113,31 +80,34 @@ def test_phones_are_moved_in_one_order(conn: psycopg.Connection[Any], dsn: str) 
     assert len(zones(conn)) == 2
 
 
-def test_slots_that_nobody_follows_go(conn: psycopg.Connection[Any]) -> None:
-    """A slot is pruned once nobody follows it, changed it lately or waits in it; not one that somebody begins to follow."""
+def test_slots_for_which_nothing_is_gathered_go(conn: psycopg.Connection[Any], build) -> None:
+    """A slot is pruned once nothing is gathered for it, and not while something is."""
+    app = build()
     phones = add_phones(conn, 2)
-    prefer(conn, phones[:1], delivery="daily 08:00")
-    prefer(conn, phones[1:], delivery="hourly")
-    prefer(conn, phones[1:], delivery="now")
-    ask = "select relevo.prune_digest_slots(10)"
-    assert conn.execute(ask).fetchone() == (0,), "notes of changes keep it"
-    conn.execute("delete from relevo.digest_changes")
-    assert conn.execute(ask).fetchone() == (1,)
+    prefer(conn, phones[:1], region="Maule", delivery="daily 08:00")
+    prefer(conn, phones[1:], region="Maule", delivery="hourly")
+    announce(conn, app, "gathered")
+    prune = "select relevo.prune_digest_slots(10)"
+    assert conn.execute(prune).fetchone() == (0,)
+    conn.execute("update relevo.digest_slots set closes_at = now() where delivery = 'hourly'")
+    app.runner.run(app.registry["digest"], "manual")
+    assert conn.execute(prune).fetchone() == (1,)
     assert conn.execute("select delivery from relevo.digest_slots").fetchall() == [("daily 08:00",)]
 
 
-def test_a_zone_that_is_not_known_any_more_closes_by_utc(conn: psycopg.Connection[Any], build) -> None:
-    """A slot whose zone this server does not know closes by UTC, tells its phones, and holds up no other."""
+def test_a_zone_that_is_not_known_any_more(conn: psycopg.Connection[Any], build) -> None:
+    """A slot whose zone this server does not know closes by UTC; its phones are told in the zone that holds for them now."""
     app = build()
     phones = add_phones(conn, 2)
     prefer(conn, phones, region="Maule", delivery="daily 08:00")
-    for table in ("digest_slots", "digest_followers", "digest_changes"):
-        conn.execute(f"update relevo.{table} set zone = 'America/Nowhere'".encode())
     announce(conn, app, "told")
+    conn.execute("update relevo.digest_slots set zone = 'America/Nowhere'")
+    close(conn, app)
+    at = conn.execute("select closes_at at time zone 'UTC' from relevo.digest_slots").fetchall()
+    assert {(each.hour, each.minute) for (each,) in at} == {(8, 0)}
+    assert set(zones(conn).values()) == {"UTC"}
     close(conn, app)
     assert conn.execute("select count(*) from relevo.digest_contents").fetchone() == (2,)
-    at = conn.execute("select closes_at at time zone 'UTC' from relevo.digest_slots").fetchall()
-    assert [(each.hour, each.minute) for (each,) in at] == [(8, 0)]
 
 
 def test_a_month_that_is_sealed_meanwhile(conn: psycopg.Connection[Any], build) -> None:
@@ -147,7 +117,6 @@ def test_a_month_that_is_sealed_meanwhile(conn: psycopg.Connection[Any], build) 
     prefer(conn, phones, region="Maule", delivery="daily 08:00")
     announce(conn, app, "told")
     conn.execute("update relevo.digest_slots set closes_at = now() - interval '1 second'")
-    conn.execute("select relevo.open_digests(null)")
     one = "select c.phones from relevo.digest_slots s cross join lateral relevo.close_digest_slice(s, 1, null) c"
     assert conn.execute(one).fetchone() == (1,)
     conn.execute("update relevo.notification_events set event_day = '2020-01-15' where event_type = 'relevo.digest'")
@@ -156,7 +125,9 @@ def test_a_month_that_is_sealed_meanwhile(conn: psycopg.Connection[Any], build) 
         " values ('notification_deliveries', '2020-01-01', 'sealed', 'x', 1, now())"
     )
     assert conn.execute(one).fetchone() == (1,)
-    rows = conn.execute("select installation_id, notification_event_id from relevo.notification_deliveries").fetchall()
+    rows = conn.execute(
+        "select installation_id, notification_event_id from relevo.notification_deliveries where event_type = 'relevo.digest'"
+    ).fetchall()
     assert {phone for phone, _ in rows} == set(phones)
     assert len({event for _, event in rows}) == 2
 

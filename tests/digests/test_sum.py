@@ -58,7 +58,7 @@ def told(conn: psycopg.Connection[Any]) -> Told:
     rows = conn.execute(
         """
         select d.notification_event_id, d.installation_id from relevo.notification_deliveries d
-         where d.event_type <> 'relevo.digest' and d.last_error_code is distinct from 'in_digest'
+         where d.event_type <> 'relevo.digest' and d.status <> 'skipped'
         union all
         select c.event_id - unnest(c.offsets), d.installation_id
           from relevo.notification_deliveries d
@@ -175,6 +175,6 @@ def test_what_caps_leave_is_told_in_one_digest(conn: psycopg.Connection[Any], bu
             assert told(conn) == Counter((event, phone) for event in events for phone in phones)
     was = [verbs.explain(conn, event, phones[5]).rule for event in events]
     assert Counter(was) == {"preference": 2, "digested": 3}
-    assert conn.execute("select count(*) from relevo.digest_extras").fetchone() == (0,)
+    assert conn.execute("select count(*) from relevo.digest_items").fetchone() == (0,)
     app_slots = conn.execute("select distinct delivery from relevo.digests order by 1").fetchall()
     assert app_slots == [("daily 08:00",), ("hourly",)]

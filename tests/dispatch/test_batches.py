@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from relaying import Relay
 
 import relevo
-from relevo.client import quiet, verbs
+from relevo.client import consent, quiet, verbs
 from relevo.client.values import Event, Owners
 from relevo.core import wordings
 from relevo.core.errors import InvalidInputError
@@ -107,7 +107,7 @@ def test_each_later_is_told(worker: Relay, command: Any) -> None:
     found = verbs.preview(worker.conn, Event("news", "draft", "Draft", audience=Owners("eva"), category="news"))
     assert (found.count, found.capped, found.to_digest) == (1, 0, 1)
     assert "There is no room for it: at most 1 a week of category offers." in command("event", "offers", "1").out
-    assert "left to a digest" in command("event", "news", "1").out
+    assert "gathered for digests" in command("event", "news", "1").out
     counts = worker.rows("select counts from relevo.worker_runs where cycle = 'fanout'")
     kept = ("deliveries_batched", "deliveries_capped", "deliveries_left_to_digests", "batches_closed", "events_batched")
     total = {name: sum(row["counts"].get(name, 0) for row in counts) for name in kept}
@@ -263,3 +263,18 @@ def test_bad_batches_are_refused(worker: Relay, batch: dict[str, Any]) -> None:
     asked = {"type": "comment", "key": "x", "title": "x", "audience": "owners", "owners": ["ana"], "batch": batch}
     with pytest.raises(psycopg.Error, match=r"batch"):
         worker.conn.execute("select relevo.enqueue(%s)", [Jsonb(asked)])
+
+
+def test_a_batch_has_one_category(worker: Relay) -> None:
+    """Events of two categories are two batches: what is refused of one does not travel in the push of the other, nor keeps it back."""
+    for category in ("offers", "replies"):
+        consent.set_category(worker.conn, category)
+    for number, category in enumerate(("offers", "replies", "offers", "replies")):
+        comment(worker, f"{category} {number}", category=category)
+    consent.choose(worker.conn, "offers", owner="ana", wanted=False)
+    close(worker)
+    assert shown(worker, "a1") == ["replies 3 commented (+1)"]
+    assert (
+        sorted(each.category for each in relevo.inbox(worker.conn, owner="ana").items)
+        == ["offers"] * 2 + ["replies"] * 2
+    )

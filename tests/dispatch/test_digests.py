@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -10,7 +11,7 @@ from psycopg.types.json import Jsonb
 from relaying import Relay
 
 import relevo
-from relevo.client import consent, verbs
+from relevo.client import consent, quiet, verbs
 from relevo.client.values import Event, Matching, Preference
 from relevo.core import wordings
 from relevo.core.errors import InvalidInputError
@@ -65,10 +66,10 @@ def test_one_push_with_the_best_three(worker: Relay) -> None:
     worker.drain()
     assert shown(worker, "en") == []
     assert len(shown(worker, "now")) == 6, "what one preference wants now is told now"
-    assert close(worker) == {"digests_closed": 2, "deliveries_created": 2, "events_digested": 10}
+    assert close(worker) == {"digests_closed": 1, "deliveries_created": 2, "events_digested": 10}
     assert shown(worker, "en") == [("5 new for you", "Tender 1\nTender 4\nTender 3\nand 2 more")]
     assert shown(worker, "es") == [("5 novedades para ti", "Tender 1\nTender 4\nTender 3\ny 2 más")]
-    assert close(worker) == {"digests_closed": 2}, "nothing new is no digest"
+    assert close(worker) == {"digests_closed": 1}, "nothing new is no digest"
     assert len(shown(worker, "now")) == 6
 
 
@@ -104,23 +105,29 @@ def test_bad_deliveries_are_refused(worker: Relay, delivery: str) -> None:
 
 
 def test_its_items_are_in_the_inbox(worker: Relay) -> None:
-    """The inbox has the digest, and opens it: all that it told, page by page, without what ended since."""
+    """Each gathered event is an item from the start and can be marked; the digest is none, and opens what it told, page by page, without what ended since."""
     [phone] = worker.register("d", owner="ana", locale="es")
     verbs.set_preference(worker.conn, phone, "default", Preference(delivery="hourly"))
     events = [announce(worker, f"Tender {n}") for n in range(4)]
+    assert [item.event_id for item in relevo.inbox(worker.conn, owner="ana").items] == events[::-1]
+    relevo.mark_inbox(worker.conn, events[1], "read", owner="ana")
     close(worker)
-    [item] = relevo.inbox(worker.conn, owner="ana").items
-    assert (item.type, item.title) == ("relevo.digest", "4 novedades para ti")
+    assert [item.event_id for item in relevo.inbox(worker.conn, owner="ana", status="unread").items] == [
+        events[3],
+        events[2],
+        events[0],
+    ]
+    digest = worker.rows("select event_id from relevo.digests")[0]["event_id"]
     worker.conn.execute(
         "update relevo.notification_events set state = 'cancelled', ended_at = now() where id = %s", [events[2]]
     )
     [kept] = consent.export_owner(worker.conn, "digests", owner="ana").items
-    assert (kept["event_id"], kept["total"], sorted(kept["events"])) == (item.event_id, 4, events)
-    first = relevo.inbox(worker.conn, owner="ana", digest=item.event_id, limit=3)
-    assert [each.title for each in first.items] == ["Tender 3", "Tender 1"]
-    rest = relevo.inbox(worker.conn, owner="ana", digest=item.event_id, limit=3, before=first.next)
+    assert (kept["event_id"], kept["total"], sorted(kept["events"])) == (digest, 4, events)
+    first = relevo.inbox(worker.conn, owner="ana", digest=digest, limit=3)
+    assert [(each.title, each.read_at is not None) for each in first.items] == [("Tender 3", False), ("Tender 1", True)]
+    rest = relevo.inbox(worker.conn, owner="ana", digest=digest, limit=3, before=first.next)
     assert ([each.title for each in rest.items], rest.next) == (["Tender 0"], None)
-    assert relevo.inbox(worker.conn, owner="bea", digest=item.event_id).items == ()
+    assert relevo.inbox(worker.conn, owner="bea", digest=digest).items == ()
 
 
 def test_who_has_the_phone_later_opens_no_former_digest(worker: Relay) -> None:
@@ -130,10 +137,10 @@ def test_who_has_the_phone_later_opens_no_former_digest(worker: Relay) -> None:
     announce(worker, "Tender")
     worker.conn.execute("update relevo.digest_slots set closes_at = now()")
     worker.run("digest")
-    [item] = relevo.inbox(worker.conn, owner="ana").items
-    assert len(relevo.inbox(worker.conn, owner="ana", digest=item.event_id).items) == 1
+    digest = worker.rows("select event_id from relevo.digests")[0]["event_id"]
+    assert len(relevo.inbox(worker.conn, owner="ana", digest=digest).items) == 1
     worker.conn.execute("update relevo.device_installations set owner = 'bea'")
-    assert relevo.inbox(worker.conn, owner="bea", digest=item.event_id).items == ()
+    assert relevo.inbox(worker.conn, owner="bea", digest=digest).items == ()
 
 
 def test_workers_that_cannot_tell_it_leave_it_alone(worker: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,3 +200,58 @@ def test_texts_of_its_own(worker: Relay) -> None:
         [("4 tenders", "Tender 3 +1")],
         [("4 licitaciones", "Tender 3")],
     )
+
+
+def test_a_late_digest_makes_no_sound(worker: Relay) -> None:
+    """A digest that is sent more than an hour after it was due goes silently; one that waited for the end of quiet hours is not late."""
+    worker.clock.stop()
+    worker.clock.travel(minutes=5)  # ahead of what the database calls now
+    for name in ("plain", "asleep"):
+        [phone] = worker.register(name, timezone="America/Santiago")
+        verbs.set_preference(worker.conn, phone, "default", Preference(delivery="daily 06:00"))
+    quiet.set_quiet(worker.conn, ["04:00-09:00"], installation_id=worker.phones["asleep"])
+    for number, (minutes, sounds) in enumerate(
+        ((10, {"plain": True, "asleep": True}), (61, {"plain": False, "asleep": True}))
+    ):
+        announce(worker, f"Tender {number}")
+        [due] = worker.rows("select max(closes_at) as at from relevo.digest_slots")
+        worker.clock.travel_to(due["at"] + timedelta(minutes=minutes))
+        worker.run("digest")
+        worker.drain()
+        worker.clock.travel_to(due["at"] + timedelta(hours=3, minutes=6))  # at 9:06 everything that waited is due
+        worker.drain()
+        for name, rings in sounds.items():
+            got = worker.sandbox.received(phone_key(f"ExponentPushToken[{name}]"))[number]
+            assert (got.get("interruptionLevel") != "passive") == rings, (name, minutes)
+    [late] = worker.rows(
+        "select d.notification_event_id as id from relevo.silent_pushes s join relevo.notification_deliveries d on d.id = s.delivery_id"
+    )
+    assert "the digest was late" in verbs.explain(worker.conn, late["id"], worker.phones["plain"]).reason
+
+
+def test_what_is_refused_after_it_closed_is_not_named(worker: Relay) -> None:
+    """A digest that waits for the morning tells nothing of a category that is refused by then, nor what was handled; an empty one is not sent."""
+    worker.clock.stop()
+    worker.clock.travel(minutes=5)  # ahead of what the database calls now
+    consent.set_category(worker.conn, "offers")
+    for name, owner in (("ana", "ana"), ("bea", "bea")):
+        [phone] = worker.register(name, owner=owner, timezone="UTC")
+        verbs.set_preference(worker.conn, phone, "default", Preference(region="Maule", delivery="daily 06:00"))
+    verbs.set_preference(
+        worker.conn, worker.phones["bea"], "default", Preference(region="Ñuble", delivery="daily 06:00")
+    )
+    quiet.set_quiet(worker.conn, ["04:00-09:00"], project="default", zone="UTC")
+    announce(worker, "Offer", category="offers", push={"relevanceScore": 1})
+    announce(worker, "Other offer", region="Ñuble", category="offers")
+    for number in range(4):
+        announce(worker, f"Tender {number}")
+    [due] = worker.rows("select max(closes_at) as at from relevo.digest_slots")
+    worker.clock.travel_to(due["at"])
+    worker.run("digest")
+    worker.drain()
+    for owner in ("ana", "bea"):
+        consent.choose(worker.conn, "offers", owner=owner, wanted=False)
+    worker.clock.travel(hours=3, minutes=6)
+    worker.drain()
+    assert shown(worker, "ana") == [("4 new for you", "Tender 3\nTender 2\nTender 1\nand 1 more")]
+    assert shown(worker, "bea") == []

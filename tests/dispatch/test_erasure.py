@@ -50,7 +50,6 @@ EXCUSED = {
     "held_events.reason": "ours",
     "ingest_rejects.reason": "of a source",
     "worker_runs.reason": "ours",
-    "digest_changes.installation_id": "only of phones whose digests changed; it is a random id",
     "credential_answers.installations": "only of phones that met a credential fault; they are random ids",
     "moved_phones.installation_id": "only of phones that moved to another provider; it is a random id",
     "moved_tokens.installation_id": "only of phones whose token another took; it is a random id",
@@ -67,7 +66,6 @@ PSEUDONYMS = {
     *(
         "news_inbox.installation_id",
         "notification_deliveries.installation_id",
-        "digest_changes.installation_id",
         "audit_log.target",
     ),
     *("credential_answers.installations", "moved_phones.installation_id", "moved_tokens.installation_id"),

@@ -191,11 +191,6 @@ def test_an_event_for_nobody_says_why(served: Served, conn: Connection, person: 
         said = told(person, f"/dashboard/events/{made[key]}")
         assert f"It went out to nobody: {why}" in said, key
         assert f"Nobody gets it: {why}" in said, key
-    verbs.set_preference(conn, phone(conn), "default", values.Preference(region="Maule", delivery="hourly"))
-    conn.commit()
-    assert "no phone wants it at once; those that want digests are told" in told(
-        person, f"/dashboard/events/{made['m']}"
-    )
     spanish = person.get(f"/dashboard/events/{made['bo']}", headers={"accept-language": "es"}).text
     assert "No se envió a nadie: dueño desconocido, ningún teléfono es de bo." in spanish
 

@@ -24,7 +24,7 @@ select e.id,
                from relevo.notification_preferences p join relevo.device_installations i using (installation_id)
               where relevo.preference_matches(p, e) and relevo.may_receive(i) order by 1) as by_scan,
        array(select t.installation_id
-               from relevo.draft_targets(e, '{}', '{}', relevo.event_buckets(e), 0, %(everything)s) t
+               from relevo.find_draft_targets(e, '{}', '{}', relevo.event_buckets(e), 0, %(everything)s) t
               order by 1) as by_index,
        array(select distinct x.installation_id from relevo.preference_index x
               where x.bucket = any (relevo.event_buckets(e)) order by 1) as candidates,
@@ -244,7 +244,7 @@ def compare_one(conn: psycopg.Connection[Any], text: str) -> list[UUID]:
     made = verbs.enqueue(conn, Event("one", text[:50], "t", audience=Matching(text=text)))
     rows = conn.execute(
         "select t.installation_id from relevo.notification_events e"
-        " cross join relevo.draft_targets(e, '{}', '{}', relevo.event_buckets(e), 0, %s) t where e.id = %s",
+        " cross join relevo.find_draft_targets(e, '{}', '{}', relevo.event_buckets(e), 0, %s) t where e.id = %s",
         [EVERYTHING, made.event_id],
     ).fetchall()
     return [row[0] for row in rows]

@@ -76,7 +76,6 @@ _NOBODY = {
     "everyone_unknown": "no phone is registered yet",
     "everyone_silent": "no phone may receive it",
     "matching": "no phone's preferences match",
-    "digests": "no phone wants it at once; those that want digests are told in theirs, if their preferences match",
     "not_then": "no phone that was meant could receive it then",
 }
 

@@ -77,12 +77,14 @@ def inbox(
 
     The project is needed where the owner has phones in several. `current` is all that was not archived.
     What is told by the texts of its type is in `locale`, or else in that of the newest phone that said one.
-    With `digest`, the event id of an item of type `relevo.digest`, it is what that one told, the best first.
+    With `digest`, the `notificationEventId` of a push of type `relevo.digest`, it is what that told, the best first.
     """
     check_one_of("status", status, STATUSES)
     check_between("limit", limit, 1, MOST_AT_ONCE, "Leave it out for 50.")
     if digest is not None and (isinstance(digest, bool) or not isinstance(digest, int) or digest < 0):
-        raise InvalidInputError(f"digest must be the id of an event, got {quoted(digest)}.", hint="An item has it.")
+        raise InvalidInputError(
+            f"digest must be the id of an event, got {quoted(digest)}.", hint="The data of the push has it."
+        )
     told_by = None if digest is None else str(digest)
     more = {"category": category, "type": event_type, "before": before, "locale": locale, "digest": told_by}
     asked = _asked(owner, installation_id, project, more) | {"status": status, "limit": limit}

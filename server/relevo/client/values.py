@@ -139,7 +139,7 @@ class Preview:
     warnings: tuple[str, ...] = ()
     """What of the event would not reach some of these phones as it is, in sentences."""
     digested: int = 0
-    """How many more are told in a digest; of more than 2,000 with digests an estimate."""
+    """How many more are told in a digest; of many an estimate."""
     waiting: int = 0
     """How many of them have quiet hours then, and would get it later."""
     capped: int = 0

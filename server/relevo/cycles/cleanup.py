@@ -46,7 +46,7 @@ _PRUNED = {
 """The statements that delete what is old, and as what it is counted."""
 _UNCOUNTED = (
     *("prune_connections", "prune_troubles", "prune_silent_pushes", "prune_profiles", "prune_former_phones"),
-    *("prune_digest_changes", "prune_digest_slots", "prune_digest_events"),
+    "prune_digest_slots",
     *("prune_repeats", "prune_counts", "prune_streams"),
 )
 _A_NIGHT_S = 25 * 3_600.0  # so long it is told, for the next night tries again

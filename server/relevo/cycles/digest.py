@@ -1,7 +1,4 @@
-"""Digest: what preferences do not want at once is told together when its time comes, slice by slice with a cursor.
-
-The window of a slot is what was fanned out until it began to close; an event that commits later falls into the next.
-"""
+"""Digest: events that were gathered for phones are told together when their time comes, by slices with a cursor."""
 
 from __future__ import annotations
 
@@ -11,14 +8,13 @@ from relevo.config import MINUTE, Settings
 from relevo.core import queries
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
-from relevo.database.arrays import text_array
+from relevo.database.arrays import array
 from relevo.database.pool import Connection
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 
 _SQL = queries.load("digest")
-_MOST_PHONES = 2_000  # each may be told hundreds of events
-_MOST_MOVED = 1_000
+_MOST_PHONES = 1_000  # for each hundreds of events may be gathered
 
 
 def cycle(settings: Settings) -> Cycle:
@@ -27,35 +23,23 @@ def cycle(settings: Settings) -> Cycle:
 
 
 def step(run: Run) -> Step:
-    """Begin to close the slots that are due, and tell the next phones of one that closes.
-
-    Once none closes, phones of a project whose time zone changed are brought to other slots.
-    """
-    run.execute(_SQL["open_digests"], {"now": run.now}, "bound_unflushed")
-    slot: tuple[str, str, str] | None = None
+    """Tell the next phones of a slot whose time has come."""
+    slot: tuple[int, str] | None = None
     try:
         with run.transaction("bound_unflushed") as connection:
-            given_up = {"given_up": text_array(sorted(run.given_up.parts))}
-            slot = connection.execute(_SQL["pick_closing_slot"], given_up).fetchone()
-            return _move_some(connection) if slot is None else _tell_some(run, connection, slot)
+            given_up = array(sorted(int(each) for each in run.given_up.parts))
+            slot = connection.execute(_SQL["pick_due_slot"], {"given_up": given_up, "now": run.now}).fetchone()
+            return Step() if slot is None else _tell_some(run, connection, slot[0])
     except psycopg.Error as error:
         if slot is None:
             raise
-        name = " ".join(slot)
-        run.given_up.parts.add(name)  # the next run tries again: it must not hold up those behind it
-        return Step(problems=(f"digest {name}: {normalise_error(error, 200)}",), more=True)
+        run.given_up.parts.add(str(slot[0]))  # the next run tries again: it must not hold up those behind it
+        return Step(problems=(f"digest {slot[1]}: {normalise_error(error, 200)}",), more=True)
 
 
-def _move_some(connection: Connection) -> Step:
-    row = connection.execute(_SQL["move_followers"], {"most": _MOST_MOVED}).fetchone()
-    return Step() if row is None else Step({"phones_looked_at": row[0]}, items=max(1, row[0]), more=True)
-
-
-def _tell_some(run: Run, connection: Connection, slot: tuple[str, str, str]) -> Step:
-    project, delivery, zone = slot
+def _tell_some(run: Run, connection: Connection, slot: int) -> Step:
     most = min(_MOST_PHONES, run.settings.fanout_slice_size)
-    asked = {"project": project, "delivery": delivery, "zone": zone, "most": most, "now": run.now}
-    row = connection.execute(_SQL["close_digest_slice"], asked).fetchone()
+    row = connection.execute(_SQL["close_digest_slice"], {"slot": slot, "most": most, "now": run.now}).fetchone()
     is_last, phones, items = row or (True, 0, 0)
     counts = {"digests_closed": int(is_last), "deliveries_created": phones, "events_digested": items}
     done = {name: count for name, count in counts.items() if count}

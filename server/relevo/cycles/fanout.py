@@ -36,6 +36,7 @@ _BATCHES_EVERY_S = 0.2  # likewise
 _BATCHES_TOGETHER = 100
 _HELD_AS = {
     "batched": "deliveries_batched",
+    "gathered": "deliveries_gathered",
     "capped": "deliveries_capped",
     "left_to_digests": "deliveries_left_to_digests",
 }

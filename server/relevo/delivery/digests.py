@@ -1,4 +1,4 @@
-"""What digests say to each phone of a claim: read right before they are sent, so what ended meanwhile is left out."""
+"""What digests say to each phone of a claim: read right before they are sent, without what ended or is refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAMED = 3
 
 
 class _Told(NamedTuple):
-    """What a digest tells a phone: how many events, and the best of them."""
+    """What a digest tells a phone: how many events are still to be told, and the best three of them."""
 
     total: int
     events: Sequence[int]
@@ -56,12 +56,13 @@ class Digests:
         asked = {
             "events": array([each.notification_event_id for each in digests]),
             "installations": uuid_array([each.installation_id for each in digests]),
+            "now": now,
         }
         with database.connection() as connection:
             rows = connection.execute(_SQL["read_digests"], asked).fetchall()
-            told = {(event, phone): _Told(total, events) for event, phone, total, events in rows}
+            told = {(event, phone): _Told(more + len(events), events[:_NAMED]) for event, phone, more, events in rows}
             named = sorted({event for each in told.values() for event in each.events})
-            found = connection.execute(_SQL["read_digested"], {"events": array(named), "now": now}).fetchall()
+            found = connection.execute(_SQL["read_digested"], {"events": array(named)}).fetchall()
             project_locale = read_project_locale(connection, digests[0].project)
         names = {event: _Name(plain, json.loads(texts or "{}")) for event, plain, texts in found}
         return cls(told, names, project_locale)
@@ -88,12 +89,13 @@ class Digests:
 
     def _count(self, delivery: Delivery) -> int:
         told = self._told.get((delivery.notification_event_id, delivery.installation_id))
-        return 0 if told is None else told.total - sum(event not in self._names for event in told.events)
+        return 0 if told is None else told.total
 
     def _names_of(self, delivery: Delivery) -> list[str]:
         events = self._told[delivery.notification_event_id, delivery.installation_id].events
-        named = [self._names[event] for event in events if event in self._names][:_NAMED]
-        return [name.to(delivery.locale, self._project_locale) for name in named]
+        return [
+            self._names[event].to(delivery.locale, self._project_locale) for event in events if event in self._names
+        ]
 
 
 def _worded(wording: Wording, locale: str, zone: str, count: int, names: Sequence[str]) -> Text:

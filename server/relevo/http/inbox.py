@@ -118,7 +118,7 @@ class InboxQuery(WhoseIn):
         None,
         ge=0,
         lt=10**18,
-        description="What an item of type relevo.digest told, by its event_id; the best first.",
+        description="What a digest told, by the notificationEventId of its push; the best first.",
     )
     after: str | None = Field(None, pattern=_PLACE, description="`newest` of the page that is known, with `wait_ms`.")
     wait_ms: int | None = Field(None, ge=0, le=MAX_WAIT_MS, description="How long to wait at most, in ms.")

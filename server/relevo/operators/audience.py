@@ -55,8 +55,8 @@ class Nobody:
 
     why: str
     """owners_, installations_ or everyone_ with unknown (there is no such phone) or silent (none may receive);
-    owners_elsewhere where the owners have phones in other projects only; matching where no preference does, digests
-    where those that want digests may still; not_then where some may receive today."""
+    owners_elsewhere where the owners have phones in other projects only; matching where no preference does;
+    not_then where some may receive today."""
     reasons: Mapping[str, int] = field(default_factory=dict)
     """Why phones that are meant get nothing, and how many."""
 
@@ -66,7 +66,7 @@ def nobody(database: Database, event: Row) -> Nobody | None:
     if event["state"] != "fanned" or event["deliveries_created"] or event["end_reason"]:
         return None
     if event["audience"] == "matching":
-        return Nobody("digests" if fetch(database, _SQL["find_digest_slot"]) else "matching")
+        return Nobody("matching")
     found = left_out(
         database,
         installations=[str(each) for each in named_phones(database, event["id"], limit=MOST_COUNTED)],

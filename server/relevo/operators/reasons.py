@@ -92,7 +92,9 @@ ERRORS = {
     "repeats_held": N_("The runaway brake holds it: it was repeated too often."),
     "quiet_hours": N_("This phone has quiet hours."),
     "capped": N_("Its owner was sent as much as the cap allows; it is in the inbox."),
-    "in_digest": N_("Its owner was sent as much as the cap allows; it is told in a digest."),
+    "in_digest": N_("A digest of this phone tells it."),
+    "deadline_before_digest": N_("Its deadline precedes the digest of this phone that would tell it."),
+    "project_changed": N_("The phone moved to another project before it was told."),
     "batched": N_("It is told together with others of its kind."),
     "UnknownAddress": N_("There is no webhook of this name."),
     "RefusedAddress": N_("The webhook, or the browser's push service, leads to a private address."),
@@ -193,7 +195,7 @@ NOT_ALLOWED = {
 }
 """Why pushes may not go to a phone; anything else is what the push service said."""
 
-_OURS = ("capped", "in_digest", "batched")
+_OURS = ("capped", "in_digest", "batched", "deadline_before_digest", "project_changed")
 NO_ROOM = "There is no room for it: "
 """As the database begins what it says of a cap."""
 _CAP = re.compile(r"at most (\d+) an? (hour|day|week)(?: of category (.+?))?(?:, and (\d+) are used)?\.?")
@@ -236,7 +238,7 @@ def example(code: str | None, message: str | None) -> str:
     """Return what was said of an error; words of the database's own in the reader's language, or none."""
     if code not in _OURS:
         return message or ""
-    return cap(message) if code != "batched" else ""
+    return cap(message) if code in ("capped", "in_digest") else ""
 
 
 def quoted(said: str) -> str:

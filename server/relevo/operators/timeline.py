@@ -87,7 +87,7 @@ def _each(row: Row, **columns: str) -> Iterator[Moment]:
 
 
 def _gathered(event: Row, sample: Row) -> Iterator[Moment]:
-    """Return what is told together with other events: in digests, for there was no room, or in batches."""
+    """Return what is told together with other events, in digests or in batches."""
     if sample["to_digest"]:
         yield Moment(sample["to_digest_at"], "to_digest", {**sample, "until": event["digest_closes_at"]})
     if sample["batched"]:
@@ -229,7 +229,7 @@ _WORDS: dict[str, tuple[str | Word, Word | None]] = {
         lambda silent: f"{_pushes(silent['count'])}, because of quiet hours; this was the first",
     ),
     "to_digest": (
-        "above a cap, and left to a digest",
+        "gathered for digests",
         lambda row: f"{_pushes(row['to_digest'])}{_until(row['until'])}",
     ),
     "batched": ("gathered with others of its kind", _batched),

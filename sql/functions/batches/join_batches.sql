@@ -16,13 +16,13 @@ as $$
       join relevo.batches b on b.subject = a.subject and b.event_type = (e).event_type and b.key = coalesce((e).batch ->> 'key', '')
      where (e).id = any (b.events) or b.first_event = (e).id
   ), joined as (
-    insert into relevo.batches as b (event_type, key, project, subject, opened_at, closes_at, first_event, events)
-    select (e).event_type, coalesce((e).batch ->> 'key', ''), coalesce((e).project, ''), a.subject, at, at + t.batch_window_s * interval '1 second',
+    insert into relevo.batches as b (event_type, key, project, category, subject, opened_at, closes_at, first_event, events)
+    select (e).event_type, coalesce((e).batch ->> 'key', ''), coalesce((e).project, ''), coalesce((e).category, ''), a.subject, at, at + t.batch_window_s * interval '1 second',
            case when t.batch_first then (e).id end, case when t.batch_first then '{}' else array[(e).id] end
       from (select distinct a.subject from asked a where a.subject not in (select k.subject from known k)) a
       join relevo.event_types t on t.event_type = (e).event_type and t.batch_window_s is not null
      order by a.subject
-    on conflict (subject, event_type, key, project) where closed_at is null do update
+    on conflict (subject, event_type, key, project, category) where closed_at is null do update
        set events = b.events || (e).id,
            closes_at = case when cardinality(b.events) >= 999 then at
                             else greatest(b.closes_at, (select least(at + t.batch_window_s * interval '1 second', b.opened_at + t.batch_longest_s * interval '1 second')

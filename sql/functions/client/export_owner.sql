@@ -43,8 +43,9 @@ begin
       select jsonb_agg(to_jsonb(p) order by p.event_id, p.installation_id) as items, max(p.event_id) as last into page
         from (select c.event_id, i.installation_id, g.closed_at as at, c.total, array(select c.event_id - o.before from unnest(c.offsets) with ordinality as o(before, n) order by o.n) as events
                 from relevo.device_installations i
-                join relevo.digests g on g.event_id > past and g.project = i.project and g.made_at >= coalesce(i.owner_since, '-infinity')
+                join relevo.digests g on g.event_id > past and g.project = i.project
                 join relevo.digest_contents c on c.event_id = g.event_id and c.seq = i.seq
+                  and relevo.is_item_of(i.inbox_id, c.inbox_id, g.made_at, coalesce(i.owner_since, '-infinity') - interval '1 microsecond')
                where i.owner = of_owner and (of_project is null or i.project = of_project)
                order by c.event_id fetch first most rows with ties) p;
     when 'marks' then

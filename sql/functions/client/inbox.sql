@@ -24,7 +24,7 @@ begin
     perform relevo.refuse('before must be the `next` of another page');
   end if;
   if asked ->> 'digest' !~ '^[0-9]{1,18}$' then
-    perform relevo.refuse('digest must be the event_id of an item of type relevo.digest, as text');
+    perform relevo.refuse('digest must be the notificationEventId of a push of type relevo.digest, as text');
   end if;
   most := coalesce((asked ->> 'limit')::numeric::int, 50);
   spoken := coalesce(asked ->> 'locale', (select d.locale from unnest(s.phones) with ordinality as u(phone, place)
@@ -41,8 +41,7 @@ begin
                    'seen_at', w.seen_at, 'read_at', w.read_at, 'archived_at', w.archived_at, 'cursor', w.place::text) end as item
             from relevo.walk_inbox(s, wanted, asked ->> 'category', asked ->> 'type', (asked ->> 'before')::bigint, most, 10000) w
             left join lateral (
-              select o.event_type, o.category, o.title, o.body, o.data, case when o.event_type = 'relevo.digest' then relevo.digest_inbox_text(s, w.event_id, spoken, otherwise)
-                                                                           when o.texts is not null then relevo.text_in(o.texts, spoken, otherwise) end as said
+              select o.event_type, o.category, o.title, o.body, o.data, case when o.texts is not null then relevo.text_in(o.texts, spoken, otherwise) end as said
                 from (select e.event_type, e.category, e.title, e.body, e.data, e.texts from relevo.notification_events e where e.id = w.event_id
                       union all
                       select k.event_type, k.category, k.title, k.body, k.data, k.texts from relevo.kept_inbox_items k

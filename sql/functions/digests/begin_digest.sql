@@ -17,13 +17,12 @@ begin
   end if;
   insert into relevo.notification_events (id, event_type, event_key, title, data, audience, content_hash, state, project, scheduled_at, created_at, event_day,
                                           fanout_started_at, fanout_finished_at, fanout_upto, arguments, wording, texts)
-  values (of_id, 'relevo.digest', format('%s %s %s %s %s', to_char(s.closes_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"'), s.delivery, s.zone, s.upto_number, md5(s.project) || case when s.phone_cursor > 0 then ' ' || s.phone_cursor else '' end),
+  values (of_id, 'relevo.digest', format('%s %s %s %s', to_char(s.closes_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"'), s.delivery, s.zone, of_id),
           'Digest', jsonb_build_object('digest', s.delivery), 'installations', md5(s.project || s.delivery || s.zone || s.closes_at), 'fanned', s.project,
-          least(s.closes_at, at), least(s.closes_at, at), (at at time zone 'UTC')::date, at, at, s.upto_seq,
+          least(s.closes_at, at), least(s.closes_at, at), (at at time zone 'UTC')::date, at, at, (select coalesce(max(i.seq), 0) from relevo.device_installations i),
           case when words is not null then '{}'::jsonb end, words, case when words is not null then '{}'::jsonb end)
   returning * into e;
-  insert into relevo.digests (event_id, project, delivery, zone, closed_at, made_at) values (e.id, s.project, s.delivery, s.zone, s.closes_at, at)
-  on conflict do nothing;
+  insert into relevo.digests (event_id, project, delivery, zone, closed_at, made_at) values (e.id, s.project, s.delivery, s.zone, s.closes_at, at);
   return e;
 end
 $$;

@@ -5,9 +5,7 @@ as $$
   delete from relevo.digest_contents c
    using relevo.device_installations i, relevo.notification_deliveries d
    where i.installation_id = installation and d.installation_id = installation and d.event_type = 'relevo.digest'
-     and c.event_id = d.notification_event_id and c.seq = i.seq;
-  delete from relevo.digest_extras x where x.installation_id = installation;
-  delete from relevo.digest_changes c using relevo.device_installations i where i.installation_id = installation and c.seq = i.seq
+     and c.event_id = d.notification_event_id and c.seq = i.seq
 $$;
 
 revoke all on function relevo.forget_digests from public;

@@ -10,10 +10,7 @@ as $$
                                   select d.status, d.deliveries from relevo.event_progress_deltas d where d.event_id = id_of_event) p
                       where p.status in ('pending', 'retryable', 'sent', 'failed', 'unknown')
                       group by p.status having sum(p.deliveries) <> 0)
-     and not exists (select from relevo.digest_events d
-                      where d.event_id = id_of_event
-                        and (d.number is null or exists (select from relevo.digest_slots s where s.after_number < d.number)))
-     and not exists (select from relevo.digest_extras x where x.event_id = id_of_event)
+     and not exists (select from relevo.digest_items x where x.event_id = id_of_event)
      and not exists (select from (select 'o:' || o.owner as subject from relevo.event_owners o where o.event_id = id_of_event
                                   union all
                                   select 'i:' || a.installation_id from relevo.event_audience a where a.event_id = id_of_event) s

@@ -19,6 +19,8 @@ declare
   stopped boolean;
   was_held boolean;
   t record;
+  gathered uuid[]; -- phones that are told by digests, and by which
+  deliveries text[];
 begin
   if watched then
     if e.licitacion_id is not null then
@@ -50,6 +52,10 @@ begin
          when 'everyone' then relevo.everyone_targets(e, most)
          else relevo.named_targets(e, most)
        end;
+  if e.audience = 'matching' then
+    gathered := t.gathered;
+    deliveries := t.deliveries;
+  end if;
   is_last := t.is_last;
   targets := coalesce(cardinality(t.phones), 0);
   if targets > 0 and (step_aside or exists (select from relevo.event_followers f where f.event_id = e.id)) then
@@ -58,7 +64,7 @@ begin
   end if;
   created := coalesce(cardinality(t.phones), 0);
   if created > 0 then
-    held := relevo.write_slice(e, at, t.phones, t.providers, t.projects, t.hours, t.inboxes);
+    held := relevo.write_slice(e, at, t.phones, t.providers, t.projects, t.hours, t.inboxes, gathered, deliveries);
   end if;
   update relevo.notification_events n
      set state = case when is_last then 'fanned' else 'fanning' end, event_day = e.event_day, fanout_started_at = e.fanout_started_at,
@@ -70,13 +76,13 @@ begin
    where n.id = e.id;
   if is_last and e.audience = 'installations' then
     perform relevo.note_missed_owners(e.id, e.event_day);
-  elsif is_last and e.audience = 'matching'
-        and (exists (select from relevo.digest_followers) or exists (select from relevo.digest_changes)) then
-    insert into relevo.digest_events (event_id) values (e.id) on conflict do nothing;
   end if;
   if created > 0 then
     perform relevo.wake('dispatch');
-    if watched and (held ->> 'batched')::int is distinct from created then -- what is gathered pushes nobody: the event that tells it is counted
+    if gathered is not null then
+      t.phones := array(select u.phone from unnest(t.phones) as u(phone) where u.phone <> all (gathered));
+    end if;
+    if watched and (held ->> 'batched')::int is distinct from created and t.phones <> '{}' then -- what is gathered pushes nobody: the event that tells it is counted
       select b.* into counted, in_hour, busiest_day
         from relevo.count_slice(e, origin_of, stream, release, was_held, due, t.phones, enough) b;
       if counted is not null then

@@ -1,6 +1,7 @@
--- Writes the deliveries of a slice of an event: of phones in quiet hours for later, and as skipped what is gathered in a batch or above a cap:
+-- Writes the deliveries of a slice of an event: of phones in quiet hours for later, and as skipped what is gathered in a digest or a batch, or above a cap:
 -- returns how many of each, null if there is none.
-create or replace function relevo.write_slice(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], hours int[], inboxes bigint[])
+create or replace function relevo.write_slice(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], hours int[], inboxes bigint[],
+                                              gathered uuid[], deliveries text[])
   returns jsonb
   language plpgsql volatile
 as $$
@@ -11,9 +12,13 @@ declare
   above int[];
   n record;
 begin
-  if e.audience = 'installations' and relevo.is_batched(e) then
-    n := relevo.write_batched(e, at, phones, providers, projects, hours, inboxes);
-    held := jsonb_build_object('batched', met - coalesce(cardinality(n.phones), 0));
+  if gathered is not null or e.audience = 'installations' and relevo.is_batched(e) then
+    if gathered is not null then
+      n := relevo.write_gathered(e, at, phones, providers, projects, hours, inboxes, gathered, deliveries);
+    else
+      n := relevo.write_batched(e, at, phones, providers, projects, hours, inboxes);
+    end if;
+    held := jsonb_build_object(case when gathered is not null then 'gathered' else 'batched' end, met - coalesce(cardinality(n.phones), 0));
     if n.phones is null then
       return held;
     end if;

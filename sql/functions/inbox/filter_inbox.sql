@@ -1,5 +1,5 @@
 -- Returns those of what was gathered that are items and wanted, newest first, with their marks. An event that came to several phones stands where
--- it came first, for which deliveries are looked up only of phones by which none of it was gathered. What was cancelled or deleted is no item, nor what shows nothing or tells a batch, nor news for the app, nor what its type keeps out or no longer.
+-- it came first, for which deliveries are looked up only of phones by which none of it was gathered. What was cancelled or deleted is no item, nor what shows nothing or tells a batch or a digest, nor news for the app, nor what its type keeps out or no longer.
 create or replace function relevo.filter_inbox(s relevo.inbox_subject, wanted text, of_category text, of_type text, places bigint[], events bigint[],
                                                days date[], ats timestamptz[], reaches bigint, most int, came_by uuid[] default null)
   returns table (place bigint, event_id bigint, at timestamptz, seen_at timestamptz, read_at timestamptz, archived_at timestamptz)
@@ -29,7 +29,7 @@ as $$
                         where e.state is null and k.inbox_id = s.inbox_id and k.event_id = c.event_id offset 0) k on true
     left join lateral (select t.inbox, t.inbox_days from relevo.event_types t where t.event_type = coalesce(e.event_type, k.event_type) offset 0) t on true
    where case when e.state is not null
-              then e.state <> 'cancelled' and e.shows and e.event_type <> 'relevo.news' and c.at > now() - coalesce(t.inbox_days, 90) * interval '1 day'
+              then e.state <> 'cancelled' and e.shows and e.event_type <> all ('{relevo.news,relevo.digest}') and c.at > now() - coalesce(t.inbox_days, 90) * interval '1 day'
               else k.kept_until > now() end
      and coalesce(t.inbox, true)
      and (of_type is null or coalesce(e.event_type, k.event_type) = of_type)

@@ -5,17 +5,14 @@ create or replace function relevo.index_phone() returns trigger
 as $$
 begin
   if relevo.may_receive(new) then
-    insert into relevo.preference_index (bucket, seq, installation_id, name, sure)
-    select b.bucket, new.seq, new.installation_id, p.name, b.sure
+    insert into relevo.preference_index (bucket, seq, installation_id, name, sure, delivery)
+    select b.bucket, new.seq, new.installation_id, p.name, b.sure, p.delivery
       from relevo.notification_preferences p
       cross join lateral relevo.preference_buckets(p) b
-     where p.installation_id = new.installation_id and p.delivery is null
+     where p.installation_id = new.installation_id
     on conflict do nothing;
   else
     delete from relevo.preference_index x where x.installation_id = new.installation_id;
-  end if;
-  if exists (select from relevo.notification_preferences p where p.installation_id = new.installation_id and p.delivery is not null) then
-    perform relevo.follow_digests(array[new.installation_id]);
   end if;
   return null;
 end

@@ -1,4 +1,4 @@
--- Counts the phones that a drafted event reaches, where there are many by a sample; and names some.
+-- Counts the phones that a drafted event reaches by a push, and those that it reaches by a digest alone, where there are many by a sample; and names some of the former.
 create or replace function relevo.count_draft_targets(e relevo.notification_events, named uuid[], owners text[], most int) returns jsonb
   language plpgsql stable
   set enable_seqscan = off
@@ -21,6 +21,7 @@ declare
   sample uuid[];
   kinds jsonb; -- of phones, by provider and platform, among the first of them
   found uuid[];
+  digested bigint;
   held jsonb; -- of these phones, how many have quiet hours or no room
 begin
   if e.audience = 'matching' then
@@ -40,27 +41,27 @@ begin
     end loop;
   end if;
   with met as materialized (
-    select s.installation_id, p.after, row_number() over () as n
+    select s.installation_id, p.after, s.in_digest, row_number() over (partition by s.in_digest) as n
       from relevo.spread_places(first_seq, last_seq, places, wide) p
-      cross join lateral relevo.draft_targets(e, named, owners, buckets, p.after, p.upto) s
+      cross join lateral relevo.find_draft_targets(e, named, owners, buckets, p.after, p.upto) s
      where e.project is null or s.project = e.project
   )
   select coalesce(sum(h.phones), 0), coalesce(sum(h.phones ^ 2), 0), coalesce(max(h.phones), 0),
-         (select array_agg(m.installation_id order by m.n) from met m where m.n <= most),
+         (select array_agg(m.installation_id order by m.n) from met m where m.n <= most and not m.in_digest),
          (select coalesce(jsonb_agg(k.kind order by k.kind), '[]')
             from (select distinct jsonb_build_object('provider', i.provider, 'platform', i.platform) as kind
                     from met m
                     cross join lateral (select i.provider, i.platform from relevo.device_installations i
                                          where i.installation_id = m.installation_id offset 0) i
-                   where m.n <= looks) k),
-         (select array_agg(m.installation_id) from met m)
-    into reached, squares, unit, sample, kinds, found
-    from (select count(*) as phones from met m group by m.after) h;
+                   where m.n <= looks and not m.in_digest) k),
+         (select array_agg(m.installation_id) from met m where not m.in_digest), (select count(*) from met m where m.in_digest)
+    into reached, squares, unit, sample, kinds, found, digested
+    from (select count(*) as phones from met m where not m.in_digest group by m.after) h;
   share := part / greatest(wide, 1);
   unit := greatest(unit, ceil(looks::numeric / places), 1);
   margin := case when places = 1 then 0 else 2 * sqrt(squares - reached ^ 2 / places + unit ^ 2) end;
   held := relevo.count_held(e, found, greatest(now(), e.scheduled_at));
-  return jsonb_build_object('waiting', round((held ->> 'waiting')::numeric * share), 'capped', round((held ->> 'capped')::numeric * share),
+  return jsonb_build_object('digested', round(digested * share), 'waiting', round((held ->> 'waiting')::numeric * share), 'capped', round((held ->> 'capped')::numeric * share),
     'to_digest', round((held ->> 'to_digest')::numeric * share), 'batched', round((held ->> 'batched')::numeric * share),
     'count', round(reached * share), 'exact', places = 1, 'kinds', kinds,
     'at_least', round(greatest(reached, (reached - margin) * share)),

@@ -37,10 +37,11 @@ begin
   if d.id is null and e.fanout_finished_at is null or d.status in ('pending', 'retryable') then
     quiet := relevo.explain_quiet(e, i, d.id, greatest(now(), e.scheduled_at));
   elsif d.id is not null then
-    select jsonb_build_object('verdict', 'silent', 'at', s.at, 'reason', 'It went without a sound, for this phone had quiet hours.') into quiet
+    select jsonb_build_object('verdict', 'silent', 'at', s.at, 'reason', case when e.event_type = 'relevo.digest' then 'It went without a sound, for this phone had quiet hours, or the digest was late.'
+                                                                               else 'It went without a sound, for this phone had quiet hours.' end) into quiet
       from relevo.silent_pushes s where s.event_id = e.id and s.delivery_id = d.id;
   end if;
-  if fitting is not null and d.id is null or d.last_error_code = 'in_digest' then
+  if fitting is not null and d.id is null and e.fanout_finished_at is null or d.last_error_code = 'in_digest' then
     digest := relevo.explain_digest(e, i);
   end if;
   if d.id is null and e.fanout_finished_at is null and i.installation_id is not null and exists (select from relevo.caps) then
@@ -64,6 +65,12 @@ begin
     when e.project is null and not coalesce(names_it, false) and e.audience = 'installations' and i.project <> relevo.project_of_owners() then
       rule := 'not_named'; about := jsonb_build_object('project', 'default');
       why := format('The event names no project, so it is for owners in the project default. Enqueue it with the project %s, or run `relevo owner names shared`.', i.project);
+    when digest ->> 'rule' = 'digested' then
+      rule := 'digested'; about := digest - 'rule'; gets := coalesce(digest ->> 'status', '') not in ('skipped', 'cancelled', 'expired', 'invalid', 'failed');
+      why := format(case when gets then 'It was told in the digest of %s (%s).' else 'The digest of %s (%s) was to tell it; its push ended as %s.' end,
+                    to_char((digest ->> 'at')::timestamptz at time zone (digest ->> 'zone'), 'YYYY-MM-DD HH24:MI'), digest ->> 'zone', digest ->> 'status');
+    when d.status = 'skipped' and d.last_error_code <> all ('{in_digest,event_ended}') and d.last_error_message like '%' || relevo.why_undigested(d.last_error_code) then
+      rule := d.last_error_code; why := d.last_error_message; about := jsonb_build_object('category', e.category);
     when e.project <> i.project then
       rule := 'not_named'; why := format('The event is for the phones of project %s.', e.project); about := jsonb_build_object('project', e.project);
     when not relevo.may_receive(i) then
@@ -79,9 +86,6 @@ begin
       rule := 'preference_differs';
       why := format('None of its preferences matches: %s.', (select string_agg(case m ->> 'differs_in' when 'disabled' then format('%s is disabled', m ->> 'name')
                else format('%s differs in %s', m ->> 'name', m ->> 'differs_in') end, ', ') from jsonb_array_elements(misses) m));
-    when digest ->> 'rule' = 'digested' then
-      rule := 'digested'; about := digest - 'rule'; gets := true;
-      why := format('It was told in the digest of %s (%s).', to_char((digest ->> 'at')::timestamptz at time zone (digest ->> 'zone'), 'YYYY-MM-DD HH24:MI'), digest ->> 'zone');
     when batch ->> 'event' is not null then
       rule := 'batched'; about := batch; gets := true;
       why := format('It was told together with %s others by event %s.', (batch ->> 'count')::int - 1, batch ->> 'event');

@@ -7,7 +7,7 @@ declare
   named uuid[] := array(select n.id::uuid from jsonb_array_elements_text(coalesce(nullif(event -> 'installations', 'null'), '[]')) as n(id));
   owners text[] := array(select jsonb_array_elements_text(coalesce(nullif(event -> 'owners', 'null'), '[]')));
 begin
-  return relevo.count_draft_targets(e, named, owners, most) || jsonb_build_object('digested', relevo.count_draft_digests(e), 'unknown_installations', to_jsonb(array(
+  return relevo.count_draft_targets(e, named, owners, most) || jsonb_build_object('unknown_installations', to_jsonb(array(
     select u.id from unnest(named) with ordinality as u(id, place)
       left join lateral (select true as known from relevo.device_installations d where d.installation_id = u.id and (e.project is null or d.project = e.project) offset 0) d on true
      where d.known is null order by u.place)));

@@ -1,5 +1,6 @@
 -- Returns where the deliveries of some chunks go and what keeps each from being sent now, chunk by chunk in their order. `quiet` is null where no
 -- phone of a chunk has quiet hours now; else of each that has when it may be sent to, and if nothing keeps it, it goes silently. Also the lease.
+-- A digest that is more than an hour late goes silently, too.
 create or replace function relevo.look_up_phones(chunks relevo.due_chunks[], at timestamptz, lease int)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
@@ -12,12 +13,13 @@ as $$
     from unnest(chunks) c
     left join relevo.notification_events e on e.id = c.event_id
     cross join lateral (select case when e.category is not null then relevo.category_rule(e.category) end as rule,
+                               c.event_type = 'relevo.digest' and c.due_at < at - interval '1 hour' as is_late, -- it wakes nobody
                                (select exists (select from relevo.quiet_profiles))
                                and (cardinality(c.installations) = 1 or relevo.any_quiet(c.installations, array[c.event_id], at, '{wait,silent}')) as any_quiet offset 0) r
     cross join lateral (
       select array_agg(i.token) as tokens, array_agg(i.token_version) as versions, array_agg(i.platform) as platforms,
              array_agg(i.locale) as locales,
-             case when count(n.due_at) > 0 then array_agg(n.due_at) end as quiet,
+             case when count(n.due_at) > 0 or r.is_late then array_agg(case when r.is_late then coalesce(n.due_at, at) else n.due_at end) end as quiet,
              array_agg(coalesce(
                relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, at, i.handled_before >= c.created_at
                  or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (

@@ -18,7 +18,6 @@ begin
   end if;
   insert into relevo.quiet_changes as c (project) values (of_project)
   on conflict (project) do update set changed_at = excluded.changed_at, look_at = excluded.look_at, chunk = 0;
-  perform relevo.follow_default_zone(of_project);
   return true;
 end
 $$;

@@ -41,6 +41,10 @@ RULES = {
     "deadline_passed": N_("The event's deadline had passed."),
     "in_digest": N_("It is told in the digest of %(at)s (%(delivery)s, %(zone)s)."),
     "digested": N_("It was told in the digest of %(at)s (%(delivery)s, %(zone)s)."),
+    "undigested": N_("The digest of %(at)s (%(delivery)s, %(zone)s) was to tell it, but its push did not arrive."),
+    "deadline_before_digest": N_("Its deadline precedes the digest of this phone that would tell it."),
+    "preference_changed": N_("No preference of this phone wants it any more."),
+    "project_changed": N_("The phone moved to another project before it was told."),
     "batched": N_("It was gathered with others of its kind, and handled before they were told."),
     "batched_until": N_("It is told together with others of its kind: %(until)s."),
     "batched_into": N_("It was told together with others of its kind, %(count)s in all, by event %(event)s."),
@@ -107,7 +111,6 @@ NOBODY = {
     "everyone_unknown": N_("no phone is registered yet"),
     "everyone_silent": N_("no phone may receive it: %(reasons)s"),
     "matching": N_("no phone's preferences match"),
-    "digests": N_("no phone wants it at once; those that want digests are told in theirs, if their preferences match"),
     "not_then": N_("no phone that was meant could receive it then"),
 }
 """Why an event went out to nobody."""
@@ -142,6 +145,8 @@ def rule(told: Explanation) -> str:
         key = "batched_into" if values.get("event") else "batched_until"
     if key == "quiet_hours" and values.get("former"):
         key = "quiet_hours_former"
+    if key == "digested" and not told.gets_it:
+        key = "undigested"
     if key not in RULES:
         return told.reason
     why = not_allowed(values.get("why_not") or "not_allowed")

@@ -5005,7 +5005,7 @@ export type ReadInboxData = {
         /**
          * Digest
          *
-         * What an item of type relevo.digest told, by its event_id; the best first.
+         * What a digest told, by the notificationEventId of its push; the best first.
          */
         digest?: number | null;
         /**

@@ -1,0 +1,39 @@
+-- Gathers an event for the digests of some phones, of which `deliveries` says what they ask for; without it they ask for what their preferences say. `inboxes` are those of
+-- their owners. Returns the phones
+-- whose digest comes only after the event's deadline: for these it is not gathered.
+create or replace function relevo.gather(e relevo.notification_events, phones uuid[], deliveries text[], inboxes bigint[], at timestamptz) returns uuid[]
+  language plpgsql volatile
+as $$
+declare
+  places relevo.digest_place[];
+  too_late uuid[];
+begin
+  if deliveries is not null then
+    places := array(select row(i.seq, e.id, i.installation_id, i.project, u.delivery, i.zone)::relevo.digest_place
+                      from unnest(phones, deliveries) as u(id, delivery)
+                      cross join lateral (select i.seq, i.installation_id, i.project, relevo.digest_zone(i) as zone from relevo.device_installations i
+                                           where i.installation_id = u.id offset 0) i);
+  else
+    places := array(select row(p.seq, p.event_id, p.installation_id, p.project, coalesce(p.delivery, 'daily 08:00'), p.zone)::relevo.digest_place
+                      from (select array_agg(i.seq) as seqs from relevo.device_installations i where i.installation_id = any (phones)) i
+                      cross join lateral relevo.digest_places(i.seqs, array_fill(e.id, array[cardinality(i.seqs)])) p);
+  end if;
+  with slots as materialized (
+    select * from relevo.open_slots(places, at)
+  ), gathered as (
+    insert into relevo.digest_items (slot_id, seq, event_id, inbox_id)
+    select s.id, p.seq, e.id, u.inbox_id
+      from unnest(places) p
+      join slots s on s.project = p.project and s.delivery = p.delivery and s.zone = p.zone
+      join unnest(phones, inboxes) as u(id, inbox_id) on u.id = p.installation_id
+     where (s.closes_at < e.deadline_at) is not false
+    on conflict do nothing
+  )
+  select array_agg(p.installation_id) into too_late
+    from unnest(places) p join slots s on s.project = p.project and s.delivery = p.delivery and s.zone = p.zone
+   where s.closes_at >= e.deadline_at;
+  return too_late;
+end
+$$;
+
+revoke all on function relevo.gather from public;
