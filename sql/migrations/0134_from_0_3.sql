@@ -258,16 +258,25 @@ create trigger note_deleted_phone after delete on relevo.device_installations
   for each row when (old.inbox_id is not null)
   execute function relevo.note_former_phone();
 
--- Trigger: a phone that is in another time zone or project now, or whose quiet hours say another one, has its digests there.
+-- Trigger: what was gathered for a phone that is in another time zone now, or whose quiet hours say another one, is told there; that of a phone that has another owner or
+-- belongs to another project is told nobody.
 create or replace function relevo.move_digests() returns trigger
   language plpgsql
   set search_path to pg_catalog, pg_temp
 as $$
+declare
+  code text := case when old.owner is not null and old.owner is distinct from new.owner then 'owner_changed'
+                    when old.project <> new.project then 'project_changed' end;
+  events bigint[];
 begin
-  if (relevo.digest_zone(old), old.project) is distinct from (relevo.digest_zone(new), new.project)
-     and (exists (select from relevo.notification_preferences p where p.installation_id = new.installation_id and p.delivery is not null)
-          or exists (select from relevo.digest_extras x where x.installation_id = new.installation_id)) then
-    perform relevo.follow_digests(array[new.installation_id]);
+  if not exists (select from relevo.digest_items x where x.seq = new.seq) then
+    return null;
+  end if;
+  if code is not null then
+    events := array(select x.event_id from relevo.digest_items x where x.seq = new.seq order by x.event_id for update);
+    perform relevo.drop_items(array_fill(new.seq, array[cardinality(events)]), events, code, relevo.now());
+  elsif relevo.digest_zone(old) <> relevo.digest_zone(new) then
+    perform relevo.place_items(array[new.installation_id]);
   end if;
   return null;
 end
@@ -276,8 +285,23 @@ $$;
 revoke all on function relevo.move_digests from public;
 
 create trigger move_digests after update on relevo.device_installations
-  for each row when ((old.timezone, old.project, old.quiet, old.owner_quiet) is distinct from (new.timezone, new.project, new.quiet, new.owner_quiet))
+  for each row when ((old.timezone, old.project, old.owner, old.quiet, old.owner_quiet) is distinct from (new.timezone, new.project, new.owner, new.quiet, new.owner_quiet))
   execute function relevo.move_digests();
+-- Trigger: what was gathered for a phone that is deleted is told nobody; it stays in the inbox of its owner.
+create or replace function relevo.forget_items() returns trigger
+  language plpgsql
+  set search_path to pg_catalog, pg_temp
+as $$
+begin
+  delete from relevo.digest_items x where x.seq = old.seq;
+  return null;
+end
+$$;
+
+revoke all on function relevo.forget_items from public;
+
+create trigger forget_items after delete on relevo.device_installations
+  for each row execute function relevo.forget_items();
 
 -- Trigger: a phone in another time zone or project, or of another owner, may have other quiet hours: personal events that wait for it are looked at again.
 create or replace function relevo.recheck_moved_phone() returns trigger
@@ -362,17 +386,14 @@ create or replace function relevo.index_phone() returns trigger
 as $$
 begin
   if relevo.may_receive(new) then
-    insert into relevo.preference_index (bucket, seq, installation_id, name, sure)
-    select b.bucket, new.seq, new.installation_id, p.name, b.sure
+    insert into relevo.preference_index (bucket, seq, installation_id, name, sure, delivery)
+    select b.bucket, new.seq, new.installation_id, p.name, b.sure, p.delivery
       from relevo.notification_preferences p
       cross join lateral relevo.preference_buckets(p) b
-     where p.installation_id = new.installation_id and p.delivery is null
+     where p.installation_id = new.installation_id
     on conflict do nothing;
   else
     delete from relevo.preference_index x where x.installation_id = new.installation_id;
-  end if;
-  if exists (select from relevo.notification_preferences p where p.installation_id = new.installation_id and p.delivery is not null) then
-    perform relevo.follow_digests(array[new.installation_id]);
   end if;
   return null;
 end
@@ -410,14 +431,14 @@ $$;
 
 revoke all on function relevo.note_taken_token from public;
 
--- Trigger: keeps the index of preferences, which holds those of phones that may receive. Locks the phones first, in one order: a change of one
+-- Trigger: keeps the index of preferences, which holds those of phones that may receive, and brings what was gathered for digests to where it belongs now. Locks the phones first, in one order: a change of one
 -- meanwhile is waited for, or waits and then sees what was written.
 create or replace function relevo.index_preferences() returns trigger
   language plpgsql
   set search_path to pg_catalog, pg_temp
 as $$
 declare
-  digesting uuid[]; -- phones with digests of which something changed
+  changed uuid[]; -- phones of which something changed
 begin
   if tg_op <> 'INSERT' then
     perform from relevo.device_installations i where i.installation_id in (select g.installation_id from gone g) order by i.installation_id for share;
@@ -425,30 +446,28 @@ begin
   end if;
   if tg_op <> 'DELETE' then
     perform from relevo.device_installations i where i.installation_id in (select c.installation_id from come c) order by i.installation_id for share;
-    insert into relevo.preference_index (bucket, seq, installation_id, name, sure)
-    select b.bucket, i.seq, i.installation_id, p.name, b.sure
+    insert into relevo.preference_index (bucket, seq, installation_id, name, sure, delivery)
+    select b.bucket, i.seq, i.installation_id, p.name, b.sure, p.delivery
       from come c
       join relevo.notification_preferences p on p.installation_id = c.installation_id and p.name = c.name
       join relevo.device_installations i on i.installation_id = c.installation_id
       cross join lateral relevo.preference_buckets(p) b
-     where relevo.may_receive(i) and p.delivery is null
+     where relevo.may_receive(i)
     on conflict do nothing;
   end if;
-  if tg_op = 'INSERT' then
-    digesting := array(select c.installation_id from come c
-                        where c.delivery is not null or exists (select from relevo.digest_followers f where f.installation_id = c.installation_id));
-  elsif tg_op = 'DELETE' then
-    digesting := array(select g.installation_id from gone g
-                        where g.delivery is not null or exists (select from relevo.digest_followers f where f.installation_id = g.installation_id));
-  else
-    digesting := array(select c.installation_id
-                         from come c join gone g on g.installation_id = c.installation_id and g.name = c.name
-                        where (c.delivery is not null or g.delivery is not null
-                               or exists (select from relevo.digest_followers f where f.installation_id = c.installation_id))
-                          and to_jsonb(c) - 'updated_at' <> to_jsonb(g) - 'updated_at'); -- apps say the same again at every start
+  if not exists (select from relevo.digest_items) then
+    return null;
   end if;
-  if digesting <> '{}' then
-    perform relevo.follow_digests(digesting);
+  if tg_op = 'INSERT' then
+    changed := array(select c.installation_id from come c);
+  elsif tg_op = 'DELETE' then
+    changed := array(select g.installation_id from gone g);
+  else
+    changed := array(select c.installation_id from come c join gone g on g.installation_id = c.installation_id and g.name = c.name
+                      where to_jsonb(c) - 'updated_at' <> to_jsonb(g) - 'updated_at'); -- apps say the same again at every start
+  end if;
+  if changed <> '{}' then
+    perform relevo.place_items(changed);
   end if;
   return null;
 end
@@ -1802,8 +1821,9 @@ begin
       select jsonb_agg(to_jsonb(p) order by p.event_id, p.installation_id) as items, max(p.event_id) as last into page
         from (select c.event_id, i.installation_id, g.closed_at as at, c.total, array(select c.event_id - o.before from unnest(c.offsets) with ordinality as o(before, n) order by o.n) as events
                 from relevo.device_installations i
-                join relevo.digests g on g.event_id > past and g.project = i.project and g.made_at >= coalesce(i.owner_since, '-infinity')
+                join relevo.digests g on g.event_id > past and g.project = i.project
                 join relevo.digest_contents c on c.event_id = g.event_id and c.seq = i.seq
+                  and relevo.is_item_of(i.inbox_id, c.inbox_id, g.made_at, coalesce(i.owner_since, '-infinity') - interval '1 microsecond')
                where i.owner = of_owner and (of_project is null or i.project = of_project)
                order by c.event_id fetch first most rows with ties) p;
     when 'marks' then
@@ -2058,7 +2078,7 @@ begin
     perform relevo.refuse('before must be the `next` of another page');
   end if;
   if asked ->> 'digest' !~ '^[0-9]{1,18}$' then
-    perform relevo.refuse('digest must be the event_id of an item of type relevo.digest, as text');
+    perform relevo.refuse('digest must be the notificationEventId of a push of type relevo.digest, as text');
   end if;
   most := coalesce((asked ->> 'limit')::numeric::int, 50);
   spoken := coalesce(asked ->> 'locale', (select d.locale from unnest(s.phones) with ordinality as u(phone, place)
@@ -2075,8 +2095,7 @@ begin
                    'seen_at', w.seen_at, 'read_at', w.read_at, 'archived_at', w.archived_at, 'cursor', w.place::text) end as item
             from relevo.walk_inbox(s, wanted, asked ->> 'category', asked ->> 'type', (asked ->> 'before')::bigint, most, 10000) w
             left join lateral (
-              select o.event_type, o.category, o.title, o.body, o.data, case when o.event_type = 'relevo.digest' then relevo.digest_inbox_text(s, w.event_id, spoken, otherwise)
-                                                                           when o.texts is not null then relevo.text_in(o.texts, spoken, otherwise) end as said
+              select o.event_type, o.category, o.title, o.body, o.data, case when o.texts is not null then relevo.text_in(o.texts, spoken, otherwise) end as said
                 from (select e.event_type, e.category, e.title, e.body, e.data, e.texts from relevo.notification_events e where e.id = w.event_id
                       union all
                       select k.event_type, k.category, k.title, k.body, k.data, k.texts from relevo.kept_inbox_items k
@@ -2760,120 +2779,46 @@ $$;
 
 revoke all on function relevo.wrong_counts from public;
 
--- Returns events that are still worth telling, the best first, each once.
-create or replace function relevo.best_first(events bigint[], at timestamptz) returns bigint[]
-  language sql stable
-as $$
-  select coalesce(array_agg(e.id order by relevo.event_score(e.e) desc, (e.e).fanout_finished_at desc, e.id desc), '{}')
-    from (select distinct u.id from unnest(events) as u(id)) u
-    cross join lateral (select e.id, e from relevo.notification_events e
-                         where e.id = u.id and e.ended_at is null and (e.deadline_at > at) is not false offset 0) e
-$$;
-
-revoke all on function relevo.best_first from public;
-
--- Returns the order in which kinds of delivery count where several preferences of a phone match: the soonest does.
+-- Returns the order in which deliveries count where several preferences of a phone match: now, hourly, daily, weekly; of the same kind the one whose time comes first in
+-- the day, or in the week from Monday on.
 create or replace function relevo.delivery_rank(delivery text) returns text
   language sql immutable parallel safe
-  return case when delivery is null then '0' when delivery = 'hourly' then '1' when delivery like 'daily%' then '2' else '3' end || coalesce(delivery, '');
+  return case when delivery is null then '0' when delivery = 'hourly' then '1' when delivery like 'daily%' then '2' || right(delivery, 5)
+              else '3' || strpos('mon tue wed thu fri sat sun', split_part(delivery, ' ', 2)) / 4 || right(delivery, 5) end;
 
 revoke all on function relevo.delivery_rank from public;
 
--- Returns the events of a phone's digest by their places among those of the window, without those that a sooner preference takes and, if something
--- changed about the phone, without those that it was told before.
-create or replace function relevo.digest_items(events bigint[], mine int[], sooner int[], changed boolean, of_seq bigint, installation uuid, at timestamptz) returns bigint[]
-  language plpgsql stable
-as $$
-declare
-  found bigint[] := array(select events[u.place] from unnest(mine) as u(place) where sooner is null or u.place <> all (sooner));
-  told bigint[];
-begin
-  if not changed then
-    return found;
-  end if;
-  told := array(
-    select c.event_id - unnest(c.offsets)
-      from relevo.notification_deliveries d
-      join relevo.digest_contents c on c.event_id = d.notification_event_id and c.seq = of_seq
-     where d.installation_id = installation and d.event_type = 'relevo.digest' and d.event_day > (at at time zone 'UTC')::date - 17);
-  return array(
-    select u.id from unnest(found) with ordinality as u(id, place)
-     where u.id <> all (told)
-       and not exists (select from relevo.notification_events e
-                         join relevo.notification_deliveries d on d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = installation
-                        where e.id = u.id)
-     order by u.place);
-end
-$$;
-
-revoke all on function relevo.digest_items from public;
-
--- Brings the phones of a project whose digests close by its zone to their slots anew, after it changed: a thousand at once, and the cycle digest does the rest.
-create or replace function relevo.follow_default_zone(of_project text) returns void
+-- Ends what was gathered for phones: no digest tells it, and its deliveries say why.
+create or replace function relevo.drop_items(seqs bigint[], events bigint[], code text, at timestamptz) returns void
   language plpgsql volatile
 as $$
 begin
-  if exists (select from relevo.digest_followers f where f.project = of_project) then
-    insert into relevo.digest_moves as m (project) values (of_project) on conflict (project) do update set place = null;
-    perform relevo.move_followers(of_project, 1000);
-  end if;
+  delete from relevo.digest_items x using unnest(seqs, events) as u(seq, event_id) where x.seq = u.seq and x.event_id = u.event_id;
+  perform relevo.end_items(seqs, events, array_fill(code, array[cardinality(seqs)]), at);
 end
 $$;
 
-revoke all on function relevo.follow_default_zone from public;
+revoke all on function relevo.drop_items from public;
 
--- Puts phones into the slots of their digests anew, after something changed about them. Slots that they had or have are noted with how far
--- they were told, for a phone that goes from one to another misses nothing of what lies between. Rows are written in one order, so that there is no deadlock.
-create or replace function relevo.follow_digests(phones uuid[]) returns void
+-- Writes into deliveries why no digest tells their events, which were gathered for the phones beside them. Of a month on its way to the archive nothing is written.
+create or replace function relevo.end_items(seqs bigint[], events bigint[], codes text[], at timestamptz) returns void
   language plpgsql volatile
-  set search_path = pg_catalog, pg_temp
 as $$
 declare
-  last_number bigint := coalesce(pg_sequence_last_value('relevo.digest_numbers'), 0);
-  missing boolean := true;
+  days date[] := relevo.hold_open(array(select distinct e.event_day from relevo.notification_events e where e.id = any (events) and e.event_day is not null));
 begin
-  insert into relevo.digest_changes as c (project, delivery, zone, seq, installation_id, from_number, at_number)
-  select f.project, f.delivery, f.zone, f.seq, f.installation_id,
-         least(s.after_number, (select min(o.from_number) from relevo.digest_changes o -- what it brought from a slot before, and was not told yet
-                                 where o.seq = f.seq and o.at_number >= s.after_number - 1)), last_number
-    from relevo.digest_followers f
-    join relevo.device_installations i on i.seq = f.seq -- of one that is forgotten nothing is noted
-    join relevo.digest_slots s on s.project = f.project and s.delivery = f.delivery and s.zone = f.zone
-   where f.installation_id = any (phones)
-   order by 1, 2, 3, 4
-  on conflict (project, delivery, zone, seq) do update
-     set from_number = least(c.from_number, excluded.from_number), at_number = excluded.at_number, changed_at = excluded.changed_at;
-  perform from relevo.digest_followers f where f.installation_id = any (phones) order by f.project, f.delivery, f.zone, f.seq for update;
-  delete from relevo.digest_followers f where f.installation_id = any (phones);
-  while missing loop -- a slot that nobody followed may be gone at any moment, until it is locked
-    insert into relevo.digest_slots (project, delivery, zone, closes_at, after_number)
-    select w.project, w.delivery, w.zone, relevo.next_digest(w.delivery, w.zone, now()), last_number
-      from (select distinct w.project, w.delivery, w.zone from relevo.wanted_digests(phones) w order by 1, 2, 3) w
-    on conflict do nothing;
-    perform from relevo.digest_slots s
-      where (s.project, s.delivery, s.zone) in (select w.project, w.delivery, w.zone from relevo.wanted_digests(phones) w)
-      order by s.project, s.delivery, s.zone for key share;
-    missing := exists (select from relevo.wanted_digests(phones) w
-                        where not exists (select from relevo.digest_slots s
-                                           where s.project = w.project and s.delivery = w.delivery and s.zone = w.zone));
-  end loop;
-  insert into relevo.digest_followers (project, delivery, zone, seq, installation_id)
-  select w.project, w.delivery, w.zone, w.seq, w.installation_id from relevo.wanted_digests(phones) w order by 1, 2, 3, 4
-  on conflict do nothing;
-  insert into relevo.digest_changes as c (project, delivery, zone, seq, installation_id, from_number, at_number)
-  select w.project, w.delivery, w.zone, w.seq, w.installation_id, s.after_number, last_number
-    from relevo.wanted_digests(phones) w
-    join relevo.digest_slots s on s.project = w.project and s.delivery = w.delivery and s.zone = w.zone
-   order by 1, 2, 3, 4
-  on conflict (project, delivery, zone, seq) do update
-     set from_number = least(c.from_number, excluded.from_number), at_number = excluded.at_number, changed_at = excluded.changed_at;
-  if exists (select from relevo.digest_extras x where x.installation_id = any (phones)) then
-    perform relevo.move_extras(phones);
-  end if;
+  update relevo.notification_deliveries d
+     set last_error_code = t.code, last_error_message = relevo.why_undigested(t.code), updated_at = at
+    from (select e.event_day, u.event_id, i.installation_id, u.code
+            from unnest(seqs, events, codes) as u(seq, event_id, code)
+            cross join lateral (select i.installation_id from relevo.device_installations i where i.seq = u.seq offset 0) i
+            cross join lateral (select e.event_day from relevo.notification_events e where e.id = u.event_id offset 0) e
+           where e.event_day = any (days)) t
+   where d.event_day = t.event_day and d.notification_event_id = t.event_id and d.installation_id = t.installation_id and d.last_error_code = 'in_digest';
 end
 $$;
 
-revoke all on function relevo.follow_digests from public;
+revoke all on function relevo.end_items from public;
 
 -- Forgets what digests told an installation.
 create or replace function relevo.forget_digests(installation uuid) returns void
@@ -2882,65 +2827,10 @@ as $$
   delete from relevo.digest_contents c
    using relevo.device_installations i, relevo.notification_deliveries d
    where i.installation_id = installation and d.installation_id = installation and d.event_type = 'relevo.digest'
-     and c.event_id = d.notification_event_id and c.seq = i.seq;
-  delete from relevo.digest_extras x where x.installation_id = installation;
-  delete from relevo.digest_changes c using relevo.device_installations i where i.installation_id = installation and c.seq = i.seq
+     and c.event_id = d.notification_event_id and c.seq = i.seq
 $$;
 
 revoke all on function relevo.forget_digests from public;
-
--- Brings what caps left for the next digests of phones to the slots that they follow now.
-create or replace function relevo.move_extras(phones uuid[]) returns void
-  language plpgsql volatile
-as $$
-declare
-  n record;
-begin
-  for n in
-    with gone as (
-      delete from relevo.digest_extras x where x.installation_id = any (phones) returning x.event_id, x.installation_id
-    )
-    select (select e from relevo.notification_events e where e.id = g.event_id) as e, array_agg(g.installation_id) as ids from gone g group by g.event_id order by g.event_id
-  loop
-    if (n.e).id is not null then
-      perform relevo.add_to_digests(n.e, n.ids, now());
-    end if;
-  end loop;
-end
-$$;
-
-revoke all on function relevo.move_extras from public;
-
--- Brings the next phones of a project whose zone changed, which the caller has locked in digest_moves, to the slots of their digests, and returns how many were looked at; after the
--- last one the project is done. Whoever changes the zone once more meanwhile waits, and lets it begin anew.
-create or replace function relevo.move_followers(of_project text, most int) returns int
-  language plpgsql volatile
-as $$
-declare
-  n record;
-begin
-  select count(*)::int as looked_at, (array_agg(f.installation_id order by f.installation_id desc))[1] as last,
-         array_agg(distinct f.installation_id) filter (where f.is_elsewhere) as moved
-    into n
-    from (select f.installation_id, f.zone <> relevo.digest_zone(i.i) as is_elsewhere
-            from (select f.installation_id, f.zone from relevo.digest_followers f
-                   where f.project = of_project and f.installation_id > coalesce((select m.place from relevo.digest_moves m where m.project = of_project),
-                                                                                  '00000000-0000-0000-0000-000000000000')
-                   order by f.installation_id limit most) f
-            left join lateral (select i from relevo.device_installations i where i.installation_id = f.installation_id offset 0) i on true) f;
-  if n.moved is not null then
-    perform relevo.follow_digests(n.moved);
-  end if;
-  if n.looked_at < most then
-    delete from relevo.digest_moves m where m.project = of_project;
-  else
-    update relevo.digest_moves m set place = n.last where m.project = of_project;
-  end if;
-  return n.looked_at;
-end
-$$;
-
-revoke all on function relevo.move_followers from public;
 
 -- Returns when digests of a kind close next after a moment, where the phone is: a local time that the clock jumps over comes after the jump, one
 -- that comes twice counts once. Hours are those of UTC, and so is a zone that this server does not know.
@@ -2959,54 +2849,46 @@ $$;
 
 revoke all on function relevo.next_digest from public;
 
--- Begins to close the slots whose time has come: what was fanned out until now is their window, and what commits later falls into the next.
--- Returns how many began. Windows are numbered by one transaction at a time.
-create or replace function relevo.open_digests(given_at timestamptz) returns int
+-- Brings what was gathered for phones to the digests it belongs to now, after something changed about them, and ends what no preference wants any more. Rows are locked in one
+-- order, so that there is no deadlock.
+create or replace function relevo.place_items(phones uuid[]) returns void
   language plpgsql volatile
+  set search_path = pg_catalog, pg_temp
 as $$
 declare
-  at timestamptz := relevo.now(given_at);
-  number_now bigint;
-  opened int;
+  at timestamptz := relevo.now();
+  n record;
+  places relevo.digest_place[];
 begin
-  if exists (select from relevo.cycle_state s where s.cycle = 'digest' and s.source = '' and s.paused_at is not null)
-     or not exists (select from relevo.digest_slots s where s.closes_at <= at and s.upto_number is null) then
-    return 0;
+  select array_agg(x.seq) as seqs, array_agg(x.event_id) as events into n
+    from (select x.seq, x.event_id from relevo.digest_items x
+           where x.seq in (select i.seq from relevo.device_installations i where i.installation_id = any (phones))
+           order by x.seq, x.event_id for update) x;
+  if n.seqs is null then
+    return;
   end if;
-  perform relevo.take_turn('digest_numbers');
-  number_now := nextval('relevo.digest_numbers');
-  update relevo.digest_events set number = number_now where number is null;
-  update relevo.digest_slots s
-     set upto_number = number_now, phone_cursor = 0, upto_seq = (select coalesce(max(i.seq), 0) from relevo.device_installations i)
-   where (s.project, s.delivery, s.zone) in (select d.project, d.delivery, d.zone from relevo.digest_slots d
-                                              where d.closes_at <= at and d.upto_number is null
-                                              order by d.closes_at for no key update skip locked);
-  get diagnostics opened = row_count;
-  return opened;
+  places := array(select p from relevo.digest_places(n.seqs, n.events) p);
+  update relevo.digest_items x set slot_id = s.id
+    from unnest(places) p join relevo.open_slots(places, at) s on s.project = p.project and s.delivery = p.delivery and s.zone = p.zone
+   where x.seq = p.seq and x.event_id = p.event_id and x.slot_id <> s.id;
+  perform relevo.drop_items(array_agg(p.seq), array_agg(p.event_id), 'preference_changed', at) from unnest(places) p where p.delivery is null having count(*) > 0;
 end
 $$;
 
-revoke all on function relevo.open_digests from public;
+revoke all on function relevo.place_items from public;
 
--- Deletes slots of digests that nobody follows, up to so many, and returns how many. They are locked first: whoever begins to follow one waits, and makes it anew.
+-- Deletes slots of digests for which nothing is gathered, up to so many, and returns how many. They are locked first: whoever gathers for one waits, and makes it anew.
 create or replace function relevo.prune_digest_slots(most int) returns int
   language plpgsql volatile
 as $$
 declare
-  unused text[];
+  unused int[];
   gone int;
 begin
-  unused := array(select concat_ws(chr(31), s.project, s.delivery, s.zone) from relevo.digest_slots s
-                   where s.upto_number is null and not exists (select from relevo.digest_followers f
-                     where f.project = s.project and f.delivery = s.delivery and f.zone = s.zone)
-                     and not exists (select from relevo.digest_changes c where c.project = s.project and c.delivery = s.delivery and c.zone = s.zone)
-                     and not exists (select from relevo.digest_extras x where x.project = s.project and x.delivery = s.delivery and x.zone = s.zone)
+  unused := array(select s.id from relevo.digest_slots s
+                   where not exists (select from relevo.digest_items x where x.slot_id = s.id)
                    order by s.project, s.delivery, s.zone limit most for update skip locked);
-  delete from relevo.digest_slots s
-   where concat_ws(chr(31), s.project, s.delivery, s.zone) = any (unused)
-     and not exists (select from relevo.digest_followers f where f.project = s.project and f.delivery = s.delivery and f.zone = s.zone)
-     and not exists (select from relevo.digest_changes c where c.project = s.project and c.delivery = s.delivery and c.zone = s.zone)
-     and not exists (select from relevo.digest_extras x where x.project = s.project and x.delivery = s.delivery and x.zone = s.zone);
+  delete from relevo.digest_slots s where s.id = any (unused) and not exists (select from relevo.digest_items x where x.slot_id = s.id);
   get diagnostics gone = row_count;
   return gone;
 end
@@ -3014,17 +2896,22 @@ $$;
 
 revoke all on function relevo.prune_digest_slots from public;
 
--- Returns the slots that phones belong to by what their preferences say now.
-create or replace function relevo.wanted_digests(phones uuid[]) returns table (project text, delivery text, zone text, seq bigint, installation_id uuid)
-  language sql stable
-as $$
-  select distinct i.project, p.delivery, relevo.digest_zone(i), i.seq, i.installation_id
-    from relevo.device_installations i
-    join relevo.notification_preferences p on p.installation_id = i.installation_id
-   where i.installation_id = any (phones) and p.enabled and p.delivery is not null and relevo.may_receive(i)
-$$;
+-- Returns in a sentence why no digest tells an event that was to be told by one.
+create or replace function relevo.why_undigested(code text) returns text language sql immutable
+  return case code when 'deadline_before_digest' then 'Its deadline precedes the digest of this phone that would tell it.'
+                   when 'deadline_passed' then 'Its deadline passed before the digest closed.'
+                   when 'event_ended' then 'The event ended before the digest closed.'
+                   when 'handled_elsewhere' then 'It was handled before the digest closed.'
+                   when 'opted_out' then 'The phone opted out of its category before the digest closed.'
+                   when 'refused' then 'Its owner refused its category before the digest closed.'
+                   when 'not_accepted' then 'Its owner has not accepted its category.'
+                   when 'preference_changed' then 'No preference of the phone wants it any more.'
+                   when 'not_allowed' then 'The phone could not get pushes when the digest closed.'
+                   when 'owner_changed' then 'The phone got another owner, or lost its owner, before the digest closed.'
+                   when 'project_changed' then 'The phone moved to another project before the digest closed.'
+                   else 'A digest of this phone tells it.' end;
 
-revoke all on function relevo.wanted_digests from public;
+revoke all on function relevo.why_undigested from public;
 
 -- Removes the content of events, and ends those that are not through; a hash of their keys stays, for dedup.
 create or replace function relevo.blank_events(ids bigint[], why text) returns void language plpgsql volatile
@@ -3223,10 +3110,7 @@ as $$
                                   select d.status, d.deliveries from relevo.event_progress_deltas d where d.event_id = id_of_event) p
                       where p.status in ('pending', 'retryable', 'sent', 'failed', 'unknown')
                       group by p.status having sum(p.deliveries) <> 0)
-     and not exists (select from relevo.digest_events d
-                      where d.event_id = id_of_event
-                        and (d.number is null or exists (select from relevo.digest_slots s where s.after_number < d.number)))
-     and not exists (select from relevo.digest_extras x where x.event_id = id_of_event)
+     and not exists (select from relevo.digest_items x where x.event_id = id_of_event)
      and not exists (select from (select 'o:' || o.owner as subject from relevo.event_owners o where o.event_id = id_of_event
                                   union all
                                   select 'i:' || a.installation_id from relevo.event_audience a where a.event_id = id_of_event) s
@@ -4191,7 +4075,7 @@ declare
   named uuid[] := array(select n.id::uuid from jsonb_array_elements_text(coalesce(nullif(event -> 'installations', 'null'), '[]')) as n(id));
   owners text[] := array(select jsonb_array_elements_text(coalesce(nullif(event -> 'owners', 'null'), '[]')));
 begin
-  return relevo.count_draft_targets(e, named, owners, most) || jsonb_build_object('digested', relevo.count_draft_digests(e), 'unknown_installations', to_jsonb(array(
+  return relevo.count_draft_targets(e, named, owners, most) || jsonb_build_object('unknown_installations', to_jsonb(array(
     select u.id from unnest(named) with ordinality as u(id, place)
       left join lateral (select true as known from relevo.device_installations d where d.installation_id = u.id and (e.project is null or d.project = e.project) offset 0) d on true
      where d.known is null order by u.place)));
@@ -5011,7 +4895,6 @@ begin
   end if;
   insert into relevo.quiet_changes as c (project) values (of_project)
   on conflict (project) do update set changed_at = excluded.changed_at, look_at = excluded.look_at, chunk = 0;
-  perform relevo.follow_default_zone(of_project);
   return true;
 end
 $$;
@@ -6905,6 +6788,7 @@ revoke all on function relevo.record_outcomes from public;
 
 -- Returns where the deliveries of some chunks go and what keeps each from being sent now, chunk by chunk in their order. `quiet` is null where no
 -- phone of a chunk has quiet hours now; else of each that has when it may be sent to, and if nothing keeps it, it goes silently. Also the lease.
+-- A digest that is more than an hour late goes silently, too.
 create or replace function relevo.look_up_phones(chunks relevo.due_chunks[], at timestamptz, lease int)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
@@ -6917,12 +6801,13 @@ as $$
     from unnest(chunks) c
     left join relevo.notification_events e on e.id = c.event_id
     cross join lateral (select case when e.category is not null then relevo.category_rule(e.category) end as rule,
+                               c.event_type = 'relevo.digest' and c.due_at < at - interval '1 hour' as is_late, -- it wakes nobody
                                (select exists (select from relevo.quiet_profiles))
                                and (cardinality(c.installations) = 1 or relevo.any_quiet(c.installations, array[c.event_id], at, '{wait,silent}')) as any_quiet offset 0) r
     cross join lateral (
       select array_agg(i.token) as tokens, array_agg(i.token_version) as versions, array_agg(i.platform) as platforms,
              array_agg(i.locale) as locales,
-             case when count(n.due_at) > 0 then array_agg(n.due_at) end as quiet,
+             case when count(n.due_at) > 0 or r.is_late then array_agg(case when r.is_late then coalesce(n.due_at, at) else n.due_at end) end as quiet,
              array_agg(coalesce(
                relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, at, i.handled_before >= c.created_at
                  or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
@@ -7058,7 +6943,9 @@ create or replace function relevo.longer_lease(c relevo.claims, at timestamptz) 
 
 revoke all on function relevo.longer_lease from public;
 
--- Writes the digests of the next phones of a slot that closes, which this transaction has locked, and moves its cursor; after the last it waits for its next time.
+-- Closes a slot, which this transaction has locked, for its next phones: takes what was gathered for them, tells each by one push what is still to be told, writes why the rest is not,
+-- brings what belongs to another digest by now there, and moves the cursor; after the last phone the slot waits for its next time. Items that another transaction is moving
+-- are left to it.
 create or replace function relevo.close_digest_slice(s relevo.digest_slots, most int, given_at timestamptz)
   returns table (is_last boolean, phones int, items bigint)
   language plpgsql volatile
@@ -7066,169 +6953,193 @@ as $$
 #variable_conflict use_column
 declare
   at timestamptz := relevo.now(given_at);
-  e relevo.notification_events;
+  next_seqs bigint[] := array(select distinct x.seq from relevo.digest_items x where x.slot_id = s.id and x.seq > s.phone_cursor order by x.seq limit most);
+  last_seq bigint := next_seqs[cardinality(next_seqs)];
   told_by bigint;
-  p record;
-  m record;
-  x record;
+  n record;
 begin
-  select array_agg(n.seq order by n.seq) as seqs, array_agg(n.installation_id order by n.seq) as ids, array_agg(n.lower order by n.seq) as lowers,
-         array_agg(n.changed order by n.seq) as changes, max(n.seq) as last, count(*) < most as is_last
-    into p from relevo.digest_phones(s, most) n;
-  is_last := p.is_last;
-  if s.event_id is not null and relevo.hold_open(array(select n.event_day from relevo.notification_events n where n.id = s.event_id)) = '{}' then
+  is_last := cardinality(next_seqs) < most;
+  if s.event_id is not null and relevo.hold_open(array(select e.event_day from relevo.notification_events e where e.id = s.event_id)) = '{}' then
     s.event_id := null; -- it was deleted, or its month sealed while nobody went on: the rest is told by another
   end if;
-  with gone as ( -- first: what comes meanwhile is told next time
-    delete from relevo.digest_extras d where d.project = s.project and d.delivery = s.delivery and d.zone = s.zone and d.seq = any (p.seqs) returning d.seq, d.event_id
+  with taken as (
+    select x.seq, x.event_id from relevo.digest_items x where x.slot_id = s.id and x.seq = any (next_seqs) for update skip locked
+  ), gone as (
+    delete from relevo.digest_items x using taken t where x.seq = t.seq and x.event_id = t.event_id returning x.seq, x.event_id, x.inbox_id
   )
-  select array_agg(g.seq) as seqs, array_agg(g.event_id) as events into x from gone g;
+  select array_agg(g.seq) as seqs, array_agg(g.event_id) as events, array_agg(g.inbox_id) as inboxes into n from gone g;
   told_by := coalesce(s.event_id, nextval('relevo.notification_events_id_seq'));
-  with told as materialized (
-    select n.* from relevo.digest_matches(s, p.seqs, p.ids, p.lowers, p.changes, told_by, at, x.seqs, x.events) n
-  ), kept as (
-    insert into relevo.digest_contents (event_id, seq, total, offsets) select told_by, t.seq, t.total, t.offsets from told t
-  )
-  select array_agg(t.installation_id) as ids, array_agg(t.provider) as providers, array_agg(t.project) as projects, array_agg(t.inbox_id) as inboxes, count(*)::int as phones,
-         coalesce(sum(t.total), 0)::bigint as items
-    into m from told t;
-  phones := m.phones;
-  items := m.items;
-  if phones > 0 then
-    e := relevo.begin_digest(s, told_by, at);
-    perform relevo.write_deliveries(e, at, m.ids, m.providers, m.projects,
-      case when exists (select from relevo.quiet_profiles) then relevo.quiet_dues(e, m.ids, at) end, m.inboxes);
-    update relevo.notification_events n
-       set targets_selected = n.targets_selected + m.phones, deliveries_created = n.deliveries_created + m.phones, fanout_finished_at = at,
-           fanout_cursor = p.last, updated_at = at
-     where n.id = e.id;
-    update relevo.digests d set phones = d.phones + m.phones, items = d.items + m.items where d.event_id = e.id;
-    perform relevo.wake('dispatch');
-  end if;
+  select t.phones, t.items into phones, items from relevo.tell_items(s, n.seqs, n.events, n.inboxes, told_by, at) t;
   update relevo.digest_slots d
-     set event_id = case when is_last or phones = 0 and s.event_id is null then null else told_by end, phone_cursor = case when is_last then 0 else p.last end,
-         after_number = case when is_last then s.upto_number else s.after_number end,
-         closes_at = case when is_last then relevo.next_digest(s.delivery, s.zone, greatest(at, s.closes_at)) else s.closes_at end,
-         upto_number = case when not is_last then s.upto_number end, upto_seq = case when not is_last then s.upto_seq end
-   where d.project = s.project and d.delivery = s.delivery and d.zone = s.zone;
+     set event_id = case when is_last or phones = 0 and s.event_id is null then null else told_by end, phone_cursor = case when is_last then 0 else last_seq end,
+         closes_at = case when is_last then relevo.next_digest(s.delivery, s.zone, greatest(at, s.closes_at)) else s.closes_at end
+   where d.id = s.id;
   return next;
 end
 $$;
 
 revoke all on function relevo.close_digest_slice from public;
 
--- Returns of some phones of a slot that closes what its digest tells each: of the events in its window, by their place there, those that its
--- preferences match and that no sooner one takes. A phone of which something changed is told what it was told neither by a push nor by a digest.
--- `extra_events` were above a cap of the phones beside them, and are told, too. Phones that ask for the same are told the same, and looked at once. Events and preferences are joined by the buckets of both, as fan-out does;
--- `mine` and `sooner` are places.
-create or replace function relevo.digest_matches(s relevo.digest_slots, seqs bigint[], ids uuid[], lowers bigint[], changes boolean[], told_by bigint, at timestamptz,
-                                                 extra_seqs bigint[], extra_events bigint[])
-  returns table (seq bigint, installation_id uuid, provider text, project text, total int, offsets int[], inbox_id bigint)
-  language sql stable
-  set enable_nestloop = off set jit = off -- what has to be looked up one by one is lateral
+-- Tells phones, each by one push, what was gathered for them and is still to be told by this digest; brings what belongs to another digest by now there, and writes why no digest
+-- tells the rest. A push is due since the time of the slot, however late it closes: by that a worker knows that it is late.
+create or replace function relevo.tell_items(s relevo.digest_slots, seqs bigint[], events bigint[], inboxes bigint[], told_by bigint, at timestamptz, out phones int, out items bigint)
+  language plpgsql volatile
 as $$
-  with events as materialized (
-    select * from relevo.digest_window(s.project, (select min(l.lower) from unnest(lowers) as l(lower)), s.upto_number, at)
-  ), buckets as materialized (
-    select w.place, w.number, (w.e).fanout_upto as upto, (w.e).category, w.rule, b.bucket
-      from events w cross join lateral (select unnest(relevo.event_buckets(w.e)) as bucket offset 0) b
-  ), phones as materialized (
-    select g.seq, g.id, g.lower, g.changed, i.i, case when g.changed or g.seq > (select min((w.e).fanout_upto) from events w) then g.seq::text else a.asked end as alike
-      from unnest(seqs, ids, lowers, changes) as g(seq, id, lower, changed)
-      cross join lateral (select i from relevo.device_installations i where i.installation_id = g.id offset 0) i
-      cross join lateral (
-        select string_agg(row(p.topics, p.keywords, p.rubro_prefix, p.region, p.tipo, p.monto_min, p.monto_max, p.moneda, p.delivery)::text, ' ' order by p.name)
-               || row((i.i).opt_outs, (i.i).refused, (i.i).accepted)::text as asked
-          from relevo.notification_preferences p where p.installation_id = g.id and p.enabled offset 0) a
-     where relevo.may_receive(i.i) and (i.i).project = s.project
-  ), firsts as materialized (
-    select distinct on (p.alike) p.* from phones p where p.alike is not null order by p.alike, p.seq
-  ), asked as materialized (
-    select f.seq, f.lower, (f.i).opt_outs, (f.i).refused, (f.i).accepted, p.p, b.bucket, b.sure,
-           (p.p).delivery = s.delivery or f.changed and (p.p).delivery is null as is_mine,
-           relevo.delivery_rank((p.p).delivery) < relevo.delivery_rank(s.delivery) and (not f.changed or (p.p).delivery is not null) as is_sooner
-      from firsts f
-      cross join lateral (select p from relevo.notification_preferences p where p.installation_id = f.id and p.enabled offset 0) p
-      cross join lateral (select b.bucket, b.sure from relevo.preference_buckets(p.p) b offset 0) b
-  ), matched as (
-    select a.seq, b.place, a.is_mine, a.is_sooner
-      from asked a join buckets b on b.bucket = a.bucket
-     where a.sure and b.number > a.lower and b.upto >= a.seq and relevo.unwanted(a.opt_outs, a.refused, a.accepted, b.category, b.rule) is null
-    union all
-    select a.seq, b.place, a.is_mine, a.is_sooner
-      from asked a join buckets b on b.bucket = a.bucket join events w on w.place = b.place
-     where not a.sure and b.number > a.lower and b.upto >= a.seq and relevo.unwanted(a.opt_outs, a.refused, a.accepted, b.category, b.rule) is null
-       and relevo.preference_matches(a.p, w.e)
-  ), found as (
-    select m.seq, array_agg(distinct m.place) filter (where m.is_mine) as mine, array_agg(m.place) filter (where m.is_sooner) as sooner
-      from matched m group by m.seq
+declare
+  e relevo.notification_events;
+  since timestamptz := least(s.closes_at, at);
+  dues timestamptz[];
+  n record;
+begin
+  with judged as materialized (
+    select (j.place).*, j.code, j.nth, j.code is null and ((j.place).project, (j.place).delivery, (j.place).zone) = (s.project, s.delivery, s.zone) as is_told
+      from relevo.judge_items(seqs, events, inboxes, at) j
   ), told as materialized (
-    select f.alike, t.events, cardinality(t.events) as total, array(select (told_by - u.id)::int from unnest(t.events[:1000]) with ordinality as u(id, n) order by u.n) as offsets
-      from firsts f join found n on n.seq = f.seq and n.mine is not null
-      cross join lateral (select relevo.digest_items(array(select (w.e).id from events w order by w.place), n.mine, n.sooner, f.changed, f.seq, f.id, at)
-                            as events offset 0) t
-  ), extras as materialized (
-    select x.seq, array_agg(x.event_id) as events from unnest(extra_seqs, extra_events) as x(seq, event_id) join phones p on p.seq = x.seq
-     where relevo.wants_extra(p.i, x.event_id) group by x.seq
-  ), extended as (
-    select p.seq, p.id, p.i, t.total, t.offsets from phones p join told t on t.alike = p.alike and t.total > 0
-     where p.seq not in (select x.seq from extras x)
-    union all
-    select p.seq, p.id, p.i, cardinality(b.events), array(select (told_by - u.id)::int from unnest(b.events[:1000]) with ordinality as u(id, n) order by u.n)
-      from extras x join phones p on p.seq = x.seq left join told t on t.alike = p.alike
-      cross join lateral (select relevo.best_first(x.events || t.events, at) as events offset 0) b
-     where b.events <> '{}'
+    select j.seq, j.installation_id, count(*)::int as total, (array_agg((told_by - j.event_id)::int order by j.nth))[:1000] as offsets from judged j where j.is_told
+     group by j.seq, j.installation_id
+  ), kept as (
+    insert into relevo.digest_contents (event_id, seq, total, offsets, inbox_id)
+    select told_by, t.seq, t.total, t.offsets, i.inbox_id from told t join relevo.device_installations i on i.seq = t.seq
   )
-  select x.seq, x.id, (x.i).provider, relevo.sending_project((x.i).provider, (x.i).project, (x.i).part), x.total, x.offsets, (x.i).inbox_id from extended x
+  select (select array_agg(t.installation_id) from told t) as ids, (select count(*)::int from told t) as phones, (select coalesce(sum(t.total), 0)::bigint from told t) as items,
+         array_agg(j.seq) filter (where j.code is not null) as seqs, array_agg(j.event_id) filter (where j.code is not null) as events,
+         array_agg(j.code) filter (where j.code is not null) as codes,
+         array_agg(row(j.seq, j.event_id, j.installation_id, j.project, j.delivery, j.zone)::relevo.digest_place) filter (where j.code is null and not j.is_told) as elsewhere
+    into n from judged j;
+  phones := n.phones;
+  items := n.items;
+  if n.elsewhere is not null then
+    insert into relevo.digest_items (slot_id, seq, event_id, inbox_id)
+    select o.id, p.seq, p.event_id, u.inbox_id
+      from unnest(n.elsewhere) p
+      join relevo.open_slots(n.elsewhere, at) o on o.project = p.project and o.delivery = p.delivery and o.zone = p.zone
+      join unnest(seqs, events, inboxes) as u(seq, event_id, inbox_id) on u.seq = p.seq and u.event_id = p.event_id;
+  end if;
+  if n.codes is not null then
+    perform relevo.end_items(n.seqs, n.events, n.codes, at);
+  end if;
+  if phones = 0 then
+    return;
+  end if;
+  e := relevo.begin_digest(s, told_by, at);
+  dues := case when exists (select from relevo.quiet_profiles) then relevo.quiet_dues(e, n.ids, at) end;
+  perform relevo.write_deliveries(e, since, array_agg(i.installation_id order by u.place), array_agg(i.provider order by u.place),
+                                  array_agg(relevo.sending_project(i.provider, i.project, i.part) order by u.place),
+                                  case when dues is not null then array_agg(case when u.due > at then u.due else since end order by u.place) end,
+                                  case when count(i.inbox_id) > 0 then array_agg(i.inbox_id order by u.place) end)
+     from unnest(n.ids, dues) with ordinality as u(id, due, place)
+     join relevo.device_installations i on i.installation_id = u.id;
+  update relevo.notification_events d
+     set targets_selected = d.targets_selected + phones, deliveries_created = d.deliveries_created + phones, fanout_finished_at = at, updated_at = at,
+         fanout_cursor = (select max(u.seq) from unnest(seqs) as u(seq))
+   where d.id = e.id;
+  update relevo.digests d set phones = d.phones + tell_items.phones, items = d.items + tell_items.items where d.event_id = e.id;
+  perform relevo.wake('dispatch');
+end
 $$;
 
-revoke all on function relevo.digest_matches from public;
+revoke all on function relevo.tell_items from public;
 
--- Returns the next phones of a slot that closes: its followers, those that left it lately, and those for which caps left something. Of each from which window on it is to be told, and
--- whether something changed about it, so that what it was told has to be looked up.
-create or replace function relevo.digest_phones(s relevo.digest_slots, most int) returns table (seq bigint, installation_id uuid, lower bigint, changed boolean)
+-- Returns which digest each of some events belongs to on the phone beside it, by what the phone's enabled preferences ask for now: the most frequent of those that match
+-- if all that match ask for digests; else the most frequent of all of them, else one at 08:00. Of an event for whoever matches that none matches any more, none.
+create or replace function relevo.digest_places(seqs bigint[], events bigint[]) returns setof relevo.digest_place
   language sql stable
+  set enable_nestloop = off set jit = off -- each row is looked up once, lateral
 as $$
-  select u.seq, u.installation_id, least(c.from_number, s.after_number), c.changed
-    from (select f.seq, f.installation_id
-            from (select f.seq, f.installation_id from relevo.digest_followers f
-                   where f.project = s.project and f.delivery = s.delivery and f.zone = s.zone and f.seq > s.phone_cursor and f.seq <= s.upto_seq
-                   order by f.seq limit most) f
-          union
-          select c.seq, c.installation_id
-            from (select c.seq, c.installation_id from relevo.digest_changes c
-                   where c.project = s.project and c.delivery = s.delivery and c.zone = s.zone and c.seq > s.phone_cursor and c.seq <= s.upto_seq
-                   order by c.seq limit most) c
-          union
-          select x.seq, x.installation_id
-            from (select distinct x.seq, x.installation_id from relevo.digest_extras x
-                   where x.project = s.project and x.delivery = s.delivery and x.zone = s.zone and x.seq > s.phone_cursor and x.seq <= s.upto_seq
-                   order by x.seq limit most) x
-           order by 1 limit most) u
-    cross join lateral (select min(c.from_number) filter (where c.at_number >= s.after_number - 1) as from_number, count(*) > 0 as changed
-                          from relevo.digest_changes c where c.seq = u.seq offset 0) c
+  with phones as materialized (
+    select i.i, relevo.digest_zone(i.i) as zone
+      from (select distinct u.seq from unnest(seqs) as u(seq)) u
+      cross join lateral (select i from relevo.device_installations i where i.seq = u.seq offset 0) i
+  ), asked as materialized (
+    select (n.i).seq, p.p, relevo.delivery_rank((p.p).delivery) as rank
+      from phones n
+      cross join lateral (select p from relevo.notification_preferences p where p.installation_id = (n.i).installation_id and p.enabled offset 0) p
+  ), soonest as (
+    select a.seq, (array_agg((a.p).delivery order by a.rank))[1] as delivery from asked a where (a.p).delivery is not null group by a.seq
+  ), matching as materialized (
+    select e.e from (select distinct u.id from unnest(events) as u(id)) u
+      cross join lateral (select e from relevo.notification_events e where e.id = u.id and e.audience = 'matching' offset 0) e
+  ), matched as (
+    select u.seq, u.event_id, bool_or((a.p).delivery is null) as is_now, (array_agg((a.p).delivery order by a.rank))[1] as delivery
+      from unnest(seqs, events) as u(seq, event_id)
+      join matching e on (e.e).id = u.event_id
+      join asked a on a.seq = u.seq
+     where relevo.preference_matches(a.p, e.e)
+     group by u.seq, u.event_id
+  )
+  select u.seq, u.event_id, (n.i).installation_id, (n.i).project,
+         case when (e.e).id is not null and m.seq is null then null
+              when m.is_now is not false then coalesce(s.delivery, 'daily 08:00')
+              else m.delivery end, n.zone
+    from unnest(seqs, events) as u(seq, event_id)
+    join phones n on (n.i).seq = u.seq
+    left join matching e on (e.e).id = u.event_id
+    left join matched m on m.seq = u.seq and m.event_id = u.event_id
+    left join soonest s on s.seq = u.seq
 $$;
 
-revoke all on function relevo.digest_phones from public;
+revoke all on function relevo.digest_places from public;
 
--- Returns what a digest says in an inbox: how many there were, in English or Spanish; null if that is not known any more. What a phone was told
--- while it was another's does not count.
-create or replace function relevo.digest_inbox_text(s relevo.inbox_subject, digest bigint, in_locale text, project_locale text) returns jsonb
+-- Returns of events that were gathered for phones, when their digest closes, the digest that tells them now, or by a code why none does. `nth` orders events, the best first: by
+-- their score, then the latest.
+create or replace function relevo.judge_items(seqs bigint[], events bigint[], inboxes bigint[], at timestamptz)
+  returns table (place relevo.digest_place, code text, nth bigint)
   language sql stable
+  set enable_nestloop = off set jit = off -- each row is looked up once, lateral
 as $$
-  select jsonb_build_object('title', case when case when in_locale ~ '^(en|es)' then in_locale else project_locale end like 'es%' then case max(c.total) when 1 then '1 novedad para ti' else max(c.total) || ' novedades para ti' end
-                                          else max(c.total) || ' new for you' end)
-    from unnest(s.phones, s.since) as p(id, since)
-    join relevo.digests g on g.event_id = digest and g.made_at > p.since
-    join relevo.device_installations i on i.installation_id = p.id
-    join relevo.digest_contents c on c.event_id = digest and c.seq = i.seq
-  having count(*) > 0
+  with told as materialized (
+    select e.*, row_number() over (order by relevo.event_score(e.e) desc, (e.e).fanout_finished_at desc, e.id desc) as nth, relevo.category_rule((e.e).category) as rule
+      from (select distinct u.id from unnest(events) as u(id)) u
+      cross join lateral (select e.id, e from relevo.notification_events e where e.id = u.id offset 0) e
+  ), phones as materialized (
+    select i.i from (select distinct u.seq from unnest(seqs) as u(seq)) u
+      cross join lateral (select i from relevo.device_installations i where i.seq = u.seq offset 0) i
+  )
+  select p, coalesce(
+           case when u.inbox_id is not null and u.inbox_id is distinct from (i.i).inbox_id then 'owner_changed'
+                when (e.e).project <> (i.i).project then 'project_changed' end,
+           relevo.event_obstacle(e.id, (e.e).ended_at, (e.e).deadline_at, at, relevo.is_handled(e.e, i.i)),
+           relevo.obstacle_of_phone((i.i).installation_id, relevo.may_receive(i.i),
+                                    relevo.unwanted((i.i).opt_outs, (i.i).refused, (i.i).accepted, (e.e).category, e.rule)),
+           case when p.delivery is null then 'preference_changed' end), e.nth
+    from unnest(seqs, events, inboxes) as u(seq, event_id, inbox_id)
+    join relevo.digest_places(seqs, events) p on p.seq = u.seq and p.event_id = u.event_id
+    join phones i on (i.i).seq = u.seq
+    left join told e on e.id = u.event_id
 $$;
 
-revoke all on function relevo.digest_inbox_text from public;
+revoke all on function relevo.judge_items from public;
 
--- Returns what a digest told the phones of an inbox, as a page of items, the best first; `before` goes on from the cursor of an item. What ended since is left out, what its type keeps out of inboxes,
--- and what a phone was told while it was another's.
+-- Returns the slots of some digests, made if they are not there, and keeps them from being pruned until the transaction ends: a slot that nobody used may be gone at any
+-- moment until it is locked.
+create or replace function relevo.open_slots(places relevo.digest_place[], at timestamptz) returns setof relevo.digest_slots
+  language plpgsql volatile
+as $$
+declare
+  missing boolean := true;
+begin
+  while missing loop
+    insert into relevo.digest_slots (project, delivery, zone, closes_at)
+    select w.project, w.delivery, w.zone, relevo.next_digest(w.delivery, w.zone, at)
+      from (select distinct p.project, p.delivery, p.zone from unnest(places) p where p.delivery is not null order by 1, 2, 3) w
+     where not exists (select from relevo.digest_slots s where s.project = w.project and s.delivery = w.delivery and s.zone = w.zone)
+    on conflict do nothing;
+    perform from relevo.digest_slots s
+      where (s.project, s.delivery, s.zone) in (select p.project, p.delivery, p.zone from unnest(places) p)
+      order by s.project, s.delivery, s.zone for key share;
+    missing := exists (select from unnest(places) p
+                        where p.delivery is not null
+                          and not exists (select from relevo.digest_slots s where s.project = p.project and s.delivery = p.delivery and s.zone = p.zone));
+  end loop;
+  return query
+    select s.* from relevo.digest_slots s where (s.project, s.delivery, s.zone) in (select p.project, p.delivery, p.zone from unnest(places) p);
+end
+$$;
+
+revoke all on function relevo.open_slots from public;
+
+-- Returns what a digest told the phones of an inbox, as a page of items with their marks, the best first; `before` goes on from the cursor of an item. What ended since is left out, what its type keeps
+-- out of inboxes, and what a phone was told while it was another's.
 create or replace function relevo.digest_page(s relevo.inbox_subject, digest bigint, in_locale text, project_locale text, after_place int, most int) returns jsonb
   language sql stable
 as $$
@@ -7236,25 +7147,31 @@ as $$
                             'next', case when count(*) = most then max(p.place)::text end, 'newest', null)
     from (select u.place, case when e.id is not null then jsonb_build_object(
                    'event_id', e.id, 'type', e.event_type, 'category', e.category, 'title', coalesce(t.said ->> 'title', e.title),
-                   'body', coalesce(t.said ->> 'body', e.body), 'data', e.data, 'at', e.fanout_finished_at,
-                   'seen_at', null, 'read_at', null, 'archived_at', null, 'cursor', u.place::text) end as item
-            from (select c.offsets
+                   'body', coalesce(t.said ->> 'body', e.body), 'data', e.data, 'at', e.at,
+                   'seen_at', case when m.event_id is not null then m.seen_at when e.at <= s.seen_before then s.seen_before end,
+                   'read_at', case when m.event_id is not null then m.read_at when e.at <= s.read_before then s.read_before end,
+                   'archived_at', m.archived_at, 'cursor', u.place::text) end as item
+            from (select c.offsets, i.installation_id
                     from unnest(s.phones, s.since) as p(id, since)
-                    join relevo.digests g on g.event_id = digest and g.made_at > p.since
+                    join relevo.digests g on g.event_id = digest
                     join relevo.device_installations i on i.installation_id = p.id
-                    join relevo.digest_contents c on c.event_id = digest and c.seq = i.seq
+                    join relevo.digest_contents c on c.event_id = digest and c.seq = i.seq and relevo.is_item_of(s.inbox_id, c.inbox_id, g.made_at, p.since)
                    order by c.total desc, c.seq limit 1) c -- phones of one owner may be told different numbers
             cross join unnest(c.offsets) with ordinality as u(before, place)
-            left join lateral (select e.* from relevo.notification_events e where e.id = digest - u.before and e.ended_at is null
-                                 and not exists (select from relevo.event_types t where t.event_type = e.event_type and not t.inbox) offset 0) e on true
+            left join lateral (select e.*, coalesce(d.created_at, e.fanout_finished_at) as at
+                                 from relevo.notification_events e
+                                 left join relevo.notification_deliveries d on d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = c.installation_id
+                                where e.id = digest - u.before and e.ended_at is null
+                                  and not exists (select from relevo.event_types t where t.event_type = e.event_type and not t.inbox) offset 0) e on true
             left join lateral (select relevo.text_in(e.texts, in_locale, project_locale) as said) t on true
+            left join relevo.inbox_marks m on m.inbox_id = s.inbox_id and m.event_id = e.id
            where u.place > after_place order by u.place limit most) p
 $$;
 
 revoke all on function relevo.digest_page from public;
 
 -- Returns those of what was gathered that are items and wanted, newest first, with their marks. An event that came to several phones stands where
--- it came first, for which deliveries are looked up only of phones by which none of it was gathered. What was cancelled or deleted is no item, nor what shows nothing or tells a batch, nor news for the app, nor what its type keeps out or no longer.
+-- it came first, for which deliveries are looked up only of phones by which none of it was gathered. What was cancelled or deleted is no item, nor what shows nothing or tells a batch or a digest, nor news for the app, nor what its type keeps out or no longer.
 create or replace function relevo.filter_inbox(s relevo.inbox_subject, wanted text, of_category text, of_type text, places bigint[], events bigint[],
                                                days date[], ats timestamptz[], reaches bigint, most int, came_by uuid[] default null)
   returns table (place bigint, event_id bigint, at timestamptz, seen_at timestamptz, read_at timestamptz, archived_at timestamptz)
@@ -7284,7 +7201,7 @@ as $$
                         where e.state is null and k.inbox_id = s.inbox_id and k.event_id = c.event_id offset 0) k on true
     left join lateral (select t.inbox, t.inbox_days from relevo.event_types t where t.event_type = coalesce(e.event_type, k.event_type) offset 0) t on true
    where case when e.state is not null
-              then e.state <> 'cancelled' and e.shows and e.event_type <> 'relevo.news' and c.at > now() - coalesce(t.inbox_days, 90) * interval '1 day'
+              then e.state <> 'cancelled' and e.shows and e.event_type <> all ('{relevo.news,relevo.digest}') and c.at > now() - coalesce(t.inbox_days, 90) * interval '1 day'
               else k.kept_until > now() end
      and coalesce(t.inbox, true)
      and (of_type is null or coalesce(e.event_type, k.event_type) = of_type)
@@ -7695,26 +7612,6 @@ $$;
 
 revoke all on function relevo.exported_phone from public;
 
--- Returns whether a phone is still to be told an event that was above a cap: it is for this phone or its owner as they are now, they did not handle it since, and want
--- its category.
-create or replace function relevo.wants_extra(i relevo.device_installations, of_event bigint) returns boolean
-  language sql stable
-as $$
-  select exists (
-    select from (select e.id, e.event_day, e.audience, e.category, e.project from relevo.notification_events e where e.id = of_event offset 0) e
-      cross join lateral (select d.created_at from relevo.notification_deliveries d
-                           where d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = (i).installation_id offset 0) d
-     where (e.project is null or e.project = (i).project) and ((i).handled_before >= d.created_at) is not true
-       and relevo.unwanted((i).opt_outs, (i).refused, (i).accepted, e.category, relevo.category_rule(e.category)) is null
-       and not exists (select from relevo.event_completions c where c.event_id = of_event and c.owner = (i).owner and coalesce(c.project, (i).project) = (i).project)
-       and (e.audience <> 'installations'
-            or exists (select from relevo.event_audience a where a.event_id = of_event and a.installation_id = (i).installation_id)
-            or exists (select from relevo.event_owners o where o.event_id = of_event and o.owner = (i).owner
-                         and (i).project = coalesce(e.project, relevo.project_of_owners(), (i).project))))
-$$;
-
-revoke all on function relevo.wants_extra from public;
-
 -- Returns whether pushes may go to an installation at all.
 create or replace function relevo.may_receive(i relevo.device_installations) returns boolean language sql stable
   return i.active and i.push_capable and i.permission = 'granted' and i.invalidated_at is null and i.token is not null and not i.blocked;
@@ -7814,13 +7711,13 @@ as $$
       join relevo.batches b on b.subject = a.subject and b.event_type = (e).event_type and b.key = coalesce((e).batch ->> 'key', '')
      where (e).id = any (b.events) or b.first_event = (e).id
   ), joined as (
-    insert into relevo.batches as b (event_type, key, project, subject, opened_at, closes_at, first_event, events)
-    select (e).event_type, coalesce((e).batch ->> 'key', ''), coalesce((e).project, ''), a.subject, at, at + t.batch_window_s * interval '1 second',
+    insert into relevo.batches as b (event_type, key, project, category, subject, opened_at, closes_at, first_event, events)
+    select (e).event_type, coalesce((e).batch ->> 'key', ''), coalesce((e).project, ''), coalesce((e).category, ''), a.subject, at, at + t.batch_window_s * interval '1 second',
            case when t.batch_first then (e).id end, case when t.batch_first then '{}' else array[(e).id] end
       from (select distinct a.subject from asked a where a.subject not in (select k.subject from known k)) a
       join relevo.event_types t on t.event_type = (e).event_type and t.batch_window_s is not null
      order by a.subject
-    on conflict (subject, event_type, key, project) where closed_at is null do update
+    on conflict (subject, event_type, key, project, category) where closed_at is null do update
        set events = b.events || (e).id,
            closes_at = case when cardinality(b.events) >= 999 then at
                             else greatest(b.closes_at, (select least(at + t.batch_window_s * interval '1 second', b.opened_at + t.batch_longest_s * interval '1 second')
@@ -8004,20 +7901,26 @@ create or replace function relevo.write_capped(e relevo.notification_events, at 
   language plpgsql volatile
 as $$
 declare
+  digested uuid[]; -- phones of which a digest tells it
+  of_inboxes bigint[];
+  too_late uuid[];
   n record;
 begin
-  select array_agg(case when c.over = 'digest' then 'in_digest' when u.cap is not null then 'capped' end order by u.place) as codes,
-         array_agg('There is no room for it' || coalesce(': ' || relevo.cap_in_words(c), '') || case when c.over = 'digest' then '; it is told in the next digest.' else '.' end
-                   order by u.place) as whys,
-         array_agg(u.phone) filter (where c.over = 'digest') as digested
+  select array_agg(u.phone), array_agg(u.inbox_id) into digested, of_inboxes
+    from unnest(phones, above, inboxes) as u(phone, cap, inbox_id) join relevo.caps c on c.id = u.cap where c.over = 'digest';
+  if digested is not null then
+    too_late := relevo.gather(e, digested, null, of_inboxes, at);
+  end if;
+  select array_agg(case when u.cap is null then null when u.phone = any (too_late) then 'deadline_before_digest' when u.phone = any (digested) then 'in_digest' else 'capped' end
+                   order by u.place) as codes,
+         array_agg('There is no room for it' || coalesce(': ' || relevo.cap_in_words(c), '') || '.'
+                   || case when u.phone = any (digested) then ' ' || relevo.why_undigested(case when u.phone = any (too_late) then 'deadline_before_digest' end) else '' end
+                   order by u.place) as whys
     into n
     from unnest(phones, above) with ordinality as u(phone, cap, place)
     left join relevo.caps c on c.id = u.cap;
   perform relevo.write_skipped(e, at, phones, providers, projects, n.codes, n.whys, inboxes);
-  if n.digested is not null then
-    perform relevo.add_to_digests(e, n.digested, at);
-  end if;
-  return jsonb_build_object('capped', cardinality(array_positions(n.codes, 'capped')), 'left_to_digests', coalesce(cardinality(n.digested), 0));
+  return jsonb_build_object('capped', cardinality(array_positions(n.codes, 'capped')) + cardinality(array_positions(n.codes, 'deadline_before_digest')), 'left_to_digests', cardinality(array_positions(n.codes, 'in_digest')));
 end
 $$;
 
@@ -8031,43 +7934,6 @@ as $$
 $$;
 
 revoke all on function relevo.exported_event from public;
-
--- Adds an event that is above a cap to the next digests of phones: of each to the slot that closes next among those it follows, else to one of its own at
--- 08:00 where it is. A slot that nobody used may be gone at any moment, until it is locked.
-create or replace function relevo.add_to_digests(e relevo.notification_events, phones uuid[], at timestamptz) returns void
-  language plpgsql volatile
-as $$
-declare
-  last_number bigint := coalesce(pg_sequence_last_value('relevo.digest_numbers'), 0);
-  n record;
-  missing boolean := true;
-begin
-  select array_agg(coalesce(f.delivery, 'daily 08:00') order by i.seq) as deliveries, array_agg(coalesce(f.zone, relevo.digest_zone(i.i)) order by i.seq) as zones,
-         array_agg(i.project order by i.seq) as projects, array_agg(i.seq order by i.seq) as seqs, array_agg(i.installation_id order by i.seq) as ids
-    into n
-    from (select i.seq, i.project, i.installation_id, i from relevo.device_installations i where i.installation_id = any (phones) offset 0) i
-    left join lateral (select f.delivery, f.zone from relevo.digest_followers f
-                         join relevo.digest_slots s on s.project = f.project and s.delivery = f.delivery and s.zone = f.zone
-                        where f.installation_id = i.installation_id order by s.closes_at, f.delivery limit 1) f on true;
-  while missing loop
-    insert into relevo.digest_slots (project, delivery, zone, closes_at, after_number)
-    select w.project, w.delivery, w.zone, relevo.next_digest(w.delivery, w.zone, at), last_number
-      from (select distinct u.project, u.delivery, u.zone from unnest(n.projects, n.deliveries, n.zones) as u(project, delivery, zone) order by 1, 2, 3) w
-    on conflict do nothing;
-    perform from relevo.digest_slots s
-      where (s.project, s.delivery, s.zone) in (select u.project, u.delivery, u.zone from unnest(n.projects, n.deliveries, n.zones) as u(project, delivery, zone))
-      order by s.project, s.delivery, s.zone for key share;
-    missing := exists (select from unnest(n.projects, n.deliveries, n.zones) as u(project, delivery, zone)
-                        where not exists (select from relevo.digest_slots s where s.project = u.project and s.delivery = u.delivery and s.zone = u.zone));
-  end loop;
-  insert into relevo.digest_extras (project, delivery, zone, seq, event_id, installation_id)
-  select u.project, u.delivery, u.zone, u.seq, e.id, u.id
-    from unnest(n.projects, n.deliveries, n.zones, n.seqs, n.ids) as u(project, delivery, zone, seq, id)
-  on conflict do nothing;
-end
-$$;
-
-revoke all on function relevo.add_to_digests from public;
 
 -- Returns the event by which a slot that closes is told, written now if this is its first slice, or the former one's month was sealed.
 -- It is fanned out from the beginning: its deliveries are made by whoever closes the slot.
@@ -8088,62 +7954,17 @@ begin
   end if;
   insert into relevo.notification_events (id, event_type, event_key, title, data, audience, content_hash, state, project, scheduled_at, created_at, event_day,
                                           fanout_started_at, fanout_finished_at, fanout_upto, arguments, wording, texts)
-  values (of_id, 'relevo.digest', format('%s %s %s %s %s', to_char(s.closes_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"'), s.delivery, s.zone, s.upto_number, md5(s.project) || case when s.phone_cursor > 0 then ' ' || s.phone_cursor else '' end),
+  values (of_id, 'relevo.digest', format('%s %s %s %s', to_char(s.closes_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"'), s.delivery, s.zone, of_id),
           'Digest', jsonb_build_object('digest', s.delivery), 'installations', md5(s.project || s.delivery || s.zone || s.closes_at), 'fanned', s.project,
-          least(s.closes_at, at), least(s.closes_at, at), (at at time zone 'UTC')::date, at, at, s.upto_seq,
+          least(s.closes_at, at), least(s.closes_at, at), (at at time zone 'UTC')::date, at, at, (select coalesce(max(i.seq), 0) from relevo.device_installations i),
           case when words is not null then '{}'::jsonb end, words, case when words is not null then '{}'::jsonb end)
   returning * into e;
-  insert into relevo.digests (event_id, project, delivery, zone, closed_at, made_at) values (e.id, s.project, s.delivery, s.zone, s.closes_at, at)
-  on conflict do nothing;
+  insert into relevo.digests (event_id, project, delivery, zone, closed_at, made_at) values (e.id, s.project, s.delivery, s.zone, s.closes_at, at);
   return e;
 end
 $$;
 
 revoke all on function relevo.begin_digest from public;
-
--- Counts the phones that a drafted event reaches by a digest alone; of many a sample, in the order of their random ids, speaks for the others.
-create or replace function relevo.count_draft_digests(e relevo.notification_events) returns bigint
-  language plpgsql stable
-  set enable_seqscan = off
-as $$
-declare
-  looks constant int := 2000;
-  seen bigint;
-  told bigint;
-  followers float8;
-begin
-  if e.audience <> 'matching' then
-    return 0;
-  end if;
-  select count(*), count(*) filter (where relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, relevo.category_rule(e.category)) is null
-                                      and (e.project is null or i.project = e.project) and m.matches and not m.now)
-    into seen, told
-    from (select distinct f.installation_id from (select f.installation_id from relevo.digest_followers f order by f.installation_id limit looks) f) f
-    cross join lateral (select i.* from relevo.device_installations i where i.installation_id = f.installation_id offset 0) i
-    cross join lateral (select count(*) > 0 as matches, bool_or(p.delivery is null) as now from relevo.notification_preferences p
-                         where p.installation_id = f.installation_id and relevo.preference_matches(p, e) offset 0) m;
-  followers := case when seen < looks then seen
-                    else greatest(seen, (select c.reltuples from pg_class c where c.oid = 'relevo.digest_followers'::regclass)) end;
-  return round(told * followers / greatest(seen, 1));
-end
-$$;
-
-revoke all on function relevo.count_draft_digests from public;
-
--- Returns the events of a project that lie between two windows and are still worth telling, the best first: by their score, then the latest.
-create or replace function relevo.digest_window(of_project text, after_number bigint, upto_number bigint, at timestamptz)
-  returns table (place int, number bigint, e relevo.notification_events, rule text)
-  language sql stable
-as $$
-  select row_number() over (order by relevo.event_score(n.e) desc, (n.e).fanout_finished_at desc, n.id desc)::int,
-         d.number, n.e, relevo.category_rule((n.e).category)
-    from relevo.digest_events d
-    cross join lateral (select n.id, n as e from relevo.notification_events n where n.id = d.event_id offset 0) n
-   where d.number > after_number and d.number <= upto_number and (n.e).ended_at is null and ((n.e).deadline_at > at) is not false
-     and ((n.e).project is null or (n.e).project = of_project)
-$$;
-
-revoke all on function relevo.digest_window from public;
 
 -- Returns how good an event is among those of a digest: by its relevance, else by the number `score` in its data.
 create or replace function relevo.event_score(e relevo.notification_events) returns numeric language sql immutable
@@ -8152,49 +7973,114 @@ create or replace function relevo.event_score(e relevo.notification_events) retu
 
 revoke all on function relevo.event_score from public;
 
--- Returns by which digest a phone is told an event, enqueued or a draft, that it was not sent by itself: the one it was in (digested), or the next of its
--- slot (in_digest), with the slot and its time; null if by none.
+-- Returns by which digest a phone is told an event, enqueued or a draft, that it is not sent by itself: the one that told it (digested, with what became of its push), or the one that
+-- will (in_digest), with its time; null if by none.
 create or replace function relevo.explain_digest(e relevo.notification_events, i relevo.device_installations) returns jsonb
   language plpgsql stable
 as $$
 declare
-  soonest text;
-  slot relevo.digest_slots;
   told jsonb;
-  told_number bigint;
+  soonest text;
+  is_now boolean;
 begin
-  select p.delivery into soonest from relevo.notification_preferences p
-   where p.installation_id = i.installation_id and relevo.preference_matches(p, e) order by relevo.delivery_rank(p.delivery) limit 1;
-  select jsonb_build_object('rule', 'digested', 'digest', g.event_id, 'delivery', g.delivery, 'zone', g.zone, 'at', g.closed_at) into told
+  if e.fanout_started_at is null then
+    select (array_agg(p.delivery order by relevo.delivery_rank(p.delivery)))[1], bool_or(p.delivery is null) into soonest, is_now
+      from relevo.notification_preferences p where p.installation_id = i.installation_id and relevo.preference_matches(p, e);
+    return case when not is_now then jsonb_build_object('rule', 'in_digest', 'delivery', soonest, 'zone', relevo.digest_zone(i),
+                                                        'at', relevo.next_digest(soonest, relevo.digest_zone(i), greatest(now(), e.scheduled_at))) end;
+  end if;
+  select jsonb_build_object('rule', 'in_digest', 'delivery', s.delivery, 'zone', s.zone, 'at', s.closes_at) into told
+    from relevo.digest_items x join relevo.digest_slots s on s.id = x.slot_id
+   where x.seq = i.seq and x.event_id = e.id;
+  if found then
+    return told;
+  end if;
+  select jsonb_build_object('rule', 'digested', 'digest', g.event_id, 'delivery', g.delivery, 'zone', g.zone, 'at', g.closed_at, 'status', d.status, 'error_code', d.last_error_code)
+    into told
     from relevo.notification_deliveries d
     join relevo.digests g on g.event_id = d.notification_event_id
     join relevo.digest_contents c on c.event_id = g.event_id and c.seq = i.seq
-   where d.installation_id = i.installation_id and d.event_type = 'relevo.digest' and d.event_day >= e.event_day and c.event_id - e.id = any (c.offsets)
-   limit 1;
-  if told is null then
-    select s.* into slot from relevo.digest_extras x
-      join relevo.digest_slots s on s.project = x.project and s.delivery = x.delivery and s.zone = x.zone
-     where x.installation_id = i.installation_id and x.event_id = e.id;
-    if found then
-      return jsonb_build_object('rule', 'in_digest', 'delivery', slot.delivery, 'zone', slot.zone, 'at', slot.closes_at);
-    end if;
-  end if;
-  select n.number into told_number from relevo.digest_events n where n.event_id = e.id;
-  if told is not null or soonest is null or (e.fanout_finished_at is not null and not found)
-     or exists (select from relevo.notification_deliveries d
-                 where d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = i.installation_id) then
-    return told;
-  end if;
-  select s.* into slot from relevo.digest_slots s
-   where s.project = i.project and s.delivery = soonest and s.zone = relevo.digest_zone(i);
-  if not found or told_number <= slot.after_number or e.fanout_upto < i.seq then
-    return null;
-  end if;
-  return jsonb_build_object('rule', 'in_digest', 'delivery', slot.delivery, 'zone', slot.zone, 'at', slot.closes_at);
+   where d.installation_id = i.installation_id and d.event_type = 'relevo.digest' and d.event_day >= e.event_day
+     and (c.event_id - e.id = any (c.offsets) or c.total > cardinality(c.offsets)) -- of more than a thousand the others are not listed
+   order by c.event_id - e.id = any (c.offsets) desc, c.event_id limit 1;
+  return told;
 end
 $$;
 
 revoke all on function relevo.explain_digest from public;
+
+-- Gathers an event for the digests of some phones, of which `deliveries` says what they ask for; without it they ask for what their preferences say. `inboxes` are those of
+-- their owners. Returns the phones
+-- whose digest comes only after the event's deadline: for these it is not gathered.
+create or replace function relevo.gather(e relevo.notification_events, phones uuid[], deliveries text[], inboxes bigint[], at timestamptz) returns uuid[]
+  language plpgsql volatile
+as $$
+declare
+  places relevo.digest_place[];
+  too_late uuid[];
+begin
+  if deliveries is not null then
+    places := array(select row(i.seq, e.id, i.installation_id, i.project, u.delivery, i.zone)::relevo.digest_place
+                      from unnest(phones, deliveries) as u(id, delivery)
+                      cross join lateral (select i.seq, i.installation_id, i.project, relevo.digest_zone(i) as zone from relevo.device_installations i
+                                           where i.installation_id = u.id offset 0) i);
+  else
+    places := array(select row(p.seq, p.event_id, p.installation_id, p.project, coalesce(p.delivery, 'daily 08:00'), p.zone)::relevo.digest_place
+                      from (select array_agg(i.seq) as seqs from relevo.device_installations i where i.installation_id = any (phones)) i
+                      cross join lateral relevo.digest_places(i.seqs, array_fill(e.id, array[cardinality(i.seqs)])) p);
+  end if;
+  with slots as materialized (
+    select * from relevo.open_slots(places, at)
+  ), gathered as (
+    insert into relevo.digest_items (slot_id, seq, event_id, inbox_id)
+    select s.id, p.seq, e.id, u.inbox_id
+      from unnest(places) p
+      join slots s on s.project = p.project and s.delivery = p.delivery and s.zone = p.zone
+      join unnest(phones, inboxes) as u(id, inbox_id) on u.id = p.installation_id
+     where (s.closes_at < e.deadline_at) is not false
+    on conflict do nothing
+  )
+  select array_agg(p.installation_id) into too_late
+    from unnest(places) p join slots s on s.project = p.project and s.delivery = p.delivery and s.zone = p.zone
+   where s.closes_at >= e.deadline_at;
+  return too_late;
+end
+$$;
+
+revoke all on function relevo.gather from public;
+
+-- Gathers an event for the phones of a slice that are told by digests, and by which each, writes their deliveries, and returns the other phones of the slice.
+create or replace function relevo.write_gathered(e relevo.notification_events, at timestamptz, inout phones uuid[], inout providers text[], inout projects text[],
+                                                 inout hours int[], inout inboxes bigint[], gathered uuid[], deliveries text[])
+  language plpgsql volatile
+as $$
+declare
+  too_late uuid[];
+  n record;
+begin
+  select array_agg(u.phone) filter (where g.phone is not null) as ids, array_agg(g.delivery) filter (where g.phone is not null) as deliveries,
+         array_agg(u.provider) filter (where g.phone is not null) as providers, array_agg(u.project) filter (where g.phone is not null) as projects,
+         array_agg(u.phone) filter (where g.phone is null) as phones, array_agg(u.provider) filter (where g.phone is null) as other_providers,
+         array_agg(u.project) filter (where g.phone is null) as other_projects, array_agg(u.own) filter (where g.phone is null) as hours,
+         array_agg(u.inbox_id) filter (where g.phone is not null) as inboxes, array_agg(u.inbox_id) filter (where g.phone is null) as other_inboxes
+    into n
+    from unnest(phones, providers, projects, hours, inboxes) as u(phone, provider, project, own, inbox_id)
+    left join unnest(gathered, deliveries) as g(phone, delivery) on g.phone = u.phone;
+  if n.ids is not null then
+    too_late := relevo.gather(e, n.ids, n.deliveries, n.inboxes, at);
+    perform relevo.write_skipped(e, at, n.ids, n.providers, n.projects, c.codes, array(select relevo.why_undigested(u.code) from unnest(c.codes) with ordinality as u(code, place) order by u.place), n.inboxes)
+       from (select array(select case when u.phone = any (too_late) then 'deadline_before_digest' else 'in_digest' end
+                            from unnest(n.ids) with ordinality as u(phone, place) order by u.place) as codes) c;
+  end if;
+  phones := n.phones;
+  providers := n.other_providers;
+  projects := n.other_projects;
+  hours := case when hours is not null then n.hours end;
+  inboxes := case when inboxes is not null then n.other_inboxes end;
+end
+$$;
+
+revoke all on function relevo.write_gathered from public;
 
 -- Returns the content of an event as it is compared, field by field; lists that are sets in one order.
 create or replace function relevo.event_said(e relevo.notification_events) returns jsonb
@@ -8293,6 +8179,8 @@ declare
   stopped boolean;
   was_held boolean;
   t record;
+  gathered uuid[]; -- phones that are told by digests, and by which
+  deliveries text[];
 begin
   if watched then
     if e.licitacion_id is not null then
@@ -8324,6 +8212,10 @@ begin
          when 'everyone' then relevo.everyone_targets(e, most)
          else relevo.named_targets(e, most)
        end;
+  if e.audience = 'matching' then
+    gathered := t.gathered;
+    deliveries := t.deliveries;
+  end if;
   is_last := t.is_last;
   targets := coalesce(cardinality(t.phones), 0);
   if targets > 0 and (step_aside or exists (select from relevo.event_followers f where f.event_id = e.id)) then
@@ -8332,7 +8224,7 @@ begin
   end if;
   created := coalesce(cardinality(t.phones), 0);
   if created > 0 then
-    held := relevo.write_slice(e, at, t.phones, t.providers, t.projects, t.hours, t.inboxes);
+    held := relevo.write_slice(e, at, t.phones, t.providers, t.projects, t.hours, t.inboxes, gathered, deliveries);
   end if;
   update relevo.notification_events n
      set state = case when is_last then 'fanned' else 'fanning' end, event_day = e.event_day, fanout_started_at = e.fanout_started_at,
@@ -8344,13 +8236,13 @@ begin
    where n.id = e.id;
   if is_last and e.audience = 'installations' then
     perform relevo.note_missed_owners(e.id, e.event_day);
-  elsif is_last and e.audience = 'matching'
-        and (exists (select from relevo.digest_followers) or exists (select from relevo.digest_changes)) then
-    insert into relevo.digest_events (event_id) values (e.id) on conflict do nothing;
   end if;
   if created > 0 then
     perform relevo.wake('dispatch');
-    if watched and (held ->> 'batched')::int is distinct from created then -- what is gathered pushes nobody: the event that tells it is counted
+    if gathered is not null then
+      t.phones := array(select u.phone from unnest(t.phones) as u(phone) where u.phone <> all (gathered));
+    end if;
+    if watched and (held ->> 'batched')::int is distinct from created and t.phones <> '{}' then -- what is gathered pushes nobody: the event that tells it is counted
       select b.* into counted, in_hour, busiest_day
         from relevo.count_slice(e, origin_of, stream, release, was_held, due, t.phones, enough) b;
       if counted is not null then
@@ -8389,10 +8281,11 @@ revoke all on function relevo.leave_out_repeats from public;
 
 -- Returns the next phones with a preference that matches an event, up to a slice of candidates:
 -- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers, sending projects, and
--- their quiet hours and the inboxes of their owners if one of them has any.
+-- their quiet hours and the inboxes of their owners if one of them has any. Of those whose preferences all ask for digests `gathered` has the ids, and `deliveries` what each asks for; null if there is none.
 -- Candidates come from the index of preferences: the first few in any order, more by windows of sequence numbers.
 create or replace function relevo.matching_targets(e relevo.notification_events, most int,
-    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[], out inboxes bigint[])
+    out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[], out inboxes bigint[],
+    out gathered uuid[], out deliveries text[])
   language plpgsql volatile
 as $$
 declare
@@ -8400,28 +8293,29 @@ declare
   few constant int := least(most, 300); -- of more it would not pay to read them twice
   buckets text[] := relevo.buckets_of(e);
   seqs bigint[];
+  later bigint[]; -- phones of which a preference that matches asks for a digest, and what it asks for
+  asked text[];
   candidates int;
   window_end bigint := e.fanout_upto;
 begin
   if e.fanout_cursor = 0 then -- most events have few: those are read in no order
-    select count(*),
-           array_agg(a.seq) filter (where a.sure or exists (select from relevo.notification_preferences p
-                                                             where p.installation_id = a.installation_id and p.name = a.name
-                                                               and relevo.preference_matches(p, e)))
-      into candidates, seqs
-      from (select x.seq, x.sure, x.installation_id, x.name from relevo.preference_index x
+    select count(*), array_agg(a.seq) filter (where a.is_match), array_agg(a.seq) filter (where a.is_match and a.delivery is not null),
+           array_agg(a.delivery) filter (where a.is_match and a.delivery is not null)
+      into candidates, seqs, later, asked
+      from (select x.seq, x.delivery, x.sure or exists (select from relevo.notification_preferences p
+                                                         where p.installation_id = x.installation_id and p.name = x.name and relevo.preference_matches(p, e)) as is_match
+              from relevo.preference_index x
              where x.bucket = any (buckets) and x.seq > e.fanout_cursor and x.seq <= e.fanout_upto
              limit few) a;
   end if;
   if e.fanout_cursor > 0 or candidates = few then
     window_end := relevo.matching_window(buckets, e.fanout_cursor, e.fanout_upto, most);
-    select count(*), max(a.seq),
-           array_agg(a.seq) filter (where a.sure or exists (select from relevo.notification_preferences p
-                                                             where p.installation_id = a.installation_id and p.name = a.name
-                                                               and relevo.preference_matches(p, e)))
-      into candidates, last_seq, seqs
-      from (select x.seq, x.sure, x.installation_id, x.name -- with ties: all preferences of a phone are in one slice
-              from relevo.preference_index x
+    select count(*), max(a.seq), array_agg(a.seq) filter (where a.is_match), array_agg(a.seq) filter (where a.is_match and a.delivery is not null),
+           array_agg(a.delivery) filter (where a.is_match and a.delivery is not null)
+      into candidates, last_seq, seqs, later, asked
+      from (select x.seq, x.delivery, x.sure or exists (select from relevo.notification_preferences p
+                                                         where p.installation_id = x.installation_id and p.name = x.name and relevo.preference_matches(p, e)) as is_match
+              from relevo.preference_index x -- with ties: all preferences of a phone are in one slice
              where x.bucket = any (buckets) and x.seq > e.fanout_cursor and x.seq <= window_end
              order by x.seq fetch first most rows with ties) a;
   end if;
@@ -8433,6 +8327,12 @@ begin
             from relevo.device_installations i
            where i.seq = any (seqs) and relevo.may_receive(i)
              and relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null and (e.project is null or i.project = e.project)) t;
+  if later is not null then
+    select array_agg(i.installation_id), array_agg(d.delivery) into gathered, deliveries
+      from (select u.seq, count(*) as n, (array_agg(u.delivery order by relevo.delivery_rank(u.delivery)))[1] as delivery from unnest(later, asked) as u(seq, delivery) group by u.seq) d
+      join (select u.seq, count(*) as n from unnest(seqs) as u(seq) group by u.seq) a on a.seq = d.seq and a.n = d.n
+      join relevo.device_installations i on i.seq = d.seq;
+  end if;
   last_seq := coalesce(last_seq, window_end); -- nobody in a window
 end
 $$;
@@ -8632,9 +8532,10 @@ $$;
 
 revoke all on function relevo.write_skipped from public;
 
--- Writes the deliveries of a slice of an event: of phones in quiet hours for later, and as skipped what is gathered in a batch or above a cap:
+-- Writes the deliveries of a slice of an event: of phones in quiet hours for later, and as skipped what is gathered in a digest or a batch, or above a cap:
 -- returns how many of each, null if there is none.
-create or replace function relevo.write_slice(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], hours int[], inboxes bigint[])
+create or replace function relevo.write_slice(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], hours int[], inboxes bigint[],
+                                              gathered uuid[], deliveries text[])
   returns jsonb
   language plpgsql volatile
 as $$
@@ -8645,9 +8546,13 @@ declare
   above int[];
   n record;
 begin
-  if e.audience = 'installations' and relevo.is_batched(e) then
-    n := relevo.write_batched(e, at, phones, providers, projects, hours, inboxes);
-    held := jsonb_build_object('batched', met - coalesce(cardinality(n.phones), 0));
+  if gathered is not null or e.audience = 'installations' and relevo.is_batched(e) then
+    if gathered is not null then
+      n := relevo.write_gathered(e, at, phones, providers, projects, hours, inboxes, gathered, deliveries);
+    else
+      n := relevo.write_batched(e, at, phones, providers, projects, hours, inboxes);
+    end if;
+    held := jsonb_build_object(case when gathered is not null then 'gathered' else 'batched' end, met - coalesce(cardinality(n.phones), 0));
     if n.phones is null then
       return held;
     end if;
@@ -8698,7 +8603,7 @@ $$;
 
 revoke all on function relevo.buckets_of from public;
 
--- Counts the phones that a drafted event reaches, where there are many by a sample; and names some.
+-- Counts the phones that a drafted event reaches by a push, and those that it reaches by a digest alone, where there are many by a sample; and names some of the former.
 create or replace function relevo.count_draft_targets(e relevo.notification_events, named uuid[], owners text[], most int) returns jsonb
   language plpgsql stable
   set enable_seqscan = off
@@ -8721,6 +8626,7 @@ declare
   sample uuid[];
   kinds jsonb; -- of phones, by provider and platform, among the first of them
   found uuid[];
+  digested bigint;
   held jsonb; -- of these phones, how many have quiet hours or no room
 begin
   if e.audience = 'matching' then
@@ -8740,27 +8646,27 @@ begin
     end loop;
   end if;
   with met as materialized (
-    select s.installation_id, p.after, row_number() over () as n
+    select s.installation_id, p.after, s.in_digest, row_number() over (partition by s.in_digest) as n
       from relevo.spread_places(first_seq, last_seq, places, wide) p
-      cross join lateral relevo.draft_targets(e, named, owners, buckets, p.after, p.upto) s
+      cross join lateral relevo.find_draft_targets(e, named, owners, buckets, p.after, p.upto) s
      where e.project is null or s.project = e.project
   )
   select coalesce(sum(h.phones), 0), coalesce(sum(h.phones ^ 2), 0), coalesce(max(h.phones), 0),
-         (select array_agg(m.installation_id order by m.n) from met m where m.n <= most),
+         (select array_agg(m.installation_id order by m.n) from met m where m.n <= most and not m.in_digest),
          (select coalesce(jsonb_agg(k.kind order by k.kind), '[]')
             from (select distinct jsonb_build_object('provider', i.provider, 'platform', i.platform) as kind
                     from met m
                     cross join lateral (select i.provider, i.platform from relevo.device_installations i
                                          where i.installation_id = m.installation_id offset 0) i
-                   where m.n <= looks) k),
-         (select array_agg(m.installation_id) from met m)
-    into reached, squares, unit, sample, kinds, found
-    from (select count(*) as phones from met m group by m.after) h;
+                   where m.n <= looks and not m.in_digest) k),
+         (select array_agg(m.installation_id) from met m where not m.in_digest), (select count(*) from met m where m.in_digest)
+    into reached, squares, unit, sample, kinds, found, digested
+    from (select count(*) as phones from met m where not m.in_digest group by m.after) h;
   share := part / greatest(wide, 1);
   unit := greatest(unit, ceil(looks::numeric / places), 1);
   margin := case when places = 1 then 0 else 2 * sqrt(squares - reached ^ 2 / places + unit ^ 2) end;
   held := relevo.count_held(e, found, greatest(now(), e.scheduled_at));
-  return jsonb_build_object('waiting', round((held ->> 'waiting')::numeric * share), 'capped', round((held ->> 'capped')::numeric * share),
+  return jsonb_build_object('digested', round(digested * share), 'waiting', round((held ->> 'waiting')::numeric * share), 'capped', round((held ->> 'capped')::numeric * share),
     'to_digest', round((held ->> 'to_digest')::numeric * share), 'batched', round((held ->> 'batched')::numeric * share),
     'count', round(reached * share), 'exact', places = 1, 'kinds', kinds,
     'at_least', round(greatest(reached, (reached - margin) * share)),
@@ -8838,39 +8744,6 @@ $$;
 
 revoke all on function relevo.draft_event from public;
 
--- Finds the phones in a range that a drafted event reaches.
-create or replace function relevo.draft_targets(e relevo.notification_events, named uuid[], owners text[], buckets text[], after_seq bigint, upto_seq bigint)
-  returns table (installation_id uuid, project text)
-  language sql stable
-as $$
-  select i.installation_id, i.project
-    from (select distinct x.seq
-            from relevo.preference_index x
-           where (e).audience = 'matching' and x.bucket = any (draft_targets.buckets) and x.seq > after_seq and x.seq <= upto_seq
-             and (x.sure or exists (select from relevo.notification_preferences p
-                                     where p.installation_id = x.installation_id and p.name = x.name and relevo.preference_matches(p, e)))) c
-    cross join lateral (select i.* from relevo.device_installations i where i.seq = c.seq offset 0) i
-   where relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
-  union all
-  select i.installation_id, i.project
-    from relevo.device_installations i
-   where (e).audience = 'everyone' and i.seq > after_seq and i.seq <= upto_seq and not i.for_news
-     and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
-  union all
-  select i.installation_id, i.project
-    from (select n.installation_id from (select distinct unnest(draft_targets.named) as id) u
-            cross join lateral (select n.installation_id from relevo.device_installations n where n.installation_id = u.id offset 0) n
-           union all
-          select n.installation_id from (select distinct unnest(draft_targets.owners) as owner) u
-            cross join lateral (select n.installation_id from relevo.device_installations n where n.owner = u.owner
-                                    and n.project = coalesce((e).project, (select relevo.project_of_owners()), n.project) offset 0) n) a
-    cross join lateral (select i.* from relevo.device_installations i where i.installation_id = a.installation_id offset 0) i
-   where (e).audience = 'installations' and i.seq > after_seq and i.seq <= upto_seq
-     and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
-$$;
-
-revoke all on function relevo.draft_targets from public;
-
 -- Returns why an installation gets an event, enqueued or a draft, or not: whether the event names it, and for which owners it is, the caller
 -- says. The first rule that decides is named, in the order of the cases, with the values it is about: a sentence in any language is made of
 -- these, and `reason` is the one in English.
@@ -8910,10 +8783,11 @@ begin
   if d.id is null and e.fanout_finished_at is null or d.status in ('pending', 'retryable') then
     quiet := relevo.explain_quiet(e, i, d.id, greatest(now(), e.scheduled_at));
   elsif d.id is not null then
-    select jsonb_build_object('verdict', 'silent', 'at', s.at, 'reason', 'It went without a sound, for this phone had quiet hours.') into quiet
+    select jsonb_build_object('verdict', 'silent', 'at', s.at, 'reason', case when e.event_type = 'relevo.digest' then 'It went without a sound, for this phone had quiet hours, or the digest was late.'
+                                                                               else 'It went without a sound, for this phone had quiet hours.' end) into quiet
       from relevo.silent_pushes s where s.event_id = e.id and s.delivery_id = d.id;
   end if;
-  if fitting is not null and d.id is null or d.last_error_code = 'in_digest' then
+  if fitting is not null and d.id is null and e.fanout_finished_at is null or d.last_error_code = 'in_digest' then
     digest := relevo.explain_digest(e, i);
   end if;
   if d.id is null and e.fanout_finished_at is null and i.installation_id is not null and exists (select from relevo.caps) then
@@ -8937,6 +8811,12 @@ begin
     when e.project is null and not coalesce(names_it, false) and e.audience = 'installations' and i.project <> relevo.project_of_owners() then
       rule := 'not_named'; about := jsonb_build_object('project', 'default');
       why := format('The event names no project, so it is for owners in the project default. Enqueue it with the project %s, or run `relevo owner names shared`.', i.project);
+    when digest ->> 'rule' = 'digested' then
+      rule := 'digested'; about := digest - 'rule'; gets := coalesce(digest ->> 'status', '') not in ('skipped', 'cancelled', 'expired', 'invalid', 'failed');
+      why := format(case when gets then 'It was told in the digest of %s (%s).' else 'The digest of %s (%s) was to tell it; its push ended as %s.' end,
+                    to_char((digest ->> 'at')::timestamptz at time zone (digest ->> 'zone'), 'YYYY-MM-DD HH24:MI'), digest ->> 'zone', digest ->> 'status');
+    when d.status = 'skipped' and d.last_error_code <> all ('{in_digest,event_ended}') and d.last_error_message like '%' || relevo.why_undigested(d.last_error_code) then
+      rule := d.last_error_code; why := d.last_error_message; about := jsonb_build_object('category', e.category);
     when e.project <> i.project then
       rule := 'not_named'; why := format('The event is for the phones of project %s.', e.project); about := jsonb_build_object('project', e.project);
     when not relevo.may_receive(i) then
@@ -8952,9 +8832,6 @@ begin
       rule := 'preference_differs';
       why := format('None of its preferences matches: %s.', (select string_agg(case m ->> 'differs_in' when 'disabled' then format('%s is disabled', m ->> 'name')
                else format('%s differs in %s', m ->> 'name', m ->> 'differs_in') end, ', ') from jsonb_array_elements(misses) m));
-    when digest ->> 'rule' = 'digested' then
-      rule := 'digested'; about := digest - 'rule'; gets := true;
-      why := format('It was told in the digest of %s (%s).', to_char((digest ->> 'at')::timestamptz at time zone (digest ->> 'zone'), 'YYYY-MM-DD HH24:MI'), digest ->> 'zone');
     when batch ->> 'event' is not null then
       rule := 'batched'; about := batch; gets := true;
       why := format('It was told together with %s others by event %s.', (batch ->> 'count')::int - 1, batch ->> 'event');
@@ -9010,6 +8887,40 @@ end
 $$;
 
 revoke all on function relevo.explain_draft from public;
+
+-- Finds the phones in a range that a drafted event reaches, and whether by a digest alone.
+create or replace function relevo.find_draft_targets(e relevo.notification_events, named uuid[], owners text[], buckets text[], after_seq bigint, upto_seq bigint)
+  returns table (installation_id uuid, project text, in_digest boolean)
+  language sql stable
+as $$
+  select i.installation_id, i.project, c.in_digest
+    from (select x.seq, bool_and(x.delivery is not null) as in_digest
+            from relevo.preference_index x
+           where (e).audience = 'matching' and x.bucket = any (find_draft_targets.buckets) and x.seq > after_seq and x.seq <= upto_seq
+             and (x.sure or exists (select from relevo.notification_preferences p
+                                     where p.installation_id = x.installation_id and p.name = x.name and relevo.preference_matches(p, e)))
+           group by x.seq) c
+    cross join lateral (select i.* from relevo.device_installations i where i.seq = c.seq offset 0) i
+   where relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
+  union all
+  select i.installation_id, i.project, false
+    from relevo.device_installations i
+   where (e).audience = 'everyone' and i.seq > after_seq and i.seq <= upto_seq and not i.for_news
+     and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
+  union all
+  select i.installation_id, i.project, false
+    from (select n.installation_id from (select distinct unnest(find_draft_targets.named) as id) u
+            cross join lateral (select n.installation_id from relevo.device_installations n where n.installation_id = u.id offset 0) n
+           union all
+          select n.installation_id from (select distinct unnest(find_draft_targets.owners) as owner) u
+            cross join lateral (select n.installation_id from relevo.device_installations n where n.owner = u.owner
+                                    and n.project = coalesce((e).project, (select relevo.project_of_owners()), n.project) offset 0) n) a
+    cross join lateral (select i.* from relevo.device_installations i where i.installation_id = a.installation_id offset 0) i
+   where (e).audience = 'installations' and i.seq > after_seq and i.seq <= upto_seq
+     and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
+$$;
+
+revoke all on function relevo.find_draft_targets from public;
 
 -- Returns what a phone's quiet hours do to an event at a time, whose hours, zone and rule these are, and a sentence; null if nothing. A delivery that waits for an
 -- end which hours that were changed since gave it waits until then at most.
@@ -9247,9 +9158,22 @@ create or replace function relevo.why_not_allowed(i relevo.device_installations)
 
 revoke all on function relevo.why_not_allowed from public;
 
+-- Returns whether an event was handled by the owner of a phone, or everything for the phone was since the event came. Mostly nobody handled anything, which is found out first.
+create or replace function relevo.is_handled(e relevo.notification_events, i relevo.device_installations) returns boolean
+  language sql stable
+  return coalesce((i).handled_before >= (select d.created_at from relevo.notification_deliveries d
+                                          where (i).handled_before is not null and d.event_day = (e).event_day and d.notification_event_id = (e).id
+                                            and d.installation_id = (i).installation_id), false)
+         or (i).owner is not null and (select exists (select from relevo.event_completions))
+            and exists (select from relevo.event_completions c where c.event_id = (e).id and c.owner = (i).owner and coalesce(c.project, (i).project) = (i).project);
+
+revoke all on function relevo.is_handled from public;
+
 drop function relevo.claim_due_2(uuid,text,text,text,text,integer,timestamp with time zone,integer,integer,text[],text[],integer,integer);
 
 drop function relevo.door_functions();
+
+drop function relevo.draft_targets(relevo.notification_events,uuid[],text[],text[],bigint,bigint);
 
 drop function relevo.fan_out_slice_1(bigint,integer,boolean,boolean,timestamp with time zone);
 

@@ -22,7 +22,7 @@ from relevo.core import queries
 sys.path.insert(0, str(Path(__file__).parents[1] / "archive"))
 from months import add_old_deliveries, add_old_event, clean_up, export, month_ago
 
-FIXED = ("ensure_partitions", "keep_inbox_items", "owners", "repair", "migrate", "digest_numbers")
+FIXED = ("ensure_partitions", "keep_inbox_items", "owners", "repair", "migrate")
 NAMED = ("wordings:notice", "news:shop", "owner:ana", "owner:bea", "token:ExponentPushToken[ana]")
 GUESSES = [*FIXED, *NAMED, *(f"month:{month_ago(back):%Y-%m}" for back in range(-2, 14))]
 HOLD = "select count(pg_advisory_lock(hashtextextended(%s || u.name, 0))) from unnest(%s::text[]) as u(name)"
