@@ -13,8 +13,8 @@ import relevo
 from relevo import Event, Installation, Owners
 from serving import Client, Served, fan_out
 
-MARKS = ("Quokka", "bbbbbbbb-", "B".lower() * 8, "Pacific/Chatham", "777", "fr-QK")
-"""What stands in data of the second project alone: texts, ids of phones, zone, cap and locale."""
+MARKS = ("Quokka", "bbbbbbbb", "Pacific/Chatham", '"most":777', "7770000", "7775000", "fr-QK")
+"""What stands in data of the second project alone: texts, ids of phones, zone, cap, ids of events and deliveries, and locale."""
 SNAPSHOT = """
 select 'events', to_jsonb(e) - array['updated_at'] from relevo.notification_events e where e.project = 'bank'
 union all select 'phones', to_jsonb(i) from relevo.device_installations i where i.project = 'bank'

@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 from api_routes import ROLES, ROUTES, Route, body_of, filled
 from devices import Phones, sign
 from relevo.http import api
-from relevo.operators import events
+from relevo.operators import events, owners
 from relevo.operators.audience import Nobody
 from serving import Client, Served, fan_out
 from two_projects import MARKS, SNAPSHOT, Side, plant
@@ -224,7 +224,7 @@ def test_owners_are_one_person_only_if_the_fleet_says_so(served: Served, conn: p
     assert [item["title"] for item in served.client("app", project="default").get(inbox).json()["items"]] == [
         "for default"
     ]
-    conn.execute("update relevo.owner_sharing set shared = true")
+    owners.share(served.app.database, shared=True)
     anyone = served.client("app")
     anyone.post("/v1/events", {"type": "t", "key": "all", "title": "for all", "audience": "owners", "owners": ["ana"]})
     fan_out(served)
