@@ -137,7 +137,7 @@ class TestCredentials:
 
     def test_is_closed_by_a_newer_pushs_receipt_alone(self, relay, rules) -> None:
         """Not by an accepted request, not by the receipt of an older push, but by the probe's own."""
-        rules(credential_installations=1)
+        rules(credential_installations=1, credential_owners=1)
         worker = relay()
         name = "ana!receipt-InvalidCredentials*1"
         worker.tell("old", name)

@@ -231,8 +231,9 @@ def test_a_phone_reports_what_was_opened(phones: Phones, conn: psycopg.Connectio
     conn.execute("insert into relevo.event_types (event_type, opens) values ('t', true)")
     conn.execute("select relevo.ensure_partitions(%s, 1)", [TODAY])
     made = conn.execute(
-        "insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, created_at)"
-        " select %s, 1, p, 't', now() - interval '1 hour' from unnest(%s::uuid[]) p returning installation_id, id",
+        "insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, created_at,"
+        " status, provider_ticket_id)"
+        " select %s, 1, p, 't', now() - interval '1 hour', 'sent', 'x' from unnest(%s::uuid[]) p returning installation_id, id",
         [TODAY, [phone, other]],
     ).fetchall()
     ids = dict(made)
