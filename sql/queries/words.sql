@@ -11,12 +11,18 @@ select w.event_type, w.version, w.default_locale, w.texts, w.arguments, w.zoned,
  limit 1;
 
 -- name: list_wordings
--- Lists the event types that have texts, each with its current version.
-select distinct on (w.event_type) w.event_type, w.version, w.default_locale, w.texts, w.arguments, w.zoned, w.bytes, w.created_at
-  from relevo.wordings w
- where w.event_type > coalesce(%(after)s::text, '')
- order by w.event_type, w.version desc
- limit %(limit)s;
+-- Lists the event types that have texts, each with its current version, up to half a megabyte of texts or one type; `listed` is how many there were
+-- within the limit.
+select w.event_type, w.version, w.default_locale, w.texts, w.arguments, w.zoned, w.bytes, w.created_at, w.listed
+  from (select w.*, sum(octet_length(w.texts::text)) over (order by w.event_type) as weight, row_number() over (order by w.event_type) as place,
+               count(*) over () as listed
+          from (select distinct on (w.event_type) w.*
+                  from relevo.wordings w
+                 where w.event_type > coalesce(%(after)s::text, '')
+                 order by w.event_type, w.version desc
+                 limit %(limit)s) w) w
+ where w.weight <= 500000 or w.place = 1
+ order by w.event_type;
 
 -- name: list_worded_types
 -- Lists the first hundred event types that have texts, by name alone.

@@ -15,7 +15,7 @@ from relaying import Relay
 
 import mixed
 from relevo.client import verbs
-from relevo.client.values import Event, Installation, Owners
+from relevo.client.values import Event, Installation, Matching, Owners, Preference
 from relevo.core import wordings
 from relevo.core.errors import InvalidInputError
 from relevo.operators import words
@@ -448,3 +448,24 @@ def test_a_step_renders_for_a_bounded_time(worker, monkeypatch) -> None:
     worker.drain()
     assert (report.outcome, report.counts["events_worded"]) == ("ok", 3)
     assert len(worker.messages("ana")) == 3
+
+
+def test_a_digest_whose_text_would_freeze_is_told_by_the_usual_one(worker) -> None:
+    """A text of digests that somebody wrote by hand and that is not accepted costs nobody the digest."""
+    given = {
+        "type": "relevo.digest",
+        "default": "en",
+        "texts": {"en": {"title": "{count, number, ::scale/1e300000000}"}},
+        "arguments": {"count": {"kind": "number", "sample": 1}},
+        "zoned": False,
+        "bytes": 9,
+    }
+    worker.conn.execute("select relevo.save_wording(%s)", [Jsonb(given)])
+    [phone] = worker.register("ana", locale="en")
+    verbs.set_preference(worker.conn, phone, "default", Preference(delivery="hourly"))
+    verbs.enqueue(worker.conn, Event("tender.new", "1", "Tender", "Open", audience=Matching(region="Maule")))
+    worker.fan_out()
+    worker.travel(hours=2)
+    worker.run("digest")
+    worker.drain()
+    assert [each["title"] for each in worker.messages("ana")] == ["1 new for you"]

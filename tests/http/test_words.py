@@ -174,3 +174,17 @@ def test_the_inbox_speaks_the_readers_language(served: Served, conn: psycopg.Con
         return item.title
 
     assert [title(), title(locale="en-GB"), title(locale="fr")] == ["2 paquetes", "2 parcels", "2 parcels"]
+
+
+def test_a_page_of_texts_ends_by_weight(served: Served) -> None:
+    """However many types are asked for, a page has half a megabyte of texts, and the next one goes on behind it."""
+    app = served.client("app")
+    texts = {f"en-A{letter}": {"title": "x", "body": "x" * 1_900} for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+    for number in range(12):
+        given = {"type": f"large.{number:02}", "default": "en-AA", "texts": texts}
+        assert app.post("/v1/words", given).status_code == 201
+    first = app.get("/v1/words", params={"limit": 100}).json()
+    assert [first["next"], len(first["items"])] == ["large.08", 9]
+    rest = app.get("/v1/words", params={"limit": 100, "after": first["next"]}).json()
+    assert [rest["next"], len(rest["items"])] == [None, 3]
+    assert app.get("/v1/words", params={"limit": 2}).json()["next"] == "large.01"

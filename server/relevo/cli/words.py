@@ -15,7 +15,9 @@ from rich.markup import escape
 from relevo.cli.common import AsJson, load_settings, open_database, out, prepared_database, print_json, say
 from relevo.core.errors import InvalidInputError, UsageError
 from relevo.core.wordings import Text, Wording
+from relevo.database.pool import Database
 from relevo.operators import words as texts
+from relevo.operators.reading import Row
 
 cli = typer.Typer()
 words = typer.Typer(help="What event types say, in several languages.", no_args_is_help=True)
@@ -87,7 +89,7 @@ def show(
 ) -> None:
     """Show what an event type says, with the sample; or list the types that have texts."""
     with open_database(load_settings()) as database:
-        rows = texts.list_words(database) if event_type is None else [texts.show(database, event_type, version)]
+        rows = _list(database) if event_type is None else [texts.show(database, event_type, version)]
     if as_json:
         print_json(rows)
     elif event_type is None:
@@ -168,3 +170,11 @@ def _show(event_type: str, rendered: Mapping[str, Text], *, as_json: bool) -> No
     for locale, text in rendered.items():
         shown = " · ".join(part for part in (text.title, text.subtitle, text.body) if part)
         out.print(f"  {locale:8} {escape(shown)}", soft_wrap=True)
+
+
+def _list(database: Database) -> list[Row]:
+    rows, more = texts.list_words(database)
+    while more:
+        page, more = texts.list_words(database, after=rows[-1]["event_type"])
+        rows += page
+    return rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -11,7 +12,7 @@ from uuid import UUID
 from relevo.core import digest_texts, queries
 from relevo.core.locales import best
 from relevo.core.model import DIGEST, Content, Delivery
-from relevo.core.wordings import Text, Wording
+from relevo.core.wordings import RenderError, Text, Wording
 from relevo.database.arrays import array, uuid_array
 from relevo.database.pool import Database
 from relevo.delivery.phone_texts import read_project_locale
@@ -76,13 +77,13 @@ class Digests:
         return delivery.locale or "", f"delivery {delivery.id}"
 
     def content(self, content: Content, delivery: Delivery, wording: Wording | None, zone: str) -> Content:
-        """Return what a digest says to a phone; raises RenderError, a ValueError."""
+        """Return what a digest says to a phone: by the texts saved for it, or by ours if these cannot be rendered."""
         count, names = self._count(delivery), self._names_of(delivery)
-        if wording is None:
-            said = digest_texts.text(delivery.locale, self._project_locale, count, names)
-        else:
+        said = digest_texts.text(delivery.locale, self._project_locale, count, names)
+        if wording is not None:
             locale = best(delivery.locale, tuple(wording.texts), wording.default_locale, self._project_locale)
-            said = _worded(wording, locale, zone, count, names)
+            with suppress(RenderError):
+                said = _worded(wording, locale, zone, count, names)
         push = {**content.push, "subtitle": said.subtitle} if said.subtitle else content.push
         data = {**content.data, "total": count}
         return content._replace(title=said.title, body=said.body, push=push, data=data)

@@ -112,12 +112,13 @@ async def save_words(request: Request, asked: WordsIn) -> Response:
 async def list_words(
     request: Request,
     after: Annotated[str, Query(max_length=100, description="The last type of the page before.")] = "",
-    limit: Annotated[int, Query(ge=1, le=100, description="How many at most.")] = 20,
+    limit: Annotated[
+        int, Query(ge=1, le=100, description="How many at most; a page ends earlier after 500,000 bytes of texts.")
+    ] = 20,
 ) -> Response:
     """List the event types that have texts, each with its current version."""
-    rows = await threads_of(request).run(words.list_words, after, limit)
-    more = rows[-1]["event_type"] if len(rows) == limit else None
-    return Json({"items": [_told(row) for row in rows], "next": more})
+    rows, more = await threads_of(request).run(words.list_words, after, limit)
+    return Json({"items": [_told(row) for row in rows], "next": rows[-1]["event_type"] if more else None})
 
 
 @router.get("/v1/words/{event_type}", responses={200: {"model": WordsBody}, **_MISSING})

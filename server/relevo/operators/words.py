@@ -157,9 +157,11 @@ def show(database: Database, event_type: str, version: int | None = None) -> Row
     return found[0]
 
 
-def list_words(database: Database, after: str = "", limit: int = 100) -> list[Row]:
-    """List the types that have texts, each with its current version."""
-    return fetch(database, _SQL["list_wordings"], after=after, limit=limit)
+def list_words(database: Database, after: str = "", limit: int = 100) -> tuple[list[Row], bool]:
+    """List types that have texts, each with its current version, and whether there may be more."""
+    rows = fetch(database, _SQL["list_wordings"], after=after, limit=limit)
+    listed = [row.pop("listed") for row in rows]
+    return rows, bool(rows) and (listed[0] == limit or listed[0] > len(rows))
 
 
 def list_types(database: Database) -> list[str]:

@@ -4194,7 +4194,7 @@ export type ListWordsData = {
         /**
          * Limit
          *
-         * How many at most.
+         * How many at most; a page ends earlier after 500,000 bytes of texts.
          */
         limit?: number;
     };
