@@ -13,7 +13,7 @@ from relaying import Relay, token
 import relevo
 from relevo.client import quiet, verbs
 from relevo.client.values import Installation, Matching, Owners, Preference
-from relevo.operators import actions
+from relevo.operators import actions, owners
 from relevo.operators.actions import DeadLetters
 
 
@@ -125,14 +125,16 @@ def test_a_phone_that_gets_its_first_owner(relay: Any) -> None:
     assert outcome(worker) == ("sent", None, 1)
 
 
-def test_an_owner_whose_phone_is_moved_to_another_project(worker: Relay) -> None:
-    """The phone is still ana's in the other project: what waits for it goes there."""
+@pytest.mark.parametrize("shared", [True, False])
+def test_an_owner_whose_phone_is_moved_to_another_project(worker: Relay, shared: bool) -> None:
+    """The push follows the phone if equal owner names are one person. Otherwise the phone belongs to somebody else now."""
+    owners.share(worker.app.database, shared=shared)
     worker.enqueue(audience=Owners("ana"))
     worker.fan_out()
     pass_on(worker, "ana", project="other")
     worker.travel(hours=3)
     worker.drain()
-    assert outcome(worker)[0] == "sent"
+    assert outcome(worker)[:2] == (("sent", None) if shared else ("skipped", "owner_changed"))
 
 
 def test_an_event_for_a_phone_that_is_not_fanned_out_yet(relay: Any) -> None:
