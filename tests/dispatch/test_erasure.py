@@ -68,7 +68,12 @@ PSEUDONYMS = {
         "notification_deliveries.installation_id",
         "audit_log.target",
     ),
-    *("credential_answers.installations", "moved_phones.installation_id", "moved_tokens.installation_id"),
+    *(
+        "credential_answers.installations",
+        "former_phones.installation_id",
+        "moved_phones.installation_id",
+        "moved_tokens.installation_id",
+    ),
 }
 """Where the phone's random id may stay: nothing leads from it to anybody."""
 
@@ -96,6 +101,10 @@ def life(worker: Relay) -> str:
     worker.register(SECRET, owner=OWNER, locale=LOCALE)
     worker.register(SECRET, owner="another", installation_id=worker.phones[SECRET])
     [phone] = worker.register(SECRET, owner=OWNER, installation_id=worker.phones[SECRET])
+    [lent] = worker.register("lent", owner=OWNER)
+    relevo.enqueue(conn, Event("visit", f"0-{OWNER}", SAID, SAID, audience=[lent]))
+    worker.fan_out()
+    worker.register("lent", owner="another", installation_id=lent)
     relevo.set_preference(conn, phone, "mine", Preference(keywords=[WISH], delivery="daily 08:00"))
     conn.execute("insert into relevo.device_secrets (installation_id, secret_hash) values (%s, sha256('x'))", [phone])
     relevo.set_category(conn, "offers")
@@ -128,8 +137,8 @@ def life(worker: Relay) -> str:
         relevo.enqueue(conn, Event("visit", f"offer-{n}", SAID, category="offers", audience=[phone]))
     worker.fan_out()
     keep = """insert into relevo.kept_inbox_items (inbox_id, event_id, place, at, event_type, title, body, data, installation_id, kept_until, texts)
-              select b.id, %(event)s, 1, now(), 'visit', %(said)s, %(said)s, %(more)s, %(phone)s, now(), %(more)s from relevo.inboxes b"""
-    conn.execute(keep, {"event": waits, "said": SAID, "more": Jsonb({"a": SAID}), "phone": phone})
+              select b.id, %(event)s, 1, now(), 'visit', %(said)s, %(said)s, %(more)s, %(phone)s, now(), %(more)s from relevo.inboxes b where b.owner = %(owner)s"""
+    conn.execute(keep, {"owner": OWNER, "event": waits, "said": SAID, "more": Jsonb({"a": SAID}), "phone": phone})
     owners.block(database, OWNER, SAID, "shop")
     return str(phone)
 

@@ -289,3 +289,60 @@ def test_what_the_former_owner_asked_for(relay: Any) -> None:
     worker.phones["two"] = second
     assert worker.installation("two")["opt_outs"] == ["news"]
     assert worker.installation("two")["quiet"] is not None
+
+
+@pytest.mark.parametrize("owner", ["ana", None])
+def test_an_event_of_a_project_that_its_phone_left(relay: Any, owner: str | None) -> None:
+    """An event that names a project goes to no phone of another project, whoever has the phone; one without project goes."""
+    worker: Relay = relay()
+    for name in ("ana", "eva"):
+        worker.phones[name] = verbs.register(worker.conn, Installation(token(name), owner=owner, project="shop"))
+    of_project = worker.enqueue(audience=list(worker.phones.values()), project="shop")
+    worker.fan_out()
+    pass_on(worker, owner, project="bank")
+    worker.drain()
+    assert outcome(worker) == ("skipped", "project_changed", 0)
+    assert worker.received("eva") == 1
+    assert of_project != worker.enqueue(audience=[worker.phones["ana"]])
+    worker.fan_out()
+    worker.drain()
+    assert outcome(worker) == ("sent", None, 1)
+
+
+def test_a_phone_that_leaves_the_project_after_the_claim(relay: Any) -> None:
+    """A phone that moves to another project between the claim and the request is sent nothing; the other one is."""
+    moved: list[bool] = []
+
+    def compose(message: dict[str, Any], _delivery: Any) -> dict[str, Any]:
+        if not moved:
+            moved.append(True)
+            pass_on(worker, "ana", project="bank")
+        return message
+
+    worker: Relay = relay(composers={"notice": compose})
+    for name in ("ana", "eva"):
+        worker.phones[name] = verbs.register(worker.conn, Installation(token(name), owner=name, project="shop"))
+    worker.enqueue(audience=Owners("ana", "eva"), project="shop")
+    worker.fan_out()
+    worker.drain()
+    assert moved
+    assert outcome(worker) == ("skipped", "project_changed", 0)
+    assert worker.received("eva") == 1
+
+
+def test_the_next_owner_is_forgotten(relay: Any) -> None:
+    """What came to ana stays in ana's inbox when bea, who has the phone now, is forgotten, or the phone is."""
+    worker: Relay = relay()
+    for name in ("ana", "eva"):
+        worker.phones[name] = verbs.register(worker.conn, Installation(token(name), owner=name))
+        worker.enqueue(audience=Owners(name), title=f"For {name}")
+    worker.fan_out()
+    worker.drain()
+    pass_on(worker, "bea")
+    worker.enqueue(audience=Owners("bea"), title="For bea")
+    worker.fan_out()
+    worker.drain()
+    assert verbs.forget(worker.conn, owner="bea") == 1
+    assert [titles(worker, owner) for owner in ("ana", "eva", "bea")] == [["For ana"], ["For eva"], []]
+    assert verbs.forget(worker.conn, worker.phones["eva"])
+    assert [titles(worker, owner) for owner in ("ana", "eva")] == [["For ana"], []]

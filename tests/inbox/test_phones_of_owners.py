@@ -93,7 +93,7 @@ def test_a_phone_without_owner_brings_nothing_along(conn: psycopg.Connection[Any
 
 
 def test_all_has_what_is_archived(conn: psycopg.Connection[Any], phone: UUID) -> None:
-    """What is listed as archived is in `all`, too, after the phone changed hands, and in neither once the phone was forgotten."""
+    """What is listed as archived is in `all`, too, after the phone changed hands, and in neither once it was ana's again and forgotten."""
     oldest = relevo.inbox(conn, owner="ana").items[-1].event_id
     assert relevo.mark_inbox(conn, oldest, "archive", owner="ana")
     pass_on(conn, phone, "bea")
@@ -101,6 +101,7 @@ def test_all_has_what_is_archived(conn: psycopg.Connection[Any], phone: UUID) ->
     assert titles(conn, owner="ana", status="all") == THREE
     assert titles(conn, owner="ana") == ["c", "b"]
     [other] = add_phones(conn, 1, owner="ana")
+    pass_on(conn, phone, "ana")
     relevo.forget(conn, phone)
     assert titles(conn, owner="ana", status="archived") == titles(conn, owner="ana", status="all") == []
     assert sent(conn, [other], "e")
@@ -108,12 +109,13 @@ def test_all_has_what_is_archived(conn: psycopg.Connection[Any], phone: UUID) ->
 
 
 def test_what_came_by_two_phones(conn: psycopg.Connection[Any], phone: UUID) -> None:
-    """An event that came by a former phone and by one of today is one item; it stays when the former phone is forgotten."""
+    """An event that came by a former phone and by one of today is one item; it stays when ana has that phone again and forgets it."""
     [other] = add_phones(conn, 1, owner="ana")
     sent(conn, [phone, other], "both")
     pass_on(conn, phone, "bea")
     assert titles(conn, owner="ana") == ["both", *THREE]
     assert counts(conn, owner="ana") == (4, 4)
+    pass_on(conn, phone, "ana")
     relevo.forget(conn, phone)
     assert titles(conn, owner="ana") == ["both"]
 

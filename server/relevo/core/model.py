@@ -78,6 +78,7 @@ Obstacle = Literal[
     "event_ended",
     "handled_elsewhere",
     "superseded",
+    "project_changed",
     "owner_changed",
     "deadline_passed",
     "installation_gone",
@@ -92,7 +93,8 @@ Obstacle = Literal[
     "quiet_hours",
     "quiet_expired",
 ]
-"""Why a delivery must not be sent as it was planned; owner_changed: it was made for the former owner of its phone;
+"""Why a delivery must not be sent as it was planned; project_changed: its event names
+another project than its phone is in now; owner_changed: it was made for the former owner of its phone;
 refused, not_accepted: its owner chose so; told_already: its token
 got the same event by an installation that had it before; token_changed: not to this token, but to the new one;
 repeats_held: not before the runaway brake is released; quiet_hours: not before they end; quiet_expired: its

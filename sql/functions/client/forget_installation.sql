@@ -1,5 +1,5 @@
 -- Deletes a person: the installation with all that leads to anybody, and what was said to it alone; a hash of its key stays, for dedup. Its
--- deliveries get a random key.
+-- deliveries get a random key. Items of its former owners stay in their inboxes.
 create or replace function relevo.forget_installation(installation uuid) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
@@ -7,7 +7,7 @@ as $$
 declare
   known boolean;
   alone bigint[];
-  inboxes bigint[];
+  inboxes bigint[] := relevo.inboxes_of_phones(array[installation]);
 begin
   perform relevo.lock_shared('keep_inbox_items'); -- what is being kept is found below
   perform relevo.forget_opens(array[installation]); -- deliveries are locked before events and phones, as by a settle
@@ -20,11 +20,8 @@ begin
                     and not exists (select from relevo.event_audience o where o.event_id = a.event_id and o.installation_id <> installation));
   perform relevo.blank_events(alone, 'the installation was forgotten');
   delete from relevo.event_audience where installation_id = installation;
-  delete from relevo.kept_inbox_items where installation_id = installation;
-  with gone as (
-    delete from relevo.former_phones f where f.installation_id = installation returning f.inbox_id
-  )
-  select array_agg(g.inbox_id) into inboxes from gone g;
+  delete from relevo.kept_inbox_items where installation_id = installation and inbox_id = any (inboxes);
+  delete from relevo.former_phones where installation_id = installation and inbox_id = any (inboxes);
   perform relevo.delete_empty_inboxes(inboxes);
   perform relevo.forget_batches('i:' || installation, null, 'the installation was forgotten');
   perform relevo.forget_cap_uses('i:' || installation, null);

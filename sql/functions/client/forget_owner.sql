@@ -16,6 +16,7 @@ begin
   perform relevo.lock_personal_events(phones, of_owner);
   select count(*) filter (where relevo.forget_installation(i.installation_id)) into many
     from (select i.installation_id from relevo.device_installations i where i.owner = of_owner order by i.installation_id for update) i;
+  perform relevo.blank_events(relevo.told_on_former_phones(of_owner, null), 'its owner was forgotten');
   perform relevo.blank_events(array(
     select o.event_id from relevo.event_owners o
      where o.owner = of_owner and not exists (select from relevo.event_owners n where n.event_id = o.event_id and n.owner <> of_owner)),

@@ -17,6 +17,7 @@ begin
   select count(*) filter (where relevo.forget_installation(i.installation_id)) into many
     from (select i.installation_id from relevo.device_installations i
            where i.owner = of_owner and i.project = of_project order by i.installation_id for update) i;
+  perform relevo.blank_events(relevo.told_on_former_phones(of_owner, of_project), 'its owner was forgotten');
   perform relevo.blank_events(array(
     select o.event_id from relevo.event_owners o
       join relevo.notification_events e on e.id = o.event_id and coalesce(e.project, owners_in) = of_project

@@ -1,4 +1,5 @@
--- Trigger: gives a phone that is new, or another owner's now, what its owner chose, and the owner's inbox.
+-- Trigger: gives a phone that is new, or another owner's now, what its owner chose, and the owner's inbox. A push that was claimed while the phone was in another
+-- project is not sent: with another version of the token it goes back to the queue, and the next claim sees where the phone is.
 create or replace function relevo.apply_owner_rules() returns trigger
   language plpgsql
   set search_path to pg_catalog, pg_temp
@@ -12,6 +13,9 @@ begin
   new.blocked := rules.blocked;
   new.owner_quiet := rules.quiet;
   new.inbox_id := relevo.inbox_of_owner(new.owner, new.project);
+  if tg_op = 'UPDATE' and old.project <> new.project then
+    new.token_version := greatest(new.token_version, old.token_version + 1);
+  end if;
   return new;
 end
 $$;

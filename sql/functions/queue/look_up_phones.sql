@@ -25,7 +25,8 @@ as $$
                  or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
                       select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner and coalesce(h.project, i.project) = i.project)),
                case when e.collapse is not null and relevo.is_superseded(e.id, e.event_type, e.collapse, e.scheduled_at, c.event_day, u.installation_id, u.inbox_id) then 'superseded' end,
-               case when u.inbox_id is distinct from i.inbox_id and i.installation_id is not null and relevo.is_for_another(e.audience, u.inbox_id, i.inbox_id) then 'owner_changed' end,
+               case when e.project <> i.project then 'project_changed'
+                    when u.inbox_id is distinct from i.inbox_id and i.installation_id is not null and relevo.is_for_another(e.audience, u.inbox_id, i.inbox_id) then 'owner_changed' end,
                relevo.obstacle_of_phone(i.installation_id, i.may_receive, relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, r.rule)),
                case when e.audience = 'matching' and not exists (
                       select from relevo.notification_preferences p
