@@ -341,7 +341,8 @@ comment on column relevo.inbox_subject.earliest is 'Before this day no delivery 
 
 set local check_function_bodies = off;
 
--- Trigger: gives a phone that is new, or another owner's now, what its owner chose, and the owner's inbox.
+-- Trigger: gives a phone that is new, or another owner's now, what its owner chose, and the owner's inbox. A push that was claimed while the phone was in another
+-- project is not sent: with another version of the token it goes back to the queue, and the next claim sees where the phone is.
 create or replace function relevo.apply_owner_rules() returns trigger
   language plpgsql
   set search_path to pg_catalog, pg_temp
@@ -355,6 +356,9 @@ begin
   new.blocked := rules.blocked;
   new.owner_quiet := rules.quiet;
   new.inbox_id := relevo.inbox_of_owner(new.owner, new.project);
+  if tg_op = 'UPDATE' and old.project <> new.project then
+    new.token_version := greatest(new.token_version, old.token_version + 1);
+  end if;
   return new;
 end
 $$;
@@ -1853,7 +1857,7 @@ $$;
 revoke all on function relevo.export_owner from public;
 
 -- Deletes a person: the installation with all that leads to anybody, and what was said to it alone; a hash of its key stays, for dedup. Its
--- deliveries get a random key.
+-- deliveries get a random key. Items of its former owners stay in their inboxes.
 create or replace function relevo.forget_installation(installation uuid) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
@@ -1861,7 +1865,7 @@ as $$
 declare
   known boolean;
   alone bigint[];
-  inboxes bigint[];
+  inboxes bigint[] := relevo.inboxes_of_phones(array[installation]);
 begin
   perform relevo.lock_shared('keep_inbox_items'); -- what is being kept is found below
   perform relevo.forget_opens(array[installation]); -- deliveries are locked before events and phones, as by a settle
@@ -1874,11 +1878,8 @@ begin
                     and not exists (select from relevo.event_audience o where o.event_id = a.event_id and o.installation_id <> installation));
   perform relevo.blank_events(alone, 'the installation was forgotten');
   delete from relevo.event_audience where installation_id = installation;
-  delete from relevo.kept_inbox_items where installation_id = installation;
-  with gone as (
-    delete from relevo.former_phones f where f.installation_id = installation returning f.inbox_id
-  )
-  select array_agg(g.inbox_id) into inboxes from gone g;
+  delete from relevo.kept_inbox_items where installation_id = installation and inbox_id = any (inboxes);
+  delete from relevo.former_phones where installation_id = installation and inbox_id = any (inboxes);
   perform relevo.delete_empty_inboxes(inboxes);
   perform relevo.forget_batches('i:' || installation, null, 'the installation was forgotten');
   perform relevo.forget_cap_uses('i:' || installation, null);
@@ -1906,6 +1907,7 @@ begin
   perform relevo.lock_personal_events(phones, of_owner);
   select count(*) filter (where relevo.forget_installation(i.installation_id)) into many
     from (select i.installation_id from relevo.device_installations i where i.owner = of_owner order by i.installation_id for update) i;
+  perform relevo.blank_events(relevo.told_on_former_phones(of_owner, null), 'its owner was forgotten');
   perform relevo.blank_events(array(
     select o.event_id from relevo.event_owners o
      where o.owner = of_owner and not exists (select from relevo.event_owners n where n.event_id = o.event_id and n.owner <> of_owner)),
@@ -1944,6 +1946,7 @@ begin
   select count(*) filter (where relevo.forget_installation(i.installation_id)) into many
     from (select i.installation_id from relevo.device_installations i
            where i.owner = of_owner and i.project = of_project order by i.installation_id for update) i;
+  perform relevo.blank_events(relevo.told_on_former_phones(of_owner, of_project), 'its owner was forgotten');
   perform relevo.blank_events(array(
     select o.event_id from relevo.event_owners o
       join relevo.notification_events e on e.id = o.event_id and coalesce(e.project, owners_in) = of_project
@@ -3119,7 +3122,7 @@ $$;
 
 revoke all on function relevo.is_finished from public;
 
--- Locks the events that are for one of some installations alone, or for an owner alone. Before the phones, as a settle does, which notes an
+-- Locks the events that are for one of some installations alone, or for an owner alone, also on a phone that was the owner's. Before the phones, as a settle does, which notes an
 -- event's first push and then disables tokens: no deadlock.
 create or replace function relevo.lock_personal_events(installations uuid[], of_owner text) returns void
   language plpgsql volatile
@@ -3132,7 +3135,9 @@ begin
                and not exists (select from relevo.event_audience o where o.event_id = a.event_id and o.installation_id <> a.installation_id)
             union all
             select o.event_id from relevo.event_owners o
-             where o.owner = of_owner and not exists (select from relevo.event_owners n where n.event_id = o.event_id and n.owner <> of_owner)))
+             where o.owner = of_owner and not exists (select from relevo.event_owners n where n.event_id = o.event_id and n.owner <> of_owner)
+            union all
+            select unnest(relevo.told_on_former_phones(of_owner, null))))
     order by e.id for update;
 end
 $$;
@@ -3158,6 +3163,24 @@ as $$
 $$;
 
 revoke all on function relevo.name_differences from public;
+
+-- Returns the events that named one phone alone, came to it while it was an owner's, in one project or in all, and are that owner's although the phone is another's now.
+create or replace function relevo.told_on_former_phones(of_owner text, of_project text) returns bigint[]
+  language sql stable
+as $$
+  select array(
+    select a.event_id
+      from relevo.inboxes b
+      join relevo.former_phones f on f.inbox_id = b.id
+      join relevo.event_audience a on a.installation_id = f.installation_id
+      join relevo.notification_events e on e.id = a.event_id
+     where b.owner = of_owner and (of_project is null or b.project = of_project)
+       and not exists (select from relevo.event_audience o where o.event_id = a.event_id and o.installation_id <> a.installation_id)
+       and exists (select from relevo.notification_deliveries d
+                    where d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = f.installation_id and d.inbox_id = b.id offset 0))
+$$;
+
+revoke all on function relevo.told_on_former_phones from public;
 
 -- Writes events, and returns for each whether it is new, and if not, whether it says the same; one that another transaction made meanwhile has
 -- no id here. A key is unique within its project: what others have under the same key is neither seen nor waited for.
@@ -3628,6 +3651,19 @@ end
 $$;
 
 revoke all on function relevo.inbox_of_owner from public;
+
+-- Returns the inboxes whose items go when some phones are forgotten: those of the phones' owners, and of a phone that is deleted already those of all who had it. What
+-- came by a phone for a former owner is that owner's, and stays.
+create or replace function relevo.inboxes_of_phones(phones uuid[]) returns bigint[]
+  language sql stable
+as $$
+  select array(select i.inbox_id from relevo.device_installations i where i.installation_id = any (phones) and i.inbox_id is not null
+               union
+               select f.inbox_id from relevo.former_phones f
+                where f.installation_id = any (phones) and not exists (select from relevo.device_installations i where i.installation_id = f.installation_id))
+$$;
+
+revoke all on function relevo.inboxes_of_phones from public;
 
 -- Returns whether a delivery was made for another owner than its phone has now. An event for everyone is the phone's, and what was made for no owner goes to
 -- whoever has the phone. After the phone moved to another project its owner is the same person only where equal owner names of projects are one person.
@@ -5109,20 +5145,22 @@ $$;
 
 revoke all on function relevo.fold_reactions from public;
 
--- Forgets when some installations opened what, in news of it, too, and into whose inbox it came, but for months on their way to the archive, which hold no name.
+-- Forgets when some installations opened what, in news of it, too, and which items of their owners came by them, but for months on their way to the archive, which hold no name.
+-- Items of former owners stay theirs.
 create or replace function relevo.forget_opens(of_installations uuid[]) returns void
   language plpgsql volatile
 as $$
 declare
+  inboxes bigint[] := relevo.inboxes_of_phones(of_installations);
   open_days date[];
 begin
   open_days := relevo.hold_open(array(select distinct d.event_day from relevo.notification_deliveries d
-                                       where d.installation_id = any (of_installations) and (d.opened_at is not null or d.inbox_id is not null)));
+                                       where d.installation_id = any (of_installations) and (d.opened_at is not null or d.inbox_id = any (inboxes))));
   perform from relevo.notification_deliveries d
-   where d.installation_id = any (of_installations) and (d.opened_at is not null or d.inbox_id is not null) and d.event_day = any (open_days)
+   where d.installation_id = any (of_installations) and (d.opened_at is not null or d.inbox_id = any (inboxes)) and d.event_day = any (open_days)
    order by d.event_day, d.id for no key update; -- in the order of every writer
-  update relevo.notification_deliveries d set opened_at = null, opened_action = null, inbox_id = null
-   where d.installation_id = any (of_installations) and (d.opened_at is not null or d.inbox_id is not null) and d.event_day = any (open_days);
+  update relevo.notification_deliveries d set opened_at = null, opened_action = null, inbox_id = case when d.inbox_id = any (inboxes) then null else d.inbox_id end
+   where d.installation_id = any (of_installations) and (d.opened_at is not null or d.inbox_id = any (inboxes)) and d.event_day = any (open_days);
   if found then -- news of it are numbered without gaps: they stay, and say nothing
     update relevo.news_inbox n set data = n.data || '{"action": null, "opened_at": null}'
      where n.kind = 'delivery.opened' and n.installation_id = any (of_installations);
@@ -6814,7 +6852,8 @@ as $$
                  or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
                       select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner and coalesce(h.project, i.project) = i.project)),
                case when e.collapse is not null and relevo.is_superseded(e.id, e.event_type, e.collapse, e.scheduled_at, c.event_day, u.installation_id, u.inbox_id) then 'superseded' end,
-               case when u.inbox_id is distinct from i.inbox_id and i.installation_id is not null and relevo.is_for_another(e.audience, u.inbox_id, i.inbox_id) then 'owner_changed' end,
+               case when e.project <> i.project then 'project_changed'
+                    when u.inbox_id is distinct from i.inbox_id and i.installation_id is not null and relevo.is_for_another(e.audience, u.inbox_id, i.inbox_id) then 'owner_changed' end,
                relevo.obstacle_of_phone(i.installation_id, i.may_receive, relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, r.rule)),
                case when e.audience = 'matching' and not exists (
                       select from relevo.notification_preferences p
