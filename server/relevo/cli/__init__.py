@@ -30,7 +30,7 @@ PARTS = {
     "delivery": ("delivery",),
     "mending": ("redrive", "release", "rejects"),
     "news": ("news",),
-    "access": ("audit", "grant", "sessions", "token"),
+    "access": ("audit", "grant", "token", "sessions"),
     "archive": ("forget", "archive"),
     "phones": ("import-phones", "installations"),
     "setting_up": ("migrate", "doctor", "adopt", "config", "psql", "version", "webpush"),
