@@ -5,9 +5,11 @@ create or replace function relevo.digest_places(seqs bigint[], events bigint[]) 
   set enable_nestloop = off set jit = off -- each row is looked up once, lateral
 as $$
   with phones as materialized (
-    select i.i, relevo.digest_zone(i.i) as zone
-      from (select distinct u.seq from unnest(seqs) as u(seq)) u
+    select i.i from (select distinct u.seq from unnest(seqs) as u(seq)) u
       cross join lateral (select i from relevo.device_installations i where i.seq = u.seq offset 0) i
+  ), kinds as materialized ( -- many phones have one zone, which is looked up once
+    select k.*, relevo.zone_of(k.timezone, k.quiet, k.owner_quiet, k.project) as zone
+      from (select distinct (n.i).timezone, (n.i).quiet, (n.i).owner_quiet, (n.i).project from phones n offset 0) k
   ), asked as materialized (
     select (n.i).seq, p.p, relevo.delivery_rank((p.p).delivery) as rank
       from phones n
@@ -28,9 +30,11 @@ as $$
   select u.seq, u.event_id, (n.i).installation_id, (n.i).project,
          case when (e.e).id is not null and m.seq is null then null
               when m.is_now is not false then coalesce(s.delivery, 'daily 08:00')
-              else m.delivery end, n.zone
+              else m.delivery end, k.zone
     from unnest(seqs, events) as u(seq, event_id)
     join phones n on (n.i).seq = u.seq
+    join kinds k on k.project = (n.i).project and coalesce(k.timezone, '') = coalesce((n.i).timezone, '') and coalesce(k.quiet, 0) = coalesce((n.i).quiet, 0)
+                and coalesce(k.owner_quiet, 0) = coalesce((n.i).owner_quiet, 0)
     left join matching e on (e.e).id = u.event_id
     left join matched m on m.seq = u.seq and m.event_id = u.event_id
     left join soonest s on s.seq = u.seq

@@ -3,16 +3,27 @@
 -- whose digest comes only after the event's deadline: for these it is not gathered.
 create or replace function relevo.gather(e relevo.notification_events, phones uuid[], deliveries text[], inboxes bigint[], at timestamptz) returns uuid[]
   language plpgsql volatile
+  set enable_nestloop = off set jit = off -- what has to be looked up one by one is lateral
 as $$
 declare
   places relevo.digest_place[];
   too_late uuid[];
 begin
   if deliveries is not null then
-    places := array(select row(i.seq, e.id, i.installation_id, i.project, u.delivery, i.zone)::relevo.digest_place
-                      from unnest(phones, deliveries) as u(id, delivery)
-                      cross join lateral (select i.seq, i.installation_id, i.project, relevo.digest_zone(i) as zone from relevo.device_installations i
-                                           where i.installation_id = u.id offset 0) i);
+    places := array(
+      with asked as materialized (
+        select i.seq, i.installation_id, i.project, i.timezone, i.quiet, i.owner_quiet, u.delivery
+          from unnest(phones, deliveries) as u(id, delivery)
+          cross join lateral (select i.seq, i.installation_id, i.project, i.timezone, i.quiet, i.owner_quiet from relevo.device_installations i
+                               where i.installation_id = u.id offset 0) i
+      ), kinds as materialized ( -- many phones have one zone, which is looked up once
+        select k.*, relevo.zone_of(k.timezone, k.quiet, k.owner_quiet, k.project) as zone
+          from (select distinct a.timezone, a.quiet, a.owner_quiet, a.project from asked a offset 0) k
+      )
+      select row(a.seq, e.id, a.installation_id, a.project, a.delivery, k.zone)::relevo.digest_place
+        from asked a
+        join kinds k on k.project = a.project and coalesce(k.timezone, '') = coalesce(a.timezone, '') and coalesce(k.quiet, 0) = coalesce(a.quiet, 0)
+                    and coalesce(k.owner_quiet, 0) = coalesce(a.owner_quiet, 0));
   else
     places := array(select row(p.seq, p.event_id, p.installation_id, p.project, coalesce(p.delivery, 'daily 08:00'), p.zone)::relevo.digest_place
                       from (select array_agg(i.seq) as seqs from relevo.device_installations i where i.installation_id = any (phones)) i

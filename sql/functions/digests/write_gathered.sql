@@ -2,6 +2,7 @@
 create or replace function relevo.write_gathered(e relevo.notification_events, at timestamptz, inout phones uuid[], inout providers text[], inout projects text[],
                                                  inout hours int[], inout inboxes bigint[], gathered uuid[], deliveries text[])
   language plpgsql volatile
+  set enable_nestloop = off set jit = off
 as $$
 declare
   too_late uuid[];

@@ -80,7 +80,7 @@ begin
   if created > 0 then
     perform relevo.wake('dispatch');
     if gathered is not null then
-      t.phones := array(select u.phone from unnest(t.phones) as u(phone) where u.phone <> all (gathered));
+      t.phones := array(select u.phone from unnest(t.phones) as u(phone) except select g.phone from unnest(gathered) as g(phone));
     end if;
     if watched and (held ->> 'batched')::int is distinct from created and t.phones <> '{}' then -- what is gathered pushes nobody: the event that tells it is counted
       select b.* into counted, in_hour, busiest_day

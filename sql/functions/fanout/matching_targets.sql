@@ -48,7 +48,10 @@ begin
              and relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null and (e.project is null or i.project = e.project)) t;
   if later is not null then
     select array_agg(i.installation_id), array_agg(d.delivery) into gathered, deliveries
-      from (select u.seq, count(*) as n, (array_agg(u.delivery order by relevo.delivery_rank(u.delivery)))[1] as delivery from unnest(later, asked) as u(seq, delivery) group by u.seq) d
+      from (select u.seq, count(*) as n, (array_agg(u.delivery order by r.rank))[1] as delivery
+              from unnest(later, asked) as u(seq, delivery)
+              join (select d.delivery, relevo.delivery_rank(d.delivery) as rank from (select distinct unnest(asked) as delivery offset 0) d offset 0) r on r.delivery = u.delivery
+             group by u.seq) d
       join (select u.seq, count(*) as n from unnest(seqs) as u(seq) group by u.seq) a on a.seq = d.seq and a.n = d.n
       join relevo.device_installations i on i.seq = d.seq;
   end if;

@@ -5,7 +5,7 @@ create or replace function relevo.note_former_phone() returns trigger
 as $$
 begin
   insert into relevo.former_phones as f (inbox_id, installation_id, left_at)
-  select b.id, old.installation_id, now() from relevo.inboxes b where b.id = old.inbox_id
+  select b.id, old.installation_id, relevo.now() from relevo.inboxes b where b.id = old.inbox_id
   on conflict (inbox_id, installation_id) do update set left_at = excluded.left_at;
   return null;
 end
