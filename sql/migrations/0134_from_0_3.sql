@@ -365,6 +365,21 @@ $$;
 
 revoke all on function relevo.apply_owner_rules from public;
 
+-- Trigger: notes that a phone was an owner's until now: what came by it stays in that owner's inbox. Whoever forgets the owner deletes the note with the inbox.
+create or replace function relevo.note_former_phone() returns trigger
+  language plpgsql
+  set search_path to pg_catalog, pg_temp
+as $$
+begin
+  insert into relevo.former_phones as f (inbox_id, installation_id, left_at)
+  select b.id, old.installation_id, relevo.now() from relevo.inboxes b where b.id = old.inbox_id
+  on conflict (inbox_id, installation_id) do update set left_at = excluded.left_at;
+  return null;
+end
+$$;
+
+revoke all on function relevo.note_former_phone from public;
+
 -- Trigger: deletes the secret of a phone that changes its owner or is unregistered. A push that was claimed for the former owner is not sent: with another version
 -- of the token it goes back to the queue, and the next claim sees whose the phone is.
 create or replace function relevo.end_device_secret() returns trigger
@@ -7087,9 +7102,11 @@ create or replace function relevo.digest_places(seqs bigint[], events bigint[]) 
   set enable_nestloop = off set jit = off -- each row is looked up once, lateral
 as $$
   with phones as materialized (
-    select i.i, relevo.digest_zone(i.i) as zone
-      from (select distinct u.seq from unnest(seqs) as u(seq)) u
+    select i.i from (select distinct u.seq from unnest(seqs) as u(seq)) u
       cross join lateral (select i from relevo.device_installations i where i.seq = u.seq offset 0) i
+  ), kinds as materialized ( -- many phones have one zone, which is looked up once
+    select k.*, relevo.zone_of(k.timezone, k.quiet, k.owner_quiet, k.project) as zone
+      from (select distinct (n.i).timezone, (n.i).quiet, (n.i).owner_quiet, (n.i).project from phones n offset 0) k
   ), asked as materialized (
     select (n.i).seq, p.p, relevo.delivery_rank((p.p).delivery) as rank
       from phones n
@@ -7110,9 +7127,11 @@ as $$
   select u.seq, u.event_id, (n.i).installation_id, (n.i).project,
          case when (e.e).id is not null and m.seq is null then null
               when m.is_now is not false then coalesce(s.delivery, 'daily 08:00')
-              else m.delivery end, n.zone
+              else m.delivery end, k.zone
     from unnest(seqs, events) as u(seq, event_id)
     join phones n on (n.i).seq = u.seq
+    join kinds k on k.project = (n.i).project and coalesce(k.timezone, '') = coalesce((n.i).timezone, '') and coalesce(k.quiet, 0) = coalesce((n.i).quiet, 0)
+                and coalesce(k.owner_quiet, 0) = coalesce((n.i).owner_quiet, 0)
     left join matching e on (e.e).id = u.event_id
     left join matched m on m.seq = u.seq and m.event_id = u.event_id
     left join soonest s on s.seq = u.seq
@@ -8054,16 +8073,27 @@ revoke all on function relevo.explain_digest from public;
 -- whose digest comes only after the event's deadline: for these it is not gathered.
 create or replace function relevo.gather(e relevo.notification_events, phones uuid[], deliveries text[], inboxes bigint[], at timestamptz) returns uuid[]
   language plpgsql volatile
+  set enable_nestloop = off set jit = off -- what has to be looked up one by one is lateral
 as $$
 declare
   places relevo.digest_place[];
   too_late uuid[];
 begin
   if deliveries is not null then
-    places := array(select row(i.seq, e.id, i.installation_id, i.project, u.delivery, i.zone)::relevo.digest_place
-                      from unnest(phones, deliveries) as u(id, delivery)
-                      cross join lateral (select i.seq, i.installation_id, i.project, relevo.digest_zone(i) as zone from relevo.device_installations i
-                                           where i.installation_id = u.id offset 0) i);
+    places := array(
+      with asked as materialized (
+        select i.seq, i.installation_id, i.project, i.timezone, i.quiet, i.owner_quiet, u.delivery
+          from unnest(phones, deliveries) as u(id, delivery)
+          cross join lateral (select i.seq, i.installation_id, i.project, i.timezone, i.quiet, i.owner_quiet from relevo.device_installations i
+                               where i.installation_id = u.id offset 0) i
+      ), kinds as materialized ( -- many phones have one zone, which is looked up once
+        select k.*, relevo.zone_of(k.timezone, k.quiet, k.owner_quiet, k.project) as zone
+          from (select distinct a.timezone, a.quiet, a.owner_quiet, a.project from asked a offset 0) k
+      )
+      select row(a.seq, e.id, a.installation_id, a.project, a.delivery, k.zone)::relevo.digest_place
+        from asked a
+        join kinds k on k.project = a.project and coalesce(k.timezone, '') = coalesce(a.timezone, '') and coalesce(k.quiet, 0) = coalesce(a.quiet, 0)
+                    and coalesce(k.owner_quiet, 0) = coalesce(a.owner_quiet, 0));
   else
     places := array(select row(p.seq, p.event_id, p.installation_id, p.project, coalesce(p.delivery, 'daily 08:00'), p.zone)::relevo.digest_place
                       from (select array_agg(i.seq) as seqs from relevo.device_installations i where i.installation_id = any (phones)) i
@@ -8093,6 +8123,7 @@ revoke all on function relevo.gather from public;
 create or replace function relevo.write_gathered(e relevo.notification_events, at timestamptz, inout phones uuid[], inout providers text[], inout projects text[],
                                                  inout hours int[], inout inboxes bigint[], gathered uuid[], deliveries text[])
   language plpgsql volatile
+  set enable_nestloop = off set jit = off
 as $$
 declare
   too_late uuid[];
@@ -8280,7 +8311,7 @@ begin
   if created > 0 then
     perform relevo.wake('dispatch');
     if gathered is not null then
-      t.phones := array(select u.phone from unnest(t.phones) as u(phone) where u.phone <> all (gathered));
+      t.phones := array(select u.phone from unnest(t.phones) as u(phone) except select g.phone from unnest(gathered) as g(phone));
     end if;
     if watched and (held ->> 'batched')::int is distinct from created and t.phones <> '{}' then -- what is gathered pushes nobody: the event that tells it is counted
       select b.* into counted, in_hour, busiest_day
@@ -8369,7 +8400,10 @@ begin
              and relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null and (e.project is null or i.project = e.project)) t;
   if later is not null then
     select array_agg(i.installation_id), array_agg(d.delivery) into gathered, deliveries
-      from (select u.seq, count(*) as n, (array_agg(u.delivery order by relevo.delivery_rank(u.delivery)))[1] as delivery from unnest(later, asked) as u(seq, delivery) group by u.seq) d
+      from (select u.seq, count(*) as n, (array_agg(u.delivery order by r.rank))[1] as delivery
+              from unnest(later, asked) as u(seq, delivery)
+              join (select d.delivery, relevo.delivery_rank(d.delivery) as rank from (select distinct unnest(asked) as delivery offset 0) d offset 0) r on r.delivery = u.delivery
+             group by u.seq) d
       join (select u.seq, count(*) as n from unnest(seqs) as u(seq) group by u.seq) a on a.seq = d.seq and a.n = d.n
       join relevo.device_installations i on i.seq = d.seq;
   end if;
