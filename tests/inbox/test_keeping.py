@@ -165,6 +165,41 @@ def test_an_event_that_found_no_phone_is_kept(app: App, conn: psycopg.Connection
     assert titles(conn, owner="ana") == ["missed", "last", WORDS, "both"]
 
 
+@pytest.mark.parametrize("retired", [False, True], ids=["before its month is retired", "after"])
+def test_items_outlive_a_phone_that_cleanup_deletes(app: App, conn: psycopg.Connection[Any], retired: bool) -> None:
+    """Cleanup deletes ana's only phone, which is dead for long: her long-lived items stay, and so do those of ana elsewhere."""
+    [one], [shop] = add_phones(conn, 1, owner="ana"), add_phones(conn, 1, owner="ana", project="shop")
+    day = at(1) if retired else {}
+    sent(conn, [one], "dead", type="long", **day)
+    sent(conn, [shop], "shop", type="long", **day)
+    conn.execute(
+        "update relevo.device_installations set invalid_reason = 'gone', invalidated_at = now() - interval '300 days' where installation_id = %s",
+        [one],
+    )
+    if retired:
+        archive(app, conn)
+    for _ in range(2):
+        assert clean_up(app).outcome in ("ok", "idle")
+        assert conn.execute("select installation_id from relevo.device_installations").fetchall() == [(shop,)]
+        assert titles(conn, owner="ana", project="default") == ["dead"]
+        assert counts(conn, owner="ana", project="default") == (1, 1)
+        assert titles(conn, owner="ana", project="shop") == ["shop"]
+    [item] = relevo.inbox(conn, owner="ana", project="default").items
+    assert relevo.mark_inbox(conn, item.event_id, "read", owner="ana", project="default")
+    assert counts(conn, owner="ana", project="default") == (0, 0)
+
+
+def test_items_stay_while_first_the_phone_and_then_their_month_leaves(app: App, conn: psycopg.Connection[Any]) -> None:
+    """The phone is deleted while its items are not yet copied; the copies lead to the owner all the same."""
+    [one], [other] = add_phones(conn, 1, owner="ana"), add_phones(conn, 1, owner="bea")
+    sent(conn, [one], "dead", type="long", **at(1))
+    sent(conn, [other], "bea's", type="long", **at(2))
+    conn.execute("delete from relevo.device_installations where owner = 'ana'")
+    assert titles(conn, owner="ana") == ["dead"]
+    archive(app, conn)
+    assert (titles(conn, owner="ana"), titles(conn, owner="bea")) == (["dead"], ["bea's"])
+
+
 def test_days_that_are_over(app: App, conn: psycopg.Connection[Any]) -> None:
     """Cleanup deletes what was kept once its days are over, and marks of what no inbox has any more."""
     life(conn)
