@@ -49,6 +49,7 @@ BEYOND_A_SCHEMA = re.compile(
     r"|environment goes with provider apns alone"
     r"|whose inbox it is"
     r"|has no texts that arguments could go into"
+    r"|no quiet hours yet whose zone could change"
     r"|leave some time of the week|which is not among the arguments|is named by no text|is not a pattern that ICU takes|must name every locale once"
     r"|is to be as|default must be|of argument \w+ must be a|zone must be|shows nothing|characters once rendered"
 )
@@ -119,6 +120,7 @@ REFUSED = [
     ("/v1/events", {"type": "t", "key": "k", "title": "x", "audience": "everyone", "ttl_s": "10"}),
     ("/v1/events", {"type": "t", "key": "k", "title": "x", "audience": "everyone", "licitacion_id": 2**63}),
     ("/v1/events/batch", {"events": [{"type": "t", "title": "x", "audience": "everyone"}]}),
+    ("/v1/owners/quiet", {"owner": "ana"}),
     ("/v1/ops/redrive", {}),
     ("/v1/ops/redrive", {"project": "p", "dry_run": 0}),
     ("/v1/ops/redrive", {"ids": [2**63]}),

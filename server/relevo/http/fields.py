@@ -89,7 +89,7 @@ Reason = Annotated[Text, Field(max_length=300)]
 """Why something is done; nobody has to say it."""
 
 
-def _without_null(schema: dict[str, Any], model: type[Body]) -> None:
+def without_null(schema: dict[str, Any], model: type[Body]) -> None:
     """Describe what can be sent for each field: None is its value if it was left out."""
     for name, field in schema.get("properties", {}).items():
         sent = [each for each in field.get("anyOf", ()) if each != {"type": "null"}]
@@ -125,7 +125,7 @@ class Body(Exact):
 
     removable: ClassVar[frozenset[str]] = frozenset()
     """The fields that may be null."""
-    model_config = ConfigDict(extra="forbid", json_schema_extra=_without_null)
+    model_config = ConfigDict(extra="forbid", json_schema_extra=without_null)
 
     @field_validator("*", mode="before")
     @classmethod

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, Field, StrictBool
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
 from relevo.access import app_verbs, choices
@@ -15,7 +15,7 @@ from relevo.client import quiet
 from relevo.client.quiet import Whose
 from relevo.http.choices import Project
 from relevo.http.database_threads import threads_of
-from relevo.http.fields import NO_TEXT, Body, Text, Text100
+from relevo.http.fields import NO_TEXT, Body, Text, Text100, without_null
 from relevo.http.guard import Guarded, own_project
 from relevo.http.installations import INSTALLATION, MISSING, PhoneRoute, ask_as_phone
 from relevo.http.json_response import Json
@@ -45,14 +45,21 @@ Zone = Annotated[
 ]
 
 
-class HoursIn(Body):
-    """Quiet hours."""
+def _hours_or_zone(schema: dict[str, Any], model: type[Body]) -> None:
+    """Describe that `windows` or `zone` is given."""
+    without_null(schema, model)
+    schema["anyOf"] = [{"required": ["windows"]}, {"required": ["zone"]}]
 
+
+class HoursIn(Body):
+    """Quiet hours: `windows`, `zone`, or both."""
+
+    model_config = ConfigDict(json_schema_extra=_hours_or_zone)
     removable = frozenset({"windows", "zone"})
     windows: Annotated[list[Window], Field(max_length=50)] | None = Field(
         None,
         description="Null removes the hours, and an empty list means never quiet. If they are left out, the hours stay "
-        "as they are; then `zone` must be given.",
+        "as they are; then `zone` must be given, and there must be hours.",
     )
     zone: Zone | None = None
 

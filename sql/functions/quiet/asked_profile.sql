@@ -14,8 +14,11 @@ begin
   select p.* into before from relevo.quiet_profiles p where p.id = former;
   if not asked ? 'windows' then
     of_windows := relevo.shown_windows(before.windows);
-    if before.id is null or not asked ? 'zone' then
+    if not asked ? 'zone' then
       perform relevo.refuse('windows must be given: a list such as ["22:00-07:00"], or null to remove the quiet hours');
+    end if;
+    if before.id is null then
+      perform relevo.refuse('windows must be given beside zone, as a list such as ["22:00-07:00"]: there are no quiet hours yet whose zone could change');
     end if;
   end if;
   if not asked ? 'zone' then

@@ -1765,16 +1765,11 @@ export type OwnerCompleted = {
     completed: boolean;
 };
 
-/**
- * OwnerHoursIn
- *
- * The quiet hours of an owner, in one project or, without it, in all.
- */
-export type OwnerHoursIn = {
+export type OwnerHoursIn = unknown & {
     /**
      * Windows
      *
-     * Null removes the hours, and an empty list means never quiet. If they are left out, the hours stay as they are; then `zone` must be given.
+     * Null removes the hours, and an empty list means never quiet. If they are left out, the hours stay as they are; then `zone` must be given, and there must be hours.
      */
     windows?: Array<string> | null;
     /**
@@ -1837,16 +1832,11 @@ export type PhoneChoiceIn = {
     locale?: string;
 };
 
-/**
- * PhoneHoursIn
- *
- * The quiet hours of a phone.
- */
-export type PhoneHoursIn = {
+export type PhoneHoursIn = unknown & {
     /**
      * Windows
      *
-     * Null removes the hours, and an empty list means never quiet. If they are left out, the hours stay as they are; then `zone` must be given.
+     * Null removes the hours, and an empty list means never quiet. If they are left out, the hours stay as they are; then `zone` must be given, and there must be hours.
      */
     windows?: Array<string> | null;
     /**
@@ -2103,16 +2093,11 @@ export type ProblemBody = {
     request_id?: string | null;
 };
 
-/**
- * ProjectHoursIn
- *
- * The quiet hours of a project's phones that have no others.
- */
-export type ProjectHoursIn = {
+export type ProjectHoursIn = unknown & {
     /**
      * Windows
      *
-     * Null removes the hours, and an empty list means never quiet. If they are left out, the hours stay as they are; then `zone` must be given.
+     * Null removes the hours, and an empty list means never quiet. If they are left out, the hours stay as they are; then `zone` must be given, and there must be hours.
      */
     windows?: Array<string> | null;
     /**
