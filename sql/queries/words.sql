@@ -39,9 +39,9 @@ select p.provider from relevo.providers p order by p.provider;
 -- name: pick_unworded
 -- Locks events that are due and wait for their texts, each with the newest version of them that its arguments fit, and how many bytes are left for
 -- a text beside its data; with `only_late` only those whose deadline passed, with an id only that one.
-select e.id, e.event_type, w.version, e.arguments::text, 4096 - relevo.push_bytes('', '', e.data, e.push) - case when e.collapse is not null then 64 else 0 end, (e.deadline_at <= relevo.now(%(now)s)) is true
+select e.id, e.event_type, w.version, w.zoned is true, e.arguments::text, 4096 - relevo.push_bytes('', '', e.data, e.push) - case when e.collapse is not null then 64 else 0 end, (e.deadline_at <= relevo.now(%(now)s)) is true
   from relevo.notification_events e
-  left join lateral (select w.version from relevo.wordings w
+  left join lateral (select w.version, w.zoned from relevo.wordings w
                       where w.event_type = e.event_type and relevo.arguments_complaint(w.arguments, e.arguments) is null
                       order by w.version desc limit 1) w on true
  where e.arguments is not null and e.texts is null and e.state = 'waiting' and e.scheduled_at <= relevo.now(%(now)s)
@@ -50,6 +50,30 @@ select e.id, e.event_type, w.version, e.arguments::text, 4096 - relevo.push_byte
  order by e.lane desc, e.scheduled_at, e.id
  limit %(limit)s
    for update of e skip locked;
+
+-- name: read_zones_of_events
+-- Reads the time zones that events may be worded for: the zones of its phones, if the event names owners or phones and has at most 100 phones, and the zone of
+-- its project. Phones that may not receive pushes count only if no phone of the event may.
+select e.id, coalesce(p.receiving, p.others, '{}'), relevo.project_zone(coalesce(e.project, p.project, relevo.project_of_owners()))
+  from unnest(%(events)s::bigint[]) as g(id)
+  cross join lateral (select e.id, e.project from relevo.notification_events e where e.id = g.id offset 0) e
+  cross join lateral (
+    select array_agg(distinct n.zone) filter (where n.zone is not null and n.may_receive and n.phones <= 100) as receiving,
+           array_agg(distinct n.zone) filter (where n.zone is not null and n.phones <= 100) as others,
+           case when min(n.project) = max(n.project) then min(n.project) end as project
+      from (select n.project, n.may_receive, n.zone, count(*) over () as phones
+              from (select (n.phone).project, relevo.may_receive(n.phone) as may_receive,
+                           relevo.said_zone((n.phone).timezone, (n.phone).quiet, (n.phone).owner_quiet, null) as zone
+                      from (select p.phone from relevo.event_audience a
+                              cross join lateral (select i as phone from relevo.device_installations i where i.installation_id = a.installation_id
+                                                    and i.project = coalesce(e.project, i.project) offset 0) p
+                             where a.event_id = e.id
+                            union all
+                            select p.phone from relevo.event_owners o
+                              cross join lateral (select i as phone from relevo.device_installations i where i.owner = o.owner
+                                                    and i.project = coalesce(e.project, relevo.project_of_owners(), i.project) offset 0) p
+                             where o.event_id = e.id
+                             limit 101) n) n) n) p;
 
 -- name: word_events
 -- Writes what events say, in every language that their type has texts in, and lets them fan out.
@@ -83,8 +107,9 @@ on conflict (project) do update set locale = excluded.locale;
 delete from relevo.project_locales where project = %(project)s;
 
 -- name: read_timezones
--- Reads in which time zones some phones are, in their order.
-select i.timezone
+-- Reads the time zones of some phones, in their order: the zone of quiet hours applies to a phone that registered none.
+select i.zone
   from unnest(%(installations)s::uuid[]) with ordinality as u(installation_id, place)
-  left join lateral (select i.timezone from relevo.device_installations i where i.installation_id = u.installation_id offset 0) i on true
+  left join lateral (select relevo.zone_of(i.timezone, i.quiet, i.owner_quiet, i.project) as zone from relevo.device_installations i
+                      where i.installation_id = u.installation_id offset 0) i on true
  order by u.place;

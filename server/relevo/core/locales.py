@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from zoneinfo import available_timezones
 
@@ -36,6 +37,17 @@ def _zones() -> dict[str, str]:
     return {name.lower(): name for name in available_timezones()}
 
 
+def known_zone(name: str | None) -> str | None:
+    """Return a time zone by its name in any letters; None if there is none, or nobody knows it."""
+    return _zones().get((name or "").lower())
+
+
 def zone_named(name: str | None) -> str:
     """Return a time zone by its name in any letters; UTC if there is none, or nobody knows it."""
-    return _zones().get((name or "").lower(), "UTC")
+    return known_zone(name) or "UTC"
+
+
+def common_zone(of_phones: Iterable[str], of_project: str | None) -> str:
+    """Return the only known time zone of some phones; else the project's; else UTC."""
+    known = {zone for zone in map(known_zone, of_phones) if zone is not None}
+    return known.pop() if len(known) == 1 else zone_named(of_project)

@@ -16,6 +16,7 @@ import psycopg
 
 from relevo.client.checks import is_blank
 from relevo.core import queries, wordings
+from relevo.core.locales import common_zone
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
 from relevo.core.wordings import MOST_TOGETHER, RenderError, Text
@@ -36,6 +37,8 @@ class _Unworded(NamedTuple):
     id: int
     event_type: str
     version: int | None
+    zoned: bool
+    """Whether a text of that version names a time."""
     arguments: str
     room: int
     """How many bytes a text may have, as one that an app gives."""
@@ -84,13 +87,14 @@ def _word(run: Run, connection: Connection, due: Sequence[_Unworded], known: Wor
         connection.execute(_SQL["expire_events"], {"events": array(late), "now": run.now})
     worded: list[_Worded] = []
     wrong: dict[int, str] = {}
+    zones = _read_zones(connection, due)
     until = time.monotonic() + _STEP_S
     for event in due:
         if (worded or wrong) and time.monotonic() > until:
             break  # the others have their turn; what is left comes with the next step
         if not event.too_late:
             try:
-                worded.append(_render(connection, event, known))
+                worded.append(_render(connection, event, known, zones.get(event.id)))
             except (psycopg.Error, ImportError, MemoryError):  # this process's own trouble
                 raise
             except Exception as error:  # noqa: BLE001 whatever it is, it belongs to this event
@@ -108,11 +112,20 @@ def _word(run: Run, connection: Connection, due: Sequence[_Unworded], known: Wor
     )
 
 
-def _render(connection: Connection, event: _Unworded, known: Wordings) -> _Worded:
+def _read_zones(connection: Connection, due: Sequence[_Unworded]) -> dict[int, str]:
+    """Read for which time zone each event is worded whose texts name a time: pages, inboxes and the archive show it."""
+    zoned = [event.id for event in due if event.zoned and not event.too_late]
+    if not zoned:
+        return {}
+    rows = connection.execute(_SQL["read_zones_of_events"], {"events": array(zoned)}).fetchall()
+    return {event: common_zone(of_phones, of_project) for event, of_phones, of_project in rows}
+
+
+def _render(connection: Connection, event: _Unworded, known: Wordings, zone: str | None) -> _Worded:
     wording = None if event.version is None else known.read(connection, event.event_type, event.version)
     if wording is None or event.version is None:
         raise RenderError("no version of them fits its arguments")
-    texts = wording.render_all(json.loads(event.arguments, parse_float=Decimal))
+    texts = wording.render_all(json.loads(event.arguments, parse_float=Decimal), zone)
     for locale, text in texts.items():
         if is_blank(text.title) and is_blank(text.body):
             raise RenderError(f"{locale} shows nothing: its title and body are blank")

@@ -3,6 +3,6 @@ create or replace function relevo.said_zone(timezone text, own int, of_owner int
   return coalesce(relevo.known_zone(timezone),
                   case when own is not null then (select relevo.known_zone(nullif(p.zone, '')) from relevo.quiet_profiles p where p.id = own) end,
                   case when of_owner is not null then (select relevo.known_zone(nullif(p.zone, '')) from relevo.quiet_profiles p where p.id = of_owner) end,
-                  (select relevo.known_zone(nullif(p.zone, '')) from relevo.quiet_defaults d join relevo.quiet_profiles p on p.id = d.quiet where d.project = of_project));
+                  relevo.project_zone(of_project));
 
 revoke all on function relevo.said_zone from public;
