@@ -4556,8 +4556,11 @@ begin
   select p.* into before from relevo.quiet_profiles p where p.id = former;
   if not asked ? 'windows' then
     of_windows := relevo.shown_windows(before.windows);
-    if before.id is null or not asked ? 'zone' then
+    if not asked ? 'zone' then
       perform relevo.refuse('windows must be given: a list such as ["22:00-07:00"], or null to remove the quiet hours');
+    end if;
+    if before.id is null then
+      perform relevo.refuse('windows must be given beside zone, as a list such as ["22:00-07:00"]: there are no quiet hours yet whose zone could change');
     end if;
   end if;
   if not asked ? 'zone' then
@@ -7639,14 +7642,11 @@ create or replace function relevo.phone_obstacle(installation_id uuid, may_recei
 
 revoke all on function relevo.phone_obstacle from public;
 
--- Returns the time zone of a phone's calendar: its own, else the one set with its quiet hours, else with its owner's, else with its project's; null if none is set.
-create or replace function relevo.said_zone(timezone text, own int, of_owner int, of_project text) returns text language sql stable
-  return coalesce(relevo.known_zone(timezone),
-                  case when own is not null then (select relevo.known_zone(nullif(p.zone, '')) from relevo.quiet_profiles p where p.id = own) end,
-                  case when of_owner is not null then (select relevo.known_zone(nullif(p.zone, '')) from relevo.quiet_profiles p where p.id = of_owner) end,
-                  (select relevo.known_zone(nullif(p.zone, '')) from relevo.quiet_defaults d join relevo.quiet_profiles p on p.id = d.quiet where d.project = of_project));
+-- Returns the time zone that was set with a project's quiet hours; null if none was set, or this server does not know it.
+create or replace function relevo.project_zone(of_project text) returns text language sql stable
+  return (select relevo.known_zone(nullif(p.zone, '')) from relevo.quiet_defaults d join relevo.quiet_profiles p on p.id = d.quiet where d.project = of_project);
 
-revoke all on function relevo.said_zone from public;
+revoke all on function relevo.project_zone from public;
 
 -- Returns the hashes of the tokens of resolved installations, in their order.
 create or replace function relevo.token_hashes(resolved jsonb) returns bytea[] language sql immutable parallel safe
@@ -7655,11 +7655,14 @@ return (select array_agg(relevo.token_hash(g.i ->> 'provider', g.i ->> 'part', g
 
 revoke all on function relevo.token_hashes from public;
 
--- Returns the time zone of a phone's calendar: the one that is set for it, else UTC.
-create or replace function relevo.zone_of(timezone text, own int, of_owner int, of_project text) returns text language sql stable
-  return coalesce(relevo.said_zone(timezone, own, of_owner, of_project), 'UTC');
+-- Returns the time zone of a phone's calendar: its own, else the one set with its quiet hours, else with its owner's, else with its project's; null if none is set.
+create or replace function relevo.said_zone(timezone text, own int, of_owner int, of_project text) returns text language sql stable
+  return coalesce(relevo.known_zone(timezone),
+                  case when own is not null then (select relevo.known_zone(nullif(p.zone, '')) from relevo.quiet_profiles p where p.id = own) end,
+                  case when of_owner is not null then (select relevo.known_zone(nullif(p.zone, '')) from relevo.quiet_profiles p where p.id = of_owner) end,
+                  relevo.project_zone(of_project));
 
-revoke all on function relevo.zone_of from public;
+revoke all on function relevo.said_zone from public;
 
 -- Returns a phone as the export of its owner has it: its push token shortened, with its preferences.
 create or replace function relevo.exported_phone(i relevo.device_installations) returns jsonb language sql stable
@@ -9203,22 +9206,11 @@ as $$ select relevo.take_kept_slice($1) $$;
 
 revoke all on function relevo.take_kept_slice_1 from public;
 
--- Returns by which time zone the caps of a phone's owner go: that of the first of the owner's phones in the project that said one, so that all of them have the same
--- hours, days and weeks; else the phone's.
-create or replace function relevo.cap_zone(of_owner text, of_project text, timezone text, own int, of_owner_quiet int) returns text
-  language sql stable
-  return coalesce((select relevo.known_zone(i.timezone) from relevo.device_installations i
-                    where i.owner = of_owner and i.project = of_project and i.timezone is not null order by i.seq limit 1),
-                  relevo.zone_of(timezone, case when of_owner is null then own end, of_owner_quiet, of_project));
+-- Returns the time zone of a phone's calendar: the one that is set for it, else UTC.
+create or replace function relevo.zone_of(timezone text, own int, of_owner int, of_project text) returns text language sql stable
+  return coalesce(relevo.said_zone(timezone, own, of_owner, of_project), 'UTC');
 
-revoke all on function relevo.cap_zone from public;
-
--- Returns the time zone in which the digests of a phone close: as that of its quiet hours is found.
-create or replace function relevo.digest_zone(i relevo.device_installations) returns text
-  language sql stable
-  return relevo.zone_of(i.timezone, i.quiet, i.owner_quiet, i.project);
-
-revoke all on function relevo.digest_zone from public;
+revoke all on function relevo.zone_of from public;
 
 -- Returns why an installation may not receive pushes at all, or null.
 create or replace function relevo.why_not_allowed(i relevo.device_installations) returns text language sql stable
@@ -9242,6 +9234,23 @@ create or replace function relevo.is_handled(e relevo.notification_events, i rel
             and exists (select from relevo.event_completions c where c.event_id = (e).id and c.owner = (i).owner and coalesce(c.project, (i).project) = (i).project);
 
 revoke all on function relevo.is_handled from public;
+
+-- Returns by which time zone the caps of a phone's owner go: that of the first of the owner's phones in the project that said one, so that all of them have the same
+-- hours, days and weeks; else the phone's.
+create or replace function relevo.cap_zone(of_owner text, of_project text, timezone text, own int, of_owner_quiet int) returns text
+  language sql stable
+  return coalesce((select relevo.known_zone(i.timezone) from relevo.device_installations i
+                    where i.owner = of_owner and i.project = of_project and i.timezone is not null order by i.seq limit 1),
+                  relevo.zone_of(timezone, case when of_owner is null then own end, of_owner_quiet, of_project));
+
+revoke all on function relevo.cap_zone from public;
+
+-- Returns the time zone in which the digests of a phone close: as that of its quiet hours is found.
+create or replace function relevo.digest_zone(i relevo.device_installations) returns text
+  language sql stable
+  return relevo.zone_of(i.timezone, i.quiet, i.owner_quiet, i.project);
+
+revoke all on function relevo.digest_zone from public;
 
 drop function relevo.claim_due_2(uuid,text,text,text,text,integer,timestamp with time zone,integer,integer,text[],text[],integer,integer);
 
