@@ -16,7 +16,7 @@ comment on column relevo.inboxes.seen_before is 'Everything until then was seen,
 comment on column relevo.inboxes.read_before is 'Everything until then was read, but for what inbox_marks says otherwise.';
 
 create table relevo.former_phones (
-  inbox_id        bigint not null references relevo.inboxes(id) on delete cascade,
+  inbox_id        bigint not null, -- no foreign key: a phone is locked when its row is written here, and whoever forgets an owner locks the inbox before the phones
   installation_id uuid not null,
   left_at         timestamptz not null,
   primary key (inbox_id, installation_id)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import psycopg
+import pytest
 
 import relevo
 from inboxes import sent
@@ -35,18 +38,41 @@ def test_forgetting_meets_a_settle(conn: psycopg.Connection[Any], dsn: str) -> N
     assert conn.execute("select opened_at from relevo.notification_deliveries").fetchall() == [(None,)]
 
 
+@pytest.mark.parametrize("whom", ["owner", "phone"])
+def test_forgetting_meets_a_phone_that_is_passed_on(conn: psycopg.Connection[Any], dsn: str, whom: str) -> None:
+    """Whoever forgets ana, or ana's phone, waits for the registration that passes the phone on to bea, and not crosswise."""
+    phone = relevo.register(conn, relevo.Installation("ExponentPushToken[a]", owner="ana"))
+    sent(conn, [phone])
+    with psycopg.connect(dsn) as app, psycopg.connect(dsn, autocommit=True) as other, ThreadPoolExecutor(1) as pool:
+        app.execute("select from relevo.device_installations for update")  # as a registration does first
+        forgotten = {"owner": "ana"} if whom == "owner" else {"installation_id": phone}
+        forgetting = pool.submit(relevo.forget, other, **forgotten)
+        eventually(lambda: forgetting.done() or conn.execute(WAITING).fetchone() == (1,))
+        relevo.register(app, relevo.Installation("ExponentPushToken[a]", installation_id=phone, owner="bea"))
+        app.commit()
+        forgetting.result(PATIENCE_S)
+    assert [each.title for each in relevo.inbox(conn, owner="bea").items] == []
+
+
 Verb = Callable[[psycopg.Connection[Any], int], object]
 
 
 def test_all_verbs_at_once(conn: psycopg.Connection[Any], dsn: str) -> None:
-    """Registering, choosing, marking, opening and forgetting the same owner side by side ends in no deadlock."""
+    """Registering, passing on, choosing, marking, opening, forgetting and pruning the same owner side by side ends in no deadlock."""
     relevo.set_category(conn, "offers")
     conn.execute("insert into relevo.event_types (event_type, opens, complete_on) values ('t', true, 'read')")
     phones = add_phones(conn, 3, owner="ana")
     events = [sent(conn, phones[::order]) for order in (1, -1)]
     opened = conn.execute("select installation_id, id from relevo.notification_deliveries order by id").fetchall()
     some = [relevo.Installation(f"ExponentPushToken[{each}]", owner="ana") for each in range(3)]
+    passed_on = [
+        relevo.Installation("ExponentPushToken[x]", installation_id=uuid4(), owner=each) for each in ("ana", "eva")
+    ]
+    relevo.register_many(conn, passed_on[:1])
     verbs: list[Verb] = [
+        lambda on, n: relevo.register(on, replace(passed_on[n % 2], installation_id=passed_on[0].installation_id)),
+        lambda on, n: n % 3 == 1 and relevo.forget(on, passed_on[0].installation_id),
+        lambda on, _: on.execute("select relevo.prune_former_phones(10, now() + interval '1 year')"),
         lambda on, n: relevo.register_many(on, some if n % 2 else some[::-1]),
         lambda on, n: relevo.choose(on, "offers", owner="ana", wanted=bool(n % 2)),
         lambda on, n: relevo.mark_inbox(on, events[n % 2], "read" if n % 3 else "unread", owner="ana"),

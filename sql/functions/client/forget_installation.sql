@@ -7,9 +7,12 @@ as $$
 declare
   known boolean;
   alone bigint[];
-  inboxes bigint[] := relevo.inboxes_of_phones(array[installation]);
+  inboxes bigint[];
 begin
+  perform relevo.lock_owner(i.owner) from relevo.device_installations i where i.installation_id = installation and i.owner is not null; -- as forget_owner does
   perform relevo.lock_shared('keep_inbox_items'); -- what is being kept is found below
+  inboxes := relevo.inboxes_of_phones(array[installation]);
+  perform from relevo.inboxes b where b.id = any (inboxes) order by b.id for update; -- whoever marks an item locks the inbox first
   perform relevo.forget_opens(array[installation]); -- deliveries are locked before events and phones, as by a settle
   perform relevo.lock_personal_events(array[installation], null);
   perform relevo.forget_digests(installation);

@@ -23,6 +23,7 @@ begin
     'its owner was forgotten');
   delete from relevo.event_owners where owner = of_owner;
   delete from relevo.event_completions where owner = of_owner;
+  delete from relevo.former_phones f using relevo.inboxes b where b.owner = of_owner and f.inbox_id = b.id;
   delete from relevo.inboxes where owner = of_owner;
   delete from relevo.owner_rules where owner = of_owner;
   delete from relevo.consents where owner = of_owner;

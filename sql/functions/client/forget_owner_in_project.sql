@@ -27,6 +27,7 @@ begin
    where o.owner = of_owner and e.id = o.event_id and coalesce(e.project, owners_in) = of_project;
   delete from relevo.event_completions c using relevo.notification_events e
    where c.owner = of_owner and e.id = c.event_id and coalesce(e.project, owners_in) = of_project;
+  delete from relevo.former_phones f using relevo.inboxes b where b.owner = of_owner and b.project = of_project and f.inbox_id = b.id;
   delete from relevo.inboxes where owner = of_owner and project = of_project;
   delete from relevo.owner_rules where owner = of_owner and project = of_project;
   delete from relevo.consents where owner = of_owner and project = of_project;

@@ -9,8 +9,15 @@ declare
   pruned int;
   emptied bigint[];
 begin
-  with old as materialized (
-    select f.inbox_id, f.installation_id from relevo.former_phones f where f.left_at < oldest order by f.left_at limit most for update skip locked
+  with found as materialized (
+    select f.inbox_id, f.installation_id from relevo.former_phones f where f.left_at < oldest order by f.left_at limit most
+  ), held as materialized ( -- inboxes first, and those that somebody works on another time: nobody waits for this, nor this for anybody
+    select b.id from relevo.inboxes b where b.id in (select f.inbox_id from found f) order by b.id for update skip locked
+  ), old as materialized (
+    select f.inbox_id, f.installation_id from relevo.former_phones f
+     where (f.inbox_id, f.installation_id) in (select n.inbox_id, n.installation_id from found n)
+       and (f.inbox_id in (select h.id from held h) or not exists (select from relevo.inboxes b where b.id = f.inbox_id))
+       for update skip locked
   ), gone as (
     delete from relevo.former_phones f using old where f.inbox_id = old.inbox_id and f.installation_id = old.installation_id returning f.inbox_id
   )
