@@ -78,7 +78,7 @@ comment on column relevo.inboxes.seen_before is 'Everything until then was seen,
 comment on column relevo.inboxes.read_before is 'Everything until then was read, but for what inbox_marks says otherwise.';
 
 create table relevo.former_phones (
-  inbox_id        bigint not null references relevo.inboxes(id) on delete cascade,
+  inbox_id        bigint not null,
   installation_id uuid not null,
   left_at         timestamptz not null,
   primary key (inbox_id, installation_id)
@@ -1880,9 +1880,12 @@ as $$
 declare
   known boolean;
   alone bigint[];
-  inboxes bigint[] := relevo.inboxes_of_phones(array[installation]);
+  inboxes bigint[];
 begin
+  perform relevo.lock_owner(i.owner) from relevo.device_installations i where i.installation_id = installation and i.owner is not null; -- as forget_owner does
   perform relevo.lock_shared('keep_inbox_items'); -- what is being kept is found below
+  inboxes := relevo.inboxes_of_phones(array[installation]);
+  perform from relevo.inboxes b where b.id = any (inboxes) order by b.id for update; -- whoever marks an item locks the inbox first
   perform relevo.forget_opens(array[installation]); -- deliveries are locked before events and phones, as by a settle
   perform relevo.lock_personal_events(array[installation], null);
   perform relevo.forget_digests(installation);
@@ -1929,6 +1932,7 @@ begin
     'its owner was forgotten');
   delete from relevo.event_owners where owner = of_owner;
   delete from relevo.event_completions where owner = of_owner;
+  delete from relevo.former_phones f using relevo.inboxes b where b.owner = of_owner and f.inbox_id = b.id;
   delete from relevo.inboxes where owner = of_owner;
   delete from relevo.owner_rules where owner = of_owner;
   delete from relevo.consents where owner = of_owner;
@@ -1971,6 +1975,7 @@ begin
    where o.owner = of_owner and e.id = o.event_id and coalesce(e.project, owners_in) = of_project;
   delete from relevo.event_completions c using relevo.notification_events e
    where c.owner = of_owner and e.id = c.event_id and coalesce(e.project, owners_in) = of_project;
+  delete from relevo.former_phones f using relevo.inboxes b where b.owner = of_owner and b.project = of_project and f.inbox_id = b.id;
   delete from relevo.inboxes where owner = of_owner and project = of_project;
   delete from relevo.owner_rules where owner = of_owner and project = of_project;
   delete from relevo.consents where owner = of_owner and project = of_project;
@@ -3812,8 +3817,15 @@ declare
   pruned int;
   emptied bigint[];
 begin
-  with old as materialized (
-    select f.inbox_id, f.installation_id from relevo.former_phones f where f.left_at < oldest order by f.left_at limit most for update skip locked
+  with found as materialized (
+    select f.inbox_id, f.installation_id from relevo.former_phones f where f.left_at < oldest order by f.left_at limit most
+  ), held as materialized ( -- inboxes first, and those that somebody works on another time: nobody waits for this, nor this for anybody
+    select b.id from relevo.inboxes b where b.id in (select f.inbox_id from found f) order by b.id for update skip locked
+  ), old as materialized (
+    select f.inbox_id, f.installation_id from relevo.former_phones f
+     where (f.inbox_id, f.installation_id) in (select n.inbox_id, n.installation_id from found n)
+       and (f.inbox_id in (select h.id from held h) or not exists (select from relevo.inboxes b where b.id = f.inbox_id))
+       for update skip locked
   ), gone as (
     delete from relevo.former_phones f using old where f.inbox_id = old.inbox_id and f.installation_id = old.installation_id returning f.inbox_id
   )
