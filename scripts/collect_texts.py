@@ -77,7 +77,6 @@ COUNTERS = frozenset(
             "batches_closed",
             "events_batched",
             "batches_pruned",
-            "phones_looked_at",
         ),
         *("deliveries_capped", "deliveries_batched", "deliveries_left_to_digests"),
         *("months_retired", "months_exported", "months_verified", "months_dropped", "rows_exported", "rows_verified"),

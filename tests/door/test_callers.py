@@ -227,7 +227,9 @@ class TestPythonDoor:
         assert row == (
             "Título ñ 📋", "body [x]", {"a": [1, None, "ñ"]}, {"badge": 1}, "installations", "c", "urgent", True,
         )  # fmt: skip
-        assert conn.execute("select * from relevo.event_audience").fetchall() == [(made.event_id, phone)]
+        assert conn.execute("select event_id, installation_id from relevo.event_audience").fetchall() == [
+            (made.event_id, phone)
+        ]
 
     def test_matching_is_stored_folded(self, conn) -> None:
         """What an event is about is kept in the form that preferences are compared in."""
