@@ -5016,9 +5016,9 @@ revoke all on function relevo.used_profiles from public;
 create or replace function relevo.hashed_owners(of_installations uuid[]) returns bigint[]
   language sql stable
 as $$
-select array_agg(distinct hashtextextended(coalesce(i.owner, u.id::text), 0))
-          from unnest(of_installations) as u(id)
-          left join relevo.device_installations i on i.installation_id = u.id
+  select array_agg(distinct hashtextextended(coalesce(i.owner, u.id::text), 0))
+    from unnest(of_installations) as u(id)
+    left join lateral (select i.owner from relevo.device_installations i where i.installation_id = u.id offset 0) i on true
 $$;
 
 revoke all on function relevo.hashed_owners from public;
@@ -5506,7 +5506,7 @@ revoke all on function relevo.grant_worker from public;
 
 -- Locks a name until the transaction ends, against everybody who locks it by relevo.lock_shared or by this.
 create or replace function relevo.lock_alone(of_name text) returns void
-  language plpgsql volatile
+  language plpgsql volatile strict
 as $$
 declare
   of_key bigint := hashtextextended(of_name, 0);
@@ -5524,7 +5524,7 @@ revoke all on function relevo.lock_alone from public;
 -- Locks a name until the transaction ends, together with others that share it, against relevo.lock_alone of the same name. The first one that
 -- names it makes its row; until that transaction ends, others wait for it.
 create or replace function relevo.lock_shared(of_name text) returns void
-  language plpgsql volatile
+  language plpgsql volatile strict
 as $$
 declare
   of_key bigint := hashtextextended(of_name, 0);
@@ -5550,7 +5550,7 @@ revoke all on function relevo.now from public;
 -- relevo.turns can hold such a lock; PostgreSQL's advisory locks are open to every role that may connect. The row is deleted at once: an
 -- insert of the same key waits for the transaction that inserted it before, also after it deleted it.
 create or replace function relevo.take_turn(of_name text) returns void
-  language plpgsql volatile
+  language plpgsql volatile strict
 as $$
 declare
   of_key bigint := hashtextextended(of_name, 0);

@@ -126,8 +126,8 @@ select exists (select from relevo.device_installations i
 -- name: list_witnesses
 -- Returns the owner of each of some installations of a project, and whether the push service took a push for its present token before.
 select i.installation_id, i.owner, relevo.was_taken(i.installation_id, %(project)s, %(answered_by)s = 'receipt')
-  from relevo.device_installations i
- where i.installation_id = any (%(installations)s::uuid[]);
+  from unnest(%(installations)s::uuid[]) as u(id)
+  cross join lateral (select i.installation_id, i.owner from relevo.device_installations i where i.installation_id = u.id offset 0) i;
 
 -- name: was_taken_lately
 -- Returns whether the push service took a push of a project, or by its receipts confirmed one, within so many milliseconds; and in the last days.

@@ -1,6 +1,6 @@
 -- Locks a name until the transaction ends, against everybody who locks it by relevo.lock_shared or by this.
 create or replace function relevo.lock_alone(of_name text) returns void
-  language plpgsql volatile
+  language plpgsql volatile strict
 as $$
 declare
   of_key bigint := hashtextextended(of_name, 0);

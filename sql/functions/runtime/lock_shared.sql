@@ -1,7 +1,7 @@
 -- Locks a name until the transaction ends, together with others that share it, against relevo.lock_alone of the same name. The first one that
 -- names it makes its row; until that transaction ends, others wait for it.
 create or replace function relevo.lock_shared(of_name text) returns void
-  language plpgsql volatile
+  language plpgsql volatile strict
 as $$
 declare
   of_key bigint := hashtextextended(of_name, 0);
