@@ -61,9 +61,8 @@ select e.id, coalesce(p.receiving, p.others, '{}'), relevo.project_zone(coalesce
     select array_agg(distinct n.zone) filter (where n.zone is not null and n.may_receive and n.phones <= 100) as receiving,
            array_agg(distinct n.zone) filter (where n.zone is not null and n.phones <= 100) as others,
            case when min(n.project) = max(n.project) then min(n.project) end as project
-      from (select n.project, n.may_receive, n.zone, count(*) over () as phones
-              from (select (n.phone).project, relevo.may_receive(n.phone) as may_receive,
-                           relevo.said_zone((n.phone).timezone, (n.phone).quiet, (n.phone).owner_quiet, null) as zone
+      from (select n.project, n.may_receive, relevo.said_zone(n.timezone, n.quiet, n.owner_quiet, null) as zone, sum(n.phones) over () as phones
+              from (select (n.phone).project, relevo.may_receive(n.phone) as may_receive, (n.phone).timezone, (n.phone).quiet, (n.phone).owner_quiet, count(*) as phones
                       from (select p.phone from relevo.event_audience a
                               cross join lateral (select i as phone from relevo.device_installations i where i.installation_id = a.installation_id
                                                     and i.project = coalesce(e.project, i.project) offset 0) p
@@ -73,7 +72,8 @@ select e.id, coalesce(p.receiving, p.others, '{}'), relevo.project_zone(coalesce
                               cross join lateral (select i as phone from relevo.device_installations i where i.owner = o.owner
                                                     and i.project = coalesce(e.project, relevo.project_of_owners(), i.project) offset 0) p
                              where o.event_id = e.id
-                             limit 101) n) n) n) p;
+                             limit 101) n
+                     group by 1, 2, 3, 4, 5) n) n) p;
 
 -- name: word_events
 -- Writes what events say, in every language that their type has texts in, and lets them fan out.
@@ -107,9 +107,12 @@ on conflict (project) do update set locale = excluded.locale;
 delete from relevo.project_locales where project = %(project)s;
 
 -- name: read_timezones
--- Reads the time zones of some phones, in their order: the zone of quiet hours applies to a phone that registered none.
-select i.zone
-  from unnest(%(installations)s::uuid[]) with ordinality as u(installation_id, place)
-  left join lateral (select relevo.zone_of(i.timezone, i.quiet, i.owner_quiet, i.project) as zone from relevo.device_installations i
-                      where i.installation_id = u.installation_id offset 0) i on true
- order by u.place;
+-- Reads the time zones of some phones, in their order: the zone of quiet hours applies to a phone that registered none. Equal phones are looked up once.
+select g.zone
+  from (select relevo.zone_of(i.timezone, i.quiet, i.owner_quiet, i.project) as zone, array_agg(u.place) as places
+          from unnest(%(installations)s::uuid[]) with ordinality as u(installation_id, place)
+          left join lateral (select i.timezone, i.quiet, i.owner_quiet, i.project from relevo.device_installations i
+                              where i.installation_id = u.installation_id offset 0) i on true
+         group by i.timezone, i.quiet, i.owner_quiet, i.project) g
+  cross join lateral unnest(g.places) as p(place)
+ order by p.place;
