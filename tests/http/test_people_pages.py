@@ -11,7 +11,7 @@ from browsing import Person
 from phones import add_phones, fan_out
 from relevo.client import values, verbs
 from serving import Served
-from stories import Connection, deliveries_of, event, phone, told
+from stories import Connection, event, phone, told
 
 
 def test_a_person_and_why_they_got_nothing(served: Served, conn: Connection, person: Person) -> None:

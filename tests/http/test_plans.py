@@ -210,7 +210,6 @@ STATEMENTS = [
     (DEVICES, "list_preferences", {**PHONE, "name": None, "limit": PAGE}, 3 * PAGE),
     (DOOR, "list_installations", {"owner": "user-7", "limit": PAGE}, 10),
     (DOOR, "preview_event", {"event": PREVIEWED, "sample": 10}, 60),
-    (DOOR, "preview_in_project", {"event": PREVIEWED, "sample": 10, "project": "default"}, 60),
     (DOOR, "explain_new_event", {"event": PREVIEWED, **PHONE}, 60),
 ]
 
