@@ -139,10 +139,10 @@ select a.installation_id from relevo.event_audience a where a.event_id = %(event
 -- Counts, of a bounded number of phones that are meant (the named ones, those of named owners, or the newest of all), those that may not get a
 -- push, or opted out of its category, by the reason; those that may have none.
 with meant as materialized (
-  (select i from relevo.device_installations i where %(everyone)s and not i.for_news and i.project = coalesce(%(project)s::text, i.project) order by i.seq desc limit %(most)s)
+  (select i from relevo.device_installations i where %(everyone)s and not i.for_news and (%(project)s::text is null or i.project = %(project)s) order by i.seq desc limit %(most)s)
   union all
   (select n.i from unnest(%(installations)s::uuid[]) as u(id)
-    cross join lateral (select i from relevo.device_installations i where i.installation_id = u.id and i.project = coalesce(%(project)s::text, i.project) offset 0) n
+    cross join lateral (select i from relevo.device_installations i where i.installation_id = u.id and (%(project)s::text is null or i.project = %(project)s) offset 0) n
    limit %(most)s)
   union all
   (select n.i from unnest(%(owners)s::text[]) as u(owner)
