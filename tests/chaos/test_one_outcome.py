@@ -49,12 +49,17 @@ SUM = {
     ("ended", "hourly"): ["ended"],
     ("ended", "night"): ["ended"],
 }
-"""What becomes of the events of each kind for each phone."""
+"""What becomes of the events of each kind for each phone.
+
+A late event whose deadline precedes its digest counts as told by the digest: its delivery has that reason.
+"""
 TOLD = """
 select d.notification_event_id, d.installation_id,
        case when d.status in ('sent', 'ok') then 'sent' when d.last_error_code = 'capped' then 'capped' when d.status = 'cancelled' then 'ended'
+            when d.last_error_code = 'deadline_before_digest' then 'digest'
             when d.status = 'expired' and d.last_error_code = 'quiet_hours' then 'expired' else d.status end
-  from relevo.notification_deliveries d where d.notification_event_id = any (%(events)s) and (d.status <> 'skipped' or d.last_error_code = 'capped')
+  from relevo.notification_deliveries d
+ where d.notification_event_id = any (%(events)s) and (d.status <> 'skipped' or d.last_error_code in ('capped', 'deadline_before_digest'))
 union all
 select c.event_id - unnest(c.offsets), d.installation_id, case when d.status in ('sent', 'ok') then 'digest' else 'digest ' || d.status end
   from relevo.notification_deliveries d
