@@ -6,6 +6,7 @@ import re
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,8 +22,9 @@ def links(html: str) -> set[str]:
     return {each for each in re.findall(r'href="([^"]+)"', html) if each.startswith(("/guide", "#"))}
 
 
-def test_every_page_is_served_and_every_link_leads_somewhere(served: Served) -> None:
+def test_every_page_is_served_and_every_link_leads_somewhere(serve: Any) -> None:
     """From the index each page is reached; a link names a page that is served, and an anchor that is on it."""
+    served = serve(http_rate_per_second=0)
     client = served.client()
     pages = {"/guide": client.get("/guide")}
     for link in sorted(links(pages["/guide"].text)):
@@ -130,8 +132,9 @@ def test_a_search_for_many_words_costs_little(served: Served) -> None:
     assert min(spent) < 0.1
 
 
-def test_it_is_searched_and_read_page_after_page(served: Served) -> None:
+def test_it_is_searched_and_read_page_after_page(serve: Any) -> None:
     """The box finds a section by all of its words, escaped; each page leads to the one before and the one after."""
+    served = serve(http_rate_per_second=0)
     client = served.client()
     found = client.get("/guide?q=held+runaway").text
     assert 'href="/guide/runbook#held-as-a-runaway"' in found
