@@ -3787,6 +3787,35 @@ $$;
 
 revoke all on function relevo.keep_missed_items from public;
 
+-- Makes the inboxes that some resolved installations belong to, and locks them in one order. Whoever registers does this before it locks phones: whoever forgets a phone locks its
+-- inbox first, too, so neither waits for the other crosswise.
+create or replace function relevo.lock_inboxes(resolved jsonb) returns void
+  language plpgsql volatile
+  set enable_seqscan = off
+as $$
+declare
+  owners text[];
+  projects text[];
+  held bigint;
+begin
+  select array_agg(b.owner), array_agg(b.project) into owners, projects
+    from (select distinct case when g.i ? 'owner' then g.i ->> 'owner' else k.owner end as owner,
+                 case when g.i ? 'project' then coalesce(g.i ->> 'project', 'default') else coalesce(k.project, 'default') end as project
+            from jsonb_array_elements(resolved) as g(i)
+            left join lateral (select d.owner, d.project from relevo.device_installations d
+                                where d.installation_id = (g.i ->> 'installation_id')::uuid offset 0) k on true) b
+   where b.owner is not null;
+  loop
+    insert into relevo.inboxes (project, owner) select u.project, u.owner from unnest(projects, owners) as u(project, owner) order by 2, 1 on conflict do nothing;
+    perform from relevo.inboxes b where (b.project, b.owner) in (select u.project, u.owner from unnest(projects, owners) as u(project, owner)) order by b.id for key share;
+    get diagnostics held = row_count;
+    exit when held >= coalesce(cardinality(owners), 0); -- fewer: another deleted an empty one meanwhile
+  end loop;
+end
+$$;
+
+revoke all on function relevo.lock_inboxes from public;
+
 -- Gives an event that was fanned out a place in the inboxes of those of its owners who got it on no phone.
 create or replace function relevo.note_missed_owners(of_event bigint, of_day date) returns void
   language plpgsql volatile
@@ -4092,7 +4121,7 @@ $$;
 revoke all on function relevo.was_sent_to_token from public;
 
 -- Writes checked installations of which none shares its id or token with another, and returns their ids.
--- Steps: lock tokens and rows in one order, take tokens away from their former installations, update those that are known, insert the
+-- Steps: lock tokens, inboxes and phones in one order, take tokens away from their former installations, update those that are known, insert the
 -- others with a default preference.
 create or replace function relevo.write_installations(given jsonb) returns uuid[]
   language plpgsql
@@ -4108,15 +4137,13 @@ begin
   of_all := relevo.resolved_installations(given);
   select array_agg((g.i ->> 'installation_id')::uuid order by g.ord) into ids from jsonb_array_elements(of_all) with ordinality as g(i, ord);
   hashes := relevo.token_hashes(of_all);
+  perform relevo.lock_inboxes(of_all);
   perform relevo.lock_installations(ids, hashes);
   of_all := relevo.resolved_installations(( -- once more: what was read before the locks may have changed
     select jsonb_agg(e.i || jsonb_build_object('installation_id', ids[e.ord]) order by e.ord) from jsonb_array_elements(given) with ordinality as e(i, ord)));
   if hashes is distinct from relevo.token_hashes(of_all) then
     raise exception using errcode = 'unique_violation', message = 'the provider of an installation was changed by another meanwhile';
   end if;
-  insert into relevo.inboxes (project, owner) -- in one order: two who register many take turns
-  select distinct coalesce(g.i ->> 'project', 'default'), g.i ->> 'owner' from jsonb_array_elements(of_all) as g(i) where g.i ->> 'owner' is not null order by 2, 1
-  on conflict do nothing;
   if relevo.take_tokens(ids, hashes) > 0 and expects like '%free token%' then
     raise exception using errcode = 'lock_not_available', message = 'the token was taken by another installation meanwhile';
   end if;

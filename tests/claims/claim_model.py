@@ -266,6 +266,8 @@ class Model:
         """A receipt confirms a push, asks for another try within the cap, or is still missing."""
         row = self.rows[key]
         retry_at = self.now + _pause(max(row.attempts, 1))  # one that was redriven before its late ticket came has none
+        if says == "retryable":
+            row.lapses = 0
         if says == "ok":
             row.become("ok")
         elif says == "retryable" and row.attempts >= CAP:
@@ -273,7 +275,6 @@ class Model:
         elif says == "retryable" and row.deadline is not None and retry_at >= row.deadline:
             row.become("expired")
         elif says == "retryable":
-            row.lapses = 0
             row.become("retryable" if row.attempts else "pending", retry_at)
 
     def end(self, token: UUID, *, lapsed: bool, tickets: dict[int, str | None]) -> Counter[str]:
