@@ -190,7 +190,7 @@ class Oracle:
         if any(each.delivery == "now" for each in matching):
             return "push"
         delivery, zone = self.delivery_of(event, phone) or USUAL, self.zone_of(phone)
-        due = self.due.get((phone.project, delivery, zone)) or next_time(delivery, zone, now)
+        due = self.due.setdefault((phone.project, delivery, zone), next_time(delivery, zone, now))
         return "late" if event.deadline is not None and event.deadline <= max(due, now) else "gather"
 
     def delivery_of(self, event: Event, phone: Phone) -> str | None:
