@@ -346,3 +346,48 @@ def test_the_next_owner_is_forgotten(relay: Any) -> None:
     assert [titles(worker, owner) for owner in ("ana", "eva", "bea")] == [["For ana"], ["For eva"], []]
     assert verbs.forget(worker.conn, worker.phones["eva"])
     assert [titles(worker, owner) for owner in ("ana", "eva")] == [["For ana"], []]
+
+
+def test_the_owner_is_forgotten_between_the_claim_and_a_retry(relay: Any) -> None:
+    """A push that was claimed for ana, and is due again after ana was forgotten, does not go to bea, who has the phone now."""
+    worker: Relay = relay()
+    for name in ("ana", "eva"):
+        worker.phones[name] = verbs.register(worker.conn, Installation(token(name), owner=name))
+    worker.enqueue(audience=Owners("ana", "eva"), title="Your result")
+    worker.fan_out()
+    claim = worker.app.claims.claim("dispatch", "default", "bulk", now=worker.clock())
+    assert relevo.forget(worker.conn, owner="ana") == 1
+    again = Installation(token("ana"), installation_id=worker.phones["ana"], owner="bea")
+    verbs.register(worker.conn, again)
+    worker.app.claims.release(claim, worker.clock())
+    worker.dispatch()
+    assert outcome(worker) == ("skipped", "owner_changed", 0)
+    assert worker.received("eva") == 1
+    assert titles(worker, "bea") == []
+
+
+TAKEN_OUT = {
+    "this release": "select count(*) from relevo.take_from_queue(array[%(event)s::bigint], array[%(taken)s::bigint])",
+    "the release before": """
+with taken as (delete from relevo.due_chunks where %(taken)s = any (ids) returning due_chunks)
+select relevo.put_back_1(t.due_chunks, array_remove((t.due_chunks).ids, %(taken)s),
+                         array_remove((t.due_chunks).installations, (select installation_id from relevo.notification_deliveries where id = %(taken)s)))
+  from taken t""",
+}
+
+
+@pytest.mark.parametrize("release", list(TAKEN_OUT))
+def test_phones_that_are_left_in_a_chunk_keep_their_owners(relay: Any, release: str) -> None:
+    """When one delivery is taken out of a chunk of three, the two others still belong to their own owners."""
+    worker: Relay = relay()
+    names = ("ana", "eva", "pia")
+    for name in names:
+        worker.phones[name] = verbs.register(worker.conn, Installation(token(name), owner=name))
+    worker.enqueue(audience=Owners(*names))
+    worker.fan_out()
+    taken = worker.delivery("eva")
+    worker.conn.execute(TAKEN_OUT[release], {"event": taken["notification_event_id"], "taken": taken["id"]})
+    ((phones, inboxes),) = worker.conn.execute("select installations, inboxes from relevo.due_chunks").fetchall()
+    assert dict(zip(phones, inboxes, strict=True)) == {
+        worker.phones[name]: worker.installation(name)["inbox_id"] for name in ("ana", "pia")
+    }

@@ -1,5 +1,5 @@
 -- Forgets when some installations opened what, in news of it, too, and which items of their owners came by them, but for months on their way to the archive, which hold no name.
--- Items of former owners stay theirs.
+-- Such a delivery gets the inbox 0, which is nobody's: whoever registers the phone again is another owner. Items of former owners stay theirs.
 create or replace function relevo.forget_opens(of_installations uuid[]) returns void
   language plpgsql volatile
 as $$
@@ -12,7 +12,7 @@ begin
   perform from relevo.notification_deliveries d
    where d.installation_id = any (of_installations) and (d.opened_at is not null or d.inbox_id = any (inboxes)) and d.event_day = any (open_days)
    order by d.event_day, d.id for no key update; -- in the order of every writer
-  update relevo.notification_deliveries d set opened_at = null, opened_action = null, inbox_id = case when d.inbox_id = any (inboxes) then null else d.inbox_id end
+  update relevo.notification_deliveries d set opened_at = null, opened_action = null, inbox_id = case when d.inbox_id = any (inboxes) then 0 else d.inbox_id end
    where d.installation_id = any (of_installations) and (d.opened_at is not null or d.inbox_id = any (inboxes)) and d.event_day = any (open_days);
   if found then -- news of it are numbered without gaps: they stay, and say nothing
     update relevo.news_inbox n set data = n.data || '{"action": null, "opened_at": null}'
