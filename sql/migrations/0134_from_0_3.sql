@@ -7141,7 +7141,7 @@ revoke all on function relevo.tell_items from public;
 -- if all that match ask for digests; else the most frequent of all of them, else one at 08:00. Of an event for whoever matches that none matches any more, none.
 create or replace function relevo.digest_places(seqs bigint[], events bigint[]) returns setof relevo.digest_place
   language sql stable
-  set enable_nestloop = off set jit = off -- each row is looked up once, lateral
+  set enable_nestloop = off set enable_hashjoin = on set enable_sort = on set jit = off -- each row is looked up once, lateral
 as $$
   with phones as materialized (
     select i.i from (select distinct u.seq from unnest(seqs) as u(seq)) u
@@ -7186,7 +7186,7 @@ revoke all on function relevo.digest_places from public;
 create or replace function relevo.judge_items(seqs bigint[], events bigint[], inboxes bigint[], at timestamptz)
   returns table (place relevo.digest_place, code text, nth bigint)
   language sql stable
-  set enable_nestloop = off set jit = off -- each row is looked up once, lateral
+  set enable_nestloop = off set enable_hashjoin = on set enable_sort = on set jit = off -- each row is looked up once, lateral
 as $$
   with told as materialized (
     select e.*, row_number() over (order by relevo.event_score(e.e) desc, (e.e).fanout_finished_at desc, e.id desc) as nth, relevo.category_rule((e.e).category) as rule
@@ -7199,7 +7199,8 @@ as $$
   select p, coalesce(
            case when u.inbox_id is not null and u.inbox_id is distinct from (i.i).inbox_id then 'owner_changed'
                 when (e.e).project <> (i.i).project then 'project_changed' end,
-           relevo.event_obstacle(e.id, (e.e).ended_at, (e.e).deadline_at, at, relevo.is_handled(e.e, i.i)),
+           relevo.event_obstacle(e.id, (e.e).ended_at, (e.e).deadline_at, at,
+                                 case when (i.i).handled_before is not null or (select exists (select from relevo.event_completions)) then relevo.is_handled(e.e, i.i) else false end),
            relevo.obstacle_of_phone((i.i).installation_id, relevo.may_receive(i.i),
                                     relevo.unwanted((i.i).opt_outs, (i.i).refused, (i.i).accepted, (e.e).category, e.rule)),
            case when p.delivery is null then 'preference_changed' end), e.nth
@@ -8115,7 +8116,7 @@ revoke all on function relevo.explain_digest from public;
 -- whose digest comes only after the event's deadline: for these it is not gathered.
 create or replace function relevo.gather(e relevo.notification_events, phones uuid[], deliveries text[], inboxes bigint[], at timestamptz) returns uuid[]
   language plpgsql volatile
-  set enable_nestloop = off set jit = off -- what has to be looked up one by one is lateral
+  set enable_nestloop = off set enable_hashjoin = on set enable_sort = on set jit = off -- what has to be looked up one by one is lateral
 as $$
 declare
   places relevo.digest_place[];
@@ -8165,7 +8166,7 @@ revoke all on function relevo.gather from public;
 create or replace function relevo.write_gathered(e relevo.notification_events, at timestamptz, inout phones uuid[], inout providers text[], inout projects text[],
                                                  inout hours int[], inout inboxes bigint[], gathered uuid[], deliveries text[])
   language plpgsql volatile
-  set enable_nestloop = off set jit = off
+  set enable_nestloop = off set enable_hashjoin = on set enable_sort = on set jit = off
 as $$
 declare
   too_late uuid[];

@@ -2,7 +2,7 @@
 -- if all that match ask for digests; else the most frequent of all of them, else one at 08:00. Of an event for whoever matches that none matches any more, none.
 create or replace function relevo.digest_places(seqs bigint[], events bigint[]) returns setof relevo.digest_place
   language sql stable
-  set enable_nestloop = off set jit = off -- each row is looked up once, lateral
+  set enable_nestloop = off set enable_hashjoin = on set enable_sort = on set jit = off -- each row is looked up once, lateral
 as $$
   with phones as materialized (
     select i.i from (select distinct u.seq from unnest(seqs) as u(seq)) u

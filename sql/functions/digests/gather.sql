@@ -3,7 +3,7 @@
 -- whose digest comes only after the event's deadline: for these it is not gathered.
 create or replace function relevo.gather(e relevo.notification_events, phones uuid[], deliveries text[], inboxes bigint[], at timestamptz) returns uuid[]
   language plpgsql volatile
-  set enable_nestloop = off set jit = off -- what has to be looked up one by one is lateral
+  set enable_nestloop = off set enable_hashjoin = on set enable_sort = on set jit = off -- what has to be looked up one by one is lateral
 as $$
 declare
   places relevo.digest_place[];

@@ -3,7 +3,7 @@
 create or replace function relevo.judge_items(seqs bigint[], events bigint[], inboxes bigint[], at timestamptz)
   returns table (place relevo.digest_place, code text, nth bigint)
   language sql stable
-  set enable_nestloop = off set jit = off -- each row is looked up once, lateral
+  set enable_nestloop = off set enable_hashjoin = on set enable_sort = on set jit = off -- each row is looked up once, lateral
 as $$
   with told as materialized (
     select e.*, row_number() over (order by relevo.event_score(e.e) desc, (e.e).fanout_finished_at desc, e.id desc) as nth, relevo.category_rule((e.e).category) as rule
@@ -16,7 +16,8 @@ as $$
   select p, coalesce(
            case when u.inbox_id is not null and u.inbox_id is distinct from (i.i).inbox_id then 'owner_changed'
                 when (e.e).project <> (i.i).project then 'project_changed' end,
-           relevo.event_obstacle(e.id, (e.e).ended_at, (e.e).deadline_at, at, relevo.is_handled(e.e, i.i)),
+           relevo.event_obstacle(e.id, (e.e).ended_at, (e.e).deadline_at, at,
+                                 case when (i.i).handled_before is not null or (select exists (select from relevo.event_completions)) then relevo.is_handled(e.e, i.i) else false end),
            relevo.obstacle_of_phone((i.i).installation_id, relevo.may_receive(i.i),
                                     relevo.unwanted((i.i).opt_outs, (i.i).refused, (i.i).accepted, (e.e).category, e.rule)),
            case when p.delivery is null then 'preference_changed' end), e.nth
