@@ -360,3 +360,11 @@ def test_the_rule_for_statements_bites(text: str, complaint: str) -> None:
     """Each fault of form is found, and good form passes."""
     found = list(complaints_about_statements(text))
     assert [complaint in line for line in found] == ([True] if complaint else []), found
+
+
+def test_functions_leave_the_planner_a_join() -> None:
+    """A function that turns nested loops off turns hash joins on: workers' transactions turn these off, and then every row is compared with every other."""
+    files = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "sql" / "functions").rglob("*.sql"))]
+    without_loops = [text for text in files if "set enable_nestloop = off" in text]
+    assert without_loops
+    assert all("set enable_hashjoin = on" in text for text in without_loops)

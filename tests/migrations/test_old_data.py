@@ -1,0 +1,77 @@
+"""Rows of the release before keep their meaning: keys, owners, and what waits for a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+import released
+import relevo
+from relevo.client.values import Event, Owners
+from relevo.database import migrate
+from relevo.database.pool import Database
+from relevo.operators import owners
+
+TOKEN = """
+insert into relevo.api_tokens (id, name, role, project, secret_hash, revoked_at)
+values (%s, 'app', 'app', %s, sha256('a'), %s::timestamptz)
+"""
+
+
+def register(conn: psycopg.Connection[Any], name: str, project: str) -> Any:
+    """Register a phone of ana as an app does, and return its id."""
+    phone = {"token": f"ExponentPushToken[{name}]", "owner": "ana", "project": project}
+    row = conn.execute("select relevo.register_installation(%s)", [Jsonb(phone)]).fetchone()
+    assert row is not None
+    return row[0]
+
+
+@pytest.mark.parametrize(
+    ("projects", "tokens", "is_shared"),
+    [
+        pytest.param(["default"], [("default", None)], True, id="one project, a token of it"),
+        pytest.param(["shop", "club"], [(None, None)], True, id="two projects, a token of both"),
+        pytest.param(["shop", "club"], [("shop", "now")], True, id="two projects, a revoked token of one"),
+        pytest.param(["shop", "club"], [("shop", None)], False, id="two projects, a token of one"),
+    ],
+)
+def test_whether_equal_names_are_one_person(
+    empty_database: str, open_database: Callable[..., Database], projects: Any, tokens: Any, is_shared: bool
+) -> None:
+    """They stay one person, as they were, unless somebody holds a token of one of several projects."""
+    released.make(empty_database, released.versions()[-1])
+    with psycopg.connect(empty_database, autocommit=True) as conn:
+        for n, project in enumerate(projects):
+            register(conn, str(n), project)
+        for n, (project, revoked) in enumerate(tokens):
+            conn.execute(TOKEN, [f"{n:012x}", project, revoked])
+        database = open_database(empty_database)
+        migrate.prepare(database)
+        assert owners.are_shared(database) is is_shared
+
+
+def test_keys_and_events_that_wait(empty_database: str, open_database: Callable[..., Database]) -> None:
+    """A key that was used before the upgrade stays used in its project alone, and an event that waits keeps its phone."""
+    released.make(empty_database, released.versions()[-1])
+    with psycopg.connect(empty_database, autocommit=True) as conn:
+        phone = register(conn, "old", "default")
+        event = {
+            "type": "order",
+            "key": "1",
+            "title": "Hello",
+            "audience": "installations",
+            "installations": [str(phone)],
+        }
+        conn.execute("select relevo.enqueue(%s)", [Jsonb(event)])
+        migrate.prepare(open_database(empty_database))
+        same = Event("order", "1", "Hello", audience=[phone])
+        assert not relevo.enqueue(conn, same).created
+        assert relevo.enqueue(conn, Event("order", "2", "Hello", audience=[phone])).created
+        for project in ("default", "shop"):
+            assert relevo.enqueue(conn, Event("order", "3", "Hello", audience=Owners("ana"), project=project)).created
+        waiting = conn.execute("select count(*) from relevo.event_audience where installation_id = %s", [phone])
+        assert waiting.fetchone() == (2,)
