@@ -989,7 +989,7 @@ begin
   insert into relevo.event_streams (event_type, origin, known_since)
   select e.event_type, e.origin, min(e.due_at)
     from (select distinct u.id from unnest(events) as u(id)) g
-    cross join lateral (select e.event_type, case when e.licitacion_id is null then 'app' else relevo.event_origin(e) end as origin,
+    cross join lateral (select e.event_type, case when e.licitacion_id is null and e.project is null then 'app' else relevo.event_origin(e) end as origin,
                                greatest(e.scheduled_at, e.created_at) as due_at
                           from relevo.notification_events e where e.id = g.id offset 0) e
    where not exists (select from relevo.event_streams s where s.event_type = e.event_type and s.origin = e.origin)
@@ -1001,7 +1001,7 @@ begin
     select s.id as stream_id, s.releases, u.installation_id, min(e.due_at) as due_at, count(*)::int as events,
            count(*) filter (where h.event_id is null)::int as judged
       from unnest(events, installations) as u(event_id, installation_id)
-      cross join lateral (select e.event_type, case when e.licitacion_id is null then 'app' else relevo.event_origin(e) end as origin,
+      cross join lateral (select e.event_type, case when e.licitacion_id is null and e.project is null then 'app' else relevo.event_origin(e) end as origin,
                                  greatest(e.scheduled_at, e.created_at) as due_at
                             from relevo.notification_events e where e.id = u.event_id offset 0) e
       cross join lateral (select s.id, s.releases from relevo.event_streams s where s.event_type = e.event_type and s.origin = e.origin offset 0) s
@@ -8196,6 +8196,16 @@ $$;
 
 revoke all on function relevo.write_gathered from public;
 
+-- Returns where an event comes from: the source that first saw its tender, else the app, of the event's project if it names one: a project's runaway app stops no other project. A name
+-- that is too long for an origin is told from others by its hash.
+create or replace function relevo.event_origin(e relevo.notification_events) returns text language sql stable
+  return coalesce((select r.source from relevo.licitaciones l
+                     join relevo.licitacion_registry r on r.namespace = l.namespace and r.external_id = l.external_id
+                    where l.id = e.licitacion_id),
+                  'app' || coalesce(' of ' || case when length(e.project) <= 90 then e.project else left(e.project, 50) || md5(e.project) end, ''));
+
+revoke all on function relevo.event_origin from public;
+
 -- Returns the content of an event as it is compared, field by field; lists that are sets in one order.
 create or replace function relevo.event_said(e relevo.notification_events) returns jsonb
   language sql stable
@@ -8297,7 +8307,7 @@ declare
   deliveries text[];
 begin
   if watched then
-    if e.licitacion_id is not null then
+    if e.licitacion_id is not null or e.project is not null then
       origin_of := relevo.event_origin(e);
     end if;
     select s.id, s.releases, s.held_above is not null and due - s.held_at < interval '1 hour',

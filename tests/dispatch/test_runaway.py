@@ -456,6 +456,23 @@ class TestOperators:
         small.everyone_received(60)
 
 
+def test_a_loop_in_one_project(small: Relay) -> None:
+    """A runaway of one project holds that project's events; the same type of another project goes on."""
+    small.conn.execute("update relevo.device_installations set project = case when seq % 2 = 0 then 'shop' else 'club' end")
+    for project in ("shop", "club"):
+        live(small, PAST, days=3, type="digest", project=project)
+    for _ in range(40):
+        small.travel(seconds=5)
+        now(small, type="digest", project="shop")
+    work(small)
+    last = now(small, type="digest", project="club")
+    work(small)
+    states = dict(small.conn.execute("select id, state from relevo.notification_events").fetchall())
+    assert "held" in states.values()
+    assert states[last] == "fanned"
+    assert len(problems(small)) == 1
+
+
 def test_two_workers_at_once(relay) -> None:
     """They count the same phones without waiting for each other in a circle, and let pass what one of them would, but a few."""
     workers: list[Relay] = [relay(**FEW) for _ in range(2)]

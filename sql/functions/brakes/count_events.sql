@@ -10,7 +10,7 @@ begin
   insert into relevo.event_streams (event_type, origin, known_since)
   select e.event_type, e.origin, min(e.due_at)
     from (select distinct u.id from unnest(events) as u(id)) g
-    cross join lateral (select e.event_type, case when e.licitacion_id is null then 'app' else relevo.event_origin(e) end as origin,
+    cross join lateral (select e.event_type, case when e.licitacion_id is null and e.project is null then 'app' else relevo.event_origin(e) end as origin,
                                greatest(e.scheduled_at, e.created_at) as due_at
                           from relevo.notification_events e where e.id = g.id offset 0) e
    where not exists (select from relevo.event_streams s where s.event_type = e.event_type and s.origin = e.origin)
@@ -22,7 +22,7 @@ begin
     select s.id as stream_id, s.releases, u.installation_id, min(e.due_at) as due_at, count(*)::int as events,
            count(*) filter (where h.event_id is null)::int as judged
       from unnest(events, installations) as u(event_id, installation_id)
-      cross join lateral (select e.event_type, case when e.licitacion_id is null then 'app' else relevo.event_origin(e) end as origin,
+      cross join lateral (select e.event_type, case when e.licitacion_id is null and e.project is null then 'app' else relevo.event_origin(e) end as origin,
                                  greatest(e.scheduled_at, e.created_at) as due_at
                             from relevo.notification_events e where e.id = u.event_id offset 0) e
       cross join lateral (select s.id, s.releases from relevo.event_streams s where s.event_type = e.event_type and s.origin = e.origin offset 0) s

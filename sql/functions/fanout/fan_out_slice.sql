@@ -23,7 +23,7 @@ declare
   deliveries text[];
 begin
   if watched then
-    if e.licitacion_id is not null then
+    if e.licitacion_id is not null or e.project is not null then
       origin_of := relevo.event_origin(e);
     end if;
     select s.id, s.releases, s.held_above is not null and due - s.held_at < interval '1 hour',
