@@ -458,7 +458,9 @@ class TestOperators:
 
 def test_a_loop_in_one_project(small: Relay) -> None:
     """A runaway of one project holds that project's events; the same type of another project goes on."""
-    small.conn.execute("update relevo.device_installations set project = case when seq % 2 = 0 then 'shop' else 'club' end")
+    small.conn.execute(
+        "update relevo.device_installations set project = case when seq % 2 = 0 then 'shop' else 'club' end"
+    )
     for project in ("shop", "club"):
         live(small, PAST, days=3, type="digest", project=project)
     for _ in range(40):

@@ -233,6 +233,28 @@ def test_a_host_that_is_not_there(receiver: Receiver, monkeypatch: pytest.Monkey
     assert hook._lookups._under_way == {}
 
 
+NEWS = {"to": "billing", "type": "token.disabled", "data": {"project": "shop"}}
+
+
+@pytest.mark.parametrize(
+    ("message", "sending", "is_taken"),
+    [
+        pytest.param(MESSAGE, "webhook::shop", True, id="a message of the project"),
+        pytest.param(MESSAGE, "webhook::club", False, id="a message of another project"),
+        pytest.param(NEWS, "relevo.news::billing", True, id="news of the project"),
+        pytest.param(NEWS | {"data": {"project": "club"}}, "relevo.news::shop", False, id="news of another project"),
+        pytest.param(NEWS | {"data": {}}, "relevo.news::shop", False, id="news of no project"),
+    ],
+)
+def test_an_address_of_one_project(receiver: Receiver, message: Any, sending: str, is_taken: bool) -> None:
+    """An address that names a project gets nothing of other projects, whoever wrote its name."""
+    entry = {"url": f"{receiver.url}/hook", "secret": SECRET, "project": "shop"}
+    addresses = read_addresses(json.dumps({"billing": entry}))
+    [ticket] = webhook(receiver, addresses=addresses).send([message], sending).tickets
+    assert (ticket.fate, ticket.code) == (("ok", None) if is_taken else ("failed", "AddressOfAnotherProject"))
+    assert len(receiver.asked) == is_taken
+
+
 def test_secrets_do_not_show(receiver: Receiver) -> None:
     """Neither the provider nor its addresses repeat a secret or an address."""
     hook = webhook(receiver)
@@ -255,6 +277,7 @@ def test_secrets_do_not_show(receiver: Receiver) -> None:
         ('{"a": {"url": "https://x:99999/y", "secret": "' + SECRET + '"}}', "a needs a url"),
         ('{"a": {"url": "https://[bad/y", "secret": "' + SECRET + '"}}', "a needs a url"),
         ("[" * 100_000, "no JSON"),
+        ('{"a": {"url": "https://x/y", "secret": "' + SECRET + '", "project": 1}}', "a needs a project"),
         ('{"a": {"url": "https://x/y", "secret": "short"}}', "a needs a secret"),
         ('{"a": {"url": "https://x/y", "secret": "whsec_c2hvcnQ="}}', "a needs a secret"),
     ],

@@ -87,7 +87,9 @@ def release(
     event_type: Annotated[
         str | None, typer.Option("--type", help="Instead of a project: the event type that the runaway brake holds.")
     ] = None,
-    origin: Annotated[str | None, typer.Option(help="With --type: only what comes from this source, or app, or 'app of PROJECT'.")] = None,
+    origin: Annotated[
+        str | None, typer.Option(help="With --type: only what comes from this source, or app, or 'app of PROJECT'.")
+    ] = None,
     drop: Annotated[bool, typer.Option("--drop", help="With --type: end what is held instead of sending it.")] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -45,7 +45,7 @@ class Push(Theme):
     push_projects: SecretStr | None = tuning("The same JSON as a value, for where secrets come by the environment.")
     webhooks_file: SecretFile | None = everyday(
         "A file of mode 600 with the addresses of webhooks as JSON: url and secret (whsec_…) by name, or two secrets "
-        "while one takes over; it is read again when it has changed."
+        "while one takes over, and the project if only one may use it; it is read again when it has changed."
     )
     push_rate_per_second: Annotated[int, between(0, 1_000_000)] = everyday(
         "How many pushes a second one project may send, in the whole fleet; 0 lifts the limit.", 600

@@ -97,6 +97,7 @@ ERRORS = {
     "project_changed": N_("The phone moved to another project before it was told."),
     "batched": N_("It is told together with others of its kind."),
     "UnknownAddress": N_("There is no webhook of this name."),
+    "AddressOfAnotherProject": N_("This webhook belongs to another project."),
     "RefusedAddress": N_("The webhook, or the browser's push service, leads to a private address."),
     "HTTP_410": N_("The webhook wants no more."),
     "INTERNAL_SERVER_ERROR": N_("The push service failed: it answered with an error of its own, 500."),

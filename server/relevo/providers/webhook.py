@@ -26,8 +26,9 @@ from relevo.client.signatures import sign_webhook, webhook_secret
 from relevo.core.addresses import is_private
 from relevo.core.logs import normalise_error
 from relevo.core.messages import Message
-from relevo.core.model import ReceiptReply, Reply, ReplyKind, Ticket
+from relevo.core.model import NEWS, ReceiptReply, Reply, ReplyKind, Ticket
 from relevo.core.retry_after import retry_after_ms
+from relevo.core.sending_project import SendingProject
 from relevo.providers.http_connection import HttpConnection, RefusedAddressError, connect, place_of
 from relevo.providers.lookups import Lookups
 
@@ -37,6 +38,11 @@ _NOT_SENT = ("to", "webhook-id")
 _OK, _REDIRECT, _CLIENT_ERROR, _GONE, _THROTTLED, _SERVER_ERROR = 200, 300, 400, 410, 429, 500
 
 
+_NOT_ITS_PROJECT = Ticket(
+    "failed", code="AddressOfAnotherProject", message="WEBHOOKS_FILE gives this webhook to another project", alert=True
+)
+
+
 @dataclass(frozen=True)
 class WebhookAddress:
     """Where the messages of one name go, and what they are signed with."""
@@ -44,6 +50,8 @@ class WebhookAddress:
     url: str = field(repr=False)
     secrets: Sequence[bytes] = field(repr=False)
     """One; or two while one takes over from the other, and a receiver may know either."""
+    project: str | None = None
+    """The only project whose messages and news go there; None for all."""
 
 
 class Webhook:
@@ -92,7 +100,7 @@ class Webhook:
             return Ticket("failed", code="MessageTooBig", message=f"{size} bytes, and a webhook takes {MAX_BODY_BYTES}")
         return None
 
-    def send(self, messages: Sequence[Message], project: str = "") -> Reply:  # noqa: ARG002 the port's signature
+    def send(self, messages: Sequence[Message], project: str = "") -> Reply:
         """POST one message; what came of it is a value."""
         if len(messages) > self.max_messages:
             raise ValueError("one request holds one message")
@@ -103,6 +111,8 @@ class Webhook:
         if address is None:
             refused = self.refuse_token(message.get("to"))
             return Reply("answered", (refused,) if refused else ())
+        if address.project not in (None, _project_of(message, project)):
+            return Reply("answered", (_NOT_ITS_PROJECT,))
         return self._post(message, address)
 
     def _post(self, message: Message, address: WebhookAddress) -> Reply:
@@ -207,7 +217,10 @@ def _address(name: str, given: object) -> WebhookAddress:
     secrets = fields.get("secrets", [fields.get("secret")])
     if not isinstance(secrets, list) or len(secrets) not in (1, 2):
         raise ValueError(f"{name[:50]} needs one secret, or a list of two as secrets")
-    return WebhookAddress(url, [_secret(name, each) for each in secrets])
+    project = fields.get("project")
+    if project is not None and not (isinstance(project, str) and 0 < len(project) <= 200):  # noqa: PLR2004 as elsewhere
+        raise ValueError(f"{name[:50]} needs a project of 1 to 200 characters, or none for all projects")
+    return WebhookAddress(url, [_secret(name, each) for each in secrets], project)
 
 
 def _secret(name: str, secret: object) -> bytes:
@@ -231,6 +244,15 @@ def _is_address(url: str) -> bool:
 def _body(message: Message) -> bytes:
     content = {key: value for key, value in message.items() if key not in _NOT_SENT}
     return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def _project_of(message: Message, sending: str) -> str | None:
+    """Return whose message this is: news say it themselves, for they have a road of their own."""
+    parsed = SendingProject.parse(sending)
+    if parsed.provider != NEWS:
+        return parsed.name
+    data = message.get("data")
+    return data.get("project") if isinstance(data, Mapping) else None
 
 
 def _id(message: Message) -> str:
