@@ -1,6 +1,6 @@
 -- name: list_workers
 -- Lists the workers that live, and those that ended within the last day.
-select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w.started_at, w.last_seen_at, w.hung, w.http, w.rests_because, w.unusable,
+select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w.started_at, w.last_seen_at, w.hung, w.http, w.rests_because, w.unusable, w.unreachable,
        extract(epoch from now() - w.last_seen_at)::float8 as silent_s,
        w.last_seen_at + w.lease_ms / 2 * interval '1 millisecond' < now() as is_late,
        case when w.stopped_at is not null then 'stopped'

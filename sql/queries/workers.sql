@@ -6,7 +6,7 @@ values (%(worker_id)s, %(hostname)s, %(pid)s, %(version)s, %(role)s, %(cycles)s,
 on conflict (worker_id) do update
    set hostname = excluded.hostname, pid = excluded.pid, version = excluded.version, role = excluded.role,
        cycles = excluded.cycles, composers = excluded.composers, started_at = excluded.started_at, last_seen_at = excluded.last_seen_at,
-       lease_ms = excluded.lease_ms, wakeups = 'off', stopping_at = null, stopped_at = null, lost_at = null, hung = '[]', asleep = '{}', http = null,
+       lease_ms = excluded.lease_ms, wakeups = 'off', stopping_at = null, stopped_at = null, lost_at = null, hung = '[]', asleep = '{}', http = null, unreachable = '[]',
        rests_because = excluded.rests_because;
 
 -- name: add_providers

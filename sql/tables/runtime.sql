@@ -23,6 +23,7 @@ create table relevo.workers (
   http          jsonb,
   rests_because text check (length(rests_because) between 1 and 500),
   unusable      text[] not null default '{}',
+  unreachable   jsonb not null default '[]' check (jsonb_typeof(unreachable) = 'array'),
   constraint workers_check check (stopped_at is null or lost_at is null)
 ) with (fillfactor = 50);
 comment on table relevo.workers is 'One row per process start that may run cycles; lost_at is set by whoever notices its silence.';
@@ -32,6 +33,8 @@ comment on column relevo.workers.asleep is 'The cycles that sleep there and may 
 comment on column relevo.workers.http is 'Where it serves HTTP (address), or why it cannot (problem).';
 comment on column relevo.workers.rests_because is 'In what the database differs, to this worker, from where it belongs; null while it is at work.';
 comment on column relevo.workers.unusable is 'What of PUSH_PROJECTS_FILE it cannot use as it is now: where each stands, and why.';
+comment on column relevo.workers.unreachable is
+  'Push services that its process cannot reach: service (a provider, or one project), reason, failures, since, retry_at.';
 create index workers_alive on relevo.workers (worker_id) where stopped_at is null and lost_at is null;
 create index workers_ended on relevo.workers (role, greatest(stopped_at, lost_at)) where stopped_at is not null or lost_at is not null;
 

@@ -25,6 +25,7 @@ from relevo.delivery.reply_checks import checked_receipts
 from relevo.delivery.report import Report
 from relevo.delivery.sending import PoolCall, RequestPool
 from relevo.delivery.settling import is_of_rows
+from relevo.delivery.unreachable import is_unreached
 from relevo.delivery.worker_services import WorkerServices
 from relevo.runtime import threads
 from relevo.runtime.runs import Cycle, Run
@@ -83,7 +84,10 @@ class _Receipts:
             while self.under_way:
                 self._collect()
         rests, now = self.run.resting("receipts"), time.monotonic()
-        later = [max(each.due_in_s, _LEAST_PAUSE_S, rests.get(each.project, 0.0) - now) for each in self.due]
+        later = [
+            max(each.due_in_s, _LEAST_PAUSE_S, rests.get(each.project, 0.0) - now, self._unreachable_s(each.project))
+            for each in self.due
+        ]
         return Step(
             {name: count for name, count in self.report.counts.items() if count},
             self.claimed,
@@ -91,6 +95,9 @@ class _Receipts:
             more=not self._may_claim() and any(each.due_in_s <= 0 for each in self.due),
             due_in_s=min(later, default=None),
         )
+
+    def _unreachable_s(self, project: str) -> float:
+        return self.services.projects.unreachable.rest_s(project)
 
     def _may_claim(self) -> bool:
         return self.run.may_go_on() and self.run.items_left > self.claimed
@@ -118,7 +125,7 @@ class _Receipts:
     def _open(self) -> Iterator[str]:
         busy = {wave.project for wave in self.under_way.values()}
         for due in self.due:
-            rests = self.not_before.get(due.project, 0.0) > time.monotonic()
+            rests = self.not_before.get(due.project, 0.0) > time.monotonic() or self._unreachable_s(due.project) > 0
             if due.due_in_s <= 0 and due.project not in busy and not rests:
                 yield due.project
 
@@ -299,12 +306,16 @@ class _Wave:
         if reply.kind != "answered":
             self.failed = True
             self.report.add(f"receipts of {self.project} were not told: {reply.kind} {reply.code or ''}".strip())
+            if is_unreached(reply) and self.services.projects.unreachable.met(self.project, reason(reply)):
+                self.services.claims.hand_back(claim, self.run.now)  # another worker asks for them
+                return
             self._note_failure(reply)
         blocked = self._note_credentials(claim, reply, watched=allowance.watched)
         answers = self._not_gone([self._answer(each, reply, blocked=blocked) for each in _awaited(claim)])
         settlement = self._write(claim, answers)
         if reply.kind == "answered" and not self.answered:
             self.answered = True
+            self.services.projects.unreachable.reached(self.project)
             self.services.projects.resume_receipts(self.project)
         if allowance.troubled:
             self._note_arrivals(claim, reply)

@@ -119,12 +119,20 @@ class Claim:
         """Learn that the heartbeat extended the lease, from a moment of the monotonic clock on."""
         self.since = since
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the claim is gone, by the database's word or by this process's own clock."""
+        return self.loss is not None or self._is_spent()
+
+    def _is_spent(self, needed_ms: int = 0) -> bool:
+        return time.monotonic() + needed_ms / 1000 > self.since + self.lease_ms / 1000
+
     def check(self, needed_ms: int = 0) -> None:
         """Raise OwnershipLostError if the claim is gone, or too little of its lease is left: before every request.
 
         A process that was stopped and goes on finds its lease spent here, even before its heartbeat beats again.
         """
-        if self.loss is None and time.monotonic() + needed_ms / 1000 > self.since + self.lease_ms / 1000:
+        if self.loss is None and self._is_spent(needed_ms):
             self.lose("error", "Its lease ran out while this process was not running.")
         if self.loss is not None:
             reason, detail = self.loss

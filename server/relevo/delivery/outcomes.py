@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from relevo.core.model import Answer, Delivery, Obstacle, Reply, Ticket, Verdict
+from relevo.core.model import Answer, Delivery, Obstacle, ReceiptReply, Reply, Ticket, Verdict
 from relevo.core.phrases import release_command
 from relevo.core.statuses import Status
 from relevo.database.arrays import storable
@@ -69,7 +69,7 @@ def _held_ms(delivery: Delivery) -> int:
     return min(_LOOK_AGAIN_MS, max(_MINUTE_MS, int(delivery.seconds_left * 1000) - _MINUTE_MS))
 
 
-def reason(said: Reply | Ticket) -> str:
+def reason(said: Reply | ReceiptReply | Ticket) -> str:
     """Return a fault in words: its code, and its message if there is one."""
     return f"{said.code}: {said.message}" if said.message else str(said.code)
 

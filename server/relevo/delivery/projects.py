@@ -24,6 +24,7 @@ from relevo.delivery.connection_leases import ConnectionLeases, Share, User
 from relevo.delivery.due_lanes import DueLanes
 from relevo.delivery.provider_rules import ProviderRules
 from relevo.delivery.rate_and_breaker import AnswerSource, Evidence, Grant, Heard, Judgement, Project, Refusal
+from relevo.delivery.unreachable import UnreachableServices
 from relevo.runtime.heartbeat import Heartbeat
 
 _SQL = queries.load("projects")
@@ -90,6 +91,7 @@ class Projects:
         self.connections = ConnectionLeases(
             database, settings, worker_id, heartbeat, lambda project: self.rules.of(project).connections
         )
+        self.unreachable = UnreachableServices(database, worker_id)
         self._checked: dict[str, float] = {}
         self._served = "", 0
         """The project that it sent for last, and how many connections it had for that."""

@@ -20,6 +20,7 @@ from relevo.delivery.outcomes import (
 )
 from relevo.delivery.pauses import TurnedAwayError, pause_ms
 from relevo.delivery.rate_and_breaker import Judgement
+from relevo.delivery.unreachable import is_unreached
 from relevo.delivery.worker_services import ClaimContext
 from relevo.runtime.troubles import Thing
 
@@ -46,6 +47,8 @@ class ReplyHandler:
     """Whether the project failed lately, so that a success is news."""
     watched: bool = False
     """Whether credential faults were met lately, so that it is news who did not meet one."""
+    left_to_others: bool = False
+    """Whether this worker cannot reach the push service and another worker may, so that the pushes need not wait."""
 
     def handle(self, request: PushRequest, reply: Reply) -> Handled:
         """Turn a reply into answers, and note on the project how it went."""
@@ -162,6 +165,8 @@ class ReplyHandler:
 
     def _pause_ms(self, delivery: Delivery, reply: Reply) -> int:
         """Return how long what was not sent waits; the project's own pause comes on top."""
+        if self.left_to_others and is_unreached(reply):
+            return 0
         if reply.kind == "not_sent":
             own_ms = min(self._turned_away_ms(delivery, reply), _OUTAGE_PAUSE_MS)  # it may be an outage, and end soon
             return max(reply.retry_after_ms, _NOT_SENT_PAUSE_MS, own_ms)
@@ -190,11 +195,18 @@ class ReplyHandler:
         Returns whether a credential fault in it is the project's, not the phones'.
         """
         projects, project, now = self.context.projects, self.context.project, self.context.now
+        if is_unreached(reply):
+            self._note_unreached(reply)
+            return False
+        if reply.kind not in ("held_back", "unclear"):
+            projects.unreachable.reached(project)
         match reply.kind:
             case "answered":
                 return self._note_tickets(deliveries, reply.tickets)
             case "unauthorised":
                 self.context.pool.halted |= projects.failed(project, reason(reply), credential=True, now=now)
+            case "unclear" if self.context.claim.is_lost:
+                pass  # this process stood still: that it missed the answer tells nothing of the push service
             case "unclear" | "not_sent":
                 self.troubled = True
                 self.context.pool.halted |= projects.failed(project, reason(reply), credential=False, now=now)
@@ -216,7 +228,9 @@ class ReplyHandler:
         """
         projects, project, now = self.context.projects, self.context.project, self.context.now
         blocked = False
-        if failure := _failure(tickets):
+        if (failure := _failure(tickets)) and is_unreached(failure):
+            self._note_unreached(failure)
+        elif failure:
             self.troubled = True
             self.context.pool.halted |= projects.failed(project, reason(failure), credential=False, now=now)
         else:
@@ -226,8 +240,24 @@ class ReplyHandler:
             projects.throttled(project, rest_ms, now)
         return blocked
 
+    def _note_unreached(self, said: Reply | Ticket) -> None:
+        """Note that this worker cannot reach the push service: nothing more is sent from here if another worker may.
+
+        Otherwise the failure is the project's, and counts for the breaker of the fleet.
+        """
+        project, now = self.context.project, self.context.now
+        self.troubled = True
+        self.left_to_others = self.context.projects.unreachable.met(project, reason(said))
+        if self.left_to_others:
+            self.context.pool.halted = True
+            if self.context.probe:
+                self.context.projects.cancel_probe(project, now)
+        else:
+            self.context.pool.halted |= self.context.projects.failed(project, reason(said), credential=False, now=now)
+
     def report_tickets(self, deliveries: Sequence[Delivery], tickets: Sequence[Ticket]) -> bool:
         """Note tickets on the project; return whether a credential fault in them is the project's, which halts it."""
+        self.context.projects.unreachable.reached(self.context.project)
         if self._note_credentials(deliveries, tickets):
             self.context.pool.halted = True
             return True

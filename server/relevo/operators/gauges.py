@@ -69,6 +69,10 @@ GAUGES = {
     ),
     "listeners_degraded": Gauge("Workers that hear no wake-up and poll instead."),
     "hung_calls": Gauge("Calls of other people's code that were given up and have not come back."),
+    "service_unreachable": Gauge(
+        "1 while a worker cannot reach a push service; other workers send meanwhile, if there are any.",
+        ("hostname", "service"),
+    ),
     "events_waiting": Gauge("Events that wait for their fan-out, counted up to 10,000."),
     "events_held": Gauge("Events that the runaway brake holds, counted up to 10,000."),
     "digests_oldest_due_seconds": Gauge("For how long the oldest digest has been due, until it is closed."),

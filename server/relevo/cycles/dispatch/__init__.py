@@ -133,7 +133,7 @@ class _Dispatch:
     def _claim(self, lane: DueLane) -> bool:
         """Make one claim; return whether that was a full one, so that another may follow."""
         most = self.claiming.most_for(lane, self._items_left)
-        if most <= 0 or self._is_hung(lane):
+        if most <= 0 or self._is_hung(lane) or self._is_unreachable(lane):
             return False
         self._catch_up()
         claim = self.claiming.start(lane, most)
@@ -148,6 +148,13 @@ class _Dispatch:
         self.report.add(f"project {lane.project} sends nothing in this process: {why}")
         self.lanes.wait_for_project(lane.project, _AFTER_HUNG_S)
         return True
+
+    def _is_unreachable(self, lane: DueLane) -> bool:
+        """Return whether this process leaves a project alone because it could not reach the push service."""
+        rest_s = self.services.projects.unreachable.rest_s(lane.project)
+        if rest_s:
+            self.lanes.rest(lane.project, rest_s)
+        return rest_s > 0
 
     def _take_over(self, claim: PendingClaim) -> bool:
         """Take a claim that was made among those under way; return whether another may follow at once."""

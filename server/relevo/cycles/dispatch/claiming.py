@@ -93,6 +93,8 @@ class Claiming:
             latency_ms=pool.latency_ms,
             lease_ms=settings.outbox_lease_duration_ms,
         )
+        if self.services.projects.unreachable.is_left(lane.project):
+            limit = 1  # to learn whether the push service can be reached again costs one push at most
         return min(limit, items_left - sum(each.most for each in self.pending))
 
     def start(self, lane: DueLane, most: int) -> PendingClaim:

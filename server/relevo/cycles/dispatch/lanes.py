@@ -121,6 +121,12 @@ class Lanes:
         for lane in BOTH:
             self.wait((project, lane), pause_s)
 
+    def rest(self, project: str, rest_s: float) -> None:
+        """Leave both lanes of a project out for so long."""
+        self.wait_for_project(project, rest_s)
+        for lane in BOTH:
+            self.services.projects.lanes.rest(project, lane, rest_s)
+
     def wait_for_allowance(self, lane: DueLane, allowance: Allowance) -> None:
         """Let a lane wait for as long as what stands in its way will stand."""
         wait_s = max(allowance.grant.wait_s, _LEAST_WAIT_S)

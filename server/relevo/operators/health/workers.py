@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from relevo.config import Settings
+from relevo.core.known_services import LABELS
 from relevo.core.phrases import Phrase
+from relevo.core.sending_project import project_in_words
 from relevo.operators.formats import in_numbers, in_words, timestamp
 from relevo.operators.health.problem import SLACK_S, USUAL, Observed, Problem, Row
 from relevo.runtime.timing import Cron
@@ -17,6 +19,8 @@ _LATE_CRON = timedelta(hours=2)
 _PAUSED_FOR_LONG_S = 86_400.0
 _LOST_LATELY_S = 900.0
 _TICKED_LATELY_S = 900.0
+_UNREACHABLE_LATELY = timedelta(minutes=1)  # a worker that has nothing to send does not try again
+_FAILED_IN_A_ROW = 2
 _START = Phrase("start `relevo run`, or let cron call `relevo tick`")
 
 
@@ -92,6 +96,35 @@ def of_workers(seen: Observed) -> Iterator[Problem]:
             )
         if worker["state"] == "alive" and (problem := (worker.get("http") or {}).get("problem")):
             yield Problem("http_not_served", "worker {worker}: {problem}", worker=worker["worker_id"], problem=problem)
+
+
+def of_unreachable(seen: Observed) -> Iterator[Problem]:
+    """Name the machines from which a push service cannot be reached while another worker may reach it."""
+    at_work = [each for each in seen.workers if each["state"] == "alive" and "dispatch" in each["cycles"]]
+    for worker in at_work:
+        for entry in worker.get("unreachable") or ():
+            tried_lately = datetime.fromisoformat(entry["retry_at"]) > seen.now - _UNREACHABLE_LATELY
+            if entry["failures"] < _FAILED_IN_A_ROW or not tried_lately or not _others_reach(at_work, entry["service"]):
+                continue
+            yield Problem(
+                "service_unreachable",
+                "worker {worker} on {host} has not reached {service} since {since}: {why}; other workers send "
+                "meanwhile; check the way out of {host} (DNS, firewall, HTTPS_PROXY, certificates)",
+                worker=worker["worker_id"],
+                host=worker["hostname"],
+                service=_service_in_words(entry["service"]),
+                since=timestamp(datetime.fromisoformat(entry["since"])),
+                why=entry["reason"].removesuffix("."),
+            )
+
+
+def _others_reach(at_work: Sequence[Row], service: str) -> bool:
+    return any(service not in {each["service"] for each in worker.get("unreachable") or ()} for worker in at_work)
+
+
+def _service_in_words(service: str) -> str:
+    """Name a push service with one address, or the project that has an address of its own."""
+    return LABELS.get(service) or Phrase("the push service of project {project}", project=project_in_words(service))
 
 
 def of_credentials(seen: Observed) -> Iterator[Problem]:

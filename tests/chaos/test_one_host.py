@@ -1,0 +1,74 @@
+"""One replica cannot reach the push service: it leaves the pushes to the other one, and status names its host."""
+
+from __future__ import annotations
+
+import socket
+import time
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+
+import relevo
+from processes import NOWHERE, Processes, eventually
+from relevo import Event, Installation, Owners
+from relevo.app import build
+from relevo.config import Settings
+from relevo.operators import fleet
+from relevo.sandbox import Sandbox
+
+PROJECTS = "@acme/shop", "@acme/bank"
+EVENTS = 20
+USUAL_S, LONGEST_S = 3.0, 20.0  # on a busy machine; behind the breaker of the fleet a push would wait for 30 s
+AWAY = {"no-dns": "http://push.relevo.invalid", "no-route": NOWHERE}
+
+
+def enqueue(conn: psycopg.Connection[Any], number: int) -> list[int]:
+    """Enqueue one event for the same owner in both projects."""
+    with conn.transaction():
+        return [
+            relevo.enqueue(
+                conn, Event("told", f"{number}", f"Event {number}", project=project, audience=Owners("ana"))
+            ).event_id
+            for project in PROJECTS
+        ]
+
+
+def are_sent(conn: psycopg.Connection[Any], events: list[int]) -> bool:
+    """Return whether the push service took the pushes of some events."""
+    asked = """select count(*) from relevo.notification_deliveries
+                where notification_event_id = any (%s) and status in ('sent', 'ok')"""
+    return conn.execute(asked, [events]).fetchone() == (len(events),)
+
+
+@pytest.mark.parametrize("away", AWAY)
+def test_the_other_replica_sends_as_usual(
+    processes: Processes, sandbox: Sandbox, conn: psycopg.Connection[Any], dsn: str, away: str
+) -> None:
+    """Pushes of two projects leave in the usual time, no breaker opens, and status names the host that cannot send."""
+    for project in PROJECTS:
+        token = f"ExponentPushToken[{project[1:].replace('/', '-')}]"
+        relevo.register(conn, Installation(token, project=project, owner="ana"))
+    common = {"worker_cycles": "fanout,dispatch,receipt,reaper", "push_breaker_failures": 2}
+    bad = processes.relevo("run", expo_base_url=AWAY[away], worker_id="bad", **common)
+    good = processes.relevo("run", expo_base_url=sandbox.url, worker_id="good", **common)
+    for worker in (bad, good):
+        worker.hears("worker_started")
+    took = []
+    for number in range(EVENTS):
+        began = time.monotonic()
+        eventually(partial(are_sent, conn, enqueue(conn, number)), f"event {number} is sent")
+        took.append(time.monotonic() - began)
+    assert sorted(took)[len(took) // 2] < USUAL_S, took
+    assert max(took) < LONGEST_S, took
+    assert conn.execute("select what from relevo.project_incidents").fetchall() == []
+    with build(Settings(database_url=dsn)) as app:
+
+        def named() -> list[str]:
+            enqueue(conn, len(took) + time.monotonic_ns())
+            problems = fleet.status(app.database, app.settings).problems
+            return [str(each) for each in problems if each.code == "service_unreachable"]
+
+        [said] = eventually(named, "status names the worker that cannot send")
+    assert f"worker bad on {socket.gethostname()} has not reached Expo" in said
