@@ -44,3 +44,24 @@ values (%(version)s, %(name)s, %(checksum)s, %(needs)s, %(applied_by)s);
 -- name: bound_migration
 -- Bounds how long a migration waits for a lock and how long it works.
 select set_config('lock_timeout', %(lock_ms)s::text, true), set_config('statement_timeout', %(statement_ms)s::text, true);
+
+-- name: nap
+-- Waits for a moment before a migration is tried again.
+select pg_sleep(%(seconds)s);
+
+-- name: find_blocker
+-- Finds the session that has held a lock on one of our tables for longest, with its program and for how long its transaction has been open.
+select a.pid, coalesce(nullif(a.application_name, ''), a.backend_type), coalesce(extract(epoch from clock_timestamp() - a.xact_start), 0)::float8
+  from pg_locks l
+  join pg_stat_activity a on a.pid = l.pid
+  join pg_class c on c.oid = l.relation and c.relnamespace = to_regnamespace('relevo')
+ where l.granted and l.pid <> pg_backend_pid() and l.database = (select d.oid from pg_database d where d.datname = current_database())
+ order by a.xact_start
+ limit 1;
+
+-- name: list_unvalidated
+-- Lists the statements that validate the constraints which were added without a look at the rows, of tables that this role owns.
+select format('alter table %%s validate constraint %%I', c.conrelid::regclass, c.conname)
+  from pg_constraint c join pg_class t on t.oid = c.conrelid
+ where c.connamespace = to_regnamespace('relevo') and not c.convalidated and c.conparentid = 0 and pg_has_role(t.relowner, 'usage')
+ order by 1;

@@ -11,9 +11,11 @@ import relevo.core.needs_server  # isort: skip # noqa: F401 ahead of all it need
 
 import hashlib
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -32,7 +34,12 @@ _SQL = queries.load("migrate")
 _log = get_logger("relevo.database.migrate")
 _FILE = re.compile(r"^(?P<version>\d{4})_(?P<name>[a-z0-9_]+)\.sql$")
 _NEEDS = re.compile(rb"\A-- needs relevo (?P<version>\d+\.\d+\.\d+)\n")
-_LOCK_WAIT_MS = 30_000
+_TURN_MS = 30_000  # for another process that migrates: nobody else wants the ledger
+_LOCK_MS = 1_000  # for a table: everybody who wants it waits behind us meanwhile
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+_PATIENCE_S = 600.0
+_NAP_S = 0.25
+_VALIDATION = re.compile(rb"^alter table [\w.]+ validate constraint \w+;$", re.MULTILINE)
 _QUOTED = re.compile(r"--[^\n]*|\$(\w*)\$.*?\$\1\$|'(?:[^']|'')*'", re.DOTALL)
 _MADE = re.compile(r"^create (?:or replace )?(?:table|type|view|sequence|function) relevo\.(\w+)", re.MULTILINE)
 _NAMED = re.compile(r"\brelevo\.(\w+)")
@@ -58,6 +65,10 @@ class Migration:
 
     def __str__(self) -> str:
         return self.name if self.covers else f"{self.version:04}_{self.name}"
+
+
+class _LockedError(MigrationBusyError):
+    """A migration waited too long for a lock, and was undone."""
 
 
 class Applied(NamedTuple):
@@ -152,24 +163,82 @@ def migrate(
     database: Database,
     known: Sequence[Migration] | None = None,
     *,
-    lock_wait_ms: int = _LOCK_WAIT_MS,
+    lock_wait_ms: int = _TURN_MS,
+    patience_s: float = _PATIENCE_S,
     newer_may_serve: bool = False,
     tell: Tell = lambda _: None,
 ) -> list[Migration]:
-    """Bring the schema up to date, each migration in its own transaction; tell of each, and return what was run."""
+    """Bring the schema up to date, each migration in its own transaction; tell of each, and return what was run.
+
+    A migration that waits for a lock holds up everybody who comes after it, so it waits a second, gives way, and
+    tries again after a pause that grows.
+    """
     known = available() if known is None else known
+    bounds = {"lock_ms": lock_wait_ms, "statement_ms": database.long_statement_ms}
     done: list[Migration] = []
     with database.watch(), database.direct(long=True) as connection:
         while _pending(connection, known, newer_may_serve=newer_may_serve):
-            with connection.transaction():
-                _take_turn(connection, {"lock_ms": lock_wait_ms, "statement_ms": database.long_statement_ms})
-                ahead = _pending(connection, known, newer_may_serve=newer_may_serve)[:1]
-                for migration in ahead:
-                    _apply(connection, migration)
-            for migration in ahead:
+            run = partial(_run_next, connection, known, bounds, newer_may_serve=newer_may_serve)
+            for migration in _give_way(connection, patience_s, run):
                 tell(migration)
-            done += ahead
+                done.append(migration)
+        _validate(connection, bounds)
     return done
+
+
+def _run_next(
+    connection: Connection, known: Sequence[Migration], bounds: Mapping[str, int], *, newer_may_serve: bool
+) -> list[Migration]:
+    """Run the next migration in a transaction, unless another process has run it meanwhile."""
+    with connection.transaction():
+        _take_turn(connection, bounds)
+        connection.execute(_SQL["bound_migration"], {**bounds, "lock_ms": min(bounds["lock_ms"], _LOCK_MS)})
+        ahead = _pending(connection, known, newer_may_serve=newer_may_serve)[:1]
+        for migration in ahead:
+            _apply(connection, migration)
+    return ahead
+
+
+def _give_way(connection: Connection, patience_s: float, run: Callable[[], list[Migration]]) -> list[Migration]:
+    """Try a migration again whenever it met a lock, after a pause that doubles; raise once patience is over."""
+    began, pause_s = time.monotonic(), _FIRST_PAUSE_S
+    while True:
+        try:
+            return run()
+        except _LockedError as error:
+            blocker = _blocker(connection)
+            if time.monotonic() + pause_s > began + patience_s:
+                raise MigrationBusyError(f"{error.message} {blocker}".strip(), hint="Try again later.") from error
+            _log.warning("migration_gave_way", error=f"{error.message} {blocker}".strip(), again_in_s=pause_s)
+        _rest(connection, pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _rest(connection: Connection, pause_s: float) -> None:
+    """Wait on the connection, so that a process that is told to stop does not wait to the end."""
+    until = time.monotonic() + pause_s
+    while time.monotonic() < until:
+        connection.execute(_SQL["nap"], {"seconds": _NAP_S})
+
+
+def _blocker(connection: Connection) -> str:
+    """Name the session that has held a lock on one of our tables for longest, if there is one."""
+    row = connection.execute(_SQL["find_blocker"]).fetchone()
+    if row is None:
+        return ""
+    pid, program, seconds = row
+    return f"PostgreSQL pid {pid} ({program}) has had its transaction open for {seconds:.0f} s."
+
+
+def _validate(connection: Connection, bounds: Mapping[str, int]) -> None:
+    """Check the rows of constraints that were added without that, each apart: meanwhile everybody reads and writes."""
+    for statement in [row[0] for row in connection.execute(_SQL["list_unvalidated"], {}).fetchall()]:
+        try:
+            with connection.transaction():
+                connection.execute(_SQL["bound_migration"], {**bounds, "lock_ms": _LOCK_MS})
+                connection.execute(statement.encode())
+        except (pg.LockNotAvailable, pg.CheckViolation) as error:  # the next `relevo migrate` tries again
+            _log.warning("constraint_not_validated", statement=statement, error=normalise_error(error, 200))
 
 
 def prepare(database: Database, known: Sequence[Migration] | None = None) -> list[Migration]:
@@ -290,12 +359,12 @@ def _refuse_unfit(row: Applied) -> None:
 
 def _apply(connection: Connection, migration: Migration) -> None:
     try:
-        connection.execute(migration.body)
+        connection.execute(_VALIDATION.sub(b"", migration.body))  # see _validate: here stronger locks are held
     except psycopg.Error as error:
         if is_unavailable(error):
             raise
         if isinstance(error, pg.LockNotAvailable | pg.DeadlockDetected):
-            raise MigrationBusyError(
+            raise _LockedError(
                 f"Migration {migration} waited too long for a lock and was undone.", hint="Try again later."
             ) from error
         if isinstance(error, pg.ObjectInUse) and error.diag.message_hint:  # in the migration's own words
