@@ -18,7 +18,7 @@ select x.entity, x.month, x.state, x.rows, x.bytes, x.parts, x.retired_at, x.exp
 -- name: list_partitions
 -- Lists the months of deliveries and journal that are in the hot tables: how large each is, and about how many rows it has.
 select e.entity, c.relname as name, pg_total_relation_size(c.oid) as bytes, pg_stat_get_live_tuples(c.oid) as rows_about,
-       case when c.relname ~ ('^' || e.entity || '_\d{4}_(0[1-9]|1[0-2])$') then to_date(right(c.relname, 7), 'YYYY_MM') end as month
+       case when c.relname ~ ('^' || e.entity || E'_\\d{4}_(0[1-9]|1[0-2])$') then to_date(right(c.relname, 7), 'YYYY_MM') end as month
   from unnest(array['notification_deliveries', 'push_requests']) as e(entity)
   join pg_inherits i on i.inhparent = format('relevo.%%I', e.entity)::regclass
   join pg_class c on c.oid = i.inhrelid

@@ -12,7 +12,7 @@ select p.month
   from (select to_date(right(c.relname, 7), 'YYYY_MM') as month
           from pg_inherits i join pg_class c on c.oid = i.inhrelid
          where i.inhparent = 'relevo.notification_deliveries'::regclass
-           and c.relname ~ '^notification_deliveries_\d{4}_(0[1-9]|1[0-2])$') p
+           and c.relname ~ E'^notification_deliveries_\\d{4}_(0[1-9]|1[0-2])$') p
  where not exists (select from relevo.archive_exports x where x.entity = 'notification_deliveries' and x.month = p.month)
  order by p.month;
 

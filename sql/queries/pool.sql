@@ -37,8 +37,26 @@ select set_config('synchronous_commit', case current_setting('synchronous_commit
 select set_config('synchronous_commit', case current_setting('synchronous_commit') when 'off' then 'local' else current_setting('synchronous_commit') end, true);
 
 -- name: ask_backend
--- Returns the number of the server process that answers.
-select pg_backend_pid();
+-- Returns the number of the server process that answers, and whether a setting that statements here rely on differs there, as a database or a
+-- role may have it.
+select pg_backend_pid(),
+       current_setting('DateStyle') not like 'ISO%%' or exists (
+         select from (values ('IntervalStyle', 'postgres'), ('standard_conforming_strings', 'on'), ('bytea_output', 'hex'), ('array_nulls', 'on'),
+                             ('transform_null_equals', 'off'), ('default_transaction_isolation', 'read committed'), ('statement_timeout', '0'),
+                             ('lock_timeout', '0'), ('idle_in_transaction_session_timeout', '0'), ('idle_session_timeout', '0')) as s(name, value)
+          where current_setting(s.name) <> s.value) or current_setting('extra_float_digits')::int < 1;
+
+-- name: pin_session
+-- Gives a connection that leads to the server itself the settings that statements here rely on. Read-only stays as it is: it is a switch of
+-- operators.
+set DateStyle = 'ISO, MDY'; set IntervalStyle = postgres; set standard_conforming_strings = on; set bytea_output = hex; set array_nulls = on;
+set transform_null_equals = off; set extra_float_digits = 1; set default_transaction_isolation = 'read committed'; set statement_timeout = 0;
+set lock_timeout = 0; set idle_in_transaction_session_timeout = 0; set idle_session_timeout = 0;
+
+-- name: pin_transaction
+-- Gives the current transaction the settings that statements here rely on, for a connection that a pooler shares.
+set local DateStyle = 'ISO, MDY'; set local IntervalStyle = postgres; set local standard_conforming_strings = on; set local bytea_output = hex;
+set local array_nulls = on; set local transform_null_equals = off; set local extra_float_digits = 1;
 
 -- name: ask_version
 -- Returns the version number of the server, and so that it answers.

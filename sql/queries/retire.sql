@@ -3,7 +3,7 @@
 select p.entity, p.month, coalesce(x.state, 'open') as state, p.blocks, x.rows, p.file,
        case when x.kept_file = p.file then x.kept_blocks else 0 end as kept_blocks
   from (select e.entity, pg_relation_filenode(c.oid) as file, pg_relation_size(c.oid) / current_setting('block_size')::bigint as blocks,
-               case when c.relname ~ ('^' || e.entity || '_\d{4}_(0[1-9]|1[0-2])$') then to_date(right(c.relname, 7), 'YYYY_MM') end as month
+               case when c.relname ~ ('^' || e.entity || E'_\\d{4}_(0[1-9]|1[0-2])$') then to_date(right(c.relname, 7), 'YYYY_MM') end as month
           from unnest(array['notification_deliveries', 'push_requests']) as e(entity)
           join pg_inherits i on i.inhparent = format('relevo.%%I', e.entity)::regclass
           join pg_class c on c.oid = i.inhrelid) p
@@ -21,7 +21,7 @@ select p.oid::regclass::text, c.oid::regclass::text
   join pg_inherits i on i.inhparent = p.oid
   join pg_class c on c.oid = i.inhrelid
  where p.oid in ('relevo.notification_deliveries'::regclass, 'relevo.push_requests'::regclass)
-   and c.relname !~ ('^' || p.relname || '_\d{4}_(0[1-9]|1[0-2])$')
+   and c.relname !~ ('^' || p.relname || E'_\\d{4}_(0[1-9]|1[0-2])$')
  order by 2;
 
 -- name: find_archive_schema

@@ -302,7 +302,7 @@ def test_a_database_that_does_not_wait_for_its_disk_does_for_the_journal(
     """Where synchronous_commit is off for a database or a role, workers wait for the disk all the same; behind a pooler, too."""
     admin.execute(f"alter database {conninfo_to_dict(dsn)['dbname']} set synchronous_commit = off")
     if not is_direct:
-        monkeypatch.setattr(pool, "_SQL", {**pool._SQL, "ask_backend": b"select 0"})
+        monkeypatch.setattr(pool, "_SQL", {**pool._SQL, "ask_backend": b"select 0, false"})
     add(conn, 1)
     worker = build()
     claim = take(worker)

@@ -341,6 +341,22 @@ def test_statements_of_functions_are_short() -> None:
     assert not long, "make steps of them:\n" + "\n".join(long)
 
 
+def test_text_means_the_same_in_every_session() -> None:
+    """Text with a backslash is written as E'…' where it is parsed when it runs: a session may lack standard_conforming_strings."""
+    queries = {path: path.read_text(encoding="utf-8") for path in (ROOT / "sql" / "queries").glob("*.sql")}
+    bodies = {
+        path: "".join(re.findall(r"\$\$.*?\$\$", path.read_text(encoding="utf-8"), re.DOTALL))
+        for path in (ROOT / "sql" / "functions").rglob("*.sql")
+    }
+    plain = [
+        f"{path.name}: {text}"
+        for path, body in (queries | bodies).items()
+        for mark, text in re.findall(r"(\bE)?('(?:[^']|'')*')", re.sub(r"--[^\n]*", "", body))
+        if "\\" in text and not mark
+    ]
+    assert not plain, "\n".join(plain)
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

@@ -75,12 +75,14 @@ def _bare(statement: bytes) -> str:
 
 _BEGIN = _bare(_SQL["begin_transaction"]).encode()
 _FLUSH = _bare(_SQL["flush_transaction"]).encode()
+_PIN_SESSION, _PIN_TRANSACTION = (_bare(_SQL[name]).encode() for name in ("pin_session", "pin_transaction"))
 
 
 def _conninfo(dsn: str, settings: Settings, application_name: str) -> str:
     """Complete a DSN with the limits every connection of ours has, leaving alone what it already says."""
     limits: dict[str, Any] = {
         "application_name": application_name[:60],
+        "client_encoding": "UTF8",
         "connect_timeout": max(2, settings.database_connect_timeout_ms // 1000),
         "keepalives_idle": 5,
         "keepalives_interval": 2,
@@ -110,6 +112,8 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     """Whether the server itself gives up a single statement after a while."""
     is_flushed: bool = False
     """Whether its commits wait for the disk, whatever the database's default is."""
+    is_strange: bool = False
+    """Whether each transaction has to pin settings that the database or the role has changed, behind a pooler."""
     _ends_at: float = math.inf
 
     @contextmanager
@@ -218,9 +222,7 @@ class Database:
         A pooler gives itself away by the backend's number, and would hand a prepared statement to another process.
         """
         self._set_up(connection, self._answer_s)
-        with connection.within(self._connect_s):
-            row = connection.execute(_SQL["ask_backend"]).fetchone()
-        is_direct = row == (connection.info.backend_pid,)
+        is_direct = self._pin(connection)
         connection.prepare_threshold = _PREPARE_AFTER if is_direct else None
         if is_direct:
             connection.execute(_SQL["flush_session"])
@@ -228,6 +230,19 @@ class Database:
         if self._bounds_all and is_direct:
             connection.execute(self._bounds("bound_session"))
             connection.is_bounded = True
+
+    def _pin(self, connection: Connection) -> bool:
+        """Give a connection the settings that statements rely on; return whether it leads to the server itself.
+
+        One that a pooler shares is given them by each transaction: a setting of the session would leak to others.
+        """
+        with connection.within(self._connect_s):
+            pid, is_strange = connection.execute(_SQL["ask_backend"], {}).fetchone() or (0, False)
+            is_direct = bool(pid == connection.info.backend_pid)
+            if is_strange and is_direct:
+                connection.execute(_PIN_SESSION)
+        connection.is_strange = is_strange and not is_direct
+        return is_direct
 
     def _set_up(self, connection: Connection, patience_s: float) -> None:
         """Bound its waits; transactions look again after they waited for a lock, whatever the database's default is."""
@@ -276,7 +291,8 @@ class Database:
     def _connect(self, dsn: str, patience_s: float) -> Connection:
         with self.watch(connecting=True):
             connection = Connection.connect(dsn, autocommit=True, prepare_threshold=None)
-        self._set_up(connection, patience_s)
+            self._set_up(connection, patience_s)
+            self._pin(connection)
         return connection
 
     @contextmanager
@@ -295,7 +311,7 @@ class Database:
     def connection(self) -> Iterator[Connection]:
         """Lend a pooled connection in autocommit: for a single statement."""
         with self._lend() as connection:
-            if connection.is_bounded or not self._bounds_all:
+            if connection.is_bounded or not (self._bounds_all or connection.is_strange):
                 yield connection
                 return
             with self.begin(connection, "bound_transaction"):
@@ -332,7 +348,8 @@ class Database:
         """Hold a transaction open on a connection: begun and bounded in one message, below a third of the lease."""
         try:
             flush = b"" if connection.is_flushed else _FLUSH  # first: what need not wait for the disk says so after it
-            connection.execute(_BEGIN + flush + self._bounds(manner, lock_ms), prepare=False)
+            pin = _PIN_TRANSACTION if connection.is_strange else b""
+            connection.execute(_BEGIN + flush + pin + self._bounds(manner, lock_ms), prepare=False)
             yield
         except psycopg.Rollback as wished:
             connection.rollback()

@@ -4,7 +4,7 @@ create or replace function relevo.is_sealed_as(cold regclass, export uuid) retur
 as $$
   select count(*) = 2 from pg_trigger t
    where t.tgrelid = cold and t.tgname in ('sealed', 'sealed_whole') and t.tgenabled in ('O', 'A')
-     and t.tgfoid = 'relevo.refuse_sealed()'::regprocedure and t.tgargs = convert_to(export::text, 'UTF8') || '\x00'::bytea
+     and t.tgfoid = 'relevo.refuse_sealed()'::regprocedure and t.tgargs = convert_to(export::text, 'UTF8') || E'\\x00'::bytea
 $$;
 
 revoke all on function relevo.is_sealed_as from public;

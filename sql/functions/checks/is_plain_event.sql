@@ -29,14 +29,14 @@ begin
                   event ->> 'installations'
                     like '["' || repeat('________-____-____-____-____________", "', jsonb_array_length(event -> 'installations') - 1)
                          || '________-____-____-____-____________"]'
-                  and replace(event ->> 'installations', '", "', '') ~ '^\["[0-9a-fA-F-]+"]$'
+                  and replace(event ->> 'installations', '", "', '') ~ E'^\\["[0-9a-fA-F-]+"]$'
                   and length(replace(replace(event ->> 'installations', '", "', ''), '-', '')) = 4 + 32 * jsonb_array_length(event -> 'installations')
                 end
                 and event ->> 'owners' is null
               when 'owners' then
                 case when jsonb_typeof(event -> 'owners') = 'array' then jsonb_array_length(event -> 'owners') <= 1000 end
                 and length(event ->> 'owners') <= 204 -- then none is longer than 200; of more, check_event counts each
-                and event ->> 'owners' ~ '^\["[^"\\]+"(?:, "[^"\\]+")*]$'
+                and event ->> 'owners' ~ E'^\\["[^"\\\\]+"(?:, "[^"\\\\]+")*]$'
                 and event ->> 'installations' is null
               when 'everyone' then event ->> 'installations' is null and event ->> 'owners' is null
               else false end

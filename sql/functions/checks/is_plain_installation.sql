@@ -10,7 +10,7 @@ begin
               when 'fcm' then length(installation ->> 'token') <= 255 and installation ->> 'token' ~ '^[0-9A-Za-z_:-]+$' -- as Google makes them today
               when 'apns' then length(installation ->> 'token') <= 200 and installation ->> 'token' ~ '^(?:[0-9a-f]{2})+$'
               else not installation ? 'provider' and length(installation ->> 'token') <= 164 -- Expo's are half as long
-                   and installation ->> 'token' ~ '^Expo(?:nent)?PushToken\[[^][[:space:][:cntrl:]]+]$' end
+                   and installation ->> 'token' ~ E'^Expo(?:nent)?PushToken\\[[^][[:space:][:cntrl:]]+]$' end
      and case when installation ->> 'installation_id' is null then true
               else installation ->> 'installation_id' like '________-____-____-____-____________'
                    and installation ->> 'installation_id' ~ '^[0-9a-fA-F-]+$' and length(replace(installation ->> 'installation_id', '-', '')) = 32 end

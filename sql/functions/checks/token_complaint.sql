@@ -3,7 +3,7 @@ create or replace function relevo.token_complaint(provider text, token text) ret
   language plpgsql immutable
 as $$
 begin
-  if provider = 'expo' and token !~ '^(Expo(nent)?PushToken\[[^][[:space:]]{1,150}\]|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$' then
+  if provider = 'expo' and token !~ E'^(Expo(nent)?PushToken\\[[^][[:space:]]{1,150}\\]|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$' then
     return 'token must look like ExponentPushToken[...], ExpoPushToken[...] or a UUID';
   elsif octet_length(token) not between 1 and 4096 or token ~ '[[:cntrl:]]' and provider <> 'webpush' then
     return 'token must be text of 1 to 4096 bytes without control characters';

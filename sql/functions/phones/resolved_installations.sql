@@ -11,7 +11,7 @@ begin
   select min(g.ord) into place
     from jsonb_array_elements(given) with ordinality as g(i, ord)
     cross join lateral (select d.provider from relevo.device_installations d where d.installation_id = (g.i ->> 'installation_id')::uuid offset 0) d
-   where not g.i ? 'provider' and relevo.native_platform(d.provider) is not null and g.i ->> 'token' ~ '^Expo(nent)?PushToken\[';
+   where not g.i ? 'provider' and relevo.native_platform(d.provider) is not null and g.i ->> 'token' ~ E'^Expo(nent)?PushToken\\[';
   if place is not null then
     perform relevo.refuse('provider must be given, too: the token is Expo''s, and the installation had one of another provider');
   end if;

@@ -16,7 +16,7 @@ begin
     perform relevo.refuse('windows must be a list of at most 50, such as ["22:00-07:00", "sat,sun 07:00-10:00"]');
   end if;
   for one in select w #>> '{}' from jsonb_array_elements(given) w loop
-    part := regexp_match(one, '^(?:((?:mon|tue|wed|thu|fri|sat|sun)(?:,(?:mon|tue|wed|thu|fri|sat|sun)){0,6}) )?([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]|24(?=:00)):([0-5]\d)$');
+    part := regexp_match(one, E'^(?:((?:mon|tue|wed|thu|fri|sat|sun)(?:,(?:mon|tue|wed|thu|fri|sat|sun)){0,6}) )?([01]\\d|2[0-3]):([0-5]\\d)-([01]\\d|2[0-3]|24(?=:00)):([0-5]\\d)$');
     if part is null then
       perform relevo.refuse(format('a window must be like 22:00-07:00 or sat,sun 07:00-10:00, got %s', relevo.shown(to_jsonb(one))));
     end if;

@@ -22,7 +22,7 @@ begin
       else
         begin
           continue when jsonb_typeof(value) = 'string' and value #>> '{}'
-            ~ '^(19|2[0-2])\d\d-\d\d-\d\d(T([01]\d|2[0-3]):[0-5]\d(:[0-5]\d([.]\d{1,6})?)?(Z|[+-](0\d|1[0-4]):[0-5]\d))?$'
+            ~ E'^(19|2[0-2])\\d\\d-\\d\\d-\\d\\d(T([01]\\d|2[0-3]):[0-5]\\d(:[0-5]\\d([.]\\d{1,6})?)?(Z|[+-](0\\d|1[0-4]):[0-5]\\d))?$'
             and (value #>> '{}')::timestamptz is not null;
         exception when datetime_field_overflow or invalid_datetime_format then
           null;
