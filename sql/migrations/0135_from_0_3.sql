@@ -624,6 +624,17 @@ $$;
 
 revoke all on function relevo.ensure_partitions from public;
 
+-- Returns whether a relation has the seal of an export, unbroken.
+create or replace function relevo.is_sealed_as(cold regclass, export uuid) returns boolean language sql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select count(*) = 2 from pg_trigger t
+   where t.tgrelid = cold and t.tgname in ('sealed', 'sealed_whole') and t.tgenabled in ('O', 'A')
+     and t.tgfoid = 'relevo.refuse_sealed()'::regprocedure and t.tgargs = convert_to(export::text, 'UTF8') || E'\\x00'::bytea
+$$;
+
+revoke all on function relevo.is_sealed_as from public;
+
 -- Moves a batch of a month's events to the cold table, with the sums of their deliveries. Their keys stay, those of personal events as a hash.
 -- Of personal events the cold table gets only the columns named here, of others all.
 create or replace function relevo.retire_events(of_month date, rows_per_part int, most int) returns int
@@ -1341,7 +1352,7 @@ begin
   if jsonb_typeof(event -> name) is not distinct from 'null' or not event ? name then
     return null;
   end if;
-  if event ->> name ~* '^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])[T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?(Z|[+-](0\d|1[0-4])(:?[0-5]\d)?)$' then
+  if event ->> name ~* E'^\\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\\d|2[0-8])[T ]([01]\\d|2[0-3]):[0-5]\\d(:[0-5]\\d(\\.\\d{1,6})?)?(Z|[+-](0\\d|1[0-4])(:?[0-5]\\d)?)$' then
     given := (event ->> name)::timestamptz; -- there is such a day in every month: without a subtransaction
   else
     begin
@@ -1350,7 +1361,7 @@ begin
       given := null;
     end;
   end if;
-  if given is null or event ->> name !~* '^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)$' then
+  if given is null or event ->> name !~* E'^\\d{4}-\\d\\d-\\d\\d[T ]\\d\\d:\\d\\d(:\\d\\d(\\.\\d+)?)?(Z|[+-]\\d\\d(:?\\d\\d)?)$' then
     perform relevo.refuse_event(place, format('%s must be a time with its zone, such as 2026-11-15T09:00:00Z, got %s', name, left(event ->> name, 60)));
   end if;
   if given not between '2000-01-01Z' and '2200-01-01Z' then
@@ -1393,14 +1404,14 @@ begin
                   event ->> 'installations'
                     like '["' || repeat('________-____-____-____-____________", "', jsonb_array_length(event -> 'installations') - 1)
                          || '________-____-____-____-____________"]'
-                  and replace(event ->> 'installations', '", "', '') ~ '^\["[0-9a-fA-F-]+"]$'
+                  and replace(event ->> 'installations', '", "', '') ~ E'^\\["[0-9a-fA-F-]+"]$'
                   and length(replace(replace(event ->> 'installations', '", "', ''), '-', '')) = 4 + 32 * jsonb_array_length(event -> 'installations')
                 end
                 and event ->> 'owners' is null
               when 'owners' then
                 case when jsonb_typeof(event -> 'owners') = 'array' then jsonb_array_length(event -> 'owners') <= 1000 end
                 and length(event ->> 'owners') <= 204 -- then none is longer than 200; of more, check_event counts each
-                and event ->> 'owners' ~ '^\["[^"\\]+"(?:, "[^"\\]+")*]$'
+                and event ->> 'owners' ~ E'^\\["[^"\\\\]+"(?:, "[^"\\\\]+")*]$'
                 and event ->> 'installations' is null
               when 'everyone' then event ->> 'installations' is null and event ->> 'owners' is null
               else false end
@@ -1422,7 +1433,7 @@ begin
               when 'fcm' then length(installation ->> 'token') <= 255 and installation ->> 'token' ~ '^[0-9A-Za-z_:-]+$' -- as Google makes them today
               when 'apns' then length(installation ->> 'token') <= 200 and installation ->> 'token' ~ '^(?:[0-9a-f]{2})+$'
               else not installation ? 'provider' and length(installation ->> 'token') <= 164 -- Expo's are half as long
-                   and installation ->> 'token' ~ '^Expo(?:nent)?PushToken\[[^][[:space:][:cntrl:]]+]$' end
+                   and installation ->> 'token' ~ E'^Expo(?:nent)?PushToken\\[[^][[:space:][:cntrl:]]+]$' end
      and case when installation ->> 'installation_id' is null then true
               else installation ->> 'installation_id' like '________-____-____-____-____________'
                    and installation ->> 'installation_id' ~ '^[0-9a-fA-F-]+$' and length(replace(installation ->> 'installation_id', '-', '')) = 32 end
@@ -1523,8 +1534,8 @@ begin
   return case
     when parts is null then 'token must be a Web Push subscription in JSON, with endpoint, keys.p256dh and keys.auth'
     when length(parts[1]) > 2048
-      or parts[1] !~* format('^(https://(%s(\.%s)*|\[[0-9a-f:.]+\])|http://(localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?(/[!#-[\]-~]*)?$', label, label)
-      or length(substring(parts[1] from '^[a-zA-Z]+://([^/:]+|\[[^]]*\])')) > 253
+      or parts[1] !~* format(E'^(https://(%s(\\.%s)*|\\[[0-9a-f:.]+\\])|http://(localhost|127\\.0\\.0\\.1|\\[::1\\]))(:[0-9]{1,5})?(/[!#-[\\]-~]*)?$', label, label)
+      or length(substring(parts[1] from E'^[a-zA-Z]+://([^/:]+|\\[[^]]*\\])')) > 253
       then 'token.endpoint must be an https address of at most 2048 characters'
     when parts[2] !~ '^B[A-P][A-Za-z0-9_-]{84}[AEIMQUYcgkosw048]$'
       then 'token.keys.p256dh must be a P-256 point: 65 bytes in base64url, the first of them 4'
@@ -1539,7 +1550,7 @@ create or replace function relevo.token_complaint(provider text, token text) ret
   language plpgsql immutable
 as $$
 begin
-  if provider = 'expo' and token !~ '^(Expo(nent)?PushToken\[[^][[:space:]]{1,150}\]|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$' then
+  if provider = 'expo' and token !~ E'^(Expo(nent)?PushToken\\[[^][[:space:]]{1,150}\\]|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$' then
     return 'token must look like ExponentPushToken[...], ExpoPushToken[...] or a UUID';
   elsif octet_length(token) not between 1 and 4096 or token ~ '[[:cntrl:]]' and provider <> 'webpush' then
     return 'token must be text of 1 to 4096 bytes without control characters';
@@ -3992,7 +4003,7 @@ begin
   select min(g.ord) into place
     from jsonb_array_elements(given) with ordinality as g(i, ord)
     cross join lateral (select d.provider from relevo.device_installations d where d.installation_id = (g.i ->> 'installation_id')::uuid offset 0) d
-   where not g.i ? 'provider' and relevo.native_platform(d.provider) is not null and g.i ->> 'token' ~ '^Expo(nent)?PushToken\[';
+   where not g.i ? 'provider' and relevo.native_platform(d.provider) is not null and g.i ->> 'token' ~ E'^Expo(nent)?PushToken\\[';
   if place is not null then
     perform relevo.refuse('provider must be given, too: the token is Expo''s, and the installation had one of another provider');
   end if;
@@ -4852,7 +4863,7 @@ begin
     perform relevo.refuse('windows must be a list of at most 50, such as ["22:00-07:00", "sat,sun 07:00-10:00"]');
   end if;
   for one in select w #>> '{}' from jsonb_array_elements(given) w loop
-    part := regexp_match(one, '^(?:((?:mon|tue|wed|thu|fri|sat|sun)(?:,(?:mon|tue|wed|thu|fri|sat|sun)){0,6}) )?([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]|24(?=:00)):([0-5]\d)$');
+    part := regexp_match(one, E'^(?:((?:mon|tue|wed|thu|fri|sat|sun)(?:,(?:mon|tue|wed|thu|fri|sat|sun)){0,6}) )?([01]\\d|2[0-3]):([0-5]\\d)-([01]\\d|2[0-3]|24(?=:00)):([0-5]\\d)$');
     if part is null then
       perform relevo.refuse(format('a window must be like 22:00-07:00 or sat,sun 07:00-10:00, got %s', relevo.shown(to_jsonb(one))));
     end if;
@@ -6501,7 +6512,7 @@ begin
       else
         begin
           continue when jsonb_typeof(value) = 'string' and value #>> '{}'
-            ~ '^(19|2[0-2])\d\d-\d\d-\d\d(T([01]\d|2[0-3]):[0-5]\d(:[0-5]\d([.]\d{1,6})?)?(Z|[+-](0\d|1[0-4]):[0-5]\d))?$'
+            ~ E'^(19|2[0-2])\\d\\d-\\d\\d-\\d\\d(T([01]\\d|2[0-3]):[0-5]\\d(:[0-5]\\d([.]\\d{1,6})?)?(Z|[+-](0\\d|1[0-4]):[0-5]\\d))?$'
             and (value #>> '{}')::timestamptz is not null;
         exception when datetime_field_overflow or invalid_datetime_format then
           null;
