@@ -45,7 +45,7 @@ values (%(version)s, %(name)s, %(checksum)s, %(needs)s, %(applied_by)s);
 -- Bounds how long a migration waits for a lock and how long it works.
 select set_config('lock_timeout', %(lock_ms)s::text, true), set_config('statement_timeout', %(statement_ms)s::text, true);
 
--- name: nap
+-- name: pause_migration
 -- Waits for a moment before a migration is tried again.
 select pg_sleep(%(seconds)s);
 

@@ -14,7 +14,6 @@ from relaying import Relay
 from relevo.client import quiet, verbs
 from relevo.client.values import Event, Installation, Owners
 
-
 STRANGE = {
     "IntervalStyle": "sql_standard",
     "DateStyle": "German, DMY",

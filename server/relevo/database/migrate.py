@@ -218,7 +218,7 @@ def _rest(connection: Connection, pause_s: float) -> None:
     """Wait on the connection, so that a process that is told to stop does not wait to the end."""
     until = time.monotonic() + pause_s
     while time.monotonic() < until:
-        connection.execute(_SQL["nap"], {"seconds": _NAP_S})
+        connection.execute(_SQL["pause_migration"], {"seconds": _NAP_S})
 
 
 def _blocker(connection: Connection) -> str:

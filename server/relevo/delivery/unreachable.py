@@ -16,6 +16,7 @@ from psycopg.types.json import Jsonb
 
 from relevo.core import queries
 from relevo.core.errors import DatabaseUnavailableError
+from relevo.core.known_services import SERVICES, WITH_HOST
 from relevo.core.logs import normalise_error
 from relevo.core.model import ReceiptReply, Reply, Ticket
 from relevo.core.sending_project import SendingProject
@@ -25,7 +26,7 @@ from relevo.runtime.timing import doubled
 _SQL = queries.load("unreachable")
 _log = structlog.get_logger("relevo.unreachable")
 _CODES = frozenset({"NoConnection", "ConnectTimeout", "ProxyRefused", "NoToken"})
-_ONE_ADDRESS = frozenset({"expo", "fcm", "apns"})
+_ONE_ADDRESS = frozenset(SERVICES) - frozenset(WITH_HOST)
 """The push services that all projects reach at one address; a webhook or a browser's service has its own."""
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 30_000
 _MOST_REPORTED = 50
