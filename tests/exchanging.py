@@ -35,7 +35,7 @@ def exchange(client: Any, count: int, *, timeout_s: float = 20, body: bytes = b"
     """Send so many requests."""
     made = sys.modules[type(client).__module__]
     requests = [made.Request(*post(number, body)) for number in range(count)]
-    return list(client.exchange(requests, timeout_s=timeout_s, **how))
+    return list(client.exchange(requests, made.CallTime(timeout_s), **how))
 
 
 def kinds(outcomes: list[Any]) -> list[str]:

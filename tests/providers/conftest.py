@@ -55,8 +55,8 @@ def http2(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mo
     """The client as it is with each of the two libraries."""
     if request.param == "h2":
         monkeypatch.setitem(sys.modules, "jh2", None)
-    for name in ("relevo.providers.http2_connection", "relevo.providers.http2"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in ("http2_connection", "http2_streams", "http2"):
+        monkeypatch.delitem(sys.modules, f"relevo.providers.{name}", raising=False)
     return importlib.import_module("relevo.providers.http2")
 
 

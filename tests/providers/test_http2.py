@@ -37,7 +37,7 @@ def test_path_and_token_are_never_indexed(served: Any, client: Client, http2: Mo
     headers = post(1, authorization="bearer x", **{"apns-id": "1", "apns-topic": "shop"})[0]
     for number, named in enumerate(((":path", "authorization"), (":path", "apns-id"), ())):
         ours = client(server, not_indexed=named) if number else client(server)
-        assert kinds(ours.exchange([http2.Request(headers, b"")], timeout_s=20)) == ["200"]
+        assert kinds(ours.exchange([http2.Request(headers, b"")], http2.CallTime(20))) == ["200"]
         assert server.peers[number].asked[1].never_indexed == set(named)
 
 
@@ -51,7 +51,7 @@ def test_headers_arrive_as_they_were_given(served: Any, client: Client, http2: M
     asked = [post(number, **shared | each) for number, each in enumerate(own)]
     for begin in range(0, len(asked), 40):
         some = [http2.Request(*each) for each in asked[begin : begin + 40]]
-        assert kinds(ours.exchange(some, timeout_s=20)) == ["200"] * 40
+        assert kinds(ours.exchange(some, http2.CallTime(20))) == ["200"] * 40
     got = [each.headers for each in server.peers[0].asked.values()]
     given = [dict(headers) | {":scheme": "https", ":authority": ours._authority} for headers, _ in asked]
     assert got == given
@@ -71,12 +71,12 @@ def test_a_header_that_cannot_be_written_is_refused(served: Any, client: Client,
     """The caller's mistake is raised by the header's name before anything is sent."""
     server = served()
     with pytest.raises(ValueError, match="apns-id"):
-        client(server).exchange([http2.Request(post(1, **{"apns-id": value})[0], b"")], timeout_s=20)
+        client(server).exchange([http2.Request(post(1, **{"apns-id": value})[0], b"")], http2.CallTime(20))
     assert server.peers == []
 
 
-def test_goaway_above_its_last_stream_is_not_sent(served: Any, client: Client) -> None:
-    """Streams above were not processed; those at or below are answered even after the GOAWAY; what waits is not sent."""
+def test_goaway_above_its_last_stream_goes_on_elsewhere(served: Any, client: Client) -> None:
+    """Streams above were not processed and go on over a new connection; those below are answered after the GOAWAY."""
 
     def leaving(peer: Peer) -> None:
         asked = peer.wait_for(10)
@@ -87,10 +87,24 @@ def test_goaway_above_its_last_stream_is_not_sent(served: Any, client: Client) -
 
     server = served(leaving, answer_all)
     ours = client(server, most_streams=10)
-    outcomes = exchange(ours, 15)
-    assert kinds(outcomes) == ["200"] * 5 + ["NotSent GoAway"] * 10
-    assert "Shutdown" in outcomes[5].message
+    assert kinds(exchange(ours, 15)) == ["200"] * 15
+    assert sorted(each.path for each in server.peers[1].asked.values()) == sorted(f"/{n}" for n in range(5, 15))
     assert kinds(exchange(ours, 2)) == ["200"] * 2
+    assert len(server.peers) == 2
+
+
+def test_a_service_that_only_says_goaway_is_left_alone(served: Any, client: Client) -> None:
+    """Two connections in a row that answer nothing end the call: nothing was sent, and the reason is kept."""
+
+    def leaving(peer: Peer) -> None:
+        peer.wait_for(10)
+        peer.goaway(0, text=b'{"reason":"Shutdown"}')
+        peer.wait_for_end()
+
+    server = served(leaving)
+    outcomes = exchange(client(server), 10)
+    assert kinds(outcomes) == ["NotSent GoAway"] * 10
+    assert "Shutdown" in outcomes[5].message
     assert len(server.peers) == 2
 
 
@@ -107,7 +121,7 @@ def test_goaway_without_an_answer_below_is_unknown(served: Any, client: Client) 
 
 
 def test_a_graceful_shutdown_says_goaway_twice(served: Any, client: Client) -> None:
-    """The first GOAWAY of a graceful shutdown names no stream; the second one counts."""
+    """The first GOAWAY of a graceful shutdown names no stream; the second one counts, and the others go on."""
 
     def graceful(peer: Peer) -> None:
         asked = peer.wait_for(3)
@@ -116,7 +130,9 @@ def test_a_graceful_shutdown_says_goaway_twice(served: Any, client: Client) -> N
         peer.goaway(asked[0].stream_id)
         peer.wait_for_end()
 
-    assert kinds(exchange(client(served(graceful)), 3)) == ["200", "NotSent GoAway", "NotSent GoAway"]
+    server = served(graceful, answer_all)
+    assert kinds(exchange(client(server), 3)) == ["200"] * 3
+    assert [len(peer.asked) for peer in server.peers] == [3, 2]
 
 
 def test_a_goaway_in_pieces(served: Any, client: Client) -> None:
@@ -129,9 +145,8 @@ def test_a_goaway_in_pieces(served: Any, client: Client) -> None:
         peer.answer(asked[0], body=b"late")
         peer.wait_for_end()
 
-    outcomes = exchange(client(served(piecemeal)), 2)
-    assert kinds(outcomes) == ["200", "NotSent GoAway"]
-    assert outcomes[0].body == b"late"
+    outcomes = exchange(client(served(piecemeal, answer_all)), 2)
+    assert [each.body for each in outcomes] == [b"late", b"/1"]
 
 
 def test_a_goaway_while_idle_is_seen_before_anything_is_written(served: Any, client: Client) -> None:
@@ -220,13 +235,13 @@ def test_no_more_streams_than_the_server_takes(served: Any, client: Client) -> N
 
 
 def test_no_stream_allowed_is_waited_for(served: Any, client: Client) -> None:
-    """A server that takes no stream for now is waited for; at the deadline nothing was sent."""
+    """A server that takes no stream for now is waited for while a request could end in time; then nothing was sent."""
 
     def shut(peer: Peer) -> None:
         peer.wait_for_end()
 
     server = served(shut, settings={Settings.MAX_CONCURRENT_STREAMS: 0})
-    assert kinds(exchange(client(server), 2, timeout_s=0.5)) == ["NotSent ReadTimeout"] * 2
+    assert kinds(exchange(client(server), 2, timeout_s=0.5)) == ["NotSent NotBegun"] * 2
     assert server.peers[0].asked == {}
 
 
@@ -278,17 +293,16 @@ def test_a_stream_window_smaller_than_the_body(served: Any, client: Client) -> N
 
 
 def test_a_window_that_never_opens_ends_with_the_time(served: Any, client: Client) -> None:
-    """Of what waited for a window in vain, the stream that was begun is unknown and the rest not sent."""
+    """Of what waited for a window in vain, the few streams that were begun are unknown and the rest not sent."""
 
     def closed(peer: Peer) -> None:
         peer.acknowledges = False
         peer.wait_for_end()
 
     server = served(closed, settings={Settings.INITIAL_WINDOW_SIZE: 10})
-    assert kinds(exchange(client(server), 3, body=b"x" * 100, timeout_s=0.5)) == [
-        "Unknown ReadTimeout",
-        "NotSent ReadTimeout",
-        "NotSent ReadTimeout",
+    assert kinds(exchange(client(server), 12, body=b"x" * 100, timeout_s=0.5)) == [
+        *["Unknown ReadTimeout"] * 10,
+        *["NotSent NotBegun"] * 2,
     ]
 
 

@@ -6,7 +6,6 @@ import select
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from fakes.proxy import CERTIFICATE
-from relevo.providers.http2 import Http2Client, Outcome, Request, tls_context
+from relevo.providers.http2 import CallTime, Http2Client, Outcome, Request, tls_context
 
 Script = Callable[[ssl.SSLSocket], None]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -116,7 +115,7 @@ def unasked(link: ssl.SSLSocket) -> None:
 def exchange(client: Http2Client, count: int, **how: Any) -> list[str]:
     """Send so many requests and name what became of each: its status, or the kind and code."""
     request = Request([(":method", "POST"), (":path", "/a"), ("ttl", "5")], b"{}")
-    return [named(each) for each in client.exchange([request] * count, **{"timeout_s": PATIENCE_S, **how})]
+    return [named(each) for each in client.exchange([request] * count, CallTime(how.get("timeout_s", PATIENCE_S)))]
 
 
 def named(outcome: Outcome) -> str:
@@ -148,13 +147,10 @@ def test_closed_while_idle_is_replaced_before_the_first_byte(served: Any) -> Non
     assert exchange(client, 1) == ["200"]
 
 
-def test_over_before_the_first_byte_is_not_sent(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request whose time is over when its turn comes never left, and its connection is not used again."""
-    _, client = served(unasked, answering(OK))
-    kept = client._ready(time.monotonic() + PATIENCE_S)
-    monkeypatch.setattr(client, "_ready", lambda _until: kept)
-    assert exchange(client, 1, timeout_s=0) == ["NotSent ReadTimeout"]
-    monkeypatch.undo()
+def test_over_before_the_first_byte_is_not_sent(served: Any) -> None:
+    """A request whose time is over when its turn comes never leaves, and opens no connection."""
+    _, client = served(answering(OK))
+    assert exchange(client, 1, timeout_s=0) == ["NotSent NotBegun"]
     assert exchange(client, 1) == ["200"]
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from fakes.server import Answer, Asked, FakeServer
 from processes import eventually
-from relevo.providers.http2 import Request
+from relevo.providers.http2 import CallTime, Request
 from relevo.providers.http_connection import look_up
 from relevo.providers.push_projects import PushProjects
 from relevo.providers.webhook import Webhook, WebhookAddress, read_addresses
@@ -204,7 +204,7 @@ def test_hanging_look_ups_of_strangers_stop_nobody_else(resolver: Resolver, monk
     browsers = WebPush(PushProjects(None), **short)
     for name in names:
         hook.send([{"to": name}])
-        browsers._client_of(name, is_trusted=False).exchange([Request((), b"")], timeout_s=0.001)
+        browsers._client_of(name, is_trusted=False).exchange([Request((), b"")], CallTime(0.001))
     assert resolver.hanging() == 64
     monkeypatch.undo()
     assert look_up("127.0.0.1", 443, 20.0) == ["127.0.0.1"]

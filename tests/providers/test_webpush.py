@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import date
@@ -23,7 +24,7 @@ from relevo.core.model import Delivery, Reply, Ticket
 from relevo.providers.lookups import Lookups
 from relevo.providers.message_parts import topic
 from relevo.providers.push_projects import PushProjects
-from relevo.providers.webpush import WebPush
+from relevo.providers.webpush import WebPush, _side_by_side
 from relevo.providers.webpush_tokens import KEPT_S, make_pair
 
 INSTALLATION = UUID("00000000-0000-4000-8000-000000000007")
@@ -415,3 +416,15 @@ def test_a_push_service_without_http2(stack: ExitStack, make: Made, monkeypatch:
     assert [ticket.fate for ticket in tickets] == ["ok"] * 3
     for browser, asked in zip(browsers, server.asked, strict=True):
         assert browser.read(asked.body)["title"] == "Hola"
+
+
+def test_push_services_are_called_side_by_side() -> None:
+    """25 push services of one request are spoken to at once, and their outcomes keep their order."""
+    all_called = threading.Barrier(25)
+
+    def post(place: str) -> list[Any]:
+        all_called.wait(20)
+        return [place]
+
+    places = [f"push{number}.example" for number in range(25)]
+    assert [each for [each] in _side_by_side(post, places)] == places

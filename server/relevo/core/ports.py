@@ -96,10 +96,16 @@ class ProviderFacts:
     """Whether it takes pushes that show nothing."""
 
 
+Accept = Callable[[int, Ticket], None]
+"""Takes the ticket of a message, given by its place in the request, as soon as the push service accepted it."""
+
+
 class PushProvider(Protocol):
     """A push service; callable from several threads at once. Whatever a server does is a value, never an exception.
 
-    It may have `facts`, a ProviderFacts; without them it is treated as Expo is, by the settings.
+    It may have `facts`, a ProviderFacts; without them it is treated as Expo is, by the settings. If it has
+    `answers_in_parts`, which is true, `send` takes an `Accept` as third argument and calls it for each accepted message
+    when its answer comes: one silent phone must not delay the others of a request.
     """
 
     @property

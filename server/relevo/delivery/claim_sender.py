@@ -66,7 +66,9 @@ class ClaimSender:
         self.bad_messages = BadMessageSearch(most)
         self.builder = MessageBuilder(self.context)
         self.replies = ReplyHandler(self.context, self.bad_messages, allowance.troubled, allowance.watched)
-        self.in_flight = InFlightRequests(self.context, self.builder.messages, self.recorder.hand_in)
+        self.in_flight = InFlightRequests(
+            self.context, self.builder.messages, self.recorder.hand_in, self.recorder.record_accepted
+        )
 
     @property
     def claim(self) -> Claim:
@@ -125,14 +127,18 @@ class ClaimSender:
         waiting = deque(chunks)
         while waiting and not self.context.is_halted:
             size = min(len(waiting), 1 if self.bad_messages.active else self.context.pool.capacity)
-            places = self.context.enter_pool(size)
+            places = self.context.enter_pool(size, within_s=self.context.patience_s if self.in_flight.going else None)
             if not places:
                 self.claim.check()
+                waiting.extend(self._take_results(self.in_flight.look_at_slow(), []))
                 continue
             wave = [chunk for _ in range(places) if (chunk := self.bad_messages.next_of(waiting))]
             waiting.extendleft(reversed(self._send_wave(wave, places)))
             if not waiting:
+                waiting.extend(self._take_results(self.in_flight.wait_for_slow(), []))
+            if not waiting:
                 waiting.extend(self.bad_messages.last_tries())
+        self._take_results(self.in_flight.wait_for_slow(), [])
 
     def _send_wave(self, chunks: Sequence[Sequence[Delivery]], places: int) -> list[Sequence[Delivery]]:
         """Journal some requests, send them at once, settle what was answered; return what is to be sent in parts."""

@@ -14,7 +14,7 @@ import structlog
 from relevo.core.errors import OwnershipLostError
 from relevo.core.logs import normalise_error
 from relevo.core.messages import Message
-from relevo.core.model import PushRequest, Reply
+from relevo.core.model import PushRequest, Reply, Ticket
 from relevo.delivery.sending import PoolCall, PushContext, Sending, send
 from relevo.delivery.worker_services import ClaimContext
 from relevo.runtime.hung_calls import HungCall
@@ -45,6 +45,10 @@ class InFlightRequest:
     """How often it was found in the push service's hands; a process that stood still did not check meanwhile."""
     checks_late: int = 0
     """How often so when the whole claim should have been settled."""
+    accepted: int = 0
+    """How many of its messages were accepted before it ended."""
+    is_slow: bool = False
+    """Whether some of its messages were accepted, and others are not answered yet: the next wave does not wait."""
 
     def since(self) -> float | None:
         """Since when it is where it is: in the push service's hands, or in a middleware's; None while it waits."""
@@ -60,33 +64,70 @@ class InFlightRequests:
     """What is to be sent, by the delivery's id."""
     hand_in: Callable[[PushRequest, Reply], None]
     """Takes an answer for which nobody waits any more."""
+    record: Callable[[PushRequest, Mapping[int, Ticket]], None]
+    """Records messages of a request that were accepted, by place, while others of it are not answered yet."""
+    going: list[InFlightRequest] = field(default_factory=list)
+    """Those that are under way; after a wave only those that are slow."""
+    ended: list[RequestResult] = field(default_factory=list)
+    """What became of those that ended, while nobody has taken it."""
     hanging: list[InFlightRequest] = field(default_factory=list)
     """Those that are left behind: in a middleware, or in the push service's hands for longer than it may take."""
 
     def send_all(self, requests: Sequence[PushRequest], *, submitted: Callable[[], None]) -> list[RequestResult]:
-        """Send requests at once, call `submitted` when they are on their way, and wait for all but what hangs."""
-        going: list[InFlightRequest] = []
-        posted: list[RequestResult] = []
+        """Send requests at once, call `submitted` when they are on their way, and wait for all that is quick.
+
+        Returns what became of those that ended, slow ones of earlier waves among them; what hangs is left behind.
+        """
         for request in requests:
             try:
-                going.append(self._submit(request))
+                self.going.append(self._submit(request))
             except RuntimeError as error:  # no thread could be started
-                posted.append(
-                    RequestResult(request, Reply("held_back", code="no_thread", message=normalise_error(error)))
-                )
+                why = Reply("held_back", code="no_thread", message=normalise_error(error))
+                self.ended.append(RequestResult(request, why))
         submitted()
-        while going:
-            wait([post.call for post in going], timeout=self.context.patience_s)
-            still: list[InFlightRequest] = []
-            for post in going:
-                if (result := self._result(post)) is not None:
-                    posted.append(result)
-                elif not self._is_hanging(post):
-                    still.append(post)
-            going = still
-            if going:
-                self.context.pool.staff()
-        return posted
+        while quick := [post.call for post in self.going if not post.is_slow]:
+            wait(quick, timeout=self.context.patience_s)
+            self._look()
+        return self._take_ended()
+
+    def wait_for_slow(self) -> list[RequestResult]:
+        """Wait for those that are slow, but for what hangs, and return what became of them."""
+        while self.going:
+            wait([post.call for post in self.going], timeout=self.context.patience_s)
+            self._look()
+        return self._take_ended()
+
+    def look_at_slow(self) -> list[RequestResult]:
+        """Return what became of slow requests that ended meanwhile."""
+        self._look()
+        return self._take_ended()
+
+    def _take_ended(self) -> list[RequestResult]:
+        ended, self.ended = self.ended, []
+        return ended
+
+    def _look(self) -> None:
+        """Record what was accepted of requests that are under way, and find those that ended or hang."""
+        for post in self.going:
+            self._record_accepted(post)
+        still: list[InFlightRequest] = []
+        for post in self.going:
+            if (result := self._result(post)) is not None:
+                self.ended.append(result)
+            elif not self._is_hanging(post):
+                still.append(post)
+        self.going = still
+        if still:
+            self.context.pool.staff()
+
+    def _record_accepted(self, post: InFlightRequest) -> None:
+        if post.call.done():
+            return
+        accepted = post.sending.take_accepted()
+        post.accepted += len(accepted)
+        if accepted and post.accepted < len(post.request.deliveries):  # else its reply is about to come
+            post.is_slow = True
+            self.record(post.request, accepted)
 
     def _submit(self, request: PushRequest) -> InFlightRequest:
         sending = Sending(lambda: self._may_send() and self.context.pool.may_connect(call))
@@ -173,11 +214,10 @@ class InFlightRequests:
         What was not begun never will be, what was begun may have been sent. A connection that may still be open
         counts for as long again as it was waited for.
         """
-        posts, self.hanging = self.hanging, []
-        results = [
-            self._ended(each) if each.call.done() else RequestResult(each.request, self._withdraw(each))
-            for each in posts
-        ]
+        posts, self.going, self.hanging = [*self.going, *self.hanging], [], []
+        results = self._take_ended()
+        for each in posts:
+            results.append(self._ended(each) if each.call.done() else RequestResult(each.request, self._withdraw(each)))
         hung = self.context.services.hung
         self.context.report.add_hung(*(hung.give_up(each.hung) for each in posts if each.hung is not None))
         return results

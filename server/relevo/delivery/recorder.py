@@ -14,7 +14,7 @@ from psycopg_pool import PoolClosed
 
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.logs import normalise_error
-from relevo.core.model import Accepted, Answer, PushRequest, Reply, SentRequest, Settlement, TakenFate
+from relevo.core.model import Accepted, Answer, PushRequest, Reply, SentRequest, Settlement, TakenFate, Ticket
 from relevo.database.outages import is_passing, is_unavailable
 from relevo.delivery.claim import Claim
 from relevo.delivery.outcomes import ticketed
@@ -102,6 +102,13 @@ class Recorder:
         self.settled = done
         self._count(settlement)
         return True
+
+    def record_accepted(self, request: PushRequest, tickets: Mapping[int, Ticket]) -> None:
+        """Settle what was accepted of a request, by place, while others of it are not answered yet.
+
+        The request stays unanswered in the journal, so that a crash leaves only the others ambiguous.
+        """
+        self.settle([ticketed(request.deliveries[place], ticket) for place, ticket in tickets.items()], {})
 
     def settle(
         self, answers: Sequence[Answer], outcomes: Mapping[UUID, str], requests: Sequence[PushRequest] = ()

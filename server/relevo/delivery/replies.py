@@ -27,6 +27,9 @@ from relevo.runtime.troubles import Thing
 _OUTAGE_PAUSE_MS = 60_000
 _NOT_SENT_PAUSE_MS = 5_000
 _OFTEN = 5
+_NOT_BEGUN = "NotBegun"
+"""What had to wait for its turn: it was not turned away, and its next try is soon."""
+_SILENCE = "ReadTimeout"
 _WAITING = ("retryable", "not_sent", "unclear")
 
 
@@ -107,7 +110,7 @@ class ReplyHandler:
     def _slower(self, deliveries: Sequence[Delivery], tickets: Sequence[Ticket]) -> Sequence[Ticket]:
         """Return tickets in which what is turned away again and again waits ever longer."""
         pairs = list(zip(deliveries, tickets, strict=True)) if not isinstance(tickets, Accepted) else ()
-        unsent = {delivery.id for delivery, ticket in pairs if ticket.fate == "not_sent"}
+        unsent = {d.id for d, ticket in pairs if ticket.fate == "not_sent" and ticket.code != _NOT_BEGUN}
         self.forget_turned_away([delivery for delivery in deliveries if delivery.id not in unsent])
         if not unsent:
             return tickets
@@ -228,7 +231,10 @@ class ReplyHandler:
         """
         projects, project, now = self.context.projects, self.context.project, self.context.now
         blocked = False
-        if (failure := _failure(tickets)) and is_unreached(failure):
+        failure = _failure(tickets)
+        if failure and self._is_known_silence(deliveries, failure):
+            return False
+        if failure and is_unreached(failure):
             self._note_unreached(failure)
         elif failure:
             self.troubled = True
@@ -254,6 +260,10 @@ class ReplyHandler:
                 self.context.projects.cancel_probe(project, now)
         else:
             self.context.pool.halted |= self.context.projects.failed(project, reason(said), credential=False, now=now)
+
+    def _is_known_silence(self, deliveries: Sequence[Delivery], failure: Ticket) -> bool:
+        """Return whether nothing but phones that were tried before had no answer: that tells nothing of the service."""
+        return failure.code == _SILENCE and not self.context.probe and all(d.attempt_count for d in deliveries)
 
     def report_tickets(self, deliveries: Sequence[Delivery], tickets: Sequence[Ticket]) -> bool:
         """Note tickets on the project; return whether a credential fault in them is the project's, which halts it."""

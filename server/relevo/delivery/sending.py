@@ -18,7 +18,7 @@ import structlog
 from relevo.core.errors import OwnershipLostError, Reschedule
 from relevo.core.logs import normalise_error
 from relevo.core.messages import Message
-from relevo.core.model import Lane, Reply
+from relevo.core.model import Lane, Reply, Ticket
 from relevo.core.ports import PushProvider
 from relevo.delivery.reply_checks import checked_reply
 from relevo.runtime import threads
@@ -294,6 +294,7 @@ class Sending:
         self.answered_at: float | None = None
         self.reply: Reply | None = None
         """What the push service said, even while a middleware has not returned."""
+        self._accepted: dict[int, Ticket] = {}
 
     def begin(self) -> bool:
         """Return, in the last moment, whether the request may be sent; raises the second time."""
@@ -322,6 +323,15 @@ class Sending:
         if hand_in is not None:
             hand_in(reply)
 
+    def accept(self, place: int, ticket: Ticket) -> None:
+        """Take the ticket of one message that the push service accepted, while it has not answered others."""
+        self._accepted[place] = ticket
+
+    def take_accepted(self) -> dict[int, Ticket]:
+        """Return the tickets that came since the last call, by place; one that is missed stands in the reply."""
+        taken, self._accepted = self._accepted, {}
+        return taken
+
     def give_up(self, hand_in: Callable[[Reply], None]) -> Reply | None:
         """Wait no longer: return the answer if it is there after all; what comes later is handed in."""
         with self._guard:
@@ -346,7 +356,7 @@ def send(
         except OwnershipLostError as error:
             lost.append(error)
             raise
-        reply = _post(provider, messages, context.project) if allowed else Reply("held_back")
+        reply = _post(provider, messages, context.project, sending) if allowed else Reply("held_back")
         sending.answer(reply)
         return reply
 
@@ -375,10 +385,12 @@ def _held_back(error: BaseException, context: PushContext, *, sent: bool) -> Rep
     return Reply("held_back", code="middleware_failed", message=why)
 
 
-def _post(provider: PushProvider, messages: Sequence[Message], project: str) -> Reply:
+def _post(provider: PushProvider, messages: Sequence[Message], project: str, sending: Sending) -> Reply:
     """Send; a provider that raises what is no wish, or does not return a reply, may have sent."""
     try:
-        said: object = provider.send(messages, project)
+        accept = (sending.accept,) if getattr(provider, "answers_in_parts", False) else ()
+        call: Callable[..., object] = provider.send
+        said = call(messages, project, *accept)
         reply = checked_reply(said)
     except Reschedule as wish:
         return _rescheduled(wish)

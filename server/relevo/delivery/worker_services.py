@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -94,9 +96,12 @@ class ClaimContext:
         """The time to hand to statements."""
         return self.run.now
 
-    def enter_pool(self, size: int) -> int:
-        """Wait until requests would be sent soon; return how many, or 0 once nothing may be sent any more."""
-        return self.pool.enter(self.lane, size, lambda: self.is_halted or self.claim.loss is not None)
+    def enter_pool(self, size: int, within_s: float | None = None) -> int:
+        """Wait until requests would be sent soon; return how many, or 0 if the time or the right to send is over."""
+        by = math.inf if within_s is None else time.monotonic() + within_s
+        return self.pool.enter(
+            self.lane, size, lambda: self.is_halted or self.claim.loss is not None or time.monotonic() > by
+        )
 
     @property
     def is_halted(self) -> bool:

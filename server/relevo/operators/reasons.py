@@ -53,7 +53,7 @@ _OF_SEVERAL = {
     ),
     N_("The key belongs to Apple's other environment."): "BadEnvironmentKeyIdInToken BadEnvironmentKeyInToken",
     N_("The push service closed the connection before it took this one; nothing was sent."): (
-        "GoAway RefusedStream NotBegun IdleTimeout"
+        "GoAway RefusedStream IdleTimeout"
     ),
 }
 """What several error codes mean alike: all push services have their own for it."""
@@ -65,6 +65,7 @@ ERRORS = {
     "Unknown": N_("The push service said something that nobody knows yet."),
     "MalformedToken": N_("This phone's push token does not look like one."),
     "MalformedMessage": N_("The message cannot be written as JSON."),
+    "NotBegun": N_("Too little of the request's time was left to begin it; nothing was sent."),
     "ReadTimeout": N_("No whole answer came in time."),
     "ConnectionBroken": N_("The connection was cut before the whole answer came."),
     "answer_not_seen": N_("The process that sent it died before it saw the answer."),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import orjson
@@ -19,10 +19,11 @@ from relevo.core.sending_project import SendingProject
 from relevo.providers import apns_message
 from relevo.providers.apns_message import ApnsMessage
 from relevo.providers.apns_tokens import ApnsTokens
-from relevo.providers.http2 import Answered, NotSent, Outcome, Request
+from relevo.providers.http2 import Answered, CallTime, Heard, Http2Client, NotSent, Outcome, Request
 from relevo.providers.http2_provider import (
     MAX_CODE,
     Http2Provider,
+    Tickets,
     clean,
     clock_trouble,
     is_id,
@@ -53,7 +54,7 @@ Own = tuple[tuple[tuple[str, str], ...], bytes]
 
 
 class Apns(Http2Provider[ApnsEntry, Own]):
-    """APNs as a PushProvider; each calling thread has a connection of its own for each key and environment."""
+    """APNs as a PushProvider; each call has a connection of its key and environment to itself."""
 
     name = "apns"
     entry = ApnsEntry
@@ -95,7 +96,7 @@ class Apns(Http2Provider[ApnsEntry, Own]):
         if isinstance(found, Unusable):
             return found.message
         own = _own(_LOOK)
-        [outcome] = self._post_authorised(found, sending.part or "production", [own])
+        [outcome] = self._post_authorised(found, sending.part or "production", [own], Tickets())
         ticket = _ticket(outcome, own)
         date = outcome.headers.get("date") if isinstance(outcome, Answered) else None
         if ticket.fate in ("not_sent", "unclear"):
@@ -109,25 +110,41 @@ class Apns(Http2Provider[ApnsEntry, Own]):
     def _ready(self, message: Message, part: str) -> Own:  # noqa: ARG002
         return _own(message)
 
-    def _send(self, project: PushProject[ApnsEntry], part: str, ready: Sequence[Own]) -> Reply:
-        outcomes = self._post_authorised(project, part or "production", ready)
-        return whole(outcomes) or _reply([_ticket(*each) for each in zip(outcomes, ready, strict=True)])
+    def _send(self, project: PushProject[ApnsEntry], part: str, ready: Sequence[Own], tickets: Tickets) -> Reply:
+        outcomes = self._post_authorised(project, part or "production", ready, tickets)
+        pairs = enumerate(zip(outcomes, ready, strict=True))
+        return whole(outcomes) or _reply([tickets.of(place, partial(_ticket, *each)) for place, each in pairs])
 
-    def _post_authorised(self, project: PushProject[ApnsEntry], environment: str, own: Sequence[Own]) -> list[Outcome]:
+    def _post_authorised(
+        self, project: PushProject[ApnsEntry], environment: str, own: Sequence[Own], tickets: Tickets
+    ) -> list[Outcome]:
         """Post messages; those whose provider token has expired once more, if a younger one may be made."""
-        until = time.monotonic() + self._total_s
+        call = CallTime(self._total_s)
         token = self._tokens.get(project, self._clock())
-        outcomes = self._post(project, environment, token, own, until)
+
+        def post(places: Sequence[int], token: str) -> list[Outcome]:
+            def hear(index: int, answer: Answered) -> None:
+                tickets.hear(places[index], answer, lambda said: _ticket(said, own[places[index]]))
+
+            return self._post(project, environment, token, [own[place] for place in places], call=call, heard=hear)
+
+        outcomes = post(range(len(own)), token)
         expired = [place for place, each in enumerate(outcomes) if _reason(each) == "ExpiredProviderToken"]
         younger = self._tokens.younger(project, self._clock()) if expired else token
-        if younger != token and time.monotonic() < until:
-            again = self._post(project, environment, younger, [own[place] for place in expired], until)
-            for place, outcome in zip(expired, again, strict=True):
+        if younger != token and call.may_begin():
+            for place, outcome in zip(expired, post(expired, younger), strict=True):
                 outcomes[place] = outcome
         return outcomes
 
     def _post(
-        self, project: PushProject[ApnsEntry], environment: str, token: str, own: Sequence[Own], until: float
+        self,
+        project: PushProject[ApnsEntry],
+        environment: str,
+        token: str,
+        own: Sequence[Own],
+        *,
+        call: CallTime,
+        heard: Heard,
     ) -> list[Outcome]:
         entry = project.entry
         origin = self._origins.get(environment, self._origins["production"])
@@ -135,23 +152,26 @@ class Apns(Http2Provider[ApnsEntry, Own]):
         requests = [Request((*headers[:2], *common, *headers[2:]), body) for headers, body in own]
         # One connection is for one team's keys: another key id on it would be refused.
         key = origin, environment, entry.team_id, entry.key_id
-        client = self._clients.get(
-            key,
-            lambda: self._client(origin, one_stream_first=True, not_indexed=(":path", "authorization", "apns-id")),
-        )
-        if (key, project.secret) in self._proven:
-            outcomes = client.exchange(requests, timeout_s=until - time.monotonic())
-        else:  # a bad key is refused once, not a hundred times
-            outcomes = client.exchange(requests[:1], timeout_s=until - time.monotonic())
-            rest = requests[1:]
-            if isinstance(outcomes[0], Answered) and outcomes[0].status != _FORBIDDEN:
-                self._proven.add((key, project.secret))
-                outcomes += client.exchange(rest, timeout_s=until - time.monotonic()) if rest else []
-            else:
-                outcomes += [_NOT_BEGUN] * len(rest)
+        not_indexed = (":path", "authorization", "apns-id")
+        make = partial(self._client, origin, one_stream_first=True, not_indexed=not_indexed)
+        with self._clients.lend(key, make) as client:
+            outcomes = self._exchange(client, (key, project.secret), requests, call, heard)
         if any(isinstance(each, Answered) and each.status == _FORBIDDEN for each in outcomes):
             self._proven.discard((key, project.secret))
         return outcomes
+
+    def _exchange(
+        self, client: Http2Client, key: Any, requests: Sequence[Request], call: CallTime, heard: Heard
+    ) -> list[Outcome]:
+        """Post requests, the first alone if the key is not proven: a bad key is refused once, not a hundred times."""
+        if key in self._proven:
+            return client.exchange(requests, call, heard)
+        outcomes = client.exchange(requests[:1], call, heard)
+        rest = requests[1:]
+        if not isinstance(outcomes[0], Answered) or outcomes[0].status == _FORBIDDEN:
+            return outcomes + [_NOT_BEGUN] * len(rest)
+        self._proven.add(key)
+        return outcomes + client.exchange(rest, call, lambda index, answer: heard(index + 1, answer))
 
 
 def make(projects: PushProjects, settings: Settings) -> Apns:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -17,10 +17,11 @@ from relevo.core.retry_after import retry_after_ms
 from relevo.core.sending_project import SendingProject
 from relevo.providers import fcm_message
 from relevo.providers.fcm_tokens import FcmTokens, NoTokenError, project_id
-from relevo.providers.http2 import Answered, Outcome, Request
+from relevo.providers.http2 import Answered, CallTime, Heard, Outcome, Request
 from relevo.providers.http2_provider import (
     MAX_CODE,
     Http2Provider,
+    Tickets,
     clean,
     clock_trouble,
     is_id,
@@ -43,7 +44,7 @@ _LOOK = b'{"validate_only":true,"message":{"token":"relevo-doctor","data":{}}}'
 
 
 class Fcm(Http2Provider[FcmEntry, bytes]):
-    """FCM as a PushProvider; each calling thread has a connection of its own."""
+    """FCM as a PushProvider; each call has a connection to itself."""
 
     name = "fcm"
     entry = FcmEntry
@@ -84,7 +85,7 @@ class Fcm(Http2Provider[FcmEntry, bytes]):
         if isinstance(found, Unusable):
             return found.message
         try:
-            [outcome] = self._post_authorised(found, [_LOOK])
+            [outcome] = self._post_authorised(found, [_LOOK], Tickets())
         except NoTokenError as error:
             why = "Google refuses its account" if error.refused else "no access token can be had"
             return clock_trouble(self.tokens.date, self._clock()) or f"{why}: {error}"
@@ -104,19 +105,28 @@ class Fcm(Http2Provider[FcmEntry, bytes]):
         written = message.json() if isinstance(message, WrittenMessage) else fcm_message.plain(message, part)
         return written.encode()
 
-    def _send(self, project: PushProject[FcmEntry], part: str, ready: Sequence[bytes]) -> Reply:  # noqa: ARG002
+    def _send(
+        self,
+        project: PushProject[FcmEntry],
+        part: str,  # noqa: ARG002
+        ready: Sequence[bytes],
+        tickets: Tickets,
+    ) -> Reply:
         try:
-            outcomes = self._post_authorised(project, ready)
+            outcomes = self._post_authorised(project, ready, tickets)
         except NoTokenError as error:
             kind, code = ("unauthorised", "TokenRefused") if error.refused else ("not_sent", "NoToken")
             return Reply(kind, code=code, message=clean(str(error)))  # type: ignore[arg-type]
-        return whole(outcomes) or _reply([_ticket(each) for each in outcomes])
+        found = [tickets.of(place, partial(_ticket, each)) for place, each in enumerate(outcomes)]
+        return whole(outcomes) or _reply(found)
 
-    def _post_authorised(self, project: PushProject[FcmEntry], bodies: Sequence[bytes]) -> list[Outcome]:
+    def _post_authorised(
+        self, project: PushProject[FcmEntry], bodies: Sequence[bytes], tickets: Tickets
+    ) -> list[Outcome]:
         """Post messages; those that are refused for the access token once more, with a new one."""
-        until = time.monotonic() + self._total_s
+        call = CallTime(self._total_s)
         token = self.tokens.get(project)
-        outcomes = self._post(project, token, bodies, until)
+        outcomes = self._post(project, token, bodies, call, partial(tickets.hear, judge=_ticket))
         refused = [place for place, each in enumerate(outcomes) if _is_unauthenticated(each)]
         if not refused:
             return outcomes
@@ -125,13 +135,21 @@ class Fcm(Http2Provider[FcmEntry, bytes]):
             renewed = self.tokens.get(project)
         except NoTokenError:  # what others were told stands; these were refused for their credential
             return outcomes
-        if (left_s := until - time.monotonic()) > 0 and renewed != token:
-            again = self._post(project, renewed, [bodies[place] for place in refused], time.monotonic() + left_s)
+        if call.may_begin() and renewed != token:
+            again = self._post(
+                project,
+                renewed,
+                [bodies[place] for place in refused],
+                call,
+                lambda index, answer: tickets.hear(refused[index], answer, judge=_ticket),
+            )
             for place, outcome in zip(refused, again, strict=True):
                 outcomes[place] = outcome
         return outcomes
 
-    def _post(self, project: PushProject[FcmEntry], token: str, bodies: Sequence[bytes], until: float) -> list[Outcome]:
+    def _post(
+        self, project: PushProject[FcmEntry], token: str, bodies: Sequence[bytes], call: CallTime, heard: Heard
+    ) -> list[Outcome]:
         headers = (
             (":method", "POST"),
             (":path", f"/v1/projects/{project_id(project)}/messages:send"),
@@ -139,8 +157,8 @@ class Fcm(Http2Provider[FcmEntry, bytes]):
             ("content-type", "application/json"),
         )
         # path and token are the same in all requests
-        client = self._clients.get(self._origin, lambda: self._client(self._origin, not_indexed=()))
-        return client.exchange([Request(headers, body) for body in bodies], timeout_s=until - time.monotonic())
+        with self._clients.lend(self._origin, lambda: self._client(self._origin, not_indexed=())) as client:
+            return client.exchange([Request(headers, body) for body in bodies], call, heard)
 
 
 def make(projects: PushProjects, settings: Settings) -> Fcm:

@@ -1,36 +1,40 @@
 """An HTTP/2 client that knows of each request whether it was answered, definitely not sent, or nobody knows.
 
-It never sends anything twice. Streams above a GOAWAY's last stream, and those refused with REFUSED_STREAM, were not
-processed; a stream that was begun and has no whole answer is unknown. The connection is kept from call to call.
-An endpoint that negotiates no HTTP/2 is spoken to by HTTP/1.1 where that is allowed, with the same meanings.
+It never sends a request again that may have been processed. Streams above a GOAWAY's last stream were not processed:
+they go on over a new connection in the same call. The connection is kept from call to call. An endpoint that
+negotiates no HTTP/2 is spoken to by HTTP/1.1 where that is allowed, with the same meanings.
 """
 
 from __future__ import annotations
 
 import ssl
 import time
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import certifi
 import h11
 
 from relevo.core.proxies import Proxies
-from relevo.providers.http2_connection import (
-    Event,
-    Goaway,
-    HeaderTuple,
-    Http2Connection,
-    NeverIndexedHeaderTuple,
-    events,
+from relevo.providers.http2_connection import HeaderTuple, Http2Connection, NeverIndexedHeaderTuple
+from relevo.providers.http2_streams import (
+    MAX_ANSWER_BYTES,
+    Answered,
+    CallTime,
+    Encoded,
+    Heard,
+    NotSent,
+    Outcome,
+    Pending,
+    Request,
+    Streams,
+    Unknown,
+    in_words,
 )
 from relevo.providers.http_connection import (
     BrokenAnswerError,
     HttpConnection,
-    ProxyRefusedError,
     RefusedAddressError,
     Resolve,
     connect,
@@ -39,44 +43,12 @@ from relevo.providers.http_connection import (
     look_up,
 )
 
-MAX_ANSWER_BYTES = 65_536
+__all__ = ["Answered", "CallTime", "Heard", "Http2Client", "NotSent", "Outcome", "Request", "Unknown", "tls_context"]
+
 PROBE_AFTER_S = 10.0
 PROBE_S = 5.0
-_SERVER_ERROR = 500
-_NO_VALID_TOKEN = (401, 403)
-_REFUSED_STREAM = 7
-
-
-class Request(NamedTuple):
-    """What is posted: `headers` begin with :method and :path; :scheme and :authority are the client's."""
-
-    headers: Sequence[tuple[str, str]]
-    body: bytes
-
-
-class Answered(NamedTuple):
-    """The answer; names of headers are in small letters."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
-class NotSent(NamedTuple):
-    """The request was definitely not processed."""
-
-    code: str
-    message: str
-
-
-class Unknown(NamedTuple):
-    """The request may have been processed, and nobody knows."""
-
-    code: str
-    message: str
-
-
-Outcome = Answered | NotSent | Unknown
+_MOST_FRUITLESS = 2
+"""So many connections of a call in a row may bring no answer: one that was kept may have ended meanwhile."""
 
 
 @lru_cache(maxsize=8)
@@ -132,26 +104,36 @@ class Http2Client:
             self._kept = None
         self._is_proven = not self._one_stream_first
 
-    def exchange(self, requests: Sequence[Request], *, timeout_s: float) -> list[Outcome]:
+    @property
+    def is_connected(self) -> bool:
+        """Whether a connection is kept."""
+        return self._kept is not None
+
+    def exchange(self, requests: Sequence[Request], call: CallTime, heard: Heard | None = None) -> list[Outcome]:
         """Post requests and return what became of each, in their order; what the network does is never raised.
 
-        Raises ValueError, before anything is sent, for a header that cannot be written.
+        `heard` is called with each answer when it comes. Raises ValueError, before anything is sent, for a header that
+        cannot be written.
         """
-        until = time.monotonic() + timeout_s
         fields = _Fields(self._not_indexed)
         encoded = [([*self._place, *map(fields.__getitem__, each.headers)], each.body) for each in requests]
-        outcomes: list[Outcome] = []
-        while len(outcomes) < len(requests):
-            begun = len(outcomes)
+        pending = Pending(len(requests), call, heard)
+        fruitless = 0
+        while pending.waiting and call.may_begin() and fruitless < _MOST_FRUITLESS:
             try:
-                kept = self._ready(until)
+                kept = self._ready(call.until)
             except (OSError, ValueError) as error:  # ValueError: a name that cannot be one
-                return outcomes + [_unconnected(error)] * (len(requests) - begun)
-            if isinstance(kept, Http2Connection):
-                outcomes += self._multiplexed(kept, _Exchange(kept, encoded[begun:], until))
-            else:
-                outcomes.append(self._alone(kept, requests[begun], until))
-        return outcomes
+                pending.give_up(_unconnected(error))
+                break
+            if isinstance(kept, HttpConnection):
+                self._alone(kept, requests[pending.waiting[0]], pending)
+                continue
+            streams = self._multiplexed(kept, encoded, pending)
+            if streams.has_unknown and streams.trouble:
+                pending.give_up(streams.trouble)  # the other side is ill: more requests might be unknown, too
+            fruitless = 0 if streams.answers else fruitless + 1
+        pending.give_up()
+        return pending.outcomes
 
     def _ready(self, until: float) -> Http2Connection | HttpConnection:
         """Return the kept connection if it is alive, or a new one."""
@@ -178,28 +160,30 @@ class Http2Client:
             raise
         return made
 
-    def _multiplexed(self, kept: Http2Connection, exchange: _Exchange) -> list[Outcome]:
+    def _multiplexed(self, kept: Http2Connection, requests: Sequence[Encoded], pending: Pending) -> Streams:
+        """Post what waits over one connection, until nothing waits or the connection takes no more."""
+        streams = Streams(kept, requests, pending)
         try:
-            while not exchange.is_over:
-                exchange.begin(self._most_streams if self._is_proven else 1)
-                exchange.take_turn()
-                self._is_proven |= exchange.has_valid_answer
+            while not streams.is_over:
+                streams.begin(self._most_streams if self._is_proven else 1)
+                streams.take_turn()
+                self._is_proven |= streams.has_valid_answer
         except OSError as error:
-            exchange.end(error)
+            streams.end(error)
             self.close()
         if kept.is_going_away:
             self.close()
-        return exchange.outcomes
+        return streams
 
-    def _alone(self, kept: HttpConnection, request: Request, by: float) -> Outcome:
+    def _alone(self, kept: HttpConnection, request: Request, pending: Pending) -> None:
         """Post one request by HTTP/1.1."""
-        outcome = _post(kept, self._authority, request, by)
+        begun_at = time.monotonic()
+        outcome = _post(kept, self._authority, request, pending.call.until)
+        pending.settle(pending.waiting.popleft(), outcome)
+        if isinstance(outcome, Answered):
+            pending.call.answered(begun_at)
         if not kept.is_reusable:
             self.close()
-        return outcome
-
-
-_Encoded = tuple[list[HeaderTuple], bytes]
 
 
 class _Fields(dict[tuple[str, str], HeaderTuple]):
@@ -219,136 +203,6 @@ class _Fields(dict[tuple[str, str], HeaderTuple]):
         return made
 
 
-class _Stream:
-    """One request under way."""
-
-    __slots__ = ("before", "body", "headers", "index", "rest", "size", "status")
-
-    def __init__(self, index: int, before: int, body: bytes) -> None:
-        self.index = index
-        self.before = before
-        """How many bytes were to be written before its own."""
-        self.rest = memoryview(body)
-        self.status = 0
-        self.headers: dict[str, str] = {}
-        self.body: list[bytes] = []
-        self.size = 0
-
-    def take_headers(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Take the head of the answer."""
-        for raw_name, raw_value in headers:
-            name, value = bytes(raw_name).decode("latin-1"), bytes(raw_value).decode("latin-1")
-            if name == ":status":
-                self.status = int(value) if value.isdecimal() else 0
-            else:
-                self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
-
-    def whole(self) -> Outcome:
-        """Return what a whole answer means."""
-        if not self.status:
-            return Unknown("BrokenAnswer", "an answer without a status")
-        return Answered(self.status, self.headers, b"".join(self.body))
-
-    def broken(self, code: str, message: str) -> Outcome:
-        """Return what an answer means that is not whole: of a refusal the status is enough."""
-        return self.whole() if self.status and not is_success(self.status) else Unknown(code, message)
-
-
-class _Exchange:
-    """One call's requests on a connection."""
-
-    def __init__(self, kept: Http2Connection, requests: Sequence[_Encoded], until: float) -> None:
-        self._kept = kept
-        self._waiting = deque(enumerate(requests))
-        self._until = until
-        self._open: dict[int, _Stream] = {}
-        self._by_index: list[Outcome | None] = [None] * len(requests)
-        self.has_valid_answer = False
-
-    @property
-    def is_over(self) -> bool:
-        """Whether every request has its outcome."""
-        return not self._open and not self._waiting
-
-    @property
-    def outcomes(self) -> list[Outcome]:
-        """What became of each, in order."""
-        return [each or NotSent("NotBegun", "its turn did not come") for each in self._by_index]
-
-    def begin(self, most: int) -> None:
-        """Begin as many as are allowed now; none while a body waits for the other side's window."""
-        if self._kept.is_going_away:
-            self._refuse_waiting("GoAway", "the other side ends the connection")
-        most = min(most, self._kept.most_streams)
-        is_blocked = any(stream.rest for stream in self._open.values())
-        while self._waiting and len(self._open) < most and not is_blocked:
-            index, (headers, body) = self._waiting.popleft()
-            stream_id, before = self._kept.begin(headers, end_stream=not body)
-            stream = self._open[stream_id] = _Stream(index, before, body)
-            stream.rest = self._kept.send(stream_id, stream.rest)
-            is_blocked = bool(stream.rest)
-
-    def take_turn(self) -> None:
-        """Write, wait and read once; raises OSError if the time is over, or the connection broke."""
-        if self.is_over:
-            return
-        for event in self._kept.transfer(self._until):
-            self._take(event)
-        for stream_id, stream in self._open.items():
-            if stream.rest:
-                stream.rest = self._kept.send(stream_id, stream.rest)
-
-    def end(self, error: OSError) -> None:
-        """Say what became of all that is left when the connection or the time ended."""
-        code = "ReadTimeout" if isinstance(error, TimeoutError) else "ConnectionBroken"
-        for stream in self._open.values():
-            is_written = stream.before < self._kept.offered
-            outcome = stream.broken(code, _words(error)) if is_written else NotSent(code, _words(error))
-            self._by_index[stream.index] = outcome
-        self._open.clear()
-        self._refuse_waiting(code, _words(error))
-
-    def _refuse_waiting(self, code: str, message: str) -> None:
-        for index, _ in self._waiting:
-            self._by_index[index] = NotSent(code, message)
-        self._waiting.clear()
-
-    def _take(self, event: Event) -> None:
-        if isinstance(event, Goaway):
-            words = f"the other side ends the connection {event.text}".strip()
-            for stream_id in [each for each in self._open if each > event.last_stream_id]:
-                self._by_index[self._open.pop(stream_id).index] = NotSent("GoAway", words)
-            return
-        if isinstance(event, events.DataReceived):
-            self._kept.acknowledge(event)
-        stream_id = getattr(event, "stream_id", None) or 0
-        if (stream := self._open.get(stream_id)) is not None and (outcome := self._outcome(stream, event)) is not None:
-            del self._open[stream_id]
-            self._by_index[stream.index] = outcome
-
-    def _outcome(self, stream: _Stream, event: Event) -> Outcome | None:
-        """Return what became of a request by what came on its stream; None if more is to come."""
-        match event:
-            case events.ResponseReceived():
-                stream.take_headers(event.headers or ())
-            case events.DataReceived():
-                stream.body.append(event.data or b"")
-                stream.size += len(event.data or b"")
-                if stream.size > MAX_ANSWER_BYTES:
-                    self._kept.reset(event.stream_id)
-                    return stream.broken("AnswerTooLong", f"more than {MAX_ANSWER_BYTES} bytes")
-            case events.StreamEnded():
-                if stream.rest:
-                    self._kept.reset(event.stream_id)  # it was answered before all of it was sent
-                self.has_valid_answer |= 0 < stream.status < _SERVER_ERROR and stream.status not in _NO_VALID_TOKEN
-                return stream.whole()
-            case events.StreamReset() if event.error_code == _REFUSED_STREAM:
-                return NotSent("RefusedStream", "the other side refused the stream")
-            case events.StreamReset():
-                return stream.broken("StreamReset", f"HTTP/2 error {event.error_code}")
-        return None
-
-
 def _is_alive(kept: Http2Connection | HttpConnection, by: float) -> bool:
     """Return whether a kept connection may be used again; one that was idle for long has to prove it."""
     if isinstance(kept, HttpConnection):
@@ -359,7 +213,7 @@ def _is_alive(kept: Http2Connection | HttpConnection, by: float) -> bool:
 def _unconnected(error: Exception) -> NotSent:
     if isinstance(error, RefusedAddressError):
         return NotSent("RefusedAddress", str(error))
-    return NotSent("ConnectTimeout" if isinstance(error, TimeoutError) else "NoConnection", _words(error))
+    return NotSent("ConnectTimeout" if isinstance(error, TimeoutError) else "NoConnection", in_words(error))
 
 
 def _post(kept: HttpConnection, authority: str, request: Request, by: float) -> Outcome:
@@ -373,12 +227,7 @@ def _post(kept: HttpConnection, authority: str, request: Request, by: float) -> 
     except (OSError, h11.LocalProtocolError) as error:
         late = isinstance(error, TimeoutError)
         kind = Unknown if kept.is_sent else NotSent
-        return kind("ReadTimeout" if late else "ConnectionBroken", _words(error))
+        return kind("ReadTimeout" if late else "ConnectionBroken", in_words(error))
     if body is None and is_success(status):
         return Unknown("AnswerTooLong", f"more than {MAX_ANSWER_BYTES} bytes")
     return Answered(status, answer_headers, body or b"")
-
-
-def _words(error: Exception) -> str:
-    """Return an error for people: the text only of our own, for a system's may hold addresses or secrets."""
-    return str(error) if isinstance(error, (BrokenAnswerError, ProxyRefusedError)) else type(error).__name__

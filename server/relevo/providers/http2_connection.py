@@ -39,6 +39,9 @@ _GOAWAY = 7
 _GOAWAY_LEAST = 8
 _LARGEST_STREAM_ID = 2**31 - 1
 _PING = b"relevo??"
+_DATA = 0
+_MOST_FRAMES, _FRAMES_PER_S, _FRAMES_PER_ANSWER = 2_000, 100, 20
+"""How many frames are read at once, in a second and for each answer: more than that is a flood."""
 
 
 class Goaway(NamedTuple):
@@ -78,6 +81,9 @@ class Http2Connection:
         self.is_going_away = False
         """Whether the other side wants no new streams."""
         self.used_at = time.monotonic()
+        self._frames_left = float(_MOST_FRAMES)
+        self._trouble: OSError | None = None
+        """What broke the connection, while answers that came before are not taken yet."""
 
     def close(self) -> None:
         """Close it."""
@@ -94,7 +100,7 @@ class Http2Connection:
         )
         self._http.initiate_connection()
         while not any(isinstance(event, events.RemoteSettingsChanged) for event in self.transfer(until)):
-            pass
+            left(until)
 
     def is_alive(self, until: float, *, probe: bool) -> bool:
         """Return whether a request may be written: nothing said the connection ends, and a PING was answered."""
@@ -104,14 +110,21 @@ class Http2Connection:
             if probe and not self.is_going_away:
                 self._http.ping(_PING)
                 while not any(isinstance(event, events.PingAckReceived) for event in self.transfer(until)):
-                    pass
+                    left(until)
         except OSError:
             return False
-        return not self.is_going_away and self._http.highest_outbound_stream_id < _LARGEST_STREAM_ID - 2_000
+        if self.is_going_away or self._trouble is not None:
+            return False
+        return self._http.highest_outbound_stream_id < _LARGEST_STREAM_ID - 2_000
 
     def _drain(self) -> None:
         while (piece := self._read()) is not None:
             self._received(piece)
+
+    @property
+    def window(self) -> int:
+        """How many bytes of bodies the other side takes now, over all streams."""
+        return self._http.outbound_flow_control_window
 
     @property
     def most_streams(self) -> int:
@@ -154,6 +167,8 @@ class Http2Connection:
 
         Raises TimeoutError if that takes too long, another OSError if the connection broke.
         """
+        if self._trouble is not None:
+            raise self._trouble
         try:
             while True:
                 self._write()
@@ -198,18 +213,39 @@ class Http2Connection:
             raise TimeoutError("the time is over")
 
     def _received(self, piece: bytes) -> list[Event]:
-        self.used_at = time.monotonic()
+        """Return what came; what was whole before a frame that breaks the connection counts."""
+        now = time.monotonic()
+        self._allow((now - self.used_at) * _FRAMES_PER_S)
+        self.used_at = now
         met: list[Event] = []
         try:
-            for part in self._frames.split(piece):
-                if isinstance(part, Goaway):
+            for frame in self._frames.split(piece):
+                self._pay_for(frame)
+                if isinstance(frame, Goaway):
                     self.is_going_away = True
-                    met.append(part)
+                    met.append(frame)
                 else:
-                    met += self._http.receive_data(part)
+                    found = self._http.receive_data(frame)
+                    met += found
+                    self._allow(_FRAMES_PER_ANSWER * sum(isinstance(each, events.StreamEnded) for each in found))
         except exceptions.ProtocolError as error:
-            raise BrokenAnswerError("the answer is no HTTP/2") from error
+            self._trouble = BrokenAnswerError("the answer is no HTTP/2")
+            self._trouble.__cause__ = error
+        except BrokenAnswerError as error:
+            self._trouble = error
+        if self._trouble is not None and not met:
+            raise self._trouble
         return met
+
+    def _allow(self, frames: float) -> None:
+        self._frames_left = min(_MOST_FRAMES, self._frames_left + frames)
+
+    def _pay_for(self, frame: bytes | Goaway) -> None:
+        """Count a frame, a long one that is no body by its kilobytes; raises BrokenAnswerError if that is a flood."""
+        is_long = not isinstance(frame, Goaway) and frame[3] != _DATA
+        self._frames_left -= 1 + (len(frame) >> 10 if is_long else 0)
+        if self._frames_left < 0:
+            raise BrokenAnswerError("the other side sends frames that answer nothing")
 
 
 class _Connection(connection.H2Connection):
@@ -236,33 +272,29 @@ if Encoder is not None:
 
 
 class _Frames:
-    """Splits what comes into GOAWAY frames and all others, which stay bytes."""
+    """Splits what comes into frames; a GOAWAY is read here, all others stay bytes."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def split(self, piece: bytes) -> Iterator[bytes | Goaway]:
-        """Return the whole frames, and keep what is left of the last."""
+        """Return the whole frames, and keep what is left of the last; raises BrokenAnswerError for one too long."""
         data = self._rest
         data += piece
-        begin = at = 0
-        while len(data) - at >= _FRAME_HEAD:
-            length = int.from_bytes(data[at : at + 3], "big")
-            end = at + _FRAME_HEAD + length
-            if length > _LONGEST_FRAME:
-                at = len(data)  # h2 refuses it
-                break
-            if end > len(data):
-                break
-            if data[at + 3] == _GOAWAY and length >= _GOAWAY_LEAST:
-                if at > begin:
-                    yield bytes(data[begin:at])
-                yield _goaway(bytes(data[at + _FRAME_HEAD : end]))
-                begin = end
-            at = end
-        if at > begin:
-            yield bytes(data[begin:at])
-        del data[:at]
+        at = 0
+        try:
+            while len(data) - at >= _FRAME_HEAD:
+                length = int.from_bytes(data[at : at + 3], "big")
+                if length > _LONGEST_FRAME:
+                    raise BrokenAnswerError("the answer is no HTTP/2")
+                if len(data) - at < _FRAME_HEAD + length:
+                    return
+                frame = bytes(data[at : at + _FRAME_HEAD + length])
+                at += len(frame)
+                is_goaway = frame[3] == _GOAWAY and length >= _GOAWAY_LEAST
+                yield _goaway(frame[_FRAME_HEAD:]) if is_goaway else frame
+        finally:
+            del data[:at]
 
 
 def _goaway(payload: bytes) -> Goaway:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import threading
 import time
-import weakref
 from abc import ABC, abstractmethod
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
@@ -17,15 +17,16 @@ from relevo.config import Settings
 from relevo.core.logs import scrub
 from relevo.core.messages import Draft, Message, WrittenMessage
 from relevo.core.model import Delivery, ReceiptReply, Reply, Ticket
-from relevo.core.ports import ProviderFacts
+from relevo.core.ports import Accept, ProviderFacts
 from relevo.core.proxies import Proxies
 from relevo.core.sending_project import SendingProject
-from relevo.providers.http2 import Http2Client, NotSent, Outcome, Unknown, tls_context
+from relevo.providers.http2 import Answered, Http2Client, NotSent, Outcome, Unknown, tls_context
+from relevo.providers.http_connection import is_success
 from relevo.providers.message_parts import UNWRITABLE, data_of
 from relevo.providers.push_projects import Entry, PushProject, PushProjects, Unusable
 
 STREAMS = 100
-MOST_PER_THREAD = 16
+MOST_IDLE = 200
 MAX_CODE, MAX_MESSAGE, _MAX_ID = 100, 500, 200
 MOST_SKEW_S = 60.0
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
@@ -35,31 +36,57 @@ E = TypeVar("E", bound=Entry)
 R = TypeVar("R")
 
 
+def _ignore(_place: int, _ticket: Ticket) -> None:
+    """Take no ticket before all are known."""
+
+
 class Http2Clients:
-    """Clients by key, each owned by the thread that asked for it; the one used longest ago makes room."""
+    """Clients by key, each lent to one caller at a time and kept with its connection until the next one asks.
+
+    Apple wants connections kept for hours, so they outlive the threads that use them.
+    """
 
     def __init__(self) -> None:
-        self._mine = threading.local()
         self._lock = threading.Lock()
-        self._all: weakref.WeakSet[Http2Client] = weakref.WeakSet()
+        self._idle: deque[tuple[Hashable, Http2Client]] = deque()
+        """The one used last stands at the end."""
+        self._lent: set[Http2Client] = set()
 
-    def get(self, key: Hashable, make: Callable[[], Http2Client]) -> Http2Client:
-        """Return the calling thread's client of a key."""
-        clients: OrderedDict[Hashable, Http2Client] = self._mine.__dict__.setdefault("clients", OrderedDict())
-        if key not in clients:
-            if len(clients) >= MOST_PER_THREAD:
-                clients.popitem(last=False)[1].close()
-            clients[key] = make()
-            with self._lock:
-                self._all.add(clients[key])
-        clients.move_to_end(key)
-        return clients[key]
+    @contextmanager
+    def lend(self, key: Hashable, make: Callable[[], Http2Client]) -> Iterator[Http2Client]:
+        """Lend a client of a key: the one used last, or a new one."""
+        client = self._take(key) or make()
+        with self._lock:
+            self._lent.add(client)
+        try:
+            yield client
+        finally:
+            self._give_back(key, client)
+
+    def _take(self, key: Hashable) -> Http2Client | None:
+        with self._lock:
+            found = next((each for each in reversed(self._idle) if each[0] == key), None)
+            if found is not None:
+                self._idle.remove(found)
+        return found[1] if found else None
+
+    def _give_back(self, key: Hashable, client: Http2Client) -> None:
+        """Keep a client that has a connection; the one used longest ago makes room."""
+        with self._lock:
+            self._lent.discard(client)
+            if client.is_connected:
+                self._idle.append((key, client))
+            oldest = self._idle.popleft()[1] if len(self._idle) > MOST_IDLE else None
+        if oldest is not None:
+            oldest.close()
 
     def close(self) -> None:
         """Close all connections; a request under way ends by itself, within its time."""
         with self._lock:
-            for client in self._all:
-                client.close()
+            clients = [*self._lent, *(client for _, client in self._idle)]
+            self._idle.clear()
+        for client in clients:
+            client.close()
 
 
 def usual_options(settings: Settings) -> dict[str, Any]:
@@ -73,11 +100,12 @@ def usual_options(settings: Settings) -> dict[str, Any]:
 
 
 class Http2Provider(ABC, Generic[E, R]):
-    """A PushProvider whose calling threads have connections of their own; `E` are its credentials, `R` is a message
-    that is ready to be posted."""
+    """A PushProvider with connections that one call uses at a time; `E` are its credentials, `R` is a message that is
+    ready to be posted."""
 
     max_messages = STREAMS
     max_receipts = 0
+    answers_in_parts = True
     entry: type[E]
     facts: ClassVar[ProviderFacts]
     token: ClassVar[re.Pattern[str]]
@@ -144,8 +172,8 @@ class Http2Provider(ABC, Generic[E, R]):
             return None
         return partial(self.message, written, draft) if is_light else None
 
-    def send(self, messages: Sequence[Message], project: str = "") -> Reply:
-        """Send messages of a project, each in a stream of its own on a connection of the calling thread."""
+    def send(self, messages: Sequence[Message], project: str = "", accept: Accept = _ignore) -> Reply:
+        """Send messages of a project, each in a stream of its own; `accept` gets each ticket that is ok at once."""
         if len(messages) > self.max_messages:
             raise ValueError(f"one request holds at most {self.max_messages} messages, got {len(messages)}")
         if not messages:
@@ -158,7 +186,7 @@ class Http2Provider(ABC, Generic[E, R]):
             ready = [self._ready(message, sending.part) for message in messages]
         except UNWRITABLE:
             return Reply("rejected", code=MALFORMED.code, message=MALFORMED.message)
-        return self._send(found, sending.part, ready)
+        return self._send(found, sending.part, ready, Tickets(accept))
 
     def fetch_receipts(self, ticket_ids: Sequence[str], project: str = "") -> ReceiptReply:  # noqa: ARG002
         """Return nothing: there are no receipts."""
@@ -188,8 +216,26 @@ class Http2Provider(ABC, Generic[E, R]):
         """Write a message; raises one of UNWRITABLE."""
 
     @abstractmethod
-    def _send(self, project: PushProject[E], part: str, ready: Sequence[R]) -> Reply:
-        """Post messages, and say what became of them."""
+    def _send(self, project: PushProject[E], part: str, ready: Sequence[R], tickets: Tickets) -> Reply:
+        """Post messages, hand over those that are accepted, and return what became of all."""
+
+
+class Tickets:
+    """The tickets of one request's accepted messages by their places, each handed over when its answer comes."""
+
+    def __init__(self, accept: Accept = _ignore) -> None:
+        self._accept = accept
+        self._ok: dict[int, Ticket] = {}
+
+    def hear(self, place: int, answer: Answered, judge: Callable[[Answered], Ticket]) -> None:
+        """Take the answer to a message."""
+        if is_success(answer.status) and (ticket := judge(answer)).fate == "ok":
+            self._ok[place] = ticket
+            self._accept(place, ticket)
+
+    def of(self, place: int, judge: Callable[[], Ticket]) -> Ticket:
+        """Return the ticket of a message: the one that was handed over, or what its outcome means."""
+        return self._ok.get(place) or judge()
 
 
 def clean(text: object, limit: int = MAX_MESSAGE) -> str | None:

@@ -26,6 +26,8 @@ from relevo.providers.lookups import Lookups
 
 _PIECE = 65_536
 _LONGEST_HEAD = 65_536
+_MOST_HINTS = 100
+"""So many answers of the kind 1xx may come before the real one."""
 _PORTS = {"http": 80, "https": 443}
 _OK, _REDIRECT = 200, 300
 
@@ -129,9 +131,11 @@ class HttpConnection:
 
     def read_head(self, end_by: float) -> tuple[int, dict[str, str]]:
         """Return the status and the headers of the answer."""
-        for event in self._events(end_by):
+        for hints, event in enumerate(self._events(end_by)):
             if isinstance(event, h11.Response):
                 return event.status_code, _joined(event)
+            if hints >= _MOST_HINTS:
+                raise BrokenAnswerError("the other side answers nothing but 1xx")
         raise BrokenAnswerError("no answer")
 
     def read(self, end_by: float, most: int) -> Received:

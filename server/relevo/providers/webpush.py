@@ -1,18 +1,18 @@
 """Web Push: browsers, and phones of UnifiedPush; one message a request, and what the push services' answers mean.
 
-Each subscription names its own push service. Messages of one call are sorted by service, each over a connection of the
-calling thread. A service's address is looked up, checked and pinned for every connection; redirects are followed only
-within the service that gave them, and once.
+Each subscription names its own push service. Messages of one call are sorted by service, and all services are
+spoken to at once, each over a connection of its own. A service's address is looked up, checked and pinned for every
+connection; redirects are followed only within the service that gave them, and once.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
@@ -27,8 +27,8 @@ from relevo.core.ports import ProviderFacts
 from relevo.core.push_hosts import Hosts
 from relevo.core.retry_after import retry_after_ms
 from relevo.providers import webpush_message, webpush_subscriptions, webpush_tokens
-from relevo.providers.http2 import Answered, Http2Client, NotSent, Outcome, Request
-from relevo.providers.http2_provider import Http2Provider, clean, is_id, unanswered, usual_options, whole
+from relevo.providers.http2 import Answered, CallTime, Http2Client, NotSent, Outcome, Request
+from relevo.providers.http2_provider import Http2Provider, Tickets, clean, is_id, unanswered, usual_options, whole
 from relevo.providers.lookups import Lookups
 from relevo.providers.message_parts import Headers, Written
 from relevo.providers.push_projects import PushProject, PushProjects, WebPushEntry
@@ -44,6 +44,8 @@ _THROTTLED = (406, 429)
 _TOO_BIG = 413
 _SEVERAL = 5  # browsers: fewer that are throttled at once are throttled each by itself
 _MOST_ANSWERED = 1_000
+_MOST_HOSTS = 32
+"""So many push services are spoken to at once in one call."""
 _HEADERS = (
     ("content-encoding", "aes128gcm"),
     ("content-type", "application/octet-stream"),
@@ -65,7 +67,7 @@ class _Encrypted(NamedTuple):
 
 
 class WebPush(Http2Provider[WebPushEntry, Posted]):
-    """Web Push as a PushProvider; each calling thread has connections of its own."""
+    """Web Push as a PushProvider; each call has its connections to itself."""
 
     name = "webpush"
     entry = WebPushEntry
@@ -117,22 +119,34 @@ class WebPush(Http2Provider[WebPushEntry, Posted]):
     def _ready(self, message: Message, part: str) -> Posted:  # noqa: ARG002
         return webpush_message.posted(message)
 
-    def _send(self, project: PushProject[WebPushEntry], part: str, ready: Sequence[Posted]) -> Reply:  # noqa: ARG002
-        until = time.monotonic() + self._total_s
+    def _send(
+        self,
+        project: PushProject[WebPushEntry],
+        part: str,  # noqa: ARG002
+        ready: Sequence[Posted],
+        tickets: Tickets,
+    ) -> Reply:
+        call = CallTime(self._total_s)
         hosts = Hosts(self._hosts, project.entry.hosts)
-        tickets, by_place = _sort(ready, hosts)
+        found, by_place = _sort(ready, hosts)
+
+        def post(place: str) -> list[Outcome]:
+            is_trusted = hosts.trusts(place)
+            return self._post(project, place, by_place[place], call.apart(), tickets, is_trusted=is_trusted)
+
         outcomes: list[Outcome] = []
-        for place, encrypted in by_place.items():
-            got = self._post(project, place, encrypted, until, is_trusted=hosts.trusts(place))
+        for place, got in zip(by_place, _side_by_side(post, list(by_place)), strict=True):
+            encrypted = by_place[place]
             is_slowing, is_proven = _is_slowing(encrypted, got), self._is_proven(place, hosts, got)
             outcomes += got if is_proven else ()
             for each, outcome in zip(encrypted, got, strict=True):
-                tickets[each.number] = _ticket(outcome, is_slowing=is_slowing, is_proven=is_proven)
-        if len(outcomes) == len(ready) and not any(each.fate == "failed" for each in tickets.values()):
+                judge = partial(_ticket, outcome, is_slowing=is_slowing, is_proven=is_proven)
+                found[each.number] = tickets.of(each.number, judge)
+        if len(outcomes) == len(ready) and not any(each.fate == "failed" for each in found.values()):
             reply = whole(outcomes)
             if reply is not None:
                 return reply
-        return Reply("answered", tuple(tickets[index] for index in range(len(ready))))
+        return Reply("answered", tuple(found[index] for index in range(len(ready))))
 
     def _is_proven(self, place: str, hosts: Hosts, outcomes: Sequence[Outcome]) -> bool:
         """Return whether a place is a push service: one that a phone made up is no outage of all the others."""
@@ -147,23 +161,28 @@ class WebPush(Http2Provider[WebPushEntry, Posted]):
         project: PushProject[WebPushEntry],
         place: str,
         encrypted: Sequence[_Encrypted],
-        until: float,
+        call: CallTime,
+        tickets: Tickets,
         *,
         is_trusted: bool,
     ) -> list[Outcome]:
         """Post messages to one push service; those whose subscription moved within it once more, to the new path."""
         token = ("authorization", webpush_tokens.header(project, f"https://{place}", self._clock()))
-        client = self._clients.get((place, is_trusted), partial(self._client_of, place, is_trusted=is_trusted))
 
-        def exchange(some: Iterable[_Encrypted]) -> list[Outcome]:
+        def exchange(some: Sequence[_Encrypted]) -> list[Outcome]:
+            def hear(index: int, answer: Answered) -> None:
+                tickets.hear(some[index].number, answer, partial(_judge, is_slowing=False))
+
             requests = [
                 Request(((":method", "POST"), (":path", each.path), token, *each.headers), each.body) for each in some
             ]
-            return client.exchange(requests, timeout_s=max(0.0, until - time.monotonic()))
+            return client.exchange(requests, call, hear)
 
-        outcomes = exchange(encrypted)
-        moved = {index: path for index, each in enumerate(outcomes) if (path := _moved_to(each, place))}
-        again = exchange([encrypted[index]._replace(path=path) for index, path in moved.items()]) if moved else []
+        make = partial(self._client_of, place, is_trusted=is_trusted)
+        with self._clients.lend((place, is_trusted), make) as client:
+            outcomes = exchange(encrypted)
+            moved = {index: path for index, each in enumerate(outcomes) if (path := _moved_to(each, place))}
+            again = exchange([encrypted[index]._replace(path=path) for index, path in moved.items()]) if moved else []
         for index, outcome in zip(moved, again, strict=True):
             outcomes[index] = outcome
         return outcomes
@@ -195,6 +214,14 @@ def _sort(messages: Sequence[Posted], hosts: Hosts) -> tuple[dict[int, Ticket], 
         else:
             by_place[to.place].append(_Encrypted(index, to.path, (*_HEADERS, *message.headers), body))
     return tickets, by_place
+
+
+def _side_by_side(post: Callable[[str], list[Outcome]], places: Sequence[str]) -> Iterable[list[Outcome]]:
+    """Post to several push services at once, each in a thread of its own: a slow one must not hold the others up."""
+    if len(places) <= 1:
+        return map(post, places)
+    with ThreadPoolExecutor(min(len(places), _MOST_HOSTS), thread_name_prefix="relevo-webpush") as threads:
+        return list(threads.map(post, places))
 
 
 def _malformed_token(error: ValueError) -> Ticket:
