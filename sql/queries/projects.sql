@@ -25,6 +25,20 @@ select f.project,
   left join relevo.projects r on r.project = f.project
  order by f.place;
 
+-- name: list_stopped_projects
+-- Finds projects of which something is due while their breaker is open or their push service asked for a rest; until when (in UTC), and why.
+select p.project, s.until at time zone 'UTC' as until, s.reason
+  from relevo.projects p
+  cross join lateral (
+    select case when p.breaker <> 'closed' then p.probe_at else p.rest_until end as until,
+           case when p.breaker <> 'closed' then p.breaker_reason else 'its push service asked for a rest' end as reason) s
+ where (p.breaker <> 'closed' or p.rest_until is not null)
+   and s.until > relevo.now(%(now)s)
+   and exists (select from relevo.due_chunks q
+                where q.project = p.project and q.lane in ('urgent', 'bulk') and q.due_at <= relevo.now(%(now)s))
+ order by p.project
+ limit %(limit)s;
+
 -- name: count_due
 -- Counts what is due in one lane from a time on, but no further than asked for.
 select least(coalesce(sum(x.deliveries), 0), %(limit)s)::int

@@ -56,6 +56,22 @@ def test_idle_rounds_are_counted_not_written(build, rows, said) -> None:
     assert said("run_finished") == []
 
 
+def test_a_run_that_outlasts_its_interval_is_warned_of(build, said) -> None:
+    """A run still under way when its cycle was due again is a warning; one that stays for calls is none."""
+    worker, seconds = build(), []
+
+    def step(run: Run) -> Step:
+        run.started -= seconds.pop()  # as if it had begun so long ago
+        return Step({"done": 1})
+
+    for name, took_s, more in (("slow", 3_601.0, {}), ("quick", 3_599.0, {}), ("stays", 3_601.0, {"wakeable": True})):
+        seconds.append(took_s)
+        worker.runner.run(cycle(step, name=name, **more), "schedule")
+    (line,) = said("run_overlapped")
+    assert (line["cycle"], line["level"], line["interval_s"]) == ("slow", "warning", 3_600)
+    assert line["duration_s"] >= 3_601
+
+
 def test_work_is_a_row_and_a_line(build, runs, rows, said) -> None:
     """A run that did work has one row and one line with run id, cycle, worker, trigger, duration and counts."""
     worker = build(worker_id="w-1")
@@ -254,6 +270,8 @@ def test_a_second_thread_cannot_overlap_a_run(build, runs, rows, said, trigger: 
     assert reported == ([(asked.run_id, "manual", "skipped", asked.reason)] if trigger == "manual" else [])
     counted = (state(rows)["wakeups_skipped"], state(rows)["slots_skipped"])
     assert counted == {"manual": (0, 0), "tick": (0, 1), "wake-up": (1, 0)}[trigger]
+    warned = [(line["trigger"], line["level"]) for line in said("cycle_already_running", cycle="probe")]
+    assert warned == ([] if trigger == "wake-up" else [(trigger, "warning")])
     lines = [(line["run_id"], line["trigger"], line["reason"]) for line in said("run_skipped", cycle="probe")]
     assert lines == [(row["id"], row["trigger"], row["reason"]) for row in skipped]
     assert worker.runner.run(cycle(lambda _run: Step()), "manual").outcome == "idle", "afterwards the lock is free"

@@ -205,7 +205,7 @@ def _tell(reports: Sequence[Report], *, as_json: bool) -> NoReturn:
     told = [{name: getattr(each, name) for name in _TOLD} for each in reports]
     print_json(told) if as_json else print_rows(columns, reports, wide=("counts", "why"))
     outcomes = {report.outcome for report in reports}
-    raise typer.Exit(FAILED if "failed" in outcomes else SKIPPED if outcomes == {"skipped"} else OK)
+    raise typer.Exit(FAILED if outcomes & {"failed", "partial"} else SKIPPED if outcomes == {"skipped"} else OK)
 
 
 @cli.command(epilog="Example: relevo pause dispatch --reason 'Expo is down, see ticket 17'")

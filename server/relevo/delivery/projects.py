@@ -53,6 +53,14 @@ class DueReceipts(NamedTuple):
     due_in_s: float
 
 
+class StoppedProject(NamedTuple):
+    """A project of which something is due that may not be sent: until when, and why."""
+
+    project: str
+    until: datetime
+    reason: str
+
+
 def _is_of_probe(state: Project, sent_at: datetime | None) -> bool:
     """Return whether a push was sent after the breaker opened; one from before tells nothing of a probe."""
     return sent_at is None or state.breaker_since is None or sent_at > state.breaker_since
@@ -107,6 +115,11 @@ class Projects:
                 page = [DueReceipts(*row) for row in connection.execute(_SQL["list_due_receipts"], asked).fetchall()]
                 found += page
         return sorted((each for each in found if self._serves(each.project)), key=attrgetter("due_in_s"))
+
+    def stopped(self, now: datetime | None = None) -> list[StoppedProject]:
+        """Return some of the projects of which something is due, though their breaker or a rest keeps it back."""
+        rows = self._database.execute(_SQL["list_stopped_projects"], {"now": now, "limit": _PAGE}).fetchall()
+        return [each for row in rows if self._serves((each := StoppedProject(*row)).project)]
 
     def reserve(
         self,

@@ -61,6 +61,8 @@ class ReplyHandler:
         blocked = True  # unless the project knows better
         with self.context.report.in_passing(self.context.project):
             blocked = self._note_on_project(deliveries, reply)
+        if failure := _failure_of(reply, blocked=blocked):
+            self.context.report.add_failure(self.context.project, reason(failure))
         match reply.kind:
             case "answered":
                 return self._ticketed(deliveries, reply.tickets, floor_ms, blocked=blocked)
@@ -304,6 +306,16 @@ def _returned(ticket: Ticket, *, has_moved: bool | None) -> Ticket:
     if has_moved is None:
         return ticket
     return ticket._replace(fate="retryable", code="token_changed" if has_moved else ticket.code)
+
+
+def _failure_of(reply: Reply, *, blocked: bool) -> Reply | Ticket | None:
+    """Return why a request failed as a whole: by its reply, by all of its tickets, or by the project's credentials."""
+    if reply.kind in ("unauthorised", "unclear", "not_sent"):
+        return reply
+    if reply.kind != "answered" or isinstance(reply.tickets, Accepted):
+        return None
+    credential = next((ticket for ticket in reply.tickets if blocked and ticket.fate == "credential"), None)
+    return _failure(reply.tickets) or credential
 
 
 def _failure(tickets: Sequence[Ticket]) -> Ticket | None:

@@ -18,6 +18,8 @@ class Report:
 
     counts: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    """Projects that a request failed for, as a whole, and the reason of the first one."""
 
     def add(self, *problems: str) -> None:
         """Add problems, each once and up to a limit."""
@@ -30,10 +32,20 @@ class Report:
         self.counts["calls_given_up"] += len(problems)
         self.add(*problems)
 
+    def add_failure(self, project: str, why: str) -> None:
+        """Add a request of a project that failed as a whole."""
+        self.failures.setdefault(project, why)
+
     def include(self, other: Report) -> None:
         """Add all that another says."""
         self.counts += other.counts
         self.add(*other.problems)
+        self.failures = other.failures | self.failures
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return problems and failures in words, up to a limit each."""
+        failed = [f"project {project}: {why}" for project, why in self.failures.items()]
+        return *self.problems, *failed[:_MOST_PROBLEMS]
 
     @contextmanager
     def in_passing(self, project: str) -> Iterator[None]:

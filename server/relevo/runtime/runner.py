@@ -108,6 +108,8 @@ class Runner:
         lock = self._locks.setdefault(cycle.key, threading.Lock())
         if not lock.acquire(blocking=False):
             self.call(cycle)  # one that only waits for more work looks at once
+            if trigger != "wake-up":
+                _log.warning("cycle_already_running", cycle=cycle.key, trigger=trigger, worker_id=self._worker_id)
             return self.skip(cycle, trigger, "already running in this process", news=False)
         try:
             began = time.monotonic()
@@ -281,13 +283,14 @@ class Runner:
 
     def _finish(self, cycle: Cycle, run: Run, ending: Ending) -> Report:
         """Write the ending down, waiting for the database if need be, and say it in one line."""
-        worth_a_row = run.begun or ending.outcome in ("failed", "partial")
+        worth_a_row = run.begun or run.context.trigger == "manual" or ending.outcome in ("failed", "partial")
         outcome = "ok" if ending.outcome == "idle" and worth_a_row else ending.outcome
         kept = self._write_patiently(run, ending, outcome if worth_a_row else None)
         took_s = time.monotonic() - run.started
         self._metrics.count_round(cycle.name, cycle.source, took_s, ending.counts)
         if worth_a_row:
             self._metrics.runs.labels(cycle.name, cycle.source, outcome if kept else "not_recorded").inc()
+            _warn_of_overlap(cycle, run, took_s)
             level = _log.error if outcome == "failed" else _log.info
             level(
                 "run_finished",
@@ -389,6 +392,19 @@ class Runner:
 
 def _named(cycle: Cycle) -> str:
     return f"the cycle {cycle.key}"
+
+
+def _warn_of_overlap(cycle: Cycle, run: Run, took_s: float) -> None:
+    """Warn of a run that was still under way when its cycle was due again; who stays for calls lasts as it wants."""
+    slot_s = cycle.timing.slot_ms(run.context.started_at) / 1000
+    if took_s > slot_s and not cycle.wakeable:
+        _log.warning(
+            "run_overlapped",
+            trigger=run.context.trigger,
+            duration_s=round(took_s, 1),
+            interval_s=round(slot_s, 1),
+            hint="the cycle was due again before this run ended: lengthen its interval, or see why it takes so long",
+        )
 
 
 def _loop(cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:

@@ -72,13 +72,29 @@ class _Dispatch:
             self._wind_up()
         for sentence in self.services.hung.unreported():
             self.report.add_hung(sentence)
+        if self.run.context.trigger in ("manual", "tick"):  # who looks at its end alone learns of no later run
+            self._add_stopped()
         return Step(
             {name: count for name, count in self.report.counts.items() if count},
             self.senders.claimed,
             more=not self._may_claim() and any(lane.due_in_s <= 0 for lane in self.lanes.due),
-            problems=tuple(self.report.problems),
+            problems=self.report.sentences(),
             due_in_s=self.lanes.due_in_s(),
         )
+
+    def _add_stopped(self) -> None:
+        """Add the projects of which something is due that may not be sent now, because they are stopped or rest."""
+        try:
+            stopped = self.services.projects.stopped(self.run.now)
+        except (DatabaseUnavailableError, psycopg.Error) as error:
+            self.report.add(f"stopped projects could not be read: {normalise_error(error, 200)}")
+            return
+        for each in stopped:
+            if each.project not in self.report.failures:
+                self.report.counts["projects_stopped"] += 1
+                self.report.add(
+                    f"project {each.project} sends nothing until {each.until:%Y-%m-%d %H:%M:%S}Z: {each.reason}"
+                )
 
     def _get_ready(self) -> None:
         """Do what the first claim needs and what does not depend on it, while what feeds this cycle is at work."""
