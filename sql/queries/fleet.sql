@@ -2,7 +2,7 @@
 -- Lists the workers that live, and those that ended within the last day.
 select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w.started_at, w.last_seen_at, w.hung, w.http, w.rests_because, w.unusable, w.unreachable,
        extract(epoch from now() - w.last_seen_at)::float8 as silent_s,
-       w.last_seen_at + w.lease_ms / 2 * interval '1 millisecond' < now() as is_late,
+       relevo.is_late(w) as is_late,
        case when w.stopped_at is not null then 'stopped'
             when w.lost_at is not null then 'lost'
             when not relevo.is_alive(w) then 'silent'
@@ -14,10 +14,10 @@ select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w
  limit %(limit)s;
 
 -- name: find_scheduler
--- Finds a worker that is alive and runs cycles by schedule.
+-- Finds a worker that is alive, was seen when it should have been, and runs cycles by schedule.
 select w.worker_id
   from relevo.workers w
- where relevo.is_alive(w) and w.stopping_at is null and w.role = 'run' and w.cycles <> '{}'
+ where relevo.is_alive(w) and not relevo.is_late(w) and w.stopping_at is null and w.role = 'run' and w.cycles <> '{}'
  limit 1;
 
 -- name: list_projects

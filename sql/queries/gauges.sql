@@ -88,7 +88,7 @@ union all select 'news_breaker_open', array[s.name, s.webhook], coalesce(s.is_op
 -- Reads the gauges of workers, cycles, sources, the archive and the database.
 with worker as materialized (
   select w.*, relevo.is_alive(w) as heard,
-         w.last_seen_at + w.lease_ms / 2 * interval '1 millisecond' < now() as late
+         relevo.is_late(w) as late
     from relevo.workers w where w.stopped_at is null and w.lost_at is null limit %(most)s
 )
 select 'workers', array[case when not w.heard then 'silent' when w.stopping_at is not null then 'stopping'

@@ -14,11 +14,11 @@ on conflict (worker_id) do update
 insert into relevo.providers (provider) select unnest(%(providers)s::text[]) on conflict do nothing;
 
 -- name: beat_worker
--- Says that a worker lives, what hangs in it, where it serves HTTP, why it rests, which credentials it cannot use, and returns whether somebody had given it up in between.
+-- Says that a worker lives and when it will say so again, what hangs in it, where it serves HTTP, why it rests, which credentials it cannot use, and returns whether somebody had given it up in between.
 with before as (select lost_at from relevo.workers where worker_id = %(worker_id)s)
 update relevo.workers w
    set last_seen_at = relevo.now(%(now)s), lost_at = null, stopped_at = null, http = %(http)s, rests_because = %(rests_because)s,
-       unusable = %(unusable)s::text[],
+       unusable = %(unusable)s::text[], next_beat_at = relevo.now(%(now)s) + %(next_ms)s * interval '1 millisecond',
        hung = coalesce((select jsonb_agg(jsonb_build_object('what', h.what, 'project', h.project, 'calls', h.calls,
                                  'since', relevo.now(%(now)s) - h.seconds * interval '1 second'))
                           from jsonb_to_recordset(%(hung)s) as h(what text, project text, calls int, seconds float8)), '[]')
@@ -39,6 +39,13 @@ update relevo.workers set stopping_at = relevo.now(%(now)s) where worker_id = %(
 update relevo.workers
    set stopped_at = relevo.now(%(now)s), last_seen_at = relevo.now(%(now)s), lost_at = null
  where worker_id = %(worker_id)s;
+
+-- name: remove_former_ticks
+-- Removes the rows of ticks that ended before; those that somebody has locked go with the next one.
+delete from relevo.workers w
+ where w.worker_id in (select t.worker_id from relevo.workers t
+                        where t.role = 'tick' and t.stopped_at is not null and t.worker_id <> %(worker_id)s
+                          for update skip locked);
 
 -- name: remove_worker
 -- Removes the row of a command that ran cycles once and ended in good order; its runs keep its name.

@@ -24,6 +24,7 @@ create table relevo.workers (
   rests_because text check (length(rests_because) between 1 and 500),
   unusable      text[] not null default '{}',
   unreachable   jsonb not null default '[]' check (jsonb_typeof(unreachable) = 'array'),
+  next_beat_at  timestamptz, -- when it meant to be seen again
   constraint workers_check check (stopped_at is null or lost_at is null)
 ) with (fillfactor = 50);
 comment on table relevo.workers is 'One row per process start that may run cycles; lost_at is set by whoever notices its silence.';

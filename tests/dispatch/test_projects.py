@@ -141,7 +141,7 @@ class TestBucket:
         conn.execute("update relevo.projects set rest_until = now() + interval '1 hour'")
         before = worker.deliveries()
         report = worker.dispatch()
-        assert report.outcome == "idle"
+        assert (report.outcome, report.counts) == ("partial", {"projects_stopped": 1})
         assert 3_000 <= report.due_in_s <= 3_700
         assert worker.deliveries() == before
         worker.travel(hours=1, seconds=5)
@@ -248,7 +248,7 @@ class TestBreaker:
         posts = worker.posts()
         worker.travel(seconds=20)
         report = worker.dispatch()
-        assert (report.outcome, worker.posts(), worker.claims()) == ("idle", posts, 0)
+        assert (report.outcome, worker.posts(), worker.claims()) == ("partial", posts, 0)
         assert 0 < report.due_in_s <= 11, "until the probe"
         sandbox.reset()
         worker.travel(seconds=11)

@@ -84,6 +84,19 @@ WELL: list[dict[str, Any]] = [
     {"workers": [worker("stopped"), worker("stopped", role="tick", silent_s=800.0)]},
     {"workers": [worker("stopped", silent_s=9_000.0), worker("stopped", role="tick", silent_s=3_000.0)]},
     {"workers": [worker("stopped", role="tick"), worker("stopped", role="run-cycle")]},
+    {"workers": [worker("alive", is_late=True), worker("alive", is_late=False)]},
+    {"workers": [worker("alive", is_late=True), worker("stopped", role="tick", silent_s=40.0)]},
+    {
+        "projects": [
+            project(project="webhook::app", failures=4),
+            project(
+                project="webhook::other",
+                breaker="open",
+                breaker_reason="NoConnection",
+                breaker_since=NOW - timedelta(seconds=60),
+            ),
+        ]
+    },
     {"cycles": [cycle("dispatch", 100)]},
     {"cycles": [cycle("dispatch", 1_000, round_gap_s=300.0)]},
     {"cycles": [cycle("ingest", 8 * 86_400, source="removed")]},
@@ -152,7 +165,19 @@ ILL: list[tuple[dict[str, Any], str]] = [
         {"workers": [worker("stopped")], "cycles": [cycle("dispatch", 1_000)]},
         "no worker is running; start `relevo run`",
     ),
-    ({"workers": [worker("silent")]}, "worker w has not been seen for 120 s"),
+    ({"workers": [worker("silent"), worker("alive")]}, "worker w has not been seen for 120 s"),
+    (
+        {"workers": [worker("alive", is_late=True, silent_s=13.0), worker("stopped", silent_s=500.0)]},
+        "no worker is running: worker w, the last one, has not been seen for 13 s; start `relevo run`",
+    ),
+    (
+        {"workers": [worker("alive", is_late=True)], "cycles": [cycle("dispatch", 1_000)]},
+        "no worker is running: worker w, the last one, has not been seen for 120 s; start `relevo run`",
+    ),
+    (
+        {"projects": [project(project="webhook::app", breaker="open", breaker_reason="NoConnection")]},
+        "project webhook::app has sent nothing but probes since 2026-11-15 11:00:00Z",
+    ),
     (
         {"workers": [worker("alive", hung=[HUNG])]},
         "worker w: the composer of notice (project app) has hung since 2026-11-15 11:00:00Z (calls given up: 2); look",

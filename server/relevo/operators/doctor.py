@@ -25,6 +25,7 @@ from relevo.database.pool import Database
 from relevo.operators import fleet
 from relevo.operators.consistency import Finding
 from relevo.operators.formats import in_numbers, in_words
+from relevo.operators.health.workers import is_somebody_at_work
 from relevo.operators.reading import Row, fetch
 
 _SQL = queries.load("doctor")
@@ -81,7 +82,12 @@ def look_around(
     if not migrate.plan(database):
         found += [*_instance(database, settings), *_rights(database), *_vacuum(database), *_replica(database, settings)]
         found += _unregistered(database, settings)
-        found += [*_switched_off(database), *_held_up(database), *_webhooks(database, webhook_trouble)]
+        found += [
+            *_workers(database),
+            *_switched_off(database),
+            *_held_up(database),
+            *_webhooks(database, webhook_trouble),
+        ]
         found += _quiet_hours(database, settings)
         found += _credentials(credential_troubles([row["project"] for row in fleet.projects(database)]))
     return [*found, *_held_back(database), *_store(store), *_expo(expo, settings), *_tokens(refused_tokens())]
@@ -101,6 +107,15 @@ def _settings(settings: Settings) -> Iterator[Finding]:
             "registration_open",
             f"Any stranger may register phones over HTTP in project {settings.http_open_registration}.",
             "Unset HTTP_OPEN_REGISTRATION, and have the app's server sign for its phones.",
+        )
+
+
+def _workers(database: Database) -> Iterator[Finding]:
+    if not is_somebody_at_work(fleet.workers(database)):
+        yield _warning(
+            "no_worker",
+            "No worker is running: nothing is fanned out, sent or taken back.",
+            "Start `relevo run`, or let cron call `relevo tick`.",
         )
 
 

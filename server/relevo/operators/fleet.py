@@ -30,6 +30,7 @@ MOST_EVENTS = 200
 """So many of the newest events are summed up by their types."""
 _MOST_TYPES = 12
 _TROUBLES = 20
+_WORKERS = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,21 +48,28 @@ def has_scheduler(database: Database) -> bool:
     return bool(fetch(database, _SQL["find_scheduler"]))
 
 
+def workers(database: Database) -> list[Row]:
+    """Return the workers that live, and those that ended within the last day."""
+    return fetch(database, _SQL["list_workers"], limit=_WORKERS)
+
+
 def running_beside(database: Database, hostname: str) -> list[Row]:
     """Return the workers that run on this machine already; none in a database that has no tables yet."""
     with suppress(MigrationError):
-        rows = fetch(database, _SQL["list_workers"], limit=50)
-        return [row for row in rows if (row["state"], row["role"], row["hostname"]) == ("alive", "run", hostname)]
+        return [
+            row
+            for row in workers(database)
+            if (row["state"], row["role"], row["hostname"]) == ("alive", "run", hostname)
+        ]
     return []
 
 
 def status(database: Database, settings: Settings) -> Status:
     """Return the fleet at a glance."""
-    workers = fetch(database, _SQL["list_workers"], limit=50)
     cycles = [row | {"off": why_off(row, settings)} for row in fetch(database, _SQL["list_cycles"])]
     stands = standing(database, settings)
     seen = Observed(
-        workers=workers,
+        workers=workers(database),
         cycles=cycles,
         due=fetch(database, _SQL["list_due"], most=MOST_COUNTED, limit=MAX_LIMIT),
         sources=sources.listed(database),

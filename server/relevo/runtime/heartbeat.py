@@ -21,6 +21,12 @@ _log = structlog.get_logger("relevo.heartbeat")
 _RETRY_S = 0.5
 _PATIENCE_S = 1.0  # even the shortest interval leaves a busy server this long to answer
 _ANNOUNCEMENT_LOCK_MS = 200
+_ANNOUNCED_EVERY_MS = 4_000  # whoever was killed is missed three of these later
+
+
+def announced_every_ms(interval_ms: int) -> int:
+    """Return how often a process announces that it lives, given how often it extends its leases."""
+    return min(interval_ms, _ANNOUNCED_EVERY_MS)
 
 
 class Lease(Protocol):
@@ -72,12 +78,14 @@ class Heartbeat:
     def __init__(self, database: Database, interval_ms: int) -> None:
         self._database = database
         self._interval_s = interval_ms / 1000
+        self._announced_every_s = announced_every_ms(interval_ms) / 1000
         self._connection: Connection | None = None
         self._held: dict[UUID, tuple[Lease, Renewal]] = {}
         self._announcements: list[Callable[[Connection], object]] = []
         self._due = 0.0
         """When the leases need a beat; whatever else makes us beat before may fail without a loss."""
         self._look_at = 0.0
+        self._announce_at = 0.0
         self._unannounced = False
         self.failing = False
         """Whether the last beat did not reach the database: what is claimed now could not be kept."""
@@ -102,7 +110,7 @@ class Heartbeat:
             self._disconnect()
 
     def announce(self, announcement: Callable[[Connection], object]) -> None:
-        """Have something written with every beat, such as that this worker lives."""
+        """Have something written with every beat and in between, such as that this worker lives."""
         self._announcements.append(announcement)
 
     def keep(self, key: UUID, lease: Lease, renewal: Renewal) -> None:
@@ -127,16 +135,19 @@ class Heartbeat:
 
     def _loop(self) -> None:
         while not self._stop.is_set():
-            self._wake.wait(timeout=max(0.0, min(self._due, self._look_at) - time.monotonic()))
+            beat_at = min(self._due, self._look_at)
+            woken = self._wake.wait(timeout=max(0.0, min(beat_at, self._announce_at) - time.monotonic()))
             self._wake.clear()
             if self._stop.is_set():
                 return
-            self._beat_in_time()
+            if woken or time.monotonic() >= beat_at or not self._announce_between():
+                self._beat_in_time()
 
     def _beat_in_time(self) -> None:
         """Beat, and set when to beat again: soon, if this one did not reach all it should."""
         began, failed_before = time.monotonic(), self.failing
         due = began >= self._due
+        self._announce_at = began + self._announced_every_s
         locked = self._beat_or_lose(lose=due)
         alive = locked is not None
         self.failing = not alive
@@ -217,8 +228,20 @@ class Heartbeat:
         self._connection = opened
         return opened, True
 
+    def _announce_between(self) -> bool:
+        """Announce between two beats; return False if that failed, so that a beat finds out why."""
+        if self._connection is None:
+            return False
+        try:
+            with self._connection.within(max(self._announced_every_s, _PATIENCE_S)):
+                self._announce(self._connection)
+        except Exception:  # noqa: BLE001 whatever it is, the beat meets it as well, and knows what to do
+            return False
+        return True
+
     def _announce(self, connection: Connection) -> None:
         """Write what goes with a beat, in a transaction of its own: whoever locks a worker's row costs it no lease."""
+        self._announce_at = time.monotonic() + self._announced_every_s
         try:
             with self._database.begin(connection, "bound_by_key", lock_ms=_ANNOUNCEMENT_LOCK_MS):
                 for announcement in self._announcements:

@@ -17,6 +17,7 @@ from relevo.config import Settings
 from relevo.core import queries
 from relevo.database.instance import Guard
 from relevo.database.pool import Connection, Database
+from relevo.runtime.heartbeat import announced_every_ms
 from relevo.runtime.hung_calls import HungCalls
 
 Role = Literal["run", "tick", "run-cycle"]
@@ -93,6 +94,7 @@ class Worker:
             "http": Jsonb(self.http) if self.http else None,
             "rests_because": self._guard.differs or None,
             "unusable": [each[:_LONGEST] for each in islice(self._unusable(), _MOST_TOLD)],
+            "next_ms": announced_every_ms(self._settings.outbox_lease_heartbeat_ms),
             "now": None,
         }
         row = connection.execute(_SQL["beat_worker"], said).fetchone()
@@ -109,7 +111,10 @@ class Worker:
         self._database.execute(_SQL["note_stopping"], {"worker_id": self.worker_id, "now": None}, "bound_transaction")
 
     def stopped(self) -> None:
-        """Say goodbye; a command leaves no row, for a tick every minute would leave hundreds of thousands."""
-        goodbye = "note_stopped" if self._role == "run" else "remove_worker"
-        self._database.execute(_SQL[goodbye], {"worker_id": self.worker_id, "now": None}, "bound_transaction")
+        """Say goodbye; a command leaves no row but for the last tick's, for there is one every minute."""
+        gone = {"worker_id": self.worker_id, "now": None}
+        if self._role == "tick":
+            self._database.execute(_SQL["remove_former_ticks"], gone, "bound_transaction")
+        goodbye = "remove_worker" if self._role == "run-cycle" else "note_stopped"
+        self._database.execute(_SQL[goodbye], gone, "bound_transaction")
         _log.info("worker_stopped", worker_id=self.worker_id)

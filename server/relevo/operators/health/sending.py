@@ -18,6 +18,8 @@ _DUE_FOR_LONG_S = 600.0
 _DROPPED_LATELY = timedelta(days=1)
 _FAILED_IN_A_ROW = 2  # one that fails is tried again, and nobody need know
 _ASKED_LATELY = timedelta(minutes=15)
+_OWN_SERVER_GRACE = timedelta(minutes=2)
+"""How long a webhook, a server of the operator's own, may be away before that is a problem: it is restarted at times."""
 
 
 def of_trouble(row: Row) -> Problem:
@@ -88,8 +90,11 @@ def of_queue(seen: Observed, settings: Settings) -> Iterator[Problem]:
 
 
 def of_failures(project: Row, now: datetime, settings: Settings) -> Iterator[Problem]:
-    """Say that a push service fails before a breaker opens by it: with little to send that takes minutes."""
-    is_sending = now - project["asked_at"] < _ASKED_LATELY
+    """Say that a push service fails before a breaker opens by it: with little to send that takes minutes.
+
+    A server of the operator's own that fails is told of once its breaker has been open for a while.
+    """
+    is_sending = now - project["asked_at"] < _ASKED_LATELY and not _is_own_server(project)
     if project["breaker"] == "closed" and project["failures"] >= _FAILED_IN_A_ROW and is_sending:
         yield Problem(
             "requests_failing",
@@ -104,7 +109,8 @@ def of_failures(project: Row, now: datetime, settings: Settings) -> Iterator[Pro
 def of_project(project: Row, now: datetime) -> Iterator[Problem]:
     """Name a project that sends nothing but probes, or disables no tokens any more."""
     name, release = project["project"], f"`relevo release {quote(project['project'])}`"
-    if project["breaker"] != "closed":
+    may_be_restarting = _is_own_server(project) and now - (project["breaker_since"] or now) < _OWN_SERVER_GRACE
+    if project["breaker"] != "closed" and not may_be_restarting:
         yield Problem(
             "project_stopped",
             "project {project} has sent nothing but probes since {since}, {probe}: {why}; {mend}; "
@@ -127,6 +133,10 @@ def of_project(project: Row, now: datetime) -> Iterator[Problem]:
             since=timestamp(project["pruning_stopped_at"]),
             release=release,
         )
+
+
+def _is_own_server(project: Row) -> bool:
+    return SendingProject.parse(project["project"]).provider == "webhook"
 
 
 _REFUSED = ("UNAUTHORIZED", "HTTP_401", "HTTP_403")
@@ -262,7 +272,8 @@ def _of_consumer(row: Row) -> Iterator[Problem]:
             why=row["refused"].removesuffix("."),
             project=quote(f"relevo.news::{row['webhook']}"),
         )
-    if row["breaker_reason"] is not None or (row["oldest_s"] or 0.0) > _DUE_FOR_LONG_S:
+    limit_s = _OWN_SERVER_GRACE.total_seconds() if row["breaker_reason"] is not None else _DUE_FOR_LONG_S
+    if (row["oldest_s"] or 0.0) > limit_s:
         yield Problem(
             "news_not_taken",
             "your server behind the webhook {webhook} takes no news of subscription {name}{why}; {news} on their way, "

@@ -140,30 +140,51 @@ def of_credentials(seen: Observed) -> Iterator[Problem]:
 
 def of_no_worker(seen: Observed) -> Iterator[Problem]:
     """Say that nothing runs cycles."""
-    if _nobody_works(seen):
+    if not _nobody_works(seen):
+        return
+    last = min(_that_run(seen.workers), key=lambda each: float(each["silent_s"]))
+    if last["state"] in ("stopped", "lost"):
         yield Problem("no_worker", "no worker is running; {advice}", advice=_START)
+    else:
+        yield Problem(
+            "no_worker",
+            "no worker is running: worker {worker}, the last one, has not been seen for {time}; {advice}",
+            worker=last["worker_id"],
+            time=in_words(last["silent_s"]),
+            advice=_START,
+        )
+
+
+def _that_run(workers: Sequence[Row]) -> list[Row]:
+    return [each for each in workers if each["role"] == "run" and each["cycles"]]
 
 
 def _nobody_works(seen: Observed) -> bool:
-    """Return whether every worker that ran cycles has ended, and no tick has come in its place, or came lately."""
-    ran = [each for each in seen.workers if each["role"] == "run" and each["cycles"]]
-    if not ran or any(each["state"] not in ("stopped", "lost") for each in ran):
-        return False
-    quiet_s = max(min(each["silent_s"] for each in ran), _TICKED_LATELY_S)
-    return not any(each["role"] == "tick" and each["silent_s"] <= quiet_s for each in seen.workers)
+    """Return whether workers ran cycles, and nobody does any more."""
+    return bool(_that_run(seen.workers)) and not is_somebody_at_work(seen.workers)
+
+
+def is_somebody_at_work(workers: Sequence[Row]) -> bool:
+    """Return whether a worker runs cycles and is seen when it should be, or a tick came lately, or after all of them."""
+    ran = _that_run(workers)
+    if any(worker_state(each) not in ("stopped", "lost", "silent", "late") for each in ran):
+        return True
+    quiet_s = max(min((each["silent_s"] for each in ran), default=0.0), _TICKED_LATELY_S)
+    return any(each["role"] == "tick" and each["silent_s"] <= quiet_s for each in workers)
 
 
 def _is_missing(worker: Row, seen: Observed) -> bool:
     """Return whether a worker was lost lately and no other was started on its host since then."""
     if worker["state"] != "lost" or worker["role"] != "run" or worker["silent_s"] > _LOST_LATELY_S:
         return False
-    started = [each["started_at"] for each in seen.workers if each["hostname"] == worker["hostname"]]
-    return bool(max(started) <= worker["last_seen_at"])
+    started = [each["started_at"] for each in _that_run(seen.workers) if each["hostname"] == worker["hostname"]]
+    return bool(max(started, default=worker["started_at"]) <= worker["last_seen_at"])
 
 
 def of_cycles(seen: Observed, settings: Settings) -> Iterator[Problem]:
     """Name cycles that failed, or made no round for longer than the way they are run explains."""
-    running = {name: worker for worker in seen.workers if worker["state"] == "alive" for name in worker["cycles"]}
+    seen_in_time = [worker for worker in seen.workers if worker_state(worker) in ("alive", "rests")]
+    running = {name: worker for worker in seen_in_time for name in worker["cycles"]}
     if not any(row["cycle"] == "reaper" and row["quiet_s"] is not None for row in seen.cycles):
         yield Problem("no_reaper", "no reaper has ever run; {advice}", advice=_START)
     for row in seen.cycles:
