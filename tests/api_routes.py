@@ -53,6 +53,12 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("POST", "/v1/events/preview"): Route("app", "sample=100", body={**EVENT, "audience": "owners"}),
     ("GET", "/v1/events/{event_id}"): Route("read", "wait_ms=0"),
     ("GET", "/v1/events/{event_id}/deliveries"): Route("read"),
+    ("GET", "/v1/events/{event_id}/waits"): Route("read"),
+    ("GET", "/v1/events/{event_id}/explanation"): Route("read", "installation_id={phone}"),
+    ("POST", "/v1/events/explanation"): Route("app", "installation_id={phone}", body={**EVENT, "audience": "owners"}),
+    ("GET", "/v1/event-types"): Route("words read"),
+    ("PUT", "/v1/event-types/{event_type}"): Route("fleet do", body={}, fills={"event_type": "w"}),
+    ("DELETE", "/v1/event-types/{event_type}"): Route("fleet do", fills={"event_type": "nothing"}),
     ("POST", "/v1/events/{event_id}/complete"): Route("app", body={"owner": "ana"}),
     ("POST", "/v1/events/{event_id}/cancel"): Route("app", body={}),
     ("GET", "/v1/installations"): Route("app", "owner=ana"),
@@ -163,7 +169,7 @@ def filled(path: str, route: Route, event: int, phone: str, delivery: int) -> st
     """Return a path that can be called."""
     names = {"event_id": str(event), "installation_id": phone, **route.fills}
     path = path.replace(":path}", "}").format_map(names).replace("{delivery}", str(delivery))
-    return f"{path}?{route.query}" if route.query else path
+    return f"{path}?{route.query.replace('{phone}', phone)}" if route.query else path
 
 
 def body_of(route: Route, delivery: int) -> Any:

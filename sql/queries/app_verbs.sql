@@ -6,6 +6,11 @@ select u.id, relevo.get_event(u.id) from unnest(%(ids)s::bigint[]) as u(id);
 -- Reads one event, and how far its deliveries are; for a caller of one project, only if it is that project's.
 select g.event from (select relevo.get_event(%(id)s::bigint) as event) g where %(project)s::text is null or g.event ->> 'project' = %(project)s;
 
+-- name: find_installation
+-- Finds an installation; for a caller of one project, only if it is that project's.
+select i.installation_id from relevo.device_installations i
+ where i.installation_id = %(installation_id)s and (%(project)s::text is null or i.project = %(project)s);
+
 -- name: find_subscription
 -- Returns the first of some names that a subscription to news has; for a caller of one project, of that project's.
 select s.name from relevo.news_subscriptions s

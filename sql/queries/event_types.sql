@@ -21,6 +21,17 @@ on conflict (event_type) do update
        batch_first = coalesce(excluded.batch_first, t.batch_first), updated_at = now(),
        own = case when t.own is not null then array(select unnest(t.own) union select unnest(excluded.own) order by 1) end;
 
+-- name: clear_event_type
+-- Lets an event type follow the settings in what is named; of a type that tells batches, the type that it tells batches of.
+update relevo.event_types t
+   set (lease_ms, max_attempts, retry_base_ms, retry_max_ms, retry_jitter_ms, ttl_s, lane, at_most_once, inbox, inbox_days, opens, complete_on, quiet,
+        quiet_max_wait_s, quiet_deadline, quiet_spread_s, batch_window_s, batch_longest_s, batch_first)
+     = (select r.lease_ms, r.max_attempts, r.retry_base_ms, r.retry_max_ms, r.retry_jitter_ms, r.ttl_s, r.lane, r.at_most_once, r.inbox, r.inbox_days, r.opens,
+        r.complete_on, r.quiet, r.quiet_max_wait_s, r.quiet_deadline, r.quiet_spread_s, r.batch_window_s, r.batch_longest_s, r.batch_first
+          from jsonb_populate_record(t, (select jsonb_object_agg(u.name, null) from unnest(%(removed)s::text[]) as u(name))) r),
+       own = case when t.own is not null then array(select unnest(t.own) except select unnest(%(removed)s::text[]) order by 1) end
+ where t.event_type = %(event_type)s;
+
 -- name: follow_types
 -- Lets the types that tell batches of some types follow what was changed about those.
 select relevo.follow_types(%(event_types)s::text[]);

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
 
 from relevo.access.phones import NotAllowedError
 from relevo.client import consent, news, verbs
@@ -88,6 +89,36 @@ def find(connection: Connection, event_id: int, project: str | None) -> EventLoo
     if event is None:
         raise NotFoundError(f"There is no event {event_id}.")
     return EventLook(event)
+
+
+def explain(connection: Connection, event_id: int, installation_id: UUID, project: str | None) -> Mapping[str, Any]:
+    """Return why a phone gets an event, or not; for a caller of one project, other phones are not there."""
+    find(connection, event_id, project)
+    _find_phone(connection, installation_id, project)
+    return verbs.explain(connection, event_id, installation_id).raw
+
+
+def explain_new(
+    connection: Connection, event: Mapping[str, Any], installation_id: UUID, project: str | None
+) -> Mapping[str, Any]:
+    """Return why a phone would get an event that is not enqueued, or not."""
+    event = in_project(event, project)
+    _find_phone(connection, installation_id, project)
+    return _explain_new_event(connection, event, installation_id)
+
+
+@verb
+def _explain_new_event(event: Mapping[str, Any], installation_id: UUID) -> Call[Mapping[str, Any]]:
+    for name, value in event.items():
+        check_storable(name, value)
+    given = {"event": as_json("event", dict(event)), "installation_id": installation_id}
+    return Call("explain_new_event", given, one(from_json))
+
+
+def _find_phone(connection: Connection, installation_id: UUID, project: str | None) -> None:
+    asked = {"installation_id": installation_id, "project": project}
+    if connection.execute(_SQL["find_installation"], asked).fetchone() is None:
+        raise NotFoundError(f"There is no installation {installation_id}.")
 
 
 class Cancelled(NamedTuple):

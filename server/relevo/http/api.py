@@ -16,7 +16,9 @@ from relevo.http import (
     api_page,
     choices,
     dashboard,
+    event_types,
     events,
+    explanations,
     health,
     inbox,
     installations,
@@ -43,6 +45,8 @@ _RENDERING_WAIT_S = 2.0
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
     events.router,
+    explanations.router,
+    event_types.router,
     owners.router,
     choices.router,
     choices.phone_router,

@@ -304,7 +304,7 @@ async def preview_event(
     For a token of one project, its phones alone count.
     """
     given = {"key": "preview"} | event.model_dump(exclude_none=True, exclude_unset=True)
-    _refuse_tender(request, given)
+    refuse_tender(request, given)
     found = await threads_of(request).run_in_transaction(
         app_verbs.preview, given, caller_of(request).project, sample=sample
     )
@@ -408,11 +408,12 @@ def _given(request: Request, event: EventIn, idempotency_key: str | None, place:
     if given["key"] is None:
         elsewhere = "" if place else ", here or as the header Idempotency-Key"  # which is no help to one of many
         raise invalid(f"{place}key", f"must be given{elsewhere}")
-    _refuse_tender(request, given, place)
+    refuse_tender(request, given, place)
     return given
 
 
-def _refuse_tender(request: Request, given: dict[str, Any], place: str = "") -> None:
+def refuse_tender(request: Request, given: dict[str, Any], place: str = "") -> None:
+    """Refuse an event about a tender where there are none."""
     if given.get("licitacion_id") is not None and not request.app.state.has_tenders:
         raise invalid(f"{place}licitacion_id", "names a tender, and no source of tenders is on: see SOURCES")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -65,8 +66,10 @@ class TypeSettings:
 
 
 @audit.audited
-def set_event_type(database: Database, settings: Settings, event_type: str, given: TypeSettings) -> None:
-    """Set what differs for one event type. It applies from now on, without a restart.
+def set_event_type(
+    database: Database, settings: Settings, event_type: str, given: TypeSettings, removed: Collection[str] = ()
+) -> None:
+    """Set what differs for one event type, and let it follow the settings in what is removed. It applies from now on.
 
     An event that says otherwise itself has the last word on time to live, lane and policy. The type that tells batches
     of this one follows it, but for what is set for that one itself.
@@ -80,6 +83,8 @@ def set_event_type(database: Database, settings: Settings, event_type: str, give
     own = [name for name, value in asdict(given).items() if value is not None] if _tells_batches(event_type) else None
     try:
         with database.transaction() as connection:
+            if removed:
+                connection.execute(_SQL["clear_event_type"], {"event_type": event_type, "removed": sorted(removed)})
             connection.execute(_SQL["set_event_type"], {"event_type": event_type, **asdict(given), "own": own})
             _follow(connection, event_type)
     except pg.CheckViolation as error:

@@ -17,7 +17,7 @@ from relevo.database.pool import Database
 from relevo.operators import reading, runs, timeline
 from relevo.operators.audience import Nobody, nobody
 from relevo.operators.formats import MOST_COUNTED
-from relevo.operators.health.waiting import stopped, tried_again, why_it_waits
+from relevo.operators.health.waiting import Wait, stopped, tried_again, waits_of, why_it_waits
 from relevo.operators.reading import MAX_LIMIT, Page, Row, fetch, fetch_by_key, fetch_page
 from relevo.operators.timeline import Moment, Requests
 
@@ -97,6 +97,23 @@ def too_late_to_stop(database: Database, event_id: int) -> Row:
     sent = sum(status.deliveries.get(name, 0) for name in SENT) if status else 0
     claimed = fetch(database, _SQL["count_event_claimed"], event_id=event_id)[0]["claimed"]
     return {"sent": sent, "claimed": claimed}
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Why what is open of an event waits, and why the event reached nobody, if it did not."""
+
+    waits: list[Wait]
+    nobody: Nobody | None
+
+
+def waiting(database: Database, event_id: int) -> Waiting:
+    """Return what an event waits for; of one that is archived there is nothing to tell."""
+    event = next(iter(fetch(database, _SQL["read_event"], event_id=event_id, most=MOST_COUNTED)), None)
+    if event is None:
+        return Waiting([], None)
+    waits = fetch(database, _SQL["list_event_waits"], event_id=event_id)
+    return Waiting(waits_of(event, waits, runs.paused(database)), nobody(database, event))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ _DROPPED_LATELY = timedelta(days=1)
 _FAILED_IN_A_ROW = 2  # one that fails is tried again, and nobody need know
 _ASKED_LATELY = timedelta(minutes=15)
 _OWN_SERVER_GRACE = timedelta(minutes=2)
-"""How long a webhook, a server of the operator's own, may be away before that is a problem: it is restarted at times."""
+"""How long a webhook, a server of the operator's own, may be away before that is a problem."""
 
 
 def of_trouble(row: Row) -> Problem:

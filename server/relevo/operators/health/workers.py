@@ -165,7 +165,7 @@ def _nobody_works(seen: Observed) -> bool:
 
 
 def is_somebody_at_work(workers: Sequence[Row]) -> bool:
-    """Return whether a worker runs cycles and is seen when it should be, or a tick came lately, or after all of them."""
+    """Return whether a worker runs cycles and is seen when it should be, or a tick came lately or after them all."""
     ran = _that_run(workers)
     if any(worker_state(each) not in ("stopped", "lost", "silent", "late") for each in ran):
         return True

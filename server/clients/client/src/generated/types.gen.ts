@@ -861,6 +861,310 @@ export type EventOut = {
 };
 
 /**
+ * EventTypeIn
+ *
+ * What differs for one event type: what is left out stays as it is, and null follows the settings again.
+ */
+export type EventTypeIn = {
+    /**
+     * Lease Ms
+     *
+     * Its own lease.
+     */
+    lease_ms?: number | null;
+    /**
+     * Max Attempts
+     *
+     * Its own cap of attempts.
+     */
+    max_attempts?: number | null;
+    /**
+     * Retry Base Ms
+     *
+     * Its own first pause.
+     */
+    retry_base_ms?: number | null;
+    /**
+     * Retry Max Ms
+     *
+     * Its own longest pause.
+     */
+    retry_max_ms?: number | null;
+    /**
+     * Retry Jitter Ms
+     *
+     * Its own jitter.
+     */
+    retry_jitter_ms?: number | null;
+    /**
+     * Ttl S
+     *
+     * Its own time to live.
+     */
+    ttl_s?: number | null;
+    /**
+     * Lane
+     *
+     * Its own lane.
+     */
+    lane?: 'urgent' | 'bulk' | null;
+    /**
+     * At Most Once
+     *
+     * Rather none than two, or two than none.
+     */
+    at_most_once?: boolean | null;
+    /**
+     * Inbox
+     *
+     * Whether its events are in inboxes; they are unless said.
+     */
+    inbox?: boolean | null;
+    /**
+     * Inbox Days
+     *
+     * For how many days they are; 90 unless said.
+     */
+    inbox_days?: number | null;
+    /**
+     * Opens
+     *
+     * Whether phones report taps, and they are counted.
+     */
+    opens?: boolean | null;
+    /**
+     * Complete On
+     *
+     * What on one phone ends what still waits on the owner's others.
+     */
+    complete_on?: 'read' | 'opened' | null;
+    /**
+     * Quiet
+     *
+     * In quiet hours: wait for their end (bulk unless said), go silently, or ignore them (urgent).
+     */
+    quiet?: 'wait' | 'silent' | 'ignore' | null;
+    /**
+     * Quiet Max Wait S
+     *
+     * How long it waits for their end; then it goes silently.
+     */
+    quiet_max_wait_s?: number | null;
+    /**
+     * Quiet Deadline
+     *
+     * If its deadline lies in them: it goes silently at once (unless said), or expires.
+     */
+    quiet_deadline?: 'silent' | 'expired' | null;
+    /**
+     * Quiet Spread S
+     *
+     * Over how long it is spread after their end; 300 unless said.
+     */
+    quiet_spread_s?: number | null;
+    /**
+     * Batch Window S
+     *
+     * Gather its personal events for so long into one push; 0 ends that.
+     */
+    batch_window_s?: number | null;
+    /**
+     * Batch Longest S
+     *
+     * Each further one extends that by a window, to so long in all at most.
+     */
+    batch_longest_s?: number | null;
+    /**
+     * Batch First
+     *
+     * Send the first at once, and gather those that follow.
+     */
+    batch_first?: boolean | null;
+};
+
+/**
+ * EventTypeOut
+ *
+ * What differs for an event type; null where it follows the settings.
+ */
+export type EventTypeOut = {
+    /**
+     * Event Type
+     */
+    event_type: string;
+    /**
+     * Lease Ms
+     *
+     * Its own lease.
+     */
+    lease_ms: number | null;
+    /**
+     * Max Attempts
+     *
+     * Its own cap of attempts.
+     */
+    max_attempts: number | null;
+    /**
+     * Retry Base Ms
+     *
+     * Its own first pause.
+     */
+    retry_base_ms: number | null;
+    /**
+     * Retry Max Ms
+     *
+     * Its own longest pause.
+     */
+    retry_max_ms: number | null;
+    /**
+     * Retry Jitter Ms
+     *
+     * Its own jitter.
+     */
+    retry_jitter_ms: number | null;
+    /**
+     * Ttl S
+     *
+     * Its own time to live.
+     */
+    ttl_s: number | null;
+    /**
+     * Lane
+     *
+     * Its own lane.
+     */
+    lane: 'urgent' | 'bulk' | null;
+    /**
+     * At Most Once
+     *
+     * Rather none than two, or two than none.
+     */
+    at_most_once: boolean | null;
+    /**
+     * Inbox
+     *
+     * Whether its events are in inboxes; they are unless said.
+     */
+    inbox: boolean | null;
+    /**
+     * Inbox Days
+     *
+     * For how many days they are; 90 unless said.
+     */
+    inbox_days: number | null;
+    /**
+     * Opens
+     *
+     * Whether phones report taps, and they are counted.
+     */
+    opens: boolean | null;
+    /**
+     * Complete On
+     *
+     * What on one phone ends what still waits on the owner's others.
+     */
+    complete_on: 'read' | 'opened' | null;
+    /**
+     * Quiet
+     *
+     * In quiet hours: wait for their end (bulk unless said), go silently, or ignore them (urgent).
+     */
+    quiet: 'wait' | 'silent' | 'ignore' | null;
+    /**
+     * Quiet Max Wait S
+     *
+     * How long it waits for their end; then it goes silently.
+     */
+    quiet_max_wait_s: number | null;
+    /**
+     * Quiet Deadline
+     *
+     * If its deadline lies in them: it goes silently at once (unless said), or expires.
+     */
+    quiet_deadline: 'silent' | 'expired' | null;
+    /**
+     * Quiet Spread S
+     *
+     * Over how long it is spread after their end; 300 unless said.
+     */
+    quiet_spread_s: number | null;
+    /**
+     * Batch Window S
+     *
+     * Gather its personal events for so long into one push; 0 ends that.
+     */
+    batch_window_s: number | null;
+    /**
+     * Batch Longest S
+     *
+     * Each further one extends that by a window, to so long in all at most.
+     */
+    batch_longest_s: number | null;
+    /**
+     * Batch First
+     *
+     * Send the first at once, and gather those that follow.
+     */
+    batch_first: boolean | null;
+    /**
+     * Updated At
+     */
+    updated_at: string;
+};
+
+/**
+ * EventTypeReset
+ *
+ * Whether it differed.
+ */
+export type EventTypeReset = {
+    /**
+     * Changed
+     */
+    changed: boolean;
+};
+
+/**
+ * EventTypes
+ *
+ * The event types that differ from the settings.
+ */
+export type EventTypes = {
+    /**
+     * Items
+     */
+    items: Array<EventTypeOut>;
+    /**
+     * Next
+     */
+    next: null;
+};
+
+/**
+ * ExplanationOut
+ *
+ * Why a phone gets an event, or not.
+ */
+export type ExplanationOut = {
+    /**
+     * Gets It
+     */
+    gets_it: boolean;
+    /**
+     * Rule
+     *
+     * The rule that decides.
+     */
+    rule: string;
+    /**
+     * Reason
+     *
+     * The same in a sentence.
+     */
+    reason: string;
+};
+
+/**
  * ExportIn
  *
  * Whose data, and which of it.
@@ -1604,6 +1908,28 @@ export type NewsPage = {
 };
 
 /**
+ * NobodyOut
+ *
+ * Why an event reached nobody, judged by the phones as they are now.
+ */
+export type NobodyOut = {
+    /**
+     * Why
+     *
+     * owners_unknown, installations_unknown or everyone_unknown: there is no such phone; owners_silent, installations_silent or everyone_silent: none of them may receive; owners_elsewhere: the owners have phones in other projects alone; matching: no preference matches; not_then: some may receive now.
+     */
+    why: string;
+    /**
+     * Reasons
+     *
+     * Why phones that are meant get nothing, and how many.
+     */
+    reasons: {
+        [key: string]: number;
+    };
+};
+
+/**
  * OpenedBody
  *
  * What became of the report: whatever it is, it need not be sent again.
@@ -2339,6 +2665,70 @@ export type TextIn = {
 };
 
 /**
+ * WaitOut
+ *
+ * Why something of an event waits.
+ */
+export type WaitOut = {
+    /**
+     * Code
+     *
+     * scheduled, held (by the runaway brake), fanout_paused, fanout_failed, fanout, dispatch_paused, breaker, rest (the push service asked for it), quiet_hours, retry, sending, or rate.
+     */
+    code: string;
+    /**
+     * Until
+     *
+     * Until when, if that is known.
+     */
+    until: string | null;
+    /**
+     * Project
+     *
+     * The sending project, as deliveries name it; null before fan-out.
+     */
+    project: string | null;
+    /**
+     * Lane
+     */
+    lane: string | null;
+    /**
+     * Deliveries
+     *
+     * How many pushes wait for it; null before fan-out.
+     */
+    deliveries: number | null;
+    /**
+     * Sentence
+     */
+    sentence: string;
+};
+
+/**
+ * WaitingOut
+ *
+ * What an event waits for.
+ */
+export type WaitingOut = {
+    /**
+     * Event Id
+     */
+    event_id: number;
+    /**
+     * Progress
+     */
+    progress: string;
+    /**
+     * Waits
+     */
+    waits: Array<WaitOut>;
+    /**
+     * Null if it has not been fanned out yet, or somebody gets it.
+     */
+    nobody: NobodyOut | null;
+};
+
+/**
  * WhoseIn
  *
  * Whose inbox it is; a phone leaves it out.
@@ -3059,6 +3449,310 @@ export type ListEventDeliveriesResponses = {
 };
 
 export type ListEventDeliveriesResponse = ListEventDeliveriesResponses[keyof ListEventDeliveriesResponses];
+
+export type GetEventWaitsData = {
+    body?: never;
+    path: {
+        /**
+         * Event Id
+         */
+        event_id: number;
+    };
+    query?: never;
+    url: '/v1/events/{event_id}/waits';
+};
+
+export type GetEventWaitsErrors = {
+    /**
+     * Something in the request is not as it should be: `errors` names field and reason.
+     */
+    400: ProblemBody;
+    /**
+     * No token, or one that is unknown, revoked or expired.
+     */
+    401: ProblemBody;
+    /**
+     * The token's role, or its project, is not enough.
+     */
+    403: ProblemBody;
+    /**
+     * There is no such event, or it is another project's.
+     */
+    404: ProblemBody;
+    /**
+     * Too many requests of this caller; Retry-After says when to come back.
+     */
+    429: ProblemBody;
+    /**
+     * No room, or no database, for a moment; Retry-After says when to come back.
+     */
+    503: ProblemBody;
+};
+
+export type GetEventWaitsError = GetEventWaitsErrors[keyof GetEventWaitsErrors];
+
+export type GetEventWaitsResponses = {
+    /**
+     * Successful Response
+     */
+    200: WaitingOut;
+};
+
+export type GetEventWaitsResponse = GetEventWaitsResponses[keyof GetEventWaitsResponses];
+
+export type ExplainEventData = {
+    body?: never;
+    path: {
+        /**
+         * Event Id
+         */
+        event_id: number;
+    };
+    query: {
+        /**
+         * Installation Id
+         *
+         * The phone.
+         */
+        installation_id: string;
+    };
+    url: '/v1/events/{event_id}/explanation';
+};
+
+export type ExplainEventErrors = {
+    /**
+     * Something in the request is not as it should be: `errors` names field and reason.
+     */
+    400: ProblemBody;
+    /**
+     * No token, or one that is unknown, revoked or expired.
+     */
+    401: ProblemBody;
+    /**
+     * The token's role, or its project, is not enough.
+     */
+    403: ProblemBody;
+    /**
+     * There is no such event or phone, or it is another project's.
+     */
+    404: ProblemBody;
+    /**
+     * Too many requests of this caller; Retry-After says when to come back.
+     */
+    429: ProblemBody;
+    /**
+     * No room, or no database, for a moment; Retry-After says when to come back.
+     */
+    503: ProblemBody;
+};
+
+export type ExplainEventError = ExplainEventErrors[keyof ExplainEventErrors];
+
+export type ExplainEventResponses = {
+    /**
+     * Successful Response
+     */
+    200: ExplanationOut;
+};
+
+export type ExplainEventResponse = ExplainEventResponses[keyof ExplainEventResponses];
+
+export type ExplainNewEventData = {
+    body: EventIn;
+    path?: never;
+    query: {
+        /**
+         * Installation Id
+         *
+         * The phone.
+         */
+        installation_id: string;
+    };
+    url: '/v1/events/explanation';
+};
+
+export type ExplainNewEventErrors = {
+    /**
+     * Something in the request is not as it should be: `errors` names field and reason.
+     */
+    400: ProblemBody;
+    /**
+     * No token, or one that is unknown, revoked or expired.
+     */
+    401: ProblemBody;
+    /**
+     * The token's role, or its project, is not enough.
+     */
+    403: ProblemBody;
+    /**
+     * There is no such event or phone, or it is another project's.
+     */
+    404: ProblemBody;
+    /**
+     * The body is larger than HTTP_MAX_BODY_BYTES, or than the 65536 bytes that a phone's may have.
+     */
+    413: ProblemBody;
+    /**
+     * Too many requests of this caller; Retry-After says when to come back.
+     */
+    429: ProblemBody;
+    /**
+     * No room, or no database, for a moment; Retry-After says when to come back.
+     */
+    503: ProblemBody;
+};
+
+export type ExplainNewEventError = ExplainNewEventErrors[keyof ExplainNewEventErrors];
+
+export type ExplainNewEventResponses = {
+    /**
+     * Successful Response
+     */
+    200: ExplanationOut;
+};
+
+export type ExplainNewEventResponse = ExplainNewEventResponses[keyof ExplainNewEventResponses];
+
+export type ListEventTypesData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/event-types';
+};
+
+export type ListEventTypesErrors = {
+    /**
+     * Something in the request is not as it should be: `errors` names field and reason.
+     */
+    400: ProblemBody;
+    /**
+     * No token, or one that is unknown, revoked or expired.
+     */
+    401: ProblemBody;
+    /**
+     * The token's role, or its project, is not enough.
+     */
+    403: ProblemBody;
+    /**
+     * Too many requests of this caller; Retry-After says when to come back.
+     */
+    429: ProblemBody;
+    /**
+     * No room, or no database, for a moment; Retry-After says when to come back.
+     */
+    503: ProblemBody;
+};
+
+export type ListEventTypesError = ListEventTypesErrors[keyof ListEventTypesErrors];
+
+export type ListEventTypesResponses = {
+    /**
+     * Successful Response
+     */
+    200: EventTypes;
+};
+
+export type ListEventTypesResponse = ListEventTypesResponses[keyof ListEventTypesResponses];
+
+export type ResetEventTypeData = {
+    body?: never;
+    path: {
+        /**
+         * Event Type
+         *
+         * The event type.
+         */
+        event_type: string;
+    };
+    query?: never;
+    url: '/v1/event-types/{event_type}';
+};
+
+export type ResetEventTypeErrors = {
+    /**
+     * Something in the request is not as it should be: `errors` names field and reason.
+     */
+    400: ProblemBody;
+    /**
+     * No token, or one that is unknown, revoked or expired.
+     */
+    401: ProblemBody;
+    /**
+     * The token's role, or its project, is not enough.
+     */
+    403: ProblemBody;
+    /**
+     * Too many requests of this caller; Retry-After says when to come back.
+     */
+    429: ProblemBody;
+    /**
+     * No room, or no database, for a moment; Retry-After says when to come back.
+     */
+    503: ProblemBody;
+};
+
+export type ResetEventTypeError = ResetEventTypeErrors[keyof ResetEventTypeErrors];
+
+export type ResetEventTypeResponses = {
+    /**
+     * Successful Response
+     */
+    200: EventTypeReset;
+};
+
+export type ResetEventTypeResponse = ResetEventTypeResponses[keyof ResetEventTypeResponses];
+
+export type PutEventTypeData = {
+    body: EventTypeIn;
+    path: {
+        /**
+         * Event Type
+         *
+         * The event type.
+         */
+        event_type: string;
+    };
+    query?: never;
+    url: '/v1/event-types/{event_type}';
+};
+
+export type PutEventTypeErrors = {
+    /**
+     * Something in the request is not as it should be: `errors` names field and reason.
+     */
+    400: ProblemBody;
+    /**
+     * No token, or one that is unknown, revoked or expired.
+     */
+    401: ProblemBody;
+    /**
+     * The token's role, or its project, is not enough.
+     */
+    403: ProblemBody;
+    /**
+     * The body is larger than HTTP_MAX_BODY_BYTES, or than the 65536 bytes that a phone's may have.
+     */
+    413: ProblemBody;
+    /**
+     * Too many requests of this caller; Retry-After says when to come back.
+     */
+    429: ProblemBody;
+    /**
+     * No room, or no database, for a moment; Retry-After says when to come back.
+     */
+    503: ProblemBody;
+};
+
+export type PutEventTypeError = PutEventTypeErrors[keyof PutEventTypeErrors];
+
+export type PutEventTypeResponses = {
+    /**
+     * Successful Response
+     */
+    200: EventTypeOut;
+};
+
+export type PutEventTypeResponse = PutEventTypeResponses[keyof PutEventTypeResponses];
 
 export type ListInstallationsData = {
     body?: never;

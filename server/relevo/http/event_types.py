@@ -1,0 +1,91 @@
+"""What differs for event types over HTTP: read it, set it, let it follow the settings again."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Annotated, Any, get_type_hints
+
+from fastapi import APIRouter, Path, Request
+from pydantic import BaseModel, Field, StrictBool, create_model
+from starlette.responses import Response
+
+from relevo.http.database_threads import threads_of
+from relevo.http.fields import NO_TEXT, Body, Text
+from relevo.http.guard import Guarded
+from relevo.http.json_response import Json
+from relevo.operators import event_types
+from relevo.operators.event_types import TypeSettings
+
+router = APIRouter(route_class=Guarded, tags=["event types"])
+
+TypeName = Annotated[Text, Path(min_length=1, max_length=100, description="The event type.")]
+
+
+def _fields() -> dict[str, Any]:
+    """Return each setting as a field of a body, with its meaning and bounds."""
+    hints = get_type_hints(TypeSettings)
+    made: dict[str, Any] = {}
+    for each in fields(TypeSettings):
+        kind, least = hints[each.name], each.metadata.get("least")
+        if kind == int | None:
+            kind = Annotated[int, Field(ge=least, le=each.metadata["most"]), NO_TEXT] | None
+        elif kind == bool | None:
+            kind = StrictBool | None
+        made[each.name] = kind, Field(None, description=each.metadata.get("meaning", "Its own lane."))
+    return made
+
+
+_FIELDS = _fields()
+
+
+class _EventTypeIn(Body):
+    """What differs for one event type: what is left out stays as it is, and null follows the settings again."""
+
+    removable = frozenset(_FIELDS)
+
+
+EventTypeIn: Any = create_model("EventTypeIn", __base__=_EventTypeIn, __doc__=_EventTypeIn.__doc__, **_FIELDS)
+EventTypeOut: Any = create_model(
+    "EventTypeOut",
+    __doc__="What differs for an event type; null where it follows the settings.",
+    event_type=(str, ...),
+    **{name: (kind, Field(description=field.description)) for name, (kind, field) in _FIELDS.items()},
+    updated_at=(str, ...),
+)
+
+
+class EventTypes(BaseModel):
+    """The event types that differ from the settings."""
+
+    items: list[EventTypeOut]
+    next: None
+
+
+class EventTypeReset(BaseModel):
+    """Whether it differed."""
+
+    changed: bool
+
+
+@router.get("/v1/event-types", responses={200: {"model": EventTypes}})
+async def list_event_types(request: Request) -> Response:
+    """List what differs for event types: lease and retries, time to live, lane, inbox, quiet hours, batches."""
+    return Json({"items": await threads_of(request).run(event_types.list_event_types), "next": None})
+
+
+@router.put("/v1/event-types/{event_type}", responses={200: {"model": EventTypeOut}})
+async def put_event_type(request: Request, event_type: TypeName, body: EventTypeIn) -> Response:
+    """Set what differs for one event type: it applies from now on, for what waits, too."""
+    given = body.model_dump(exclude_unset=True)
+    removed = [name for name, value in given.items() if value is None]
+    settings = request.app.state.relevo.settings
+    threads = threads_of(request)
+    await threads.run(event_types.set_event_type, settings, event_type, TypeSettings(**given), removed)
+    rows = await threads.run(event_types.list_event_types)
+    return Json(next(row for row in rows if row["event_type"] == event_type))
+
+
+@router.delete("/v1/event-types/{event_type}", responses={200: {"model": EventTypeReset}})
+async def reset_event_type(request: Request, event_type: TypeName) -> Response:
+    """Let an event type follow the settings again in everything."""
+    return Json({"changed": await threads_of(request).run(event_types.reset_event_type, event_type)})

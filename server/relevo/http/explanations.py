@@ -1,0 +1,106 @@
+"""Why: what an event waits for and until when, why it reached nobody, and why one phone gets it or not."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from relevo.access import app_verbs
+from relevo.client.progress import progress_of
+from relevo.http.database_threads import threads_of
+from relevo.http.events import EventId, EventIn, refuse_tender
+from relevo.http.guard import Guarded, caller_of
+from relevo.http.json_response import Json
+from relevo.http.problems import missing
+from relevo.operators import events
+from relevo.operators.audience import Nobody
+
+router = APIRouter(route_class=Guarded, tags=["events"])
+
+_NO_EVENT = missing("There is no such event, or it is another project's.")
+_NO_PHONE = missing("There is no such event or phone, or it is another project's.")
+Phone = Annotated[UUID, Query(description="The phone.")]
+
+
+class WaitOut(BaseModel):
+    """Why something of an event waits."""
+
+    code: str = Field(
+        description="scheduled, held (by the runaway brake), fanout_paused, fanout_failed, fanout, dispatch_paused, "
+        "breaker, rest (the push service asked for it), quiet_hours, retry, sending, or rate."
+    )
+    until: str | None = Field(description="Until when, if that is known.")
+    project: str | None = Field(description="The sending project, as deliveries name it; null before fan-out.")
+    lane: str | None
+    deliveries: int | None = Field(description="How many pushes wait for it; null before fan-out.")
+    sentence: str
+
+
+class NobodyOut(BaseModel):
+    """Why an event reached nobody, judged by the phones as they are now."""
+
+    why: str = Field(
+        description="owners_unknown, installations_unknown or everyone_unknown: there is no such phone; "
+        "owners_silent, installations_silent or everyone_silent: none of them may receive; owners_elsewhere: the "
+        "owners have phones in other projects alone; matching: no preference matches; not_then: some may receive now."
+    )
+    reasons: dict[str, int] = Field(description="Why phones that are meant get nothing, and how many.")
+
+
+class WaitingOut(BaseModel):
+    """What an event waits for."""
+
+    event_id: int
+    progress: str
+    waits: list[WaitOut]
+    nobody: NobodyOut | None = Field(description="Null if it has not been fanned out yet, or somebody gets it.")
+
+
+class ExplanationOut(BaseModel):
+    """Why a phone gets an event, or not."""
+
+    gets_it: bool
+    rule: str = Field(description="The rule that decides.")
+    reason: str = Field(description="The same in a sentence.")
+
+
+@router.get("/v1/events/{event_id}/waits", responses={200: {"model": WaitingOut}, **_NO_EVENT})
+async def get_event_waits(request: Request, event_id: EventId) -> Response:
+    """Return why what is open of an event waits, and until when, and why the event reached nobody, if it did not."""
+    caller, threads = caller_of(request), threads_of(request)
+    found = await threads.run_statement(app_verbs.find, event_id, caller.project)
+    told = await threads.run(events.waiting, event_id)
+    nobody = told.nobody
+    if nobody is not None and nobody.why == "owners_elsewhere" and caller.project is not None:
+        nobody = Nobody("owners_unknown")  # who has phones in another project is none of its business
+    return Json(
+        {
+            "event_id": event_id,
+            "progress": progress_of(found.event["state"], found.counts),
+            "waits": [wait._asdict() | {"sentence": str(wait.sentence)} for wait in told.waits],
+            "nobody": nobody and vars(nobody),
+        }
+    )
+
+
+@router.get("/v1/events/{event_id}/explanation", responses={200: {"model": ExplanationOut}, **_NO_PHONE})
+async def explain_event(request: Request, event_id: EventId, installation_id: Phone) -> Response:
+    """Return why a phone gets an event, or not."""
+    return await _explained(request, app_verbs.explain, event_id, installation_id)
+
+
+@router.post("/v1/events/explanation", responses={200: {"model": ExplanationOut}, **_NO_PHONE})
+async def explain_new_event(request: Request, event: EventIn, installation_id: Phone) -> Response:
+    """Return why a phone would get an event, or not; nothing is enqueued."""
+    given = {"key": "preview"} | event.model_dump(exclude_none=True, exclude_unset=True)
+    refuse_tender(request, given)
+    return await _explained(request, app_verbs.explain_new, given, installation_id)
+
+
+async def _explained(request: Request, explain: Any, event: Any, installation_id: UUID) -> Response:
+    project = caller_of(request).project
+    return Json(await threads_of(request).run_in_transaction(explain, event, installation_id, project))
