@@ -92,7 +92,7 @@ ERRORS = {
     "token_changed": N_("The phone got a new push token; it is sent to that one."),
     "repeats_held": N_("The runaway brake holds it: it was repeated too often."),
     "quiet_hours": N_("This phone has quiet hours."),
-    "capped": N_("Its owner was sent as much as the cap allows; it is in the inbox."),
+    "capped": N_("It was not pushed: a cap of its owner was reached. It is in the inbox."),
     "in_digest": N_("A digest of this phone tells it."),
     "deadline_before_digest": N_("Its deadline precedes the digest of this phone that would tell it."),
     "project_changed": N_("The phone moved to another project before it was told."),

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from markupsafe import Markup, escape
+
 from relevo.client.values import Explanation
 from relevo.core.i18n import N_
 from relevo.core.i18n import gettext as _
@@ -35,7 +37,7 @@ RULES = {
         "It waits until %(until)s in %(zone)s (%(whose)s): the quiet hours that it waits for were changed since, and "
         "it is looked at again then."
     ),
-    "capped": N_("There is no room for it: its owner was sent as much as a cap allows (%(reason)s)."),
+    "capped": N_("It was not pushed: a cap of its owner was reached (%(reason)s). It is in the inbox."),
     "quiet_expired": N_("Its deadline lay in the quiet hours of this phone, and its type says that it expires then."),
     "event_ended": N_("The event was ended: %(reason)s."),
     "deadline_passed": N_("The event's deadline had passed."),
@@ -115,6 +117,7 @@ NOBODY = {
 }
 """Why an event went out to nobody."""
 
+_LONGEST, _LONGEST_NAME = 300, 100
 _STANDS = ("event_gone", "installation_gone", "not_named")
 """Rules that hold whenever a phone was registered."""
 _BY_PREFERENCES = ("no_preference", "preference_differs", "preference")
@@ -134,10 +137,11 @@ def nobody(told: Nobody, owners: Iterable[str]) -> str:
 
 def with_others(told: Explanation) -> bool:
     """Return whether a phone has no push of its own of an event because a batch or a digest tells it."""
-    return told.gets_it and told.rule in _TOGETHER and (told.raw.get("delivery") or {}).get("status") == "skipped"
+    status = (told.raw.get("delivery") or {}).get("status", "skipped")  # without a delivery it is told by another's
+    return told.gets_it and told.rule in _TOGETHER and status == "skipped"
 
 
-def rule(told: Explanation) -> str:
+def rule(told: Explanation) -> Markup:
     """Say by which rule a phone gets an event, or not."""
     values = told.raw["values"]
     key = "other_project" if values.get("project") else told.rule
@@ -148,7 +152,7 @@ def rule(told: Explanation) -> str:
     if key == "digested" and not told.gets_it:
         key = "undigested"
     if key not in RULES:
-        return told.reason
+        return escape(clipped(told.reason, _LONGEST))
     why = not_allowed(values.get("why_not") or "not_allowed")
     differs = ", ".join(
         f"{each['name']}: {_(DIMENSIONS.get(each['differs_in'], each['differs_in']))}"
@@ -158,11 +162,11 @@ def rule(told: Explanation) -> str:
     said = _(
         RULES[key],
         why=why[:1].lower() + why[1:].removesuffix("."),
-        category=values.get("category"),
-        project=values.get("project"),
-        differs=differs,
-        reason=": ".join(filter(None, (_(state), cap(values.get("reason"))))).removesuffix("."),
-        preference=told.raw["preference"],
+        category=clipped(values.get("category"), _LONGEST_NAME),
+        project=clipped(values.get("project"), _LONGEST_NAME),
+        differs=clipped(differs, _LONGEST),
+        reason=clipped(": ".join(filter(None, (_(state), cap(values.get("reason"))))).removesuffix("."), _LONGEST),
+        preference=clipped(told.raw["preference"], _LONGEST_NAME),
         until=values.get("local") or (instant(datetime.fromisoformat(values["until"])) if values.get("until") else ""),
         count=values.get("count"),
         event=values.get("event"),
@@ -172,7 +176,7 @@ def rule(told: Explanation) -> str:
         delivery=wanted_when(values.get("delivery")),
     )
     quiet = values.get("quiet") or {}
-    return " ".join(filter(None, (said, _silently(quiet), _by_category({**values, **quiet}))))
+    return Markup(" ").join(filter(None, (said, _silently(quiet), _by_category({**values, **quiet}))))
 
 
 def _silently(quiet: Mapping[str, Any]) -> str:
