@@ -82,17 +82,20 @@ def test_the_default_tick_begins_with_the_reaper(tick, settings, rows) -> None:
 
 
 def test_a_tick_is_a_worker_only_while_it_lasts(tick, rows) -> None:
-    """Its row stands there while its cycles run, and is gone with it: ticks by the minute leave nothing to prune."""
+    """Its row stands there while its cycles run; afterwards it is stopped, and the only one of all ticks."""
     seen: list[Any] = []
 
     def step(_run: Run) -> Step:
         seen.append(rows("select role, cycles, stopped_at, lost_at from relevo.workers"))
         return Step({"done": 1}, items=1)
 
-    tick([Cycle("probe", Every(1_000), step)], names=["probe"])
-    assert seen == [[{"role": "tick", "cycles": ["probe"], "stopped_at": None, "lost_at": None}]]
-    assert rows("select * from relevo.workers") == []
-    assert rows("select outcome from relevo.worker_runs where cycle = 'probe'") == [{"outcome": "ok"}]
+    for _ in range(2):
+        tick([Cycle("probe", Every(1_000), step)], names=["probe"])
+    running = {"role": "tick", "cycles": ["probe"], "stopped_at": None, "lost_at": None}
+    assert seen[0] == [running]
+    assert running in seen[1]
+    assert rows("select role, stopped_at is null as runs from relevo.workers") == [{"role": "tick", "runs": False}]
+    assert rows("select outcome from relevo.worker_runs where cycle = 'probe'") == [{"outcome": "ok"}] * 2
 
 
 def test_runners_run_in_the_order_asked_for(tick) -> None:

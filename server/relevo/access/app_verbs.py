@@ -111,7 +111,7 @@ def explain_new(
 def _explain_new_event(event: Mapping[str, Any], installation_id: UUID) -> Call[Mapping[str, Any]]:
     for name, value in event.items():
         check_storable(name, value)
-    given = {"event": as_json("event", dict(event)), "installation_id": installation_id}
+    given = {"event": as_json("event", dict(event)), "installation_id": str(installation_id)}
     return Call("explain_new_event", given, one(from_json))
 
 

@@ -45,12 +45,13 @@ class _EventTypeIn(Body):
 
 
 EventTypeIn: Any = create_model("EventTypeIn", __base__=_EventTypeIn, __doc__=_EventTypeIn.__doc__, **_FIELDS)
-EventTypeOut: Any = create_model(
-    "EventTypeOut",
-    __doc__="What differs for an event type; null where it follows the settings.",
-    event_type=(str, ...),
+_TOLD: dict[str, Any] = {
+    "event_type": (str, ...),
     **{name: (kind, Field(description=field.description)) for name, (kind, field) in _FIELDS.items()},
-    updated_at=(str, ...),
+    "updated_at": (str, ...),
+}
+EventTypeOut: Any = create_model(
+    "EventTypeOut", __doc__="What differs for an event type; null where it follows the settings.", **_TOLD
 )
 
 
