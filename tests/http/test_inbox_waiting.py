@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -16,6 +15,7 @@ import relevo
 from devices import Phones
 from inboxes import sent
 from phones import add_phones
+from polling import Poll
 from processes import eventually
 from relevo.access.inboxes import Numbering
 from relevo.http import waiting
@@ -28,24 +28,6 @@ def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look as often as a test can use, not once a second, nor less often the busier the machine is."""
     monkeypatch.setattr(waiting, "LOOK_S", 0.02)
     monkeypatch.setattr(waiting, "_REST", 1)
-
-
-class Poll:
-    """Callers that wait beside the test."""
-
-    def __init__(self, served: Served) -> None:
-        self.waiters = served.server.api.state.inbox_waiters  # type: ignore[union-attr]
-        self.url = served.server.url
-        self._threads = ThreadPoolExecutor(120)
-
-    def start(self, bearer: str | None, wait_ms: int = 30_000, **asked: Any) -> Future[requests.Response]:
-        """Ask and wait; return once the server has it among those who wait."""
-        here = self.waiters.places.count
-        params = {"wait_ms": wait_ms, **asked}
-        headers = {"Authorization": f"Bearer {bearer}"}
-        call = self._threads.submit(requests.get, f"{self.url}/v1/inbox", params=params, headers=headers, timeout=60)
-        eventually(lambda: self.waiters.places.count > here or call.done(), "it waits")
-        return call
 
 
 def titles(answer: requests.Response) -> list[str]:

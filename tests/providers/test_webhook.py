@@ -255,6 +255,19 @@ def test_an_address_of_one_project(receiver: Receiver, message: Any, sending: st
     assert len(receiver.asked) == is_taken
 
 
+@pytest.mark.parametrize(("sending", "is_taken"), [("webhook::shop", True), ("webhook::club", False)])
+def test_a_name_that_carries_its_project(receiver: Receiver, sending: str, is_taken: bool) -> None:
+    """What a token of one project registered means the name without the project, for that project alone."""
+    hook = webhook(
+        receiver, addresses=read_addresses(json.dumps({"billing": {"url": f"{receiver.url}/hook", "secret": SECRET}}))
+    )
+    message = MESSAGE | {"to": "shop/billing"}
+    assert hook.refuse(message) is None
+    [ticket] = hook.send([message], sending).tickets
+    assert (ticket.fate, ticket.code) == (("ok", None) if is_taken else ("failed", "UnknownAddress"))
+    assert hook.refuse_token("shop/other") is not None
+
+
 def test_secrets_do_not_show(receiver: Receiver) -> None:
     """Neither the provider nor its addresses repeat a secret or an address."""
     hook = webhook(receiver)

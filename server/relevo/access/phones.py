@@ -37,6 +37,7 @@ from relevo.core import push_hosts, queries
 from relevo.core.errors import ConfigError, InvalidInputError, NotFoundError, RelevoError
 from relevo.core.known_services import EXPO, SERVICES, WITH_HOST, listed
 from relevo.core.push_hosts import Hosts
+from relevo.core.webhook_names import name_in_project
 from relevo.database.pool import Connection
 
 _SQL = queries.load("phone_access")
@@ -278,6 +279,9 @@ def _prove_now(
     assert asked.installation_id is not None
     known = _known(connection, asked.installation_id)
     asked = replace(asked, project=asked.project or _usual_project(known, proof, rules))
+    caller = proof.token.project if proof.token else None
+    if caller is not None and asked.token is not None and _is_webhook(asked, known, None):
+        asked = replace(asked, token=name_in_project(caller, asked.token))
     return asked, known, prove(rules, asked, known, proof, now)
 
 

@@ -19,7 +19,7 @@ from relevo.client.values import Enqueued
 from relevo.http import event_schema
 from relevo.http.database_threads import DatabaseThreads, threads_of
 from relevo.http.fields import NO_TEXT, Body, Exact, Id, Reason, Text, Text100, Text200
-from relevo.http.guard import Guarded, caller_of, do, own_project
+from relevo.http.guard import Guarded, admit_again, caller_of, do, own_project
 from relevo.http.json_response import Json
 from relevo.http.problems import ProblemBody, invalid, missing
 from relevo.http.waiting import EventWaiters
@@ -443,6 +443,8 @@ async def _waited(
     seen = await waiters.wait(request, first, until, wait_ms / 1000)
     if seen is None:
         return Response(status_code=LEFT)
+    if seen is not first:
+        await admit_again(request)
     event, counts = _event(request, seen.event), seen.counts
     progress = progress_of(event["state"], counts)
     told = {"event_id": event["id"], "progress": progress, "counts": counts, "event": event, **more}

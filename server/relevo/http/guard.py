@@ -185,6 +185,13 @@ def own_project(request: Request, asked: str | None) -> str | None:
     return app_verbs.own_project(caller_of(request).project, asked)
 
 
+async def admit_again(request: Request) -> None:
+    """Refuse a caller that waited and whose token was revoked meanwhile."""
+    rule: Rule = request.scope["route"].rule
+    if request.state.caller is not None and await request.app.state.callers.admit(request, rule) is None:
+        raise Problem(401, "This token was revoked or has expired.", hint=_how_to_make(rule))
+
+
 async def do(request: Request, action: str, target: Mapping[str, object], verb: Callable[[Connection], T]) -> T:
     """Do it in one transaction; the audit log records what an operator does, and what any token does of `_RECORDED`."""
     token = request.state.caller

@@ -18,7 +18,7 @@ from relevo.client.inboxes import MOST_AT_ONCE, Mark, Status, inbox_counts, mark
 from relevo.database.pool import Connection
 from relevo.http.events import LEFT, MAX_WAIT_MS, EventId
 from relevo.http.fields import Body, Exact, Text, Text100, Text200
-from relevo.http.guard import Guarded, do
+from relevo.http.guard import Guarded, admit_again, do
 from relevo.http.installations import MISSING, ask, proof_of
 from relevo.http.json_response import Json
 from relevo.http.problems import invalid
@@ -151,7 +151,7 @@ async def _wait(
 ) -> Page | None:
     """Wait for something newer than what is known; return the last page, or None if the caller left.
 
-    Whoever was woken proves anew who it is: a phone that was logged out meanwhile is told nothing.
+    Whoever was woken proves anew who it is: a phone that was logged out meanwhile, or a revoked token, gets 401.
     """
     waiters: InboxWaiters = request.app.state.inbox_waiters
     loop, token = asyncio.get_running_loop(), request.state.caller
@@ -165,6 +165,7 @@ async def _wait(
                 return None
             if woken == "was let go":  # with thousands of others, maybe: nothing is read for them
                 return page
+            await admit_again(request)
             async with waiters.reading:
                 page = await find()
             if woken == "time is over" or page.newest > known:

@@ -29,6 +29,7 @@ from relevo.core.messages import Message
 from relevo.core.model import NEWS, ReceiptReply, Reply, ReplyKind, Ticket
 from relevo.core.retry_after import retry_after_ms
 from relevo.core.sending_project import SendingProject
+from relevo.core.webhook_names import names_meant, prefix_of
 from relevo.providers.http_connection import HttpConnection, RefusedAddressError, connect, place_of
 from relevo.providers.lookups import Lookups
 
@@ -38,6 +39,7 @@ _NOT_SENT = ("to", "webhook-id")
 _OK, _REDIRECT, _CLIENT_ERROR, _GONE, _THROTTLED, _SERVER_ERROR = 200, 300, 400, 410, 429, 500
 
 
+_UNKNOWN = Ticket("failed", code="UnknownAddress", message="no webhook of this name is in WEBHOOKS_FILE", alert=True)
 _NOT_ITS_PROJECT = Ticket(
     "failed", code="AddressOfAnotherProject", message="WEBHOOKS_FILE gives this webhook to another project", alert=True
 )
@@ -81,11 +83,9 @@ class Webhook:
 
     def refuse_token(self, token: object) -> Ticket | None:
         """Return the final ticket of a message to a name that no operator wrote down."""
-        if isinstance(token, str) and token in self._read():
+        if isinstance(token, str) and any(name in self._read() for name in names_meant(token)):
             return None
-        return Ticket(
-            "failed", code="UnknownAddress", message="no webhook of this name is in WEBHOOKS_FILE", alert=True
-        )
+        return _UNKNOWN
 
     def refuse(self, message: Message) -> Ticket | None:
         """Return the final ticket of a message to an unknown name, that is no JSON, or is too big."""
@@ -107,11 +107,12 @@ class Webhook:
         if not messages:
             return Reply("answered")
         [message] = messages
-        address = self._read().get(str(message.get("to")))
+        of_project, to = _project_of(message, project), str(message.get("to"))
+        addresses = self._read()
+        address = addresses.get(to) or addresses.get(to.removeprefix(prefix_of(of_project)))
         if address is None:
-            refused = self.refuse_token(message.get("to"))
-            return Reply("answered", (refused,) if refused else ())
-        if address.project not in (None, _project_of(message, project)):
+            return Reply("answered", (_UNKNOWN,))
+        if address.project not in (None, of_project):
             return Reply("answered", (_NOT_ITS_PROJECT,))
         return self._post(message, address)
 
