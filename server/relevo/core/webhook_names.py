@@ -1,4 +1,4 @@
-"""Names of webhooks as installations have them: a project's own carry the project, so that two projects may use one name."""
+"""Names of webhooks as installations have them: a project's own carry the project, so that two may use one name."""
 
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ from relevo.http.dashboard.refusals import Refusals
 from relevo.http.database_threads import DatabaseThreads, Threads
 from relevo.http.guard import COOKIE, Callers, Guarded
 from relevo.http.middleware import OverLimit
+from relevo.http.recorded import RecordedActions
 from relevo.http.waiting import EventWaiters, InboxWaiters, Places
 from relevo.operators import fleet
 
@@ -131,6 +132,7 @@ def furnish(app: FastAPI, threads: DatabaseThreads, places: Places, rules: Rules
     app.state.stats = Cached(lambda: threads.run(fleet.stats, relevo.settings))
     app.state.device_rules = rules
     app.state.refusals, app.state.refusals_flush = Refusals(), None
+    app.state.recorded = RecordedActions()
     app.state.codes = codes
     app.state.exports = choices.Exports()
     app.state.waiters = EventWaiters(threads, places)

@@ -25,6 +25,7 @@ from relevo.http.dashboard.login import LoginCodes
 from relevo.http.database_threads import DatabaseThreads
 from relevo.http.health import Readiness, own_port
 from relevo.http.middleware import RequestMiddleware
+from relevo.http.recorded import RecordedActions
 from relevo.http.strangers import RefusedStrangers
 from relevo.http.waiting import MOST_WAITERS, Places
 from relevo.runtime.scheduler import Scheduler
@@ -154,8 +155,10 @@ class HttpServer:
         if self._stop.is_set():
             self._leave()
         self._serving.set()
+        recorded: RecordedActions = made.state.recorded
         watching = [
-            asyncio.create_task(each) for each in (self.connections.close_overdue(), strangers.tell_each_minute())
+            asyncio.create_task(each)
+            for each in (self.connections.close_overdue(), strangers.tell_each_minute(), recorded.tell_on(threads))
         ]
         try:
             await asyncio.gather(*serving)
@@ -166,6 +169,7 @@ class HttpServer:
             for connection in list(self.connections.all):
                 connection.transport.abort()  # those that outlasted the drain
             await refusals.close(made.state)
+            await recorded.close(threads)
             made.state.long_work.close()
             made.state.rendering.close()
             for each in (threads, probes):

@@ -107,10 +107,25 @@ def recorded(database: Database, action: str, **target: object) -> Iterator[dict
         _recording.reset(inside)
 
 
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Add no entry within the block: what is done there is counted elsewhere."""
+    inside = _recording.set(True)
+    try:
+        yield
+    finally:
+        _recording.reset(inside)
+
+
 def note_refusal(database: Database, action: str, why: str, *, times: int = 1, **target: object) -> None:
     """Write down that somebody was refused, and how often since that was last written."""
     entry = _begin(database, _actor.get(), action, target)
     _finish(database, entry, "failed", {"times": times}, why)
+
+
+def note_more(database: Database, action: str, counts: Mapping[str, int]) -> None:
+    """Write down how often somebody did what has no entries of its own any more."""
+    _finish(database, _begin(database, _actor.get(), action, {}), "ok", dict(counts))
 
 
 def audited(action: Callable[Concatenate[Database, P], T]) -> Callable[Concatenate[Database, P], T]:

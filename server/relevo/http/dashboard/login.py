@@ -12,7 +12,6 @@ from pathlib import PurePath
 from shlex import quote
 from typing import Annotated, Any
 
-import structlog
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import RedirectResponse, Response
 
@@ -39,11 +38,11 @@ from relevo.http.dashboard.page import (
 )
 from relevo.http.database_threads import app_of, threads_of
 from relevo.http.guard import COOKIE, address_of, cookie_name, session_cookie
+from relevo.http.recorded import RecordedActions
 from relevo.http.rules import VIEW_PAGE
 from relevo.operators import audit
 
 router = APIRouter(route_class=Page, include_in_schema=False)
-_log = structlog.get_logger("relevo.dashboard")
 _LINK_DAYS = 1
 _MAKE = "token make me --role operator --days 1"
 _LANGUAGE_HOURS = 365 * 24
@@ -123,8 +122,7 @@ async def show_login(request: Request, code: Annotated[str | None, Query(max_len
         return RedirectResponse(_HOME, 303)
     if until is None:
         hint = make_token(app_of(request).settings, sys.argv[0])
-        _log.warning("login_refused", why="a link that is not good", address=address_of(request), hint=hint)
-        await refusals.note(request, "refused_login", "a link that is not good")
+        await refusals.note(request, "refused_login", "a link that is not good", hint=hint)
         wrong = _("This link was used, is too old, or is not for this machine.")
         return login_page(request, wrong, 401, command=f"relevo {_MAKE}")
     try:
@@ -175,10 +173,10 @@ async def log_in(request: Request) -> Response:
     token = await threads_of(request).run(api_tokens.verify, given.get("token", "").strip())
     if token is None or (why := _why_not(token)):
         said = why if token else _("This token is unknown, revoked or expired.")
-        _log.warning("login_refused", why=said, caller=token.id if token else None, address=address_of(request))
         await refusals.note(request, "refused_login", _NOT_ENOUGH if token else "a token that is not good", token)
         return login_page(request, said, 403 if token else 401, after=after)
-    with audit.acting_as(f"{token.name} ({token.id})", "http"):
+    recorded: RecordedActions = request.app.state.recorded
+    with audit.acting_as(f"{token.name} ({token.id})", "http"), recorded.bounded(token, "login"):
         session = await threads_of(request).run(sessions.begin, token, **_limits(request))
     return _welcome(request, session, after)
 

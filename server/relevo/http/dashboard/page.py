@@ -123,7 +123,8 @@ def trouble(request: Request, problem: Problem) -> Response:
     if problem.status == _UNAUTHORISED:
         came = bool(session_cookie(request))
         return login_page(request, problem.detail if came else "", 401, after=_here(request))
-    _log.info("page_refused", status=problem.status, detail=problem.detail)
+    is_stranger = getattr(request.state, "caller", None) is None  # whose refusals have one line a minute together
+    (_log.debug if is_stranger else _log.info)("page_refused", status=problem.status, detail=problem.detail)
     number = request_id_of(request)
     return render(
         request, "problem.html", problem.status, problem.headers, live=False, problem=problem, request_id=number
@@ -275,8 +276,7 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 def refuse(request: Request, why: str) -> NoReturn:
-    """Refuse a form that did not come from our own pages, and say so in the log."""
-    caller: Token | None = getattr(request.state, "caller", None)
-    _log.warning("form_refused", why=why, caller=caller.id if caller else None, path=request.url.path)
+    """Refuse a form that did not come from our own pages."""
+    _log.debug("form_refused", why=why, path=request.url.path)
     told, hint = gettext("This form is not of your session."), gettext("Open the page again, and send it from there.")
     raise Problem(403, told, kind=refusals.FORM, hint=hint)

@@ -129,13 +129,17 @@ class Refusals:
         return {**kinds, "from": most, "callers": len(groups)}
 
 
-async def note(request: Request, action: str, why: str = "", caller: Token | None = None) -> None:
-    """Record that somebody was refused; a database that is away keeps nobody from being refused."""
+async def note(request: Request, action: str, why: str = "", caller: Token | None = None, hint: str = "") -> None:
+    """Record that somebody was refused, and log what becomes an entry of its own.
+
+    A database that is away keeps nobody from being refused.
+    """
     state: State = request.app.state
     refusals: Refusals = state.refusals
     who = _who(request, caller)
     _flush_later(state)
     if refusals.take(action, who):
+        _log.warning(action, why=why or _WHY[action], who=who.name, path=request.url.path[:200], hint=hint or None)
         told = {"path": request.url.path[:200], "method": request.method}
         await _write(state, Entry(who.name, action, 1, told), why or _WHY[action])
 
@@ -163,6 +167,7 @@ async def close(state: State) -> None:
 async def flush(state: State) -> None:
     """Write what was counted and not written yet."""
     for each in state.refusals.flush():
+        _log.warning(each.action, who=each.who, times=each.times)
         await _write(state, each, _WHY.get(each.action, "more refusals than entries are kept for"))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
@@ -10,6 +12,7 @@ from relevo.http.dashboard.actions import FormInput
 from relevo.http.dashboard.page import SESSIONS, Page, fields_of, forget_session, is_operator, render
 from relevo.http.database_threads import threads_of
 from relevo.http.guard import caller_of
+from relevo.http.recorded import RecordedActions
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _MOST = 100
@@ -29,7 +32,8 @@ async def end(request: Request) -> Response:
     """End one session."""
     form = FormInput(await fields_of(request))
     token_id = None if is_operator(request) else caller_of(request).id
-    await threads_of(request).run(sessions.end_listed, form.text("session", 20), token_id=token_id)
+    with _bounded(request, "end_session"):
+        await threads_of(request).run(sessions.end_listed, form.text("session", 20), token_id=token_id)
     return RedirectResponse(SESSIONS, 303)
 
 
@@ -37,5 +41,11 @@ async def end(request: Request) -> Response:
 async def end_own(request: Request) -> Response:
     """End all sessions of one's own token, this one included."""
     await fields_of(request)
-    await threads_of(request).run(sessions.end_many, token_id=caller_of(request).id)
+    with _bounded(request, "end_sessions"):
+        await threads_of(request).run(sessions.end_many, token_id=caller_of(request).id)
     return forget_session(request, RedirectResponse("/login", 303))
+
+
+def _bounded(request: Request, action: str) -> AbstractContextManager[None]:
+    recorded: RecordedActions = request.app.state.recorded
+    return recorded.bounded(caller_of(request), action)
