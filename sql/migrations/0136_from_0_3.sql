@@ -3835,12 +3835,12 @@ begin
   update relevo.event_owners o set inbox_place = nextval('relevo.delivery_ids')
    where o.event_id = of_event and o.inbox_place is null
      and not exists (select from relevo.device_installations i
-                       cross join lateral (select from relevo.notification_deliveries d
-                                            where d.event_day = of_day and (d.notification_event_id, d.installation_id) >= (of_event, i.installation_id)
+                       cross join lateral (select from relevo.notification_deliveries d -- of before 0.4.0, without inbox
+                                            where d.inbox_id is null and d.event_day = of_day and (d.notification_event_id, d.installation_id) >= (of_event, i.installation_id)
                                               and (d.notification_event_id, d.installation_id) <= (of_event, i.installation_id) offset 0) d
                       where i.owner = o.owner)
      and o.owner not in (select b.owner from relevo.notification_deliveries d join relevo.inboxes b on b.id = d.inbox_id
-                          where d.event_day = of_day and d.notification_event_id = of_event and b.owner is not null); -- by a phone that is another's by now
+                          where d.event_day = of_day and d.notification_event_id = of_event and b.owner is not null);
 end
 $$;
 
@@ -8470,6 +8470,9 @@ begin
     from (select i.installation_id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project, coalesce(i.quiet, i.owner_quiet) as hours, i.inbox_id
             from relevo.device_installations i
            where i.seq = any (seqs) and relevo.may_receive(i)
+             -- one that was handed over lately, maybe since it was found, is asked for the preferences of who has it now
+             and (i.owner_since is null or i.owner_since < now() - interval '1 hour' or exists (
+                   select from relevo.notification_preferences p where p.installation_id = i.installation_id and relevo.preference_matches(p, e) offset 0))
              and relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null and (e.project is null or i.project = e.project)) t;
   if later is not null then
     select array_agg(i.installation_id), array_agg(d.delivery) into gathered, deliveries
@@ -8514,10 +8517,7 @@ begin
     end if;
   end if;
   if seqs is not null then
-    named := array(select i.installation_id from relevo.device_installations i -- whose owner changed since they were read is left out
-                    where i.seq = any (seqs)
-                      and (exists (select from relevo.event_audience a where a.event_id = e.id and a.installation_id = i.installation_id offset 0)
-                           or exists (select from relevo.event_owners o where o.event_id = e.id and o.owner = i.owner and i.project = coalesce(owners_in, i.project) offset 0)));
+    named := array(select i.installation_id from relevo.device_installations i where i.seq = any (seqs));
   end if;
   last_seq := seqs[cardinality(seqs)];
   is_last := seqs is null or not exists (select from relevo.fanout_slices s where s.event_id = e.id and s.last_seq > named_targets.last_seq);
@@ -8526,8 +8526,10 @@ begin
          case when count(i.inbox_id) > 0 or count(a.inbox_id) > 0 then array_agg(coalesce(a.inbox_id, i.inbox_id)) end
     into phones, providers, projects, hours, inboxes
     from (select * from relevo.device_installations i where i.installation_id = any (named) offset 0) i -- not along all phones
-    left join lateral (select a.inbox_id from relevo.event_audience a where a.event_id = e.id and a.installation_id = i.installation_id offset 0) a on true
+    left join lateral (select a.installation_id, a.inbox_id from relevo.event_audience a where a.event_id = e.id and a.installation_id = i.installation_id offset 0) a on true
    where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and relevo.may_receive(i)
+     and (a.installation_id is not null -- else it is its owner's, as this statement reads the owner: it may have been handed over since it was found
+          or exists (select from relevo.event_owners o where o.event_id = e.id and o.owner = i.owner and i.project = coalesce(owners_in, i.project) offset 0))
      and relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null and (e.project is null or i.project = e.project);
   last_seq := coalesce(last_seq, e.fanout_upto);
 end

@@ -45,6 +45,9 @@ begin
     from (select i.installation_id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project, coalesce(i.quiet, i.owner_quiet) as hours, i.inbox_id
             from relevo.device_installations i
            where i.seq = any (seqs) and relevo.may_receive(i)
+             -- one that was handed over lately, maybe since it was found, is asked for the preferences of who has it now
+             and (i.owner_since is null or i.owner_since < now() - interval '1 hour' or exists (
+                   select from relevo.notification_preferences p where p.installation_id = i.installation_id and relevo.preference_matches(p, e) offset 0))
              and relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null and (e.project is null or i.project = e.project)) t;
   if later is not null then
     select array_agg(i.installation_id), array_agg(d.delivery) into gathered, deliveries

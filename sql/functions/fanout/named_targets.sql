@@ -26,10 +26,7 @@ begin
     end if;
   end if;
   if seqs is not null then
-    named := array(select i.installation_id from relevo.device_installations i -- whose owner changed since they were read is left out
-                    where i.seq = any (seqs)
-                      and (exists (select from relevo.event_audience a where a.event_id = e.id and a.installation_id = i.installation_id offset 0)
-                           or exists (select from relevo.event_owners o where o.event_id = e.id and o.owner = i.owner and i.project = coalesce(owners_in, i.project) offset 0)));
+    named := array(select i.installation_id from relevo.device_installations i where i.seq = any (seqs));
   end if;
   last_seq := seqs[cardinality(seqs)];
   is_last := seqs is null or not exists (select from relevo.fanout_slices s where s.event_id = e.id and s.last_seq > named_targets.last_seq);
@@ -38,8 +35,10 @@ begin
          case when count(i.inbox_id) > 0 or count(a.inbox_id) > 0 then array_agg(coalesce(a.inbox_id, i.inbox_id)) end
     into phones, providers, projects, hours, inboxes
     from (select * from relevo.device_installations i where i.installation_id = any (named) offset 0) i -- not along all phones
-    left join lateral (select a.inbox_id from relevo.event_audience a where a.event_id = e.id and a.installation_id = i.installation_id offset 0) a on true
+    left join lateral (select a.installation_id, a.inbox_id from relevo.event_audience a where a.event_id = e.id and a.installation_id = i.installation_id offset 0) a on true
    where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and relevo.may_receive(i)
+     and (a.installation_id is not null -- else it is its owner's, as this statement reads the owner: it may have been handed over since it was found
+          or exists (select from relevo.event_owners o where o.event_id = e.id and o.owner = i.owner and i.project = coalesce(owners_in, i.project) offset 0))
      and relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null and (e.project is null or i.project = e.project);
   last_seq := coalesce(last_seq, e.fanout_upto);
 end

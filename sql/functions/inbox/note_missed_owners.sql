@@ -6,12 +6,12 @@ begin
   update relevo.event_owners o set inbox_place = nextval('relevo.delivery_ids')
    where o.event_id = of_event and o.inbox_place is null
      and not exists (select from relevo.device_installations i
-                       cross join lateral (select from relevo.notification_deliveries d
-                                            where d.event_day = of_day and (d.notification_event_id, d.installation_id) >= (of_event, i.installation_id)
+                       cross join lateral (select from relevo.notification_deliveries d -- of before 0.4.0, without inbox
+                                            where d.inbox_id is null and d.event_day = of_day and (d.notification_event_id, d.installation_id) >= (of_event, i.installation_id)
                                               and (d.notification_event_id, d.installation_id) <= (of_event, i.installation_id) offset 0) d
                       where i.owner = o.owner)
      and o.owner not in (select b.owner from relevo.notification_deliveries d join relevo.inboxes b on b.id = d.inbox_id
-                          where d.event_day = of_day and d.notification_event_id = of_event and b.owner is not null); -- by a phone that is another's by now
+                          where d.event_day = of_day and d.notification_event_id = of_event and b.owner is not null);
 end
 $$;
 
