@@ -218,12 +218,12 @@ select coalesce(sum(r.sent), 0)::bigint, coalesce(sum(r.answers), 0)::bigint, co
   from recent r;
 
 -- name: move_tokens
--- Writes down which project each token belongs to, as the push service told; installations are locked in their order.
+-- Writes down which project each token belongs to, as the push service told; a phone that somebody else has locked is left to the next answer.
 update relevo.device_installations i
    set project = x.project, updated_at = relevo.now(%(now)s)
   from (select n.installation_id, m.project
           from unnest(%(tokens)s::text[], %(projects)s::text[]) as m(token, project)
           join relevo.device_installations n on n.token = m.token and n.provider = 'expo' and n.project <> m.project
          order by n.installation_id
-           for no key update of n) x
+           for no key update of n skip locked) x
  where i.installation_id = x.installation_id;

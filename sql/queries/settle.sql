@@ -4,7 +4,8 @@
 --
 -- One lock order for all who write: event (to sweep, end or delete it); chunk, claim, awaited receipts or dead letter; delivery by (event_day, id),
 -- with what is told of its failures; tender; installation; project. An event that is only told of its first push is passed by if somebody holds
--- it; ingest locks a tender before the events that it ends, so whoever holds an event asks for no tender. Settle and reaper, journal and reaper
+-- it. So is a phone whose token a worker disables or moves to another project: no worker waits for an app's transaction with a project locked.
+-- Ingest locks a tender before the events that it ends, so whoever holds an event asks for no tender. Settle and reaper, journal and reaper
 -- are serialised by the claim's row; cancel, redrive and seal own the chunk, the dead letter or the month they take away; a late ticket and a
 -- send are serialised by nothing: one that is committed before the journal looks is seen.
 --
@@ -26,13 +27,14 @@ select * from relevo.settle_deliveries(
   %(max_attempts)s, %(retry_base_ms)s, %(retry_max_ms)s, %(retry_jitter_ms)s, %(receipt_ms)s, %(finish)s, %(now)s);
 
 -- name: disable_tokens
--- Disables tokens that the push service calls gone, each only if it is still the one that was asked about; they come in order.
+-- Disables tokens that the push service calls gone, each only if it is still the one that was asked about. The project's row is locked by now, so
+-- a phone that somebody else has locked is skipped: the next answer for its token disables it.
 with gone as materialized (
   select n.installation_id, u.token_version, u.reason
     from unnest(%(installations)s::uuid[], %(versions)s::int[], %(reasons)s::text[]) as u(installation_id, token_version, reason)
     cross join lateral (select n.installation_id from relevo.device_installations n
                          where n.installation_id = u.installation_id and n.token_version = u.token_version and n.invalidated_at is null
-                           for no key update) n
+                           for no key update skip locked) n
 )
 update relevo.device_installations i
    set invalidated_at = relevo.now(%(now)s), invalid_reason = g.reason,

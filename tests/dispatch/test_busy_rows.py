@@ -197,19 +197,6 @@ def test_a_locked_counter_stops_no_cycle(relay, dsn: str, sandbox) -> None:
             assert [report.outcome for report in reports] == ["ok"]
 
 
-def test_a_locked_phone_costs_no_answer(relay, dsn: str) -> None:
-    """While somebody holds the rows of phones that are gone, the answers are written, and the tokens stay for later."""
-    worker: Relay = relay(**QUICK)
-    worker.tell("ana", "bob!DeviceNotRegistered")
-    with psycopg.connect(dsn) as other:
-        other.execute("select from relevo.device_installations for update")
-        with capture_logs() as lines:
-            worker.dispatch()
-    assert "tokens_not_disabled" in {line["event"] for line in lines}
-    states = [worker.delivery(name)["status"] for name in ("ana", "bob!DeviceNotRegistered")]
-    assert (states, worker.disabled()) == (["sent", "invalid"], 0)
-
-
 def test_a_run_whose_row_cannot_be_written_winds_up(relay, dsn: str) -> None:
     """Somebody holds the table of runs: what was claimed is sent and waited for, and the connections are given back."""
     worker = two_projects(relay)

@@ -161,23 +161,19 @@ def test_first_pushes_meet_withdrawals_of_several_tenders(relay, conn, dsn: str,
     assert worker.rows("select bool_and(notificada) as all from relevo.licitaciones") == [{"all": True}]
 
 
-def test_tokens_that_move_are_locked_by_their_phones_ids(relay, conn, dsn: str) -> None:
-    """However tokens and rows lie: whoever waits for the first phone has not locked the second."""
+def test_tokens_that_move_wait_for_no_phone_that_somebody_holds(relay, dsn: str) -> None:
+    """The move writes the phones that are free and leaves the locked one to the next answer."""
     worker: Relay = relay(**PATIENT)
-    first, second = sorted(worker.register("a", "b"))
-    for phone, text in ((second, "y"), (first, "z")):
-        conn.execute(
-            "update relevo.device_installations set token = %s where installation_id = %s", [token(text), phone]
-        )
-    move = {token("y"): "@acme/app", token("z"): "@acme/app"}
+    first, second = worker.register("a", "b")
+    move = {token("a"): "@acme/app", token("b"): "@acme/app"}
+    projects = "select project from relevo.device_installations where installation_id = any (%s) order by project"
     with psycopg.connect(dsn) as other:
-        lock = "select from relevo.device_installations where installation_id = %s for update nowait"
-        other.execute(lock, [first])
-        with beside(lambda: worker.app.services.projects.move_tokens("default", move)):
-            eventually(lambda: conn.execute(WAITING).fetchone() == (1,), "the move waits for the first phone")
-            other.execute(lock, [second])
-            other.rollback()
-    assert worker.rows("select distinct project from relevo.device_installations") == [{"project": "@acme/app"}]
+        other.execute("select from relevo.device_installations where installation_id = %s for update", [first])
+        worker.app.services.projects.move_tokens("default", move)
+        assert worker.rows(projects, [first, second]) == [{"project": "@acme/app"}, {"project": "default"}]
+        other.rollback()
+    worker.app.services.projects.move_tokens("default", move)
+    assert worker.rows(projects, [first, second]) == [{"project": "@acme/app"}] * 2
 
 
 @pytest.mark.parametrize("closed_by", ["late ticket", "reaper"])

@@ -11,7 +11,7 @@ from uuid import UUID
 from relevo.core.model import Lane
 
 AnswerSource = Literal["request", "receipt"]
-Why = Literal["granted", "rate", "rest", "breaker", "connections"]
+Why = Literal["granted", "rate", "rest", "breaker", "connections", "locked"]
 _LEAST_SHARE = 0.01
 _LATE_S = 0.05  # how late a worker may wake up for a full request and lose nothing of the rate
 _CLOCK_SLACK = timedelta(minutes=1)  # a clock that was set back further must not dry the bucket up until it catches up
