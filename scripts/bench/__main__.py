@@ -25,6 +25,7 @@ from bench import (
     latency,
     morning,
     native,
+    neighbours,
     pages,
     peers,
     personal,
@@ -71,6 +72,7 @@ ALONE: dict[str, Callable[[Sizes], Iterable[Row]]] = {
     **native.ROWS,
     "growth": growth.rows,
     "hostile": hostile.rows,
+    "neighbours": neighbours.rows,
     "ingest": ingest.rows,
     "idle": idle.rows,
     "inbox": inbox.rows,
@@ -81,7 +83,7 @@ ALONE: dict[str, Callable[[Sizes], Iterable[Row]]] = {
 """These have a database each."""
 ON_DEMAND = {
     *("memory", "requests", "sdk", "ingest", "idle", "inbox", "pages", "scaling", "digest", "morning", "scale"),
-    "hostile",
+    *("hostile", "neighbours"),
 }
 """Measured only if they are named."""
 

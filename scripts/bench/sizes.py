@@ -84,6 +84,10 @@ class Sizes:
     hostile_enqueues: int = 20
     hostile_attacks: int = 20
     """Events that a healthy caller enqueues beside each attack, and how many kinds of attacks at most."""
+    neighbours: int = 50
+    neighbours_stopped: int = 1_000
+    neighbours_pushes: int = 20
+    """Projects that are slow or locked, those whose breakers are open, and how many pushes are timed beside them."""
 
 
 QUICK = Sizes(
@@ -133,6 +137,9 @@ QUICK = Sizes(
     scale_events=50,
     scale_month=1_000,
     hostile_enqueues=2,
+    neighbours=2,
+    neighbours_stopped=3,
+    neighbours_pushes=2,
 )
 """So little that a run shows only that everything works."""
 

@@ -55,8 +55,8 @@ values (%(project)s, relevo.now(%(now)s), %(chunk)s, %(chunk)s, %(share)s)
 on conflict (project) do nothing;
 
 -- name: lock_project
--- Locks a project's row, so that the fleet decides about it one after the other, and returns the time.
-select l.* from relevo.lock_project(%(project)s, %(now)s) l;
+-- Locks a project's row, so that the fleet decides about it one after the other, and returns the time; waits for it no longer than given.
+select l.* from relevo.lock_project(%(project)s, %(now)s, %(wait_ms)s) l;
 
 -- name: save_project
 -- Writes what was decided about a locked project.

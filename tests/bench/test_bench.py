@@ -30,8 +30,9 @@ OF_INBOXES: set[str] = soak.cases(
 SCALE: tuple[str, ...] = soak.cases((), whole=("scale",))
 OTHERS: tuple[str, ...] = soak.cases((), whole=("reaper", "words"))
 HOSTILE: tuple[str, ...] = soak.cases((), whole=("hostile",))
+NEIGHBOURS: tuple[str, ...] = soak.cases((), whole=("neighbours",))
 FEW = (
-    *("dispatch", "receipts", "enqueue", "growth", *OTHERS, *NATIVE, *SCALE, *HOSTILE),
+    *("dispatch", "receipts", "enqueue", "growth", *OTHERS, *NATIVE, *SCALE, *HOSTILE, *NEIGHBOURS),
     *(["inbox"] if OF_INBOXES else []),
 )
 """What is measured here; the rows that `make soak` adds are measured alike, each with a PostgreSQL of its own."""
@@ -67,7 +68,9 @@ def test_a_quick_run_measures_every_row_asked_for(measured: tuple[str, Path]) ->
     written = json.loads((measured[1] / "bench.json").read_text())
     every = {row["name"]: row["figures"] for row in written["rows"]}
     rows = {
-        name: figures for name, figures in every.items() if not name.startswith(("growth", "inbox", "scale", "hostile"))
+        name: figures
+        for name, figures in every.items()
+        if not name.startswith(("growth", "inbox", "scale", "hostile", "neighbours"))
     }
     assert set(rows) == {
         "dispatch",
@@ -90,6 +93,7 @@ def test_a_quick_run_measures_every_row_asked_for(measured: tuple[str, Path]) ->
     assert all(beside)
     assert all(every[name]["postgres_ms"] > 0 for name in OF_INBOXES - {"inbox_waiters"})
     assert sum(name.startswith("hostile") for name in every) == len(ATTACKS) * len(HOSTILE)
+    assert sum(name.startswith("neighbours") for name in every) == 3 * len(NEIGHBOURS)
     assert written["sizes"]["phones"] == sizes.QUICK.phones
     assert {goal["figure"] for goal in written["rows"][0]["goals"]} >= {"times_a_plain_loop", "of_the_ceiling"}
 

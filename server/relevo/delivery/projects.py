@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from operator import attrgetter
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import structlog
+from psycopg import errors as pg
 
 from relevo.config import Settings
 from relevo.core import queries
@@ -32,6 +33,9 @@ _log = structlog.get_logger("relevo.projects")
 _CHECK_EVERY_S = 5.0
 _RECEIPT_PAUSE_MS, _LONGEST_RECEIPT_PAUSE_MS = 5_000, 300_000
 _PAGE = 1_000
+_LOCK_WAIT_MS = 2  # for which a wait for a project's row keeps a connection of the pool; then it is tried again
+_SETTLE_WAIT_MS = 250  # in a settle's transaction there is no second try
+_LEAST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 1.0
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,11 @@ class StoppedProject(NamedTuple):
     project: str
     until: datetime
     reason: str
+
+
+def _pause_s(waited_s: float) -> float:
+    """Return how long to pause before a lock is tried again that was waited for so long."""
+    return min(max(waited_s, _LEAST_PAUSE_S), _LONGEST_PAUSE_S)
 
 
 def _is_of_probe(state: Project, sent_at: datetime | None) -> bool:
@@ -103,6 +112,8 @@ class Projects:
         self._checked: dict[str, float] = {}
         self._served = "", 0
         """The project that it sent for last, and how many connections it had for that."""
+        self._locked_since: dict[str, float] = {}
+        """Since when somebody holds the rows of projects, by the monotonic clock."""
         self._guard = threading.Lock()
 
     def due_receipts(self, now: datetime | None = None) -> list[DueReceipts]:
@@ -131,31 +142,59 @@ class Projects:
         in_flight: int = 0,
         since: datetime | None = None,
     ) -> Allowance:
-        """Take tokens for up to `most` pushes that are due, `since` then, and our share of the connections."""
+        """Take tokens for up to `most` pushes that are due, `since` then, and our share of the connections.
+
+        Nobody waits here for a project's row that somebody holds. After the longest wait for a lock that is an error.
+        """
         self.connections.use(project, "dispatch")
-        began, rules = time.monotonic(), self.rules.of(project)
-        with self._locked(project, now) as locked:
-            decided, grant = rate_and_breaker.reserve(locked.state, rules, locked.at, lane, most)
-            if grant.why == "rate":  # a bucket that is nearly empty is worth waiting for, if there is enough to send
-                key = {"project": project, "lane": lane, "since": since, "now": now}
-                row = locked.connection.execute(_SQL["count_due"], key | {"limit": min(most, rules.chunk)}).fetchone()
-                decided, grant = (
-                    rate_and_breaker.reserve(locked.state, rules, locked.at, lane, row[0])
-                    if row and row[0]
-                    else (locked.state, grant)
-                )
-            if not grant.count:
-                return Allowance(grant)
-            share = self.connections.take(locked.connection, project, now, in_flight, began)
-            if not share.connections:
-                return Allowance(Grant(0, "connections", 0.5))
-            if rules.rate_per_s or grant.probe:
-                locked.save(decided)
-        self.connections.keep(project, share)
-        self._served = project, share.connections
-        state = locked.state
+        began = time.monotonic()
+        try:
+            with self._database.transaction("bound_relaxed") as connection:
+                locked = self._lock(connection, project, now)
+                allowance, share = self._grant(locked, lane, most, now, in_flight=in_flight, since=since, began=began)
+        except pg.LockNotAvailable:
+            waited_s = time.monotonic() - self._locked_since.setdefault(project, began)
+            if waited_s > self._database.lock_ms / 1000:
+                raise
+            return Allowance(Grant(0, "locked", _pause_s(waited_s)))
+        self._locked_since.pop(project, None)
+        if allowance.grant.count:
+            self.connections.keep(project, share)
+            self._served = project, share.connections
+        return allowance
+
+    def _grant(
+        self,
+        locked: _Locked,
+        lane: Lane,
+        most: int,
+        now: datetime | None,
+        *,
+        in_flight: int,
+        since: datetime | None,
+        began: float,
+    ) -> tuple[Allowance, Share]:
+        """Decide what may be sent for a locked project, and write it."""
+        state, rules = locked.state, self.rules.of(locked.state.project)
+        decided, grant = rate_and_breaker.reserve(state, rules, locked.at, lane, most)
+        if grant.why == "rate":  # a bucket that is nearly empty is worth waiting for, if there is enough to send
+            key = {"project": state.project, "lane": lane, "since": since, "now": now}
+            row = locked.connection.execute(_SQL["count_due"], key | {"limit": min(most, rules.chunk)}).fetchone()
+            if row and row[0]:
+                decided, grant = rate_and_breaker.reserve(state, rules, locked.at, lane, row[0])
+        if not grant.count:
+            return Allowance(grant), Share(0)
+        share = self.connections.take(locked.connection, state.project, now, in_flight, began)
+        if not share.connections:
+            return Allowance(Grant(0, "connections", 0.5)), share
+        if rules.rate_per_s or grant.probe:
+            locked.save(decided)
         troubled = bool(state.failures or state.trips or state.refused or grant.probe)
-        return Allowance(grant, share.connections, troubled, watched="request" in state.watched)
+        return Allowance(grant, share.connections, troubled, watched="request" in state.watched), share
+
+    def is_locked(self, project: str) -> bool:
+        """Return whether somebody held a project's row when it was last tried."""
+        return project in self._locked_since
 
     @property
     def served(self) -> str | None:
@@ -370,7 +409,7 @@ class Projects:
 
     def pruning_stopped(self, connection: Connection, project: str, now: datetime | None = None) -> bool:
         """Return, inside a settle's transaction, whether too many tokens are said to be gone to disable any."""
-        locked = self._lock(connection, project, now)
+        locked = self._lock(connection, project, now, _SETTLE_WAIT_MS)
         stopped_at = locked.state.pruning_stopped_at
         abnormal, detail = self._is_abnormal(connection, project, now)
         if abnormal and stopped_at is None:
@@ -411,11 +450,27 @@ class Projects:
 
     @contextmanager
     def _locked(self, project: str, now: datetime | None) -> Iterator[_Locked]:
-        with self._database.transaction("bound_relaxed") as connection:
-            yield self._lock(connection, project, now)
+        """Lock a project's row; while somebody holds it, wait for it without a connection of the pool."""
+        began = time.monotonic()
+        with ExitStack() as held:
+            while True:
+                try:
+                    with ExitStack() as tried:
+                        connection = tried.enter_context(self._database.transaction("bound_relaxed"))
+                        locked = self._lock(connection, project, now)
+                        held.enter_context(tried.pop_all())
+                    break
+                except pg.LockNotAvailable:
+                    waited_s = time.monotonic() - began
+                    if waited_s > self._database.lock_ms / 1000:
+                        raise
+                time.sleep(_pause_s(waited_s))
+            yield locked
 
-    def _lock(self, connection: Connection, project: str, now: datetime | None) -> _Locked:
-        key: dict[str, Any] = {"project": project, "now": now}
+    def _lock(
+        self, connection: Connection, project: str, now: datetime | None, wait_ms: int = _LOCK_WAIT_MS
+    ) -> _Locked:
+        key: dict[str, Any] = {"project": project, "now": now, "wait_ms": wait_ms}
         row = connection.execute(_SQL["lock_project"], key).fetchone()
         if row is None:
             rules = self.rules.of(project)

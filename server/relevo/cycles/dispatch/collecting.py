@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -42,13 +43,15 @@ class Senders:
         self.services.hanging.clear()
 
     def has_room(self, lane: DueLane) -> bool:
-        """Return whether another claim may be made: little more than the request pool can send without a pause."""
+        """Return whether another claim may be made: little more than the request pool can send without a pause.
+
+        A lane has its share of all claims, however many the others have; one without a claim always gets its first.
+        """
         pool = self.services.pools[lane.project]
-        going = [sender for sender in self.under_way.values() if not sender.hanging]
-        of_lane = sum(sender.context.key == lane.key for sender in going)
-        return (
-            len(going) < _MOST_BATCHES and of_lane < _MOST_OF_A_LANE and pool.under_way(lane.lane) <= 2 * pool.capacity
-        )
+        going = Counter(sender.context.key for sender in self.under_way.values() if not sender.hanging)
+        of_lane, lanes = going[lane.key], len(going.keys() | {lane.key})
+        has_place = going.total() < _MOST_BATCHES or of_lane < max(1, _MOST_BATCHES // lanes)
+        return has_place and of_lane < _MOST_OF_A_LANE and pool.under_way(lane.lane) <= 2 * pool.capacity
 
     def are_going(self) -> bool:
         """Return whether a claim makes progress; one that hangs hands back what it has once the process stops."""

@@ -85,9 +85,10 @@ class Lanes:
         return max(soon, min([self.read_at + _LONGEST_REST_S, *later]))
 
     def open(self) -> Iterator[DueLane]:
-        """The lanes that are due and may be claimed now."""
-        now = time.monotonic()
-        return (lane for lane in list(self.due) if lane.due_in_s <= 0 and self.not_before.get(lane.key, 0.0) <= now)
+        """The lanes that are due and may be claimed now; those whose project somebody holds locked come last."""
+        now, projects = time.monotonic(), self.services.projects
+        due = sorted(self.due, key=lambda lane: projects.is_locked(lane.project))
+        return (lane for lane in due if lane.due_in_s <= 0 and self.not_before.get(lane.key, 0.0) <= now)
 
     def are_soon_open(self) -> bool:
         """Return whether a lane is due and may be sent within a moment: worth waiting for.
