@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from bench import enqueue
 from bench.environment import Environment
 from bench.measuring import Cost, Goal, Row, rate
 from relevo.app import App
+from relevo.client import quiet
+
+_OF_PLAIN = 0.5
 
 
 def rows(env: Environment) -> Iterator[Row]:
@@ -22,6 +26,27 @@ def rows(env: Environment) -> Iterator[Row]:
     goal = Goal("per_s", 5_000, "/s", at_least=True)
     yield rate("personal_fanout", "· their fan-out", fanned, goal)
     yield rate("personal_dispatch", "· their dispatch, a chunk each", sent)
+    yield from _under_caps(env)
+
+
+def _under_caps(env: Environment) -> Iterator[Row]:
+    """Measure fan-out plain, beside a cap of another project, within a cap, and above one, in turns."""
+    some, costs = max(1, env.sizes.personal // 5), dict[str, Cost]()
+    caps = {"plain": None, "elsewhere": (1_000, "elsewhere"), "within": (1_000, "default"), "above": (1, "default")}
+    with env.worker() as built:
+        for name, cap in caps.items():
+            if cap is not None:
+                quiet.set_cap(env.conn, cap[0], per="day", project=cap[1])
+            enqueue.many(env.conn, enqueue.personal(env, f"caps-{name}", some))
+            costs[name] = env.meter.measure(partial(fan_out, env, built, some))
+            if cap is not None:
+                quiet.set_cap(env.conn, None, per="day", project=cap[1])
+        env.drain(built)
+    whats = {"elsewhere": "beside a cap of another project", "within": "within a cap", "above": "above a cap"}
+    for name, what in whats.items():
+        ratio = costs[name].per_s / costs["plain"].per_s
+        goals = [Goal("of_plain", _OF_PLAIN, " of plain", at_least=True)] if name != "above" else []
+        yield rate(f"personal_cap_{name}", f"· their fan-out {what}", costs[name], *goals, of_plain=ratio)
 
 
 def fan_out(env: Environment, built: App, events: int) -> int:

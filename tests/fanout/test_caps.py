@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -10,6 +13,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
+import soak
 from kills import Mortals
 from phones import add_phones, fan_out_to_the_end, prefer
 from relevo.client import consent, inboxes, quiet, verbs
@@ -56,6 +60,58 @@ def test_of_more_than_the_cap_the_first_are_sent(build: Any, conn: psycopg.Conne
     draft = verbs.explain(conn, Event("notice", "next", title="Hello", audience="everyone"), phones[2])
     assert (draft.rule, draft.reason) == ("capped", "There is no room for it: at most 2 a day, and 2 are used.")
     assert len(inboxes.inbox(conn, owner="ana").items) == 3
+
+
+def queue_random(conn: psycopg.Connection[Any], world: str, seed: int) -> Iterator[int]:
+    """Enqueue events for the owners of one world in two projects, with and without category, one after the other."""
+    chance = random.Random(seed)
+    for number in range(40):
+        owners = chance.sample(["ana", "eva", "leo"], chance.choice([1, 1, 2]))
+        yield tell(
+            conn,
+            f"{world}-{number}",
+            Owners(*(f"{world}-{owner}" for owner in owners)),
+            project=chance.choice(["shop", "bank"]),
+            category=chance.choice([None, "offers", "offers"]),
+        )
+
+
+@pytest.mark.parametrize("seed", soak.cases(range(2), whole=range(50)))
+def test_events_together_get_what_they_get_one_by_one(build: Any, conn: psycopg.Connection[Any], seed: int) -> None:
+    """Two projects with equal owner names and several caps each: fan-out of all events at once skips the same as one by one."""
+    for most, per, project, category in (
+        *(
+            (3, "day", "shop", None),
+            (2, "hour", "shop", "offers"),
+            (9, "week", "bank", None),
+            (4, "day", "bank", "offers"),
+        ),
+    ):
+        quiet.set_cap(conn, most, per=per, project=project, category=category)
+    for world in ("one", "all"):
+        for project, owner in itertools.product(("shop", "bank"), ("ana", "ana", "eva", "leo")):
+            (phone,) = add_phones(conn, 1)
+            conn.execute(
+                "update relevo.device_installations set owner = %s, project = %s where installation_id = %s",
+                [f"{world}-{owner}", project, phone],
+            )
+    worker = build()
+    for _ in queue_random(conn, "one", seed):
+        fan_out_to_the_end(worker)
+    list(queue_random(conn, "all", seed))
+    fan_out_to_the_end(worker)
+    ask = """select substr(i.owner, 5), i.project, substr(e.event_key, 5), d.status, d.last_error_code, count(*)
+               from relevo.notification_deliveries d join relevo.notification_events e on e.id = d.notification_event_id
+               join relevo.device_installations i using (installation_id) where i.owner like %s group by 1, 2, 3, 4, 5 order by 1, 2, 3, 4"""
+    one, together = (conn.execute(ask, [f"{world}-%"]).fetchall() for world in ("one", "all"))
+    assert together == one
+    assert {row[3] for row in one} == {"pending", "skipped"}
+    ways = "select distinct fanout_finished_at from relevo.notification_events where event_key like 'all-%'"
+    assert len(conn.execute(ways).fetchall()) < 40, "they were fanned out together"
+    uses = (
+        "select cap, substr(subject, 7), cardinality(events) from relevo.cap_uses where subject like %s order by 1, 2"
+    )
+    assert conn.execute(uses, ["o:all-%"]).fetchall() == conn.execute(uses, ["o:one-%"]).fetchall()
 
 
 def test_what_is_urgent_or_mandatory_neither_counts_nor_is_held(

@@ -62,6 +62,11 @@ class Slice(NamedTuple):
         """The counts by phone."""
         return runaway.counts_of(self.counted, self.in_hour, self.busiest_day)
 
+    @property
+    def held_counts(self) -> dict[str, int]:
+        """How many were not pushed by themselves, by the names that a run counts them by."""
+        return {_HELD_AS[why]: count for why, count in (self.held or {}).items() if count}
+
 
 class Turn(NamedTuple):
     """The event whose turn it is, locked by this transaction, and what `fan_out_next` made of it at once."""
@@ -319,6 +324,7 @@ def _together(turn: Turn, rules: runaway.Rules) -> Step:
     created, items = made.created, max(len(fanned) + len(late), made.created)
     done = {"targets_selected": created, "deliveries_created": created, "events_fanned_out": len(fanned)}
     done |= {"events_expired": len(late)} if late else {}
+    done |= made.held_counts
     return Step(done, items, more=True, wakes="dispatch" if created else "", short=items < _FEW)
 
 
@@ -342,7 +348,7 @@ def _slice_step(watch: runaway.Watch | None, made: Slice, *, alone: bool) -> Ste
         raise _TooManyError(stop)
     created, ended = made.created or 0, int(made.is_last)
     done = {"targets_selected": made.targets, "deliveries_created": created, "events_fanned_out": ended}
-    done |= {_HELD_AS[why]: count for why, count in (made.held or {}).items() if count}
+    done |= made.held_counts
     wakes = "dispatch" if created else ""
     return Step(done, items=max(1, created), more=True, wakes=wakes, short=made.is_last and alone)
 

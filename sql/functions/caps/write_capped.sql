@@ -18,12 +18,11 @@ begin
   end if;
   select array_agg(case when u.cap is null then null when u.phone = any (too_late) then 'deadline_before_digest' when u.phone = any (digested) then 'in_digest' else 'capped' end
                    order by u.place) as codes,
-         array_agg('There is no room for it' || coalesce(': ' || relevo.cap_in_words(c), '') || '.'
+         array_agg(relevo.why_capped(u.cap)
                    || case when u.phone = any (digested) then ' ' || relevo.why_undigested(case when u.phone = any (too_late) then 'deadline_before_digest' end) else '' end
                    order by u.place) as whys
     into n
-    from unnest(phones, above) with ordinality as u(phone, cap, place)
-    left join relevo.caps c on c.id = u.cap;
+    from unnest(phones, above) with ordinality as u(phone, cap, place);
   perform relevo.write_skipped(e, at, phones, providers, projects, n.codes, n.whys, inboxes);
   return jsonb_build_object('capped', cardinality(array_positions(n.codes, 'capped')) + cardinality(array_positions(n.codes, 'deadline_before_digest')), 'left_to_digests', cardinality(array_positions(n.codes, 'in_digest')));
 end

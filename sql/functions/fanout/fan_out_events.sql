@@ -1,22 +1,25 @@
 -- Fans out small personal events, which the caller has picked and locked, in one go; only to phones of their project if they have one. Returns
--- the events and phones of the deliveries if they are watched, and no row if today's month is sealed.
--- Steps: find the phones, insert deliveries, queue them in chunks, mark the events as fanned, count.
+-- the events and phones of the pushes if they are watched, how many deliveries are above a cap, and no row if today's month is sealed.
+-- Steps: find the phones, hold to caps, insert deliveries, queue them in chunks, mark the events as fanned, count, write what is above a cap.
 create or replace function relevo.fan_out_events(of_events bigint[], watched boolean, given_at timestamptz)
-  returns table (created int, events bigint[], installations uuid[])
+  returns table (created int, events bigint[], installations uuid[], held jsonb)
   language plpgsql volatile
 as $$
+#variable_conflict use_column
 declare
   at timestamptz := relevo.now(given_at);
   today date := (at at time zone 'UTC')::date;
   owners_in text := relevo.project_of_owners(); -- of events without project
+  any_caps boolean := exists (select from relevo.caps);
+  made_of record;
 begin
   perform relevo.ensure_partitions(today, 1);
   if relevo.hold_open(array[today]) = '{}' then
     return;
   end if;
-  return query
   with targets as materialized ( -- an event that reaches nobody stands here once, without a phone
-    select g.place, e.id as event_id, e.event_type, e.lane, e.at_most_once, e.deadline_at, t.installation_id, t.provider, t.project, t.owner, t.inbox_id
+    select g.place, e.id as event_id, e.event_type, e.lane, e.at_most_once, e.deadline_at, t.installation_id, t.provider, t.project, t.owner, t.inbox_id,
+           any_caps and relevo.is_under_caps(e) as is_under_caps
       from unnest(of_events) with ordinality as g(id, place)
       cross join lateral (select * from relevo.notification_events e where e.id = g.id offset 0) e
       cross join lateral (select relevo.category_rule(e.category) as rule offset 0) c
@@ -37,12 +40,29 @@ begin
                              join relevo.notification_deliveries d
                                on d.event_day = o.event_day and d.notification_event_id = o.id and d.installation_id = (n.phone).installation_id
                             where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown'))) t on true
+  ), weighed as materialized (
+    select u.event_id, u.installation_id, u.cap
+      from (select array_agg(t.event_id order by t.place) as events, array_agg(t.installation_id order by t.place) as phones
+              from targets t where t.is_under_caps and t.installation_id is not null) w
+      cross join lateral (select relevo.reserve_caps_together(w.events, w.phones, at) as caps where w.events is not null offset 0) c
+      cross join lateral unnest(w.events, w.phones, c.caps) as u(event_id, installation_id, cap)
+     where u.cap is not null
+  ), above as materialized (
+    select t.*, w.cap, coalesce((select c.over = 'digest' from relevo.caps c where c.id = w.cap), false) as is_digested
+      from weighed w join targets t on t.event_id = w.event_id and t.installation_id = w.installation_id
+  ), skipped as (
+    insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane, at_most_once,
+                                                deadline_at, created_at, inbox_id, status, completed_at, updated_at, last_error_code, last_error_message)
+    select today, w.event_id, w.installation_id, w.event_type, w.provider, w.project, w.lane, w.at_most_once, w.deadline_at, now(), w.inbox_id,
+           'skipped', at, at, 'capped', relevo.why_capped(w.cap)
+      from above w where not w.is_digested order by w.place
+    returning notification_event_id
   ), made as (
     insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane,
                                                 at_most_once, deadline_at, created_at, inbox_id)
     select today, t.event_id, t.installation_id, t.event_type, t.provider, t.project, t.lane, t.at_most_once, t.deadline_at, now(), t.inbox_id
       from targets t
-     where t.installation_id is not null
+     where t.installation_id is not null and not exists (select from above w where w.event_id = t.event_id and w.installation_id = t.installation_id)
      order by t.place
     returning id, notification_event_id, installation_id, event_type, project, lane, created_at, inbox_id
   ), queued as (
@@ -68,9 +88,29 @@ begin
        and not exists (select from targets t where t.event_id = o.event_id and t.owner = o.owner and t.installation_id is not null)
   ), progress as (
     insert into relevo.event_progress_deltas (event_id, status, deliveries)
-    select c.event_id, 'pending', c.deliveries from counted c where c.deliveries > 0
+    select m.notification_event_id, 'pending', count(*)::int from made m group by m.notification_event_id
+    union all
+    select k.notification_event_id, 'skipped', count(*)::int from skipped k group by k.notification_event_id
   )
-  select count(*)::int, case when watched then array_agg(m.notification_event_id) end, case when watched then array_agg(m.installation_id) end from made m;
+  select m.n + a.n as created, m.events, m.installations, a.n as capped, a.digested into made_of
+    from (select count(*)::int as n, case when watched then array_agg(m.notification_event_id) end as events,
+                 case when watched then array_agg(m.installation_id) end as installations from made m) m
+    cross join (select count(*)::int as n, jsonb_agg(w) filter (where w.is_digested) as digested from above w) a;
+  created := made_of.created;
+  events := made_of.events;
+  installations := made_of.installations;
+  held := case when made_of.capped > 0 then jsonb_build_object('capped', made_of.capped) end;
+  if made_of.digested is not null then
+    select jsonb_build_object('capped', made_of.capped - sum((c.held ->> 'left_to_digests')::int), 'left_to_digests', sum((c.held ->> 'left_to_digests')::int)) into held
+      from (select w.event_id, array_agg(w.installation_id) as phones, array_agg(w.provider) as providers, array_agg(w.project) as projects,
+                   array_agg(w.cap) as caps, array_agg(w.inbox_id) as inboxes
+              from jsonb_to_recordset(made_of.digested) as w(event_id bigint, cap int, installation_id uuid, provider text, project text, inbox_id bigint)
+             group by w.event_id
+             order by w.event_id) a
+      cross join lateral (select * from relevo.notification_events e where e.id = a.event_id offset 0) e
+      cross join lateral (select relevo.write_capped(e, at, a.phones, a.providers, a.projects, a.caps, a.inboxes) as held offset 0) c;
+  end if;
+  return next;
 end
 $$;
 

@@ -46,10 +46,10 @@ begin
                        limit few + 1) a);
   end if;
   if at_once and named <= few and e.fanout_failures is null and e.id <> all (apart)
-     and not (exists (select from relevo.caps) and relevo.is_under_caps(e)) and not (e.audience = 'installations' and relevo.is_batched(e)) then -- what has to hold to caps, or is gathered, is made by itself
+     and not relevo.is_batched(e) then -- what is gathered is made by itself
     how := 'together';
-    select f.fanned, f.late, f.created, f.events, f.installations, f.counted, f.in_hour, f.busiest_day
-      into fanned, late, created, events, installations, counted, in_hour, busiest_day
+    select f.fanned, f.late, f.created, f.events, f.installations, f.counted, f.in_hour, f.busiest_day, f.held
+      into fanned, late, created, events, installations, counted, in_hour, busiest_day, held
       from relevo.fan_out_small(e.lane, e.project, due_hour, few, most_events, most, given_up || apart, watched, given_at) f;
     if (select max(c.n) from unnest(in_hour) as c(n)) <= enough then
       counted := null; -- that is too much for nobody

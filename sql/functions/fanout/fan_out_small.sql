@@ -1,9 +1,9 @@
 -- Fans out small personal events together, up to so many events and deliveries, in one go; those past their deadline end. Of watched ones each
--- phone is counted with its event. `created` is null if today's month is sealed: then nothing was made.
+-- phone is counted with its event. `created` is null if today's month is sealed: then nothing was made. `held` says how many are above a cap.
 create or replace function relevo.fan_out_small(of_lane text, of_project text, due_hour timestamptz, few int, most_events int, most int, left_out bigint[],
                                        watched boolean, given_at timestamptz)
   returns table (fanned bigint[], late bigint[], created int, events bigint[], installations uuid[], counted uuid[], in_hour float8[],
-                 busiest_day int[])
+                 busiest_day int[], held jsonb)
   language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -21,13 +21,13 @@ begin
   created := 0;
   if fanned <> '{}' then
     created := null;
-    select f.* into created, events, installations from relevo.fan_out_events(fanned, watched, given_at) f;
+    select f.* into created, events, installations, held from relevo.fan_out_events(fanned, watched, given_at) f;
     if created > 0 and exists (select from relevo.quiet_profiles) then
       perform relevo.defer_quiet(fanned, at);
     end if;
     if created > 0 then
       perform relevo.wake('dispatch');
-      if watched then
+      if watched and events is not null then
         select c.* into counted, in_hour, busiest_day from relevo.count_events(events, installations, true) c;
       end if;
     end if;

@@ -1,5 +1,5 @@
 -- Locks small personal events that are fanned out together, up to so many: those of one project in the order of the line, then those of others.
--- Those that have to hold to caps, or are gathered in batches, are left out.
+-- Those that are gathered in batches are left out.
 create or replace function relevo.pick_small_events(of_lane text, of_project text, due_hour timestamptz, few int, most int, left_out bigint[], at timestamptz)
   returns table (id bigint, is_late boolean, named int)
   language plpgsql volatile
@@ -7,7 +7,6 @@ as $$
 #variable_conflict use_column
 declare
   found_before int;
-  any_caps boolean := exists (select from relevo.caps);
   any_batches boolean := exists (select from relevo.event_types t where t.batch_window_s is not null);
 begin
   return query
@@ -24,7 +23,7 @@ begin
      and coalesce(e.turn_at, e.scheduled_at) <= at and coalesce(e.turn_at, e.scheduled_at) < due_hour + interval '1 hour'
      and e.scheduled_at <= at and e.audience = 'installations' and e.event_day is null and e.fanout_failures is null and a.named <= few
      and date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') = due_hour
-     and e.id <> all (left_out) and (e.arguments is null or e.texts is not null) and not (any_caps and relevo.is_under_caps(e)) and not (any_batches and relevo.is_batched(e))
+     and e.id <> all (left_out) and (e.arguments is null or e.texts is not null) and not (any_batches and relevo.is_batched(e))
    order by coalesce(e.turn_at, e.scheduled_at), e.id
    limit most
      for update of e skip locked;
@@ -45,7 +44,7 @@ begin
        and (e.arguments is null or e.texts is not null)
        and e.audience = 'installations' and e.event_day is null and e.fanout_failures is null and a.named <= few
        and date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') = due_hour
-       and e.id <> all (left_out) and not (any_caps and relevo.is_under_caps(e)) and not (any_batches and relevo.is_batched(e))
+       and e.id <> all (left_out) and not (any_batches and relevo.is_batched(e))
      order by e.lane desc, e.scheduled_at, e.id
      limit most - found_before
        for update of e skip locked;
