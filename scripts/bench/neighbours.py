@@ -39,18 +39,18 @@ class Projects:
         """Register a phone of a project."""
         return verbs.register(self.conn, values.Installation(f"ExponentPushToken[{name}]", project=project))
 
-    def enqueue(self, phone: UUID, lane: str) -> int:
+    def enqueue(self, phone: UUID) -> int:
         """Enqueue an event for one phone."""
-        event = values.Event("bench", str(uuid4()), title="Hello", audience=[phone], lane=lane)
+        event = values.Event("bench", str(uuid4()), title="Hello", audience=[phone], lane="bulk")
         return verbs.enqueue(self.conn, event).event_id
 
-    def waits_ms(self, phone: UUID, lane: str, pushes: int) -> list[float]:
+    def waits_ms(self, phone: UUID, pushes: int) -> list[float]:
         """Send pushes one after the other; return how many milliseconds each took until it was written as sent."""
         waits: list[float] = []
         for _ in range(pushes):
             time.sleep(_BETWEEN_S)
             began = time.perf_counter()
-            event = self.enqueue(phone, lane)
+            event = self.enqueue(phone)
             while self.conn.execute(_SQL["is_sent"], {"event_id": event}).fetchone() != (True,):
                 if time.perf_counter() > began + _PATIENCE_S:
                     break
@@ -67,7 +67,7 @@ class Projects:
             for each in range(10)
         ]
         for phone in phones:
-            self.enqueue(phone, "bulk")
+            self.enqueue(phone)
         time.sleep(1)
         yield
 
@@ -79,7 +79,7 @@ class Projects:
         with psycopg.connect(self.dsn) as other:
             other.execute(_SQL["hold_projects"], {"projects": names})
             for name in names:
-                self.enqueue(self.register(name, name), "bulk")
+                self.enqueue(self.register(name, name))
             time.sleep(1)
             yield
             other.rollback()
@@ -101,7 +101,7 @@ def rows(sizes: Sizes) -> Iterator[Row]:
     ):
         projects = Projects(dsn, conn, sizes)
         phone = projects.register("healthy", "healthy")
-        projects.waits_ms(phone, "bulk", _WARM)
+        projects.waits_ms(phone, _WARM)
         kinds: dict[str, tuple[str, Callable[[], AbstractContextManager[None]]]] = {
             "stopped": (f"{sizes.neighbours_stopped:,} stopped projects", projects.stopped),
             "locked": (f"{sizes.neighbours:,} locked projects", projects.locked),
@@ -114,9 +114,9 @@ def rows(sizes: Sizes) -> Iterator[Row]:
 def _beside(projects: Projects, phone: UUID, name: str, what: str, trouble: AbstractContextManager[None]) -> Row:
     """Time the healthy project alone and beside others in one kind of trouble."""
     pushes = projects.sizes.neighbours_pushes
-    alone = percentile(projects.waits_ms(phone, "bulk", pushes), 0.5)
+    alone = percentile(projects.waits_ms(phone, pushes), 0.5)
     with trouble:
-        waits = projects.waits_ms(phone, "bulk", pushes)
+        waits = projects.waits_ms(phone, pushes)
     beside, worst = percentile(waits, 0.5), max(waits)
     say(f"    {name}: {', '.join(f'{wait:,.0f}' for wait in waits)} ms")
     figures = {"alone_ms": alone, "beside_ms": beside, "worst_ms": worst, "ratio": beside / alone}

@@ -9,37 +9,14 @@ as $$
 declare
   at timestamptz := relevo.now(given_at);
   today date := (at at time zone 'UTC')::date;
-  owners_in text := relevo.project_of_owners(); -- of events without project
-  any_caps boolean := exists (select from relevo.caps);
   made_of record;
 begin
   perform relevo.ensure_partitions(today, 1);
   if relevo.hold_open(array[today]) = '{}' then
     return;
   end if;
-  with targets as materialized ( -- an event that reaches nobody stands here once, without a phone
-    select g.place, e.id as event_id, e.event_type, e.lane, e.at_most_once, e.deadline_at, t.installation_id, t.provider, t.project, t.owner, t.inbox_id,
-           any_caps and relevo.is_under_caps(e) as is_under_caps
-      from unnest(of_events) with ordinality as g(id, place)
-      cross join lateral (select * from relevo.notification_events e where e.id = g.id offset 0) e
-      cross join lateral (select relevo.category_rule(e.category) as rule offset 0) c
-      left join lateral (
-        select (n.phone).installation_id, (n.phone).provider, relevo.sending_project((n.phone).provider, (n.phone).project, (n.phone).part) as project,
-               (n.phone).owner, coalesce(n.inbox_id, (n.phone).inbox_id) as inbox_id -- a phone that is named is meant with the owner it had then
-          from (select p.phone, a.inbox_id from relevo.event_audience a
-                  cross join lateral (select i as phone from relevo.device_installations i where i.installation_id = a.installation_id offset 0) p
-                 where a.event_id = e.id
-                union all
-                select p.phone, null from relevo.event_owners o
-                  cross join lateral (select i as phone from relevo.device_installations i where i.owner = o.owner
-                                        and i.project = coalesce(e.project, owners_in, i.project) offset 0) p
-                 where o.event_id = e.id) n
-         where relevo.may_receive(n.phone) and (e.project is null or (n.phone).project = e.project) and relevo.unwanted((n.phone).opt_outs, (n.phone).refused, (n.phone).accepted, e.category, c.rule) is null
-           and not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again
-                             join relevo.notification_events o on o.id = f.former_event_id
-                             join relevo.notification_deliveries d
-                               on d.event_day = o.event_day and d.notification_event_id = o.id and d.installation_id = (n.phone).installation_id
-                            where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown'))) t on true
+  with targets as materialized (
+    select * from relevo.small_targets(of_events)
   ), weighed as materialized (
     select u.event_id, u.installation_id, u.cap
       from (select array_agg(t.event_id order by t.place) as events, array_agg(t.installation_id order by t.place) as phones
