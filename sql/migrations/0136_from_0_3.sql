@@ -1057,6 +1057,26 @@ $$;
 
 revoke all on function relevo.known_zone from public;
 
+-- Returns the caps that hold for some events, each with one of its phones: for whom each counts, in which hour, day or week of theirs it would
+-- be sent, and at which places of the arrays those phones are. Owners are counted once for an event, however many phones they have.
+create or replace function relevo.caps_of_events(of_events bigint[], phones uuid[], dues timestamptz[], at timestamptz)
+  returns table (cap int, most int, subject text, bucket timestamp, event_id bigint, places bigint[])
+  language sql stable
+as $$
+  select c.id, c.most, p.subject, min(date_trunc(c.per, p.due_at at time zone p.zone)), p.event_id, array_agg(p.place)
+    from (select u.place, u.event_id, e.category, coalesce('o:' || i.owner, 'i:' || i.installation_id) as subject, i.project, coalesce(u.due_at, at) as due_at,
+                 relevo.cap_zone(i.owner, i.project, i.timezone, i.quiet, i.owner_quiet) as zone
+            from unnest(of_events, phones, dues) with ordinality as u(event_id, phone, due_at, place)
+            cross join lateral (select e.category from relevo.notification_events e where e.id = u.event_id offset 0) e
+            cross join lateral (select i.installation_id, i.owner, i.project, i.timezone, i.quiet, i.owner_quiet from relevo.device_installations i
+                                 where i.installation_id = u.phone offset 0) i
+           where i.project in (select c.project from relevo.caps c)) p
+    join relevo.caps c on c.project = p.project and c.category in ('', coalesce(p.category, ''))
+   group by c.id, c.most, p.subject, p.event_id
+$$;
+
+revoke all on function relevo.caps_of_events from public;
+
 -- Returns what an event is against a cap of somebody: `sent`, `open` if it may still be, or `unsent`, which does not count. One that is
 -- not known any more counts as sent.
 create or replace function relevo.counts_as(of_event bigint, subject text) returns text
@@ -1095,6 +1115,111 @@ as $$
 $$;
 
 revoke all on function relevo.forget_cap_uses from public;
+
+-- Counts small events, each with one of its phones, against the caps that hold for them, and returns of each phone the cap that its event is
+-- above; null if no event is above any. All that has room is counted by one statement. Caps without room for all of these events are looked at
+-- again, as reserve_caps does: what ended unsent is taken out. The room that is left goes to the first events, for each person to all caps or none.
+create or replace function relevo.reserve_caps_together(of_events bigint[], phones uuid[], at timestamptz) returns int[]
+  language plpgsql volatile
+  set enable_hashjoin = on set enable_sort = on -- many with many
+as $$
+declare
+  dues timestamptz[];
+  asked relevo.cap_uses[];
+  contested bigint[];
+  room int[]; -- of each that is asked for
+  granted int[] := '{}'; -- places of these, beside the events that they got
+  granted_events bigint[] := '{}';
+  above int[];
+  person record; -- one of an event's, with the places of what is asked for
+  use_at int;
+begin
+  if exists (select from relevo.quiet_profiles) then
+    dues := relevo.quiet_dues_of_events(of_events, phones, at);
+  end if;
+  select array_agg(row(w.cap, w.subject, w.bucket, w.events, false)::relevo.cap_uses) into asked
+    from (select w.cap, w.subject, w.bucket, array_agg(w.event_id order by w.places[1]) as events
+            from relevo.caps_of_events(of_events, phones, dues, at) w
+           group by w.cap, w.subject, w.bucket) w;
+  if asked is null then
+    return null;
+  end if;
+
+  -- Every row is locked here, in the order of all who write them, also where there is no room.
+  with counted as (
+    insert into relevo.cap_uses as u (cap, subject, bucket, events)
+    select a.cap, a.subject, a.bucket, case when cardinality(a.events) <= c.most then a.events else '{}' end
+      from unnest(asked) a join relevo.caps c on c.id = a.cap
+     order by a.cap, a.subject, a.bucket
+    on conflict (cap, subject, bucket) do update set events = u.events || excluded.events
+     where not u.is_spent and cardinality(u.events) + cardinality(excluded.events) <= (select c.most from relevo.caps c where c.id = u.cap)
+    returning u.cap, u.subject, u.bucket, cardinality(u.events) as n
+  )
+  select array_agg(distinct n.event_id) into contested
+    from unnest(asked) a
+    cross join unnest(a.events) as n(event_id)
+   where not exists (select from counted c where c.cap = a.cap and c.subject = a.subject and c.bucket = a.bucket and c.n >= cardinality(a.events));
+  if contested is null then
+    return null;
+  end if;
+
+  -- What of these is contested is taken out again, and, where there is no room, what ended unsent.
+  update relevo.cap_uses u set events = k.kept, is_spent = k.all_sent and cardinality(k.kept) >= c.most
+    from unnest(asked) a
+    join relevo.caps c on c.id = a.cap
+    cross join lateral (select coalesce(array_agg(x.event_id order by x.place) filter (where x.what <> 'unsent'), '{}') as kept,
+                               coalesce(bool_and(x.what = 'sent'), false) as all_sent
+                          from (select n.event_id, n.place,
+                                       case when n.event_id = any (of_events) then 'open' else relevo.counts_as(n.event_id, a.subject) end as what
+                                  from relevo.cap_uses r cross join lateral unnest(r.events) with ordinality as n(event_id, place)
+                                 where r.cap = a.cap and r.subject = a.subject and r.bucket = a.bucket and n.event_id <> all (contested)) x) k
+   where u.cap = a.cap and u.subject = a.subject and u.bucket = a.bucket and a.events && contested and not u.is_spent;
+  room := array(select coalesce(case when not u.is_spent then c.most - cardinality(u.events) end, 0)
+                  from unnest(asked) with ordinality as a(cap, subject, bucket, events, is_spent, place)
+                  join relevo.caps c on c.id = a.cap
+                  left join relevo.cap_uses u on u.cap = a.cap and u.subject = a.subject and u.bucket = a.bucket
+                 order by a.place);
+  for person in
+    select array_agg(a.place::int) as uses, v.event_id
+      from unnest(asked) with ordinality as a(cap, subject, bucket, events, is_spent, place)
+      cross join unnest(a.events) as v(event_id)
+     where v.event_id = any (contested)
+     group by v.event_id, a.subject
+     order by array_position(of_events, v.event_id)
+  loop
+    continue when (select min(room[u.place]) from unnest(person.uses) as u(place)) <= 0;
+    foreach use_at in array person.uses loop
+      room[use_at] := room[use_at] - 1;
+      granted := granted || use_at;
+      granted_events := granted_events || person.event_id;
+    end loop;
+  end loop;
+  update relevo.cap_uses u set events = u.events || g.events
+    from (select asked[g.place] as a, array_agg(g.event_id) as events from unnest(granted, granted_events) as g(place, event_id) group by g.place) g
+   where u.cap = (g.a).cap and u.subject = (g.a).subject and u.bucket = (g.a).bucket;
+
+  select array_agg(x.cap order by n.place) into above
+    from generate_series(1, cardinality(of_events)) as n(place)
+    left join (select p.place, min(w.cap) as cap
+                 from relevo.caps_of_events(of_events, phones, dues, at) w
+                 join relevo.cap_uses u on u.cap = w.cap and u.subject = w.subject and u.bucket = w.bucket and w.event_id <> all (u.events)
+                 cross join unnest(w.places) as p(place)
+                where w.event_id = any (contested)
+                group by p.place) x on x.place = n.place;
+  return above;
+end
+$$;
+
+revoke all on function relevo.reserve_caps_together from public;
+
+-- Returns in a sentence why an event is above a cap; also if the cap was taken away since.
+create or replace function relevo.why_capped(of_cap int) returns text
+  language sql stable
+as $$
+  select 'There is no room for it' || coalesce(': ' || (select relevo.cap_in_words(c) from relevo.caps c where c.id = of_cap), '') || '.'
+$$;
+
+revoke all on function relevo.why_capped from public;
 
 -- Refuses what is wrong with what an event says about batches: {"key": "post-7", "title": "{count} comments", "body": "{first}"}.
 create or replace function relevo.check_batch(event jsonb) returns void
@@ -3300,50 +3425,47 @@ $$;
 revoke all on function relevo.expire_events from public;
 
 -- Fans out small personal events, which the caller has picked and locked, in one go; only to phones of their project if they have one. Returns
--- the events and phones of the deliveries if they are watched, and no row if today's month is sealed.
--- Steps: find the phones, insert deliveries, queue them in chunks, mark the events as fanned, count.
+-- the events and phones of the pushes if they are watched, how many deliveries are above a cap, and no row if today's month is sealed.
+-- Steps: find the phones, hold to caps, insert deliveries, queue them in chunks, mark the events as fanned, count, write what is above a cap.
 create or replace function relevo.fan_out_events(of_events bigint[], watched boolean, given_at timestamptz)
-  returns table (created int, events bigint[], installations uuid[])
+  returns table (created int, events bigint[], installations uuid[], held jsonb)
   language plpgsql volatile
 as $$
+#variable_conflict use_column
 declare
   at timestamptz := relevo.now(given_at);
   today date := (at at time zone 'UTC')::date;
-  owners_in text := relevo.project_of_owners(); -- of events without project
+  made_of record;
 begin
   perform relevo.ensure_partitions(today, 1);
   if relevo.hold_open(array[today]) = '{}' then
     return;
   end if;
-  return query
-  with targets as materialized ( -- an event that reaches nobody stands here once, without a phone
-    select g.place, e.id as event_id, e.event_type, e.lane, e.at_most_once, e.deadline_at, t.installation_id, t.provider, t.project, t.owner, t.inbox_id
-      from unnest(of_events) with ordinality as g(id, place)
-      cross join lateral (select * from relevo.notification_events e where e.id = g.id offset 0) e
-      cross join lateral (select relevo.category_rule(e.category) as rule offset 0) c
-      left join lateral (
-        select (n.phone).installation_id, (n.phone).provider, relevo.sending_project((n.phone).provider, (n.phone).project, (n.phone).part) as project,
-               (n.phone).owner, coalesce(n.inbox_id, (n.phone).inbox_id) as inbox_id -- a phone that is named is meant with the owner it had then
-          from (select p.phone, a.inbox_id from relevo.event_audience a
-                  cross join lateral (select i as phone from relevo.device_installations i where i.installation_id = a.installation_id offset 0) p
-                 where a.event_id = e.id
-                union all
-                select p.phone, null from relevo.event_owners o
-                  cross join lateral (select i as phone from relevo.device_installations i where i.owner = o.owner
-                                        and i.project = coalesce(e.project, owners_in, i.project) offset 0) p
-                 where o.event_id = e.id) n
-         where relevo.may_receive(n.phone) and (e.project is null or (n.phone).project = e.project) and relevo.unwanted((n.phone).opt_outs, (n.phone).refused, (n.phone).accepted, e.category, c.rule) is null
-           and not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again
-                             join relevo.notification_events o on o.id = f.former_event_id
-                             join relevo.notification_deliveries d
-                               on d.event_day = o.event_day and d.notification_event_id = o.id and d.installation_id = (n.phone).installation_id
-                            where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown'))) t on true
+  with targets as materialized (
+    select * from relevo.small_targets(of_events)
+  ), weighed as materialized (
+    select u.event_id, u.installation_id, u.cap
+      from (select array_agg(t.event_id order by t.place) as events, array_agg(t.installation_id order by t.place) as phones
+              from targets t where t.is_under_caps and t.installation_id is not null) w
+      cross join lateral (select relevo.reserve_caps_together(w.events, w.phones, at) as caps where w.events is not null offset 0) c
+      cross join lateral unnest(w.events, w.phones, c.caps) as u(event_id, installation_id, cap)
+     where u.cap is not null
+  ), above as materialized (
+    select t.*, w.cap, coalesce((select c.over = 'digest' from relevo.caps c where c.id = w.cap), false) as is_digested
+      from weighed w join targets t on t.event_id = w.event_id and t.installation_id = w.installation_id
+  ), skipped as (
+    insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane, at_most_once,
+                                                deadline_at, created_at, inbox_id, status, completed_at, updated_at, last_error_code, last_error_message)
+    select today, w.event_id, w.installation_id, w.event_type, w.provider, w.project, w.lane, w.at_most_once, w.deadline_at, now(), w.inbox_id,
+           'skipped', at, at, 'capped', relevo.why_capped(w.cap)
+      from above w where not w.is_digested order by w.place
+    returning notification_event_id
   ), made as (
     insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane,
                                                 at_most_once, deadline_at, created_at, inbox_id)
     select today, t.event_id, t.installation_id, t.event_type, t.provider, t.project, t.lane, t.at_most_once, t.deadline_at, now(), t.inbox_id
       from targets t
-     where t.installation_id is not null
+     where t.installation_id is not null and not exists (select from above w where w.event_id = t.event_id and w.installation_id = t.installation_id)
      order by t.place
     returning id, notification_event_id, installation_id, event_type, project, lane, created_at, inbox_id
   ), queued as (
@@ -3369,9 +3491,29 @@ begin
        and not exists (select from targets t where t.event_id = o.event_id and t.owner = o.owner and t.installation_id is not null)
   ), progress as (
     insert into relevo.event_progress_deltas (event_id, status, deliveries)
-    select c.event_id, 'pending', c.deliveries from counted c where c.deliveries > 0
+    select m.notification_event_id, 'pending', count(*)::int from made m group by m.notification_event_id
+    union all
+    select k.notification_event_id, 'skipped', count(*)::int from skipped k group by k.notification_event_id
   )
-  select count(*)::int, case when watched then array_agg(m.notification_event_id) end, case when watched then array_agg(m.installation_id) end from made m;
+  select m.n + a.n as created, m.events, m.installations, a.n as capped, a.digested into made_of
+    from (select count(*)::int as n, case when watched then array_agg(m.notification_event_id) end as events,
+                 case when watched then array_agg(m.installation_id) end as installations from made m) m
+    cross join (select count(*)::int as n, jsonb_agg(w) filter (where w.is_digested) as digested from above w) a;
+  created := made_of.created;
+  events := made_of.events;
+  installations := made_of.installations;
+  held := case when made_of.capped > 0 then jsonb_build_object('capped', made_of.capped) end;
+  if made_of.digested is not null then
+    select jsonb_build_object('capped', made_of.capped - sum((c.held ->> 'left_to_digests')::int), 'left_to_digests', sum((c.held ->> 'left_to_digests')::int)) into held
+      from (select w.event_id, array_agg(w.installation_id) as phones, array_agg(w.provider) as providers, array_agg(w.project) as projects,
+                   array_agg(w.cap) as caps, array_agg(w.inbox_id) as inboxes
+              from jsonb_to_recordset(made_of.digested) as w(event_id bigint, cap int, installation_id uuid, provider text, project text, inbox_id bigint)
+             group by w.event_id
+             order by w.event_id) a
+      cross join lateral (select * from relevo.notification_events e where e.id = a.event_id offset 0) e
+      cross join lateral (select relevo.write_capped(e, at, a.phones, a.providers, a.projects, a.caps, a.inboxes) as held offset 0) c;
+  end if;
+  return next;
 end
 $$;
 
@@ -3425,10 +3567,10 @@ begin
                        limit few + 1) a);
   end if;
   if at_once and named <= few and e.fanout_failures is null and e.id <> all (apart)
-     and not (exists (select from relevo.caps) and relevo.is_under_caps(e)) and not (e.audience = 'installations' and relevo.is_batched(e)) then -- what has to hold to caps, or is gathered, is made by itself
+     and not relevo.is_batched(e) then -- what is gathered is made by itself
     how := 'together';
-    select f.fanned, f.late, f.created, f.events, f.installations, f.counted, f.in_hour, f.busiest_day
-      into fanned, late, created, events, installations, counted, in_hour, busiest_day
+    select f.fanned, f.late, f.created, f.events, f.installations, f.counted, f.in_hour, f.busiest_day, f.held
+      into fanned, late, created, events, installations, counted, in_hour, busiest_day, held
       from relevo.fan_out_small(e.lane, e.project, due_hour, few, most_events, most, given_up || apart, watched, given_at) f;
     if (select max(c.n) from unnest(in_hour) as c(n)) <= enough then
       counted := null; -- that is too much for nobody
@@ -3453,11 +3595,11 @@ $$;
 revoke all on function relevo.fan_out_next from public;
 
 -- Fans out small personal events together, up to so many events and deliveries, in one go; those past their deadline end. Of watched ones each
--- phone is counted with its event. `created` is null if today's month is sealed: then nothing was made.
+-- phone is counted with its event. `created` is null if today's month is sealed: then nothing was made. `held` says how many are above a cap.
 create or replace function relevo.fan_out_small(of_lane text, of_project text, due_hour timestamptz, few int, most_events int, most int, left_out bigint[],
                                        watched boolean, given_at timestamptz)
   returns table (fanned bigint[], late bigint[], created int, events bigint[], installations uuid[], counted uuid[], in_hour float8[],
-                 busiest_day int[])
+                 busiest_day int[], held jsonb)
   language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -3475,13 +3617,13 @@ begin
   created := 0;
   if fanned <> '{}' then
     created := null;
-    select f.* into created, events, installations from relevo.fan_out_events(fanned, watched, given_at) f;
+    select f.* into created, events, installations, held from relevo.fan_out_events(fanned, watched, given_at) f;
     if created > 0 and exists (select from relevo.quiet_profiles) then
       perform relevo.defer_quiet(fanned, at);
     end if;
     if created > 0 then
       perform relevo.wake('dispatch');
-      if watched then
+      if watched and events is not null then
         select c.* into counted, in_hour, busiest_day from relevo.count_events(events, installations, true) c;
       end if;
     end if;
@@ -3568,7 +3710,7 @@ $$;
 revoke all on function relevo.matching_window from public;
 
 -- Locks small personal events that are fanned out together, up to so many: those of one project in the order of the line, then those of others.
--- Those that have to hold to caps, or are gathered in batches, are left out.
+-- Those that are gathered in batches are left out.
 create or replace function relevo.pick_small_events(of_lane text, of_project text, due_hour timestamptz, few int, most int, left_out bigint[], at timestamptz)
   returns table (id bigint, is_late boolean, named int)
   language plpgsql volatile
@@ -3576,7 +3718,6 @@ as $$
 #variable_conflict use_column
 declare
   found_before int;
-  any_caps boolean := exists (select from relevo.caps);
   any_batches boolean := exists (select from relevo.event_types t where t.batch_window_s is not null);
 begin
   return query
@@ -3593,7 +3734,7 @@ begin
      and coalesce(e.turn_at, e.scheduled_at) <= at and coalesce(e.turn_at, e.scheduled_at) < due_hour + interval '1 hour'
      and e.scheduled_at <= at and e.audience = 'installations' and e.event_day is null and e.fanout_failures is null and a.named <= few
      and date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') = due_hour
-     and e.id <> all (left_out) and (e.arguments is null or e.texts is not null) and not (any_caps and relevo.is_under_caps(e)) and not (any_batches and relevo.is_batched(e))
+     and e.id <> all (left_out) and (e.arguments is null or e.texts is not null) and not (any_batches and relevo.is_batched(e))
    order by coalesce(e.turn_at, e.scheduled_at), e.id
    limit most
      for update of e skip locked;
@@ -3614,7 +3755,7 @@ begin
        and (e.arguments is null or e.texts is not null)
        and e.audience = 'installations' and e.event_day is null and e.fanout_failures is null and a.named <= few
        and date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') = due_hour
-       and e.id <> all (left_out) and not (any_caps and relevo.is_under_caps(e)) and not (any_batches and relevo.is_batched(e))
+       and e.id <> all (left_out) and not (any_batches and relevo.is_batched(e))
      order by e.lane desc, e.scheduled_at, e.id
      limit most - found_before
        for update of e skip locked;
@@ -3623,6 +3764,40 @@ end
 $$;
 
 revoke all on function relevo.pick_small_events from public;
+
+-- Returns the phones of small personal events, in the order of the events, and whether caps hold for each event. An event that reaches nobody
+-- stands there once, without a phone.
+create or replace function relevo.small_targets(of_events bigint[])
+  returns table (place bigint, event_id bigint, event_type text, lane text, at_most_once boolean, deadline_at timestamptz, installation_id uuid, provider text,
+                 project text, owner text, inbox_id bigint, is_under_caps boolean)
+  language sql stable
+as $$
+  select g.place, e.id as event_id, e.event_type, e.lane, e.at_most_once, e.deadline_at, t.installation_id, t.provider, t.project, t.owner, t.inbox_id,
+         (select exists (select from relevo.caps)) and relevo.is_under_caps(e)
+    from unnest(of_events) with ordinality as g(id, place)
+    cross join (select relevo.project_of_owners() as owners_in offset 0) w -- of events without project
+    cross join lateral (select * from relevo.notification_events e where e.id = g.id offset 0) e
+    cross join lateral (select relevo.category_rule(e.category) as rule offset 0) c
+    left join lateral (
+      select (n.phone).installation_id, (n.phone).provider, relevo.sending_project((n.phone).provider, (n.phone).project, (n.phone).part) as project,
+             (n.phone).owner, coalesce(n.inbox_id, (n.phone).inbox_id) as inbox_id -- a phone that is named is meant with the owner it had then
+        from (select p.phone, a.inbox_id from relevo.event_audience a
+                cross join lateral (select i as phone from relevo.device_installations i where i.installation_id = a.installation_id offset 0) p
+               where a.event_id = e.id
+              union all
+              select p.phone, null from relevo.event_owners o
+                cross join lateral (select i as phone from relevo.device_installations i where i.owner = o.owner
+                                      and i.project = coalesce(e.project, w.owners_in, i.project) offset 0) p
+               where o.event_id = e.id) n
+       where relevo.may_receive(n.phone) and (e.project is null or (n.phone).project = e.project) and relevo.unwanted((n.phone).opt_outs, (n.phone).refused, (n.phone).accepted, e.category, c.rule) is null
+         and not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again
+                           join relevo.notification_events o on o.id = f.former_event_id
+                           join relevo.notification_deliveries d
+                             on d.event_day = o.event_day and d.notification_event_id = o.id and d.installation_id = (n.phone).installation_id
+                          where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown'))) t on true
+$$;
+
+revoke all on function relevo.small_targets from public;
 
 -- Deletes those of some owners' inboxes that nothing leads to any more: no phone, none that left it, no kept item and no event that found no phone. Each is
 -- locked first, so that whoever registers a phone for the owner comes before or makes the inbox anew.
@@ -4808,6 +4983,36 @@ $$;
 
 revoke all on function relevo.prune_profiles from public;
 
+-- Returns until when each phone has to be left in peace by its event, the others now: the same as quiet_dues, for phones of many events. Null if
+-- that is all of them.
+create or replace function relevo.quiet_dues_of_events(of_events bigint[], phones uuid[], at timestamptz) returns timestamptz[]
+  language plpgsql stable
+as $$
+declare
+  any_default boolean := exists (select from relevo.quiet_defaults);
+  dues timestamptz[];
+  found record;
+begin
+  for found in
+    select w.places, relevo.quiet_dues(e, w.phones, at) as dues
+      from (select u.event_id, array_agg(u.phone order by u.place) as phones, array_agg(u.place::int order by u.place) as places
+              from unnest(of_events, phones) with ordinality as u(event_id, phone, place)
+             where any_default or exists (select from relevo.device_installations i
+                                           where i.installation_id = u.phone and (i.quiet is not null or i.owner_quiet is not null) offset 0)
+             group by u.event_id) w
+      cross join lateral (select * from relevo.notification_events e where e.id = w.event_id offset 0) e
+  loop
+    for n in 1 .. coalesce(cardinality(found.dues), 0) loop
+      dues := coalesce(dues, array_fill(at, array[cardinality(phones)]));
+      dues[found.places[n]] := found.dues[n];
+    end loop;
+  end loop;
+  return dues;
+end
+$$;
+
+revoke all on function relevo.quiet_dues_of_events from public;
+
 -- Returns the quiet hours of a phone: its own, else its owner's, else its project's. Their time zone is the phone's, else the one set with these hours, else the
 -- one set with the owner's hours, else with the project's, else UTC; a zone that this server does not know counts as not set. Also whose hours and zone these are.
 -- No row if the phone has no quiet hours.
@@ -5101,16 +5306,17 @@ $$;
 revoke all on function relevo.lease_ahead from public;
 
 -- Locks a project's row, so that the fleet decides about it one after the other, and returns what is known of it from then on, and the time; no
--- row if there is none yet. By index lookup, whatever the statistics say.
-create or replace function relevo.lock_project(of_project text, given_at timestamptz)
+-- row if there is none yet. It waits for the lock for `wait_ms` at most, whatever lock_timeout says. By index lookup, whatever the statistics say.
+create or replace function relevo.lock_project(of_project text, given_at timestamptz, wait_ms int)
   returns table (project text, urgent_tokens double precision, bulk_tokens double precision, filled_at timestamptz, rate_share double precision,
                  rest_until timestamptz, breaker text, breaker_reason text, breaker_by text, breaker_since timestamptz, probe_at timestamptz,
                  trips int, failures int, pruning_stopped_at timestamptz, watched text[], refused boolean, now timestamptz)
   language plpgsql
-  set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
+  set search_path = pg_catalog, pg_temp set lock_timeout = 0 set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 begin
+  perform set_config('lock_timeout', wait_ms::text, true); -- until the function returns
   perform from relevo.projects p where p.project = of_project for no key update;
   return query
     select p.project, p.urgent_tokens, p.bulk_tokens, p.filled_at, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.breaker_by,
@@ -6342,7 +6548,7 @@ revoke all on function relevo.expire_events_1 from public;
 create or replace function relevo.fan_out_events_1(of_events bigint[], watched boolean, given_at timestamptz) returns table (created int,
     events bigint[], installations uuid[])
   language sql volatile
-as $$ select * from relevo.fan_out_events($1, $2, $3) $$;
+as $$ select f.created, f.events, f.installations from relevo.fan_out_events($1, $2, $3) f $$;
 
 revoke all on function relevo.fan_out_events_1 from public;
 
@@ -6364,7 +6570,7 @@ create or replace function relevo.fan_out_small_2(of_lane text, of_project text,
     left_out bigint[], watched boolean, given_at timestamptz) returns table (fanned bigint[], late bigint[], created int, events bigint[],
     installations uuid[], counted uuid[], in_hour float8[], busiest_day int[])
   language sql volatile
-as $$ select * from relevo.fan_out_small($1, $2, $3, $4, $5, $6, $7, $8, $9) $$;
+as $$ select f.fanned, f.late, f.created, f.events, f.installations, f.counted, f.in_hour, f.busiest_day from relevo.fan_out_small($1, $2, $3, $4, $5, $6, $7, $8, $9) f $$;
 
 revoke all on function relevo.fan_out_small_2 from public;
 
@@ -8035,12 +8241,11 @@ begin
   end if;
   select array_agg(case when u.cap is null then null when u.phone = any (too_late) then 'deadline_before_digest' when u.phone = any (digested) then 'in_digest' else 'capped' end
                    order by u.place) as codes,
-         array_agg('There is no room for it' || coalesce(': ' || relevo.cap_in_words(c), '') || '.'
+         array_agg(relevo.why_capped(u.cap)
                    || case when u.phone = any (digested) then ' ' || relevo.why_undigested(case when u.phone = any (too_late) then 'deadline_before_digest' end) else '' end
                    order by u.place) as whys
     into n
-    from unnest(phones, above) with ordinality as u(phone, cap, place)
-    left join relevo.caps c on c.id = u.cap;
+    from unnest(phones, above) with ordinality as u(phone, cap, place);
   perform relevo.write_skipped(e, at, phones, providers, projects, n.codes, n.whys, inboxes);
   return jsonb_build_object('capped', cardinality(array_positions(n.codes, 'capped')) + cardinality(array_positions(n.codes, 'deadline_before_digest')), 'left_to_digests', cardinality(array_positions(n.codes, 'in_digest')));
 end
