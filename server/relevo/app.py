@@ -211,7 +211,7 @@ def build(
         database(settings, f"relevo {worker_id}") as opened,
         push_services.sandboxed(settings) as sending,
         push_services.push_providers(
-            sending, parts.providers, credentials := push_services.push_projects(sending)
+            sending, parts.providers, credentials := push_services.push_projects(sending), opened
         ) as serving,
     ):
         heartbeat = Heartbeat(opened, settings.outbox_lease_heartbeat_ms)

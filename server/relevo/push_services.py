@@ -24,6 +24,7 @@ from relevo.core.model import NEWS
 from relevo.core.ports import PushProvider
 from relevo.core.push_hosts import Hosts
 from relevo.core.sending_project import SendingProject
+from relevo.database.pool import Database
 from relevo.providers.expo import Expo
 from relevo.providers.push_projects import ExpoEntry, PushProject, PushProjects, Unusable, WebPushEntry
 from relevo.providers.secret_file import SecretFile, UnusableFileError
@@ -38,15 +39,21 @@ _NO_RECEIPT = "00000000-0000-0000-0000-000000000000"
 
 @contextmanager
 def push_providers(
-    settings: Settings, more: Sequence[PushProvider] = (), projects: PushProjects | None = None
+    settings: Settings,
+    more: Sequence[PushProvider] = (),
+    projects: PushProjects | None = None,
+    database: Database | None = None,
 ) -> Iterator[dict[str, PushProvider]]:
-    """Open the push services by name: Expo, those that PUSH_PROJECTS_FILE and WEBHOOKS_FILE name, a team's own."""
+    """Open the push services by name: Expo, those that PUSH_PROJECTS_FILE and WEBHOOKS_FILE name, a team's own.
+
+    `database` is where those of several processes share what they have to.
+    """
     with ExitStack() as stack:
         settings = stack.enter_context(sandboxed(settings))
         projects = projects or push_projects(settings)
         found: list[PushProvider] = [_expo(settings, projects)]
         if settings.push_projects_file or settings.push_projects:
-            found += _native(settings, projects)
+            found += _native(settings, projects, database)
             for place, trouble in projects.troubles():
                 _log.error("push_credential_not_used", place=place, error=trouble)
         if settings.webhooks_file is not None:
@@ -96,7 +103,9 @@ def unusable(projects: PushProjects) -> Iterator[str]:
         yield f"{place}: {trouble}"
 
 
-def credential_troubles(settings: Settings, sending: Iterable[str]) -> Iterator[tuple[str, str]]:
+def credential_troubles(
+    settings: Settings, sending: Iterable[str], database: Database | None = None
+) -> Iterator[tuple[str, str]]:
     """Ask each push service about each project's credentials, without sending: yield where one stands, and its trouble.
 
     `sending` are the sending projects known so far: of two environments both are asked only if both are in use.
@@ -109,7 +118,7 @@ def credential_troubles(settings: Settings, sending: Iterable[str]) -> Iterator[
         yield path.name, "others than its owner may read it: chmod 600"
     broken = {place for place, _ in projects.troubles()}
     known = [SendingProject.parse(each) for each in sending]
-    for provider in _native(settings, projects):
+    for provider in _native(settings, projects, database):
         ask = getattr(provider, "trouble", lambda _project: "")
         for name in projects.names(provider.name):
             place = f"PUSH_PROJECTS_FILE, {name}, {provider.name}"
@@ -130,10 +139,10 @@ def _check(modules: Callable[[str], Any], name: str, project: PushProject[Any]) 
     tokens.check(project)
 
 
-def _native(settings: Settings, projects: PushProjects) -> Iterator[Any]:
+def _native(settings: Settings, projects: PushProjects, database: Database | None) -> Iterator[Any]:
     """Make the push services that phones talk to themselves, but for those whose extra is not installed."""
     for module in filter(None, map(_module, NATIVE)):
-        yield module.make(projects, settings)
+        yield module.make(projects, settings, database)
 
 
 def _module(name: str) -> Any:

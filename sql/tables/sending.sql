@@ -30,3 +30,11 @@ create table relevo.late_tickets (
   primary key (event_day, delivery_id, ticket_id)
 );
 comment on table relevo.late_tickets is 'Answers that came after their claim was lost; they stop the next send of that delivery.';
+
+create table relevo.apns_tokens (
+  team_id   text not null check (length(team_id) between 1 and 200),
+  key_id    text not null check (length(key_id) between 1 and 200),
+  issued_at timestamptz not null,
+  primary key (team_id, key_id)
+);
+comment on table relevo.apns_tokens is 'When the provider token of each APNs key was issued: every process signs the same token from it.';

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,10 +14,11 @@ import pytest
 import native
 import senders
 from native import DEVELOPMENT, PRODUCTION
+from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.model import Reply, Ticket
 from relevo.providers.apns import Apns
 from relevo.providers.apns_message import collapse_id
-from relevo.providers.apns_tokens import ApnsTokens
+from relevo.providers.apns_tokens import ApnsTokens, IssueTime, NoIssueTimeError, OwnIssueTimes
 from relevo.providers.push_projects import ApnsEntry, PushProject
 from relevo.sandbox import Sandbox
 
@@ -151,49 +153,63 @@ def entry(sandbox: Sandbox) -> PushProject[ApnsEntry]:
     return native.projects(sandbox).all(ApnsEntry)["default"]
 
 
-def test_every_replica_makes_the_same_token(sandbox: Sandbox) -> None:
-    """Two processes make byte-identical tokens within 40 minutes, and another one after that."""
-    now = 1_794_873_600.0
-    one, two = ApnsTokens(), ApnsTokens()
-    first = one.get(entry(sandbox), now)
-    assert first == two.get(entry(sandbox), now + 2_399)
+def own_tokens(clock: list[float]) -> ApnsTokens:
+    """Return the tokens of a process without a database, whose issue times are read anew each time."""
+    return ApnsTokens(OwnIssueTimes(lambda: clock[0]), read_every_s=0)
+
+
+def test_a_token_is_used_for_forty_minutes(sandbox: Sandbox) -> None:
+    """It says by which key, for which team and when it was issued; then another one takes its place."""
+    clock = [1_794_873_600.5]
+    tokens = own_tokens(clock)
+    first = tokens.get(entry(sandbox))
     header, claims, _ = first.split(".")
     assert json.loads(senders.unb64(header)) == {"alg": "ES256", "kid": senders.KEY_ID}
-    assert json.loads(senders.unb64(claims)) == {"iss": senders.TEAM_ID, "iat": now}
-    assert one.get(entry(sandbox), now + 2_400) != first
+    assert json.loads(senders.unb64(claims)) == {"iss": senders.TEAM_ID, "iat": int(clock[0])}
+    assert own_tokens(clock).get(entry(sandbox)) == first, "the same key and time make the same token"
+    clock[0] += 2_398
+    assert tokens.get(entry(sandbox)) == first
+    clock[0] += 2
+    assert tokens.get(entry(sandbox)) != first
 
 
 def test_a_token_is_never_made_too_often(sandbox: Sandbox) -> None:
-    """A token that is said to have expired is replaced only if it has been used for twenty minutes."""
-    now = 1_794_873_600.0
-    tokens = ApnsTokens()
-    first = tokens.get(entry(sandbox), now)
-    assert tokens.younger(entry(sandbox), now + 1_199) == first
-    assert tokens.younger(entry(sandbox), now + 1_200) != first
+    """A token that is said to have expired is replaced only twenty minutes after it was issued; all use its successor."""
+    clock = [1_794_873_600.0]
+    tokens = own_tokens(clock)
+    first = tokens.get(entry(sandbox))
+    clock[0] += 1_199
+    assert tokens.younger(entry(sandbox)) == first
+    clock[0] += 1
+    younger = tokens.younger(entry(sandbox))
+    assert younger != first
+    assert [tokens.get(entry(sandbox)), tokens.younger(entry(sandbox))] == [younger] * 2
 
 
-def test_a_slow_clock_does_not_alternate_two_tokens(sandbox: Sandbox) -> None:
-    """Once a token was said to have expired, its successor alone is used, for twenty minutes at least; one used on is not given up at once."""
-    now = 1_794_873_600.0
-    tokens = ApnsTokens()
-    tokens.get(entry(sandbox), now)
-    younger = tokens.younger(entry(sandbox), now + 1_500)
-    assert [tokens.get(entry(sandbox), now + after) for after in (1_500, 2_399, 2_400, 2_699)] == [younger] * 4
-    assert tokens.younger(entry(sandbox), now + 2_699) == younger
-    assert tokens.get(entry(sandbox), now + 2_700) != younger
-    late = ApnsTokens()
-    used_on = late.get(entry(sandbox), now + 2_390)
-    assert late.younger(entry(sandbox), now + 2_410) == used_on
+def test_without_the_database_the_last_token_is_used_on(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token is used for 55 minutes if no issue time can be read; then nothing is sent, and that is told."""
 
+    class Unreadable:
+        """A database that is gone after the first question."""
 
-@pytest.mark.parametrize(("first_used_s", "until_s"), [(1_500, 2_700), (2_390, 3_300), (1_199, 2_400)])
-def test_a_late_beginner_uses_its_token_on(sandbox: Sandbox, first_used_s: int, until_s: int) -> None:
-    """A worker that starts shortly before the next token's time shows no second one within 20 minutes, if none grows old."""
-    begin = 1_794_873_600.0
-    tokens = ApnsTokens()
-    first = tokens.get(entry(sandbox), begin + first_used_s)
-    assert tokens.get(entry(sandbox), begin + until_s - 1) == first
-    assert tokens.get(entry(sandbox), begin + until_s) == ApnsTokens().get(entry(sandbox), begin + 2_400)
+        def __init__(self) -> None:
+            self.asked = 0
+
+        def get(self, team_id: str, key_id: str, longest_s: int) -> IssueTime:
+            self.asked += 1
+            if self.asked > 1:
+                raise DatabaseUnavailableError("gone")
+            return IssueTime(1_794_873_600, 0.0)
+
+    tokens = ApnsTokens(Unreadable())
+    first = tokens.get(entry(sandbox))
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 3_200)
+    assert tokens.get(entry(sandbox)) == first
+    monkeypatch.setattr(time, "monotonic", lambda: now + 3_400)
+    with pytest.raises(NoIssueTimeError):
+        tokens.get(entry(sandbox))
+    monkeypatch.undo()
 
 
 def test_an_expired_token_is_replaced_once(sandbox: Sandbox) -> None:

@@ -86,7 +86,7 @@ def doctor(
             expo=push_services.expo_address(settings),
             webhook_trouble=partial(push_services.webhook_trouble, settings),
             refused_tokens=partial(push_services.refused_tokens, settings),
-            credential_troubles=partial(push_services.credential_troubles, settings),
+            credential_troubles=partial(push_services.credential_troubles, settings, database=database),
         )
         with progress("Looking at deliveries") as tell:
             repaired = actions.repair(database) if repair else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -16,9 +17,10 @@ from relevo.core.model import Fate, Reply, Ticket
 from relevo.core.ports import ProviderFacts
 from relevo.core.retry_after import retry_after_ms
 from relevo.core.sending_project import SendingProject
+from relevo.database.pool import Database
 from relevo.providers import apns_message
 from relevo.providers.apns_message import ApnsMessage
-from relevo.providers.apns_tokens import ApnsTokens
+from relevo.providers.apns_tokens import ApnsTokens, IssueTimes, NoIssueTimeError, OwnIssueTimes, SharedIssueTimes
 from relevo.providers.http2 import Answered, CallTime, Heard, Http2Client, NotSent, Outcome, Request
 from relevo.providers.http2_provider import (
     MAX_CODE,
@@ -44,6 +46,7 @@ _WORDS = {
     "ExpiredProviderToken": "is this machine's clock right?",
     _OTHER_APP: "the token is another app's, or `topic` is wrong",
 }
+_TOO_MANY_TOKENS = "TooManyProviderTokenUpdates"
 _TOPICS = ("BadTopic", "MissingTopic", "TopicDisallowed")
 _LOOK = {"to": "relevo-doctor", "title": "relevo doctor"}
 """A message that Apple refuses for its device token, once everything else about it is right."""
@@ -70,12 +73,13 @@ class Apns(Http2Provider[ApnsEntry, Own]):
         *,
         base_url: str | None = None,
         sandbox_base_url: str | None = None,
+        issue_times: IssueTimes | None = None,
         **more: Any,
     ) -> None:
         super().__init__(projects, **more)
         given = {"production": base_url, "sandbox": sandbox_base_url}
         self._origins = {name: (given[name] or address).rstrip("/") for name, address in APPLE.items()}
-        self._tokens = ApnsTokens()
+        self._tokens = ApnsTokens(issue_times or OwnIssueTimes(self._clock))
         self._proven: set[Any] = set()
         """Keys that Apple has taken at an origin."""
 
@@ -96,7 +100,10 @@ class Apns(Http2Provider[ApnsEntry, Own]):
         if isinstance(found, Unusable):
             return found.message
         own = _own(_LOOK)
-        [outcome] = self._post_authorised(found, sending.part or "production", [own], Tickets())
+        try:
+            [outcome] = self._post_authorised(found, sending.part or "production", [own], Tickets())
+        except NoIssueTimeError as error:
+            return f"APNs cannot be asked: {error}"
         ticket = _ticket(outcome, own)
         date = outcome.headers.get("date") if isinstance(outcome, Answered) else None
         if ticket.fate in ("not_sent", "unclear"):
@@ -111,7 +118,10 @@ class Apns(Http2Provider[ApnsEntry, Own]):
         return _own(message)
 
     def _send(self, project: PushProject[ApnsEntry], part: str, ready: Sequence[Own], tickets: Tickets) -> Reply:
-        outcomes = self._post_authorised(project, part or "production", ready, tickets)
+        try:
+            outcomes = self._post_authorised(project, part or "production", ready, tickets)
+        except NoIssueTimeError as error:
+            return Reply("not_sent", code="NoToken", message=str(error))
         pairs = enumerate(zip(outcomes, ready, strict=True))
         return whole(outcomes) or _reply([tickets.of(place, partial(_ticket, *each)) for place, each in pairs])
 
@@ -120,7 +130,7 @@ class Apns(Http2Provider[ApnsEntry, Own]):
     ) -> list[Outcome]:
         """Post messages; those whose provider token has expired once more, if a younger one may be made."""
         call = CallTime(self._total_s)
-        token = self._tokens.get(project, self._clock())
+        token = self._tokens.get(project)
 
         def post(places: Sequence[int], token: str) -> list[Outcome]:
             def hear(index: int, answer: Answered) -> None:
@@ -130,10 +140,15 @@ class Apns(Http2Provider[ApnsEntry, Own]):
 
         outcomes = post(range(len(own)), token)
         expired = [place for place, each in enumerate(outcomes) if _reason(each) == "ExpiredProviderToken"]
-        younger = self._tokens.younger(project, self._clock()) if expired else token
+        younger = token
+        if expired:
+            with suppress(NoIssueTimeError):  # what others were told stands
+                younger = self._tokens.younger(project)
         if younger != token and call.may_begin():
             for place, outcome in zip(expired, post(expired, younger), strict=True):
                 outcomes[place] = outcome
+        if any(_reason(each) == _TOO_MANY_TOKENS for each in outcomes):
+            self._tokens.forget(project)
         return outcomes
 
     def _post(
@@ -174,10 +189,11 @@ class Apns(Http2Provider[ApnsEntry, Own]):
         return outcomes + client.exchange(rest, call, lambda index, answer: heard(index + 1, answer))
 
 
-def make(projects: PushProjects, settings: Settings) -> Apns:
-    """Make it as the settings say."""
+def make(projects: PushProjects, settings: Settings, database: Database | None = None) -> Apns:
+    """Make it as the settings say; with a database it shares its provider tokens with every process."""
+    issue_times = SharedIssueTimes(database) if database else None
     addresses = {"base_url": settings.apns_base_url, "sandbox_base_url": settings.apns_sandbox_base_url}
-    return Apns(projects, **addresses, **usual_options(settings))
+    return Apns(projects, issue_times=issue_times, **addresses, **usual_options(settings))
 
 
 def _own(message: Message) -> Own:
@@ -230,7 +246,7 @@ def _judge(answer: Answered) -> Ticket:
 
 def _throttled(code: str, pause_ms: int) -> Ticket:
     """Tell what is asked of a phone from what is asked of the project, which costs no attempt."""
-    if code == "TooManyProviderTokenUpdates":
+    if code == _TOO_MANY_TOKENS:
         return Ticket("not_sent", code=code, retry_after_ms=max(pause_ms, _PROJECT_RESTS_MS), pauses="project")
     return Ticket("retryable", code=code, retry_after_ms=max(pause_ms, _PHONE_RESTS_MS), pauses="phone")
 

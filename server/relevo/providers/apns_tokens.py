@@ -1,20 +1,138 @@
-"""APNs' provider tokens: signed so that every replica makes the same one, and none makes them too often."""
+"""APNs' provider tokens: every process signs the same one, from the issue time that all of them share.
+
+Apple refuses tokens that are older than an hour, and keys that show a new token within 20 minutes
+(TooManyProviderTokenUpdates). Signatures are deterministic: a key, its names and an issue time make one token,
+wherever it is made. So the issue time of each key is a row of the database, which one process renews for all of them.
+"""
 
 from __future__ import annotations
 
-import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
+import psycopg
+import structlog
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from relevo.core import queries
+from relevo.core.errors import DatabaseUnavailableError
+from relevo.core.logs import normalise_error
+from relevo.database.pool import Database
 from relevo.providers import es256
 from relevo.providers.push_projects import ApnsEntry, PushProject
 
 LIVES_S = 2_400
-"""How long a token is used: Apple takes one for an hour, and wants no new one within 20 minutes."""
+"""How long a token is used."""
 SHORTEST_S = 1_200
-_OLDEST_S = 3_300
-"""Well below an hour: clocks differ."""
+"""No token is replaced sooner."""
+OLDEST_S = 3_300
+"""How long a token is used if no other issue time can be read; well below an hour, for clocks differ."""
+READ_EVERY_S = 60.0
+"""How often a process reads whether another one renewed the token: one that Apple called expired is renewed early."""
 _MOST_KEPT = 1_000
+
+_SQL = queries.load("apns")
+_log = structlog.get_logger("relevo.providers")
+
+
+class NoIssueTimeError(Exception):
+    """No issue time could be read, and the last token is too old."""
+
+
+class IssueTime(NamedTuple):
+    """When the token of a key was issued, in seconds since 1970, and how many seconds ago that was."""
+
+    at: int
+    age_s: float
+
+
+class IssueTimes(Protocol):
+    """Where the issue times of all keys are kept."""
+
+    def get(self, team_id: str, key_id: str, longest_s: int) -> IssueTime:
+        """Return the issue time of a key's token, and issue another one first if it is older than that."""
+
+
+class SharedIssueTimes:
+    """The issue times in the database, the same for every process."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, team_id: str, key_id: str, longest_s: int) -> IssueTime:
+        """Return the issue time of a key's token; raises DatabaseUnavailableError or psycopg.Error."""
+        asked = {"team_id": team_id, "key_id": key_id, "longest_s": longest_s}
+        row = self._database.execute(_SQL["get_issue_time"], asked, "bound_transaction").fetchone()
+        assert row is not None
+        return IssueTime(*row)
+
+
+class OwnIssueTimes:
+    """The issue times of one process that has no database."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._issued: dict[tuple[str, str], int] = {}
+
+    def get(self, team_id: str, key_id: str, longest_s: int) -> IssueTime:
+        """Return the issue time of a key's token."""
+        now = self._clock()
+        issued = self._issued.get((team_id, key_id))
+        if issued is None or now - issued >= longest_s:
+            issued = self._issued[team_id, key_id] = int(now)
+        return IssueTime(issued, now - issued)
+
+
+class _Kept(NamedTuple):
+    """A token, when it was issued by this process's monotonic clock, and when that was last read."""
+
+    token: str
+    issued_at: float
+    read_at: float
+
+
+class ApnsTokens:
+    """The tokens that this process uses."""
+
+    def __init__(self, times: IssueTimes, *, read_every_s: float = READ_EVERY_S) -> None:
+        self._times = times
+        self._read_every_s = read_every_s
+        self._kept: dict[tuple[str, str, str], _Kept] = {}
+
+    def get(self, project: PushProject[ApnsEntry]) -> str:
+        """Return a project's token: the one that every process uses now.
+
+        Raises NoIssueTimeError if no issue time can be read, and the last token is too old.
+        """
+        kept, now = self._kept.get(_named(project)), time.monotonic()
+        if kept is not None and now - kept.issued_at < LIVES_S and now - kept.read_at < self._read_every_s:
+            return kept.token
+        return self._read(project, LIVES_S)
+
+    def younger(self, project: PushProject[ApnsEntry]) -> str:
+        """Return the token after Apple called one expired: another one, unless that was issued within 20 minutes."""
+        return self._read(project, SHORTEST_S)
+
+    def forget(self, project: PushProject[ApnsEntry]) -> None:
+        """Read the issue time anew before the next push: Apple says that several tokens are in use."""
+        self._kept.pop(_named(project), None)
+
+    def _read(self, project: PushProject[ApnsEntry], longest_s: int) -> str:
+        named, entry = _named(project), project.entry
+        kept, now = self._kept.get(named), time.monotonic()
+        try:
+            issue = self._times.get(entry.team_id, entry.key_id, longest_s)
+        except (DatabaseUnavailableError, psycopg.Error) as error:
+            _log.warning("apns_issue_time_not_read", key=entry.key_id, error=normalise_error(error, 200))
+            if kept is None or now - kept.issued_at > OLDEST_S:
+                raise NoIssueTimeError("the issue time of the provider token could not be read") from error
+            return kept.token
+        token = _signed(load_key(project), entry.key_id, entry.team_id, issue.at)
+        if len(self._kept) >= _MOST_KEPT:
+            self._kept.clear()
+        self._kept[named] = _Kept(token, now - issue.age_s, now)
+        return token
 
 
 def check(project: PushProject[ApnsEntry]) -> None:
@@ -33,62 +151,8 @@ def load_key(project: PushProject[ApnsEntry]) -> ec.EllipticCurvePrivateKey:
     return key
 
 
-class ApnsTokens:
-    """The tokens of this process. A key, its names and the time make one token, wherever it is made."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: dict[tuple[str, str, str, int], tuple[str, float]] = {}
-        self._younger: dict[tuple[str, str, str], tuple[str, float]] = {}
-        """Of keys whose token was said to have expired, which others are used since when: this clock may be slow."""
-
-    def get(self, project: PushProject[ApnsEntry], now: float) -> str:
-        """Return a project's token at a time: the same for everybody within 40 minutes.
-
-        One that this process began to use shortly before that is used on for 20 minutes, or until it is old.
-        """
-        return self._current(project, now)[0]
-
-    def younger(self, project: PushProject[ApnsEntry], now: float) -> str:
-        """Return a token for when that one is said to have expired: itself, unless it has been used for 20 minutes.
-
-        From then on `get` returns that one, too, and another every 20 minutes.
-        """
-        token, since = self._current(project, now)
-        return self._renew(project, now)[0] if now - since >= SHORTEST_S else token
-
-    def _current(self, project: PushProject[ApnsEntry], now: float) -> tuple[str, float]:
-        """Return the token that is used at a time, and since when this process uses it."""
-        younger = self._younger.get(_named(project, now, LIVES_S)[:3])
-        if younger is not None:
-            return younger if now - younger[1] < SHORTEST_S else self._renew(project, now)
-        earlier = self._kept.get(_named(project, now - LIVES_S, LIVES_S))
-        if earlier is not None and now - earlier[1] < SHORTEST_S and now % LIVES_S < _OLDEST_S - LIVES_S:
-            return earlier
-        return self._token(project, now, LIVES_S)
-
-    def _renew(self, project: PushProject[ApnsEntry], now: float) -> tuple[str, float]:
-        """Use another token from now on, one of the last 20 minutes."""
-        if len(self._younger) >= _MOST_KEPT:
-            self._younger.clear()
-        renewed = self._younger[_named(project, now, LIVES_S)[:3]] = self._token(project, now, SHORTEST_S)[0], now
-        return renewed
-
-    def _token(self, project: PushProject[ApnsEntry], now: float, step_s: int) -> tuple[str, float]:
-        """Return a token, and since when this process uses it."""
-        named = _named(project, now, step_s)
-        with self._lock:
-            found = self._kept.get(named)
-            if found is None:
-                if len(self._kept) >= _MOST_KEPT:
-                    self._kept.clear()
-                found = self._kept[named] = _signed(load_key(project), *named[1:]), now
-        return found
-
-
-def _named(project: PushProject[ApnsEntry], now: float, step_s: int) -> tuple[str, str, str, int]:
-    """Return what makes a token: the key, its names, and a time that is the same for all within a step."""
-    return project.secret, project.entry.key_id, project.entry.team_id, int(now) // step_s * step_s
+def _named(project: PushProject[ApnsEntry]) -> tuple[str, str, str]:
+    return project.secret, project.entry.key_id, project.entry.team_id
 
 
 def _signed(key: ec.EllipticCurvePrivateKey, key_id: str, team_id: str, issued_at: int) -> str:

@@ -15,6 +15,7 @@ from relevo.core.model import Reply, Ticket
 from relevo.core.ports import ProviderFacts
 from relevo.core.retry_after import retry_after_ms
 from relevo.core.sending_project import SendingProject
+from relevo.database.pool import Database
 from relevo.providers import fcm_message
 from relevo.providers.fcm_tokens import FcmTokens, NoTokenError, project_id
 from relevo.providers.http2 import Answered, CallTime, Heard, Outcome, Request
@@ -161,7 +162,7 @@ class Fcm(Http2Provider[FcmEntry, bytes]):
             return client.exchange([Request(headers, body) for body in bodies], call, heard)
 
 
-def make(projects: PushProjects, settings: Settings) -> Fcm:
+def make(projects: PushProjects, settings: Settings, database: Database | None = None) -> Fcm:  # noqa: ARG001
     """Make it as the settings say."""
     return Fcm(projects, base_url=settings.fcm_base_url, **usual_options(settings))
 

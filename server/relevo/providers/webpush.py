@@ -26,6 +26,7 @@ from relevo.core.model import Reply, Ticket
 from relevo.core.ports import ProviderFacts
 from relevo.core.push_hosts import Hosts
 from relevo.core.retry_after import retry_after_ms
+from relevo.database.pool import Database
 from relevo.providers import webpush_message, webpush_subscriptions, webpush_tokens
 from relevo.providers.http2 import Answered, CallTime, Http2Client, NotSent, Outcome, Request
 from relevo.providers.http2_provider import Http2Provider, Tickets, clean, is_id, unanswered, usual_options, whole
@@ -192,7 +193,7 @@ class WebPush(Http2Provider[WebPushEntry, Posted]):
         return self._client(f"https://{place}", resolve=resolve, http1=True, not_indexed=(":path", "topic", "ttl"))
 
 
-def make(projects: PushProjects, settings: Settings) -> WebPush:
+def make(projects: PushProjects, settings: Settings, database: Database | None = None) -> WebPush:  # noqa: ARG001
     """Make it as the settings say."""
     hosts, allow_private = settings.webpush_hosts or (), settings.http_allow_private
     return WebPush(projects, hosts=hosts, allow_private=allow_private, **usual_options(settings))

@@ -42,6 +42,7 @@ RUNBOOK = {
     "source_without_news": "a-source-has-nothing-new",
     "requests_failing": "requests-fail-in-a-row",
     "project_stopped": "a-project-sends-only-probes",
+    "project_rests": "a-project-rests",
     "tokens_unregistered": "too-many-unregistered-tokens",
     "fanout_fails": "the-fan-out-of-an-event-fails",
     "runaway_held": "held-as-a-runaway",

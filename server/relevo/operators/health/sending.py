@@ -20,6 +20,7 @@ _FAILED_IN_A_ROW = 2  # one that fails is tried again, and nobody need know
 _ASKED_LATELY = timedelta(minutes=15)
 _OWN_SERVER_GRACE = timedelta(minutes=2)
 """How long a webhook, a server of the operator's own, may be away before that is a problem."""
+_LONG_REST = timedelta(minutes=2)
 
 
 def of_trouble(row: Row) -> Problem:
@@ -107,7 +108,7 @@ def of_failures(project: Row, now: datetime, settings: Settings) -> Iterator[Pro
 
 
 def of_project(project: Row, now: datetime) -> Iterator[Problem]:
-    """Name a project that sends nothing but probes, or disables no tokens any more."""
+    """Name a project that sends nothing but probes, rests for long, or disables no tokens any more."""
     name, release = project["project"], f"`relevo release {quote(project['project'])}`"
     may_be_restarting = _is_own_server(project) and now - (project["breaker_since"] or now) < _OWN_SERVER_GRACE
     if project["breaker"] != "closed" and not may_be_restarting:
@@ -121,6 +122,16 @@ def of_project(project: Row, now: datetime) -> Iterator[Problem]:
             probe=_probe(project, now),
             why=project["breaker_reason"].removesuffix("."),
             mend=_mending(name, project["breaker_reason"]),
+            release=release,
+        )
+    if project["rest_until"] is not None and project["rest_until"] - now > _LONG_REST:
+        yield Problem(
+            "project_rests",
+            "project {project} sends nothing until {at}, because its push service asked for a rest; "
+            "{release} sends at once",
+            project=project_in_words(name),
+            key=name,
+            at=timestamp(project["rest_until"]),
             release=release,
         )
     if project["pruning_stopped_at"] is not None:
