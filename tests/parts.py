@@ -69,6 +69,7 @@ OPTIONAL_PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     ),
     "node": (lambda: _where("node") is not None, "install Node.js (Debian: apt-get install nodejs)"),
     "prometheus": (lambda: _where("prometheus") is not None, "install Prometheus (Debian: apt-get install prometheus)"),
+    "promtool": (lambda: _where("promtool") is not None, "install promtool (Debian: apt-get install prometheus)"),
     "systemd-analyze": (
         lambda: _where("systemd-analyze") is not None,
         "install systemd (Debian: apt-get install systemd)",
@@ -78,5 +79,5 @@ OPTIONAL_PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "root": (lambda: os.geteuid() == 0, "run as root"),
 }
 
-NEVER_REQUIRED = {"npm-packages", "mount", "prometheus", "systemd-analyze"}
+NEVER_REQUIRED = {"npm-packages", "mount", "prometheus", "promtool", "systemd-analyze"}
 """What hangs on a registry of others, or on what a container may do: no installing brings it."""

@@ -52,6 +52,11 @@ union all select 'claimed_deliveries', array[case when h.live then 'live' else '
 union all select 'events_waiting', '{}', count(*)
             from (select from relevo.notification_events e
                    where e.state in ('waiting', 'fanning') and e.scheduled_at <= now() limit %(most)s) e
+union all select 'events_oldest_waiting_seconds', '{}', coalesce(max(extract(epoch from now() - x.scheduled_at)), 0)
+            from (values ('urgent'), ('bulk')) as l(lane)
+            cross join lateral (select e.scheduled_at from relevo.notification_events e
+                                 where e.state in ('waiting', 'fanning') and e.lane = l.lane and e.scheduled_at <= now()
+                                 order by e.scheduled_at limit 1) x
 union all select 'events_held', '{}', count(*)
             from (select from relevo.held_events h where h.released_at is null limit %(most)s) h
 union all select 'receipts_oldest_due_seconds', array[a.project], greatest(0, extract(epoch from now() - x.look_at))

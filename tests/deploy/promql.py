@@ -63,16 +63,37 @@ def evaluate(query: str, samples: dict[str, Vector]) -> Vector:
 def _vector(node: Any, samples: dict[str, Vector]) -> Vector:
     match node:
         case pp.VectorSelector():
-            wanted = {each.name: each.value for each in node.matchers.matchers}
-            return [(labels, value) for labels, value in samples[node.name] if wanted.items() <= labels.items()]
+            return [(labels, value) for labels, value in samples[node.name] if _is_selected(node, labels)]
         case pp.AggregateExpr():
             return _aggregated(node, _vector(node.expr, samples))
+        case pp.MatrixSelector():
+            return _vector(node.vector_selector, samples)
+        case pp.Call():
+            inside = _vector(node.args[0], samples)  # of `rate`: counters began with the scrape
+            absent = [] if inside else [({}, 1.0)]
+            return absent if node.func.name == "absent" else inside
         case pp.BinaryExpr():
-            holds = _COMPARE[str(node.op)]
-            limit = node.rhs.val
-            return [(labels, value) for labels, value in _vector(node.lhs, samples) if holds(value, limit)]
+            return _operated(node, _vector(node.lhs, samples), samples)
         case _:
             raise TypeError(f"teach this check what {type(node).__name__} means")
+
+
+def _operated(node: Any, left: Vector, samples: dict[str, Vector]) -> Vector:
+    """Return what a comparison with a number leaves, or the quotients of two sides."""
+    if str(node.op) != "/":
+        return [(labels, value) for labels, value in left if _COMPARE[str(node.op)](value, node.rhs.val)]
+    below = {str(sorted(labels.items())): value for labels, value in _vector(node.rhs, samples) if value}
+    both = [(labels, value, below.get(str(sorted(labels.items())))) for labels, value in left]
+    return [(labels, value / by) for labels, value, by in both if by is not None]
+
+
+def _is_selected(node: Any, labels: Labels) -> bool:
+    return all(
+        (labels.get(each.name, "") != each.value)
+        if str(each.op).endswith("NotEqual")
+        else labels.get(each.name) == each.value
+        for each in node.matchers.matchers
+    )
 
 
 def check_matching(query: str, samples: dict[str, Vector]) -> Vector:

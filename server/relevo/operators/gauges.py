@@ -74,6 +74,7 @@ GAUGES = {
         ("hostname", "service"),
     ),
     "events_waiting": Gauge("Events that wait for their fan-out, counted up to 10,000."),
+    "events_oldest_waiting_seconds": Gauge("For how long the oldest event has waited for the end of its fan-out."),
     "events_held": Gauge("Events that the runaway brake holds, counted up to 10,000."),
     "digests_oldest_due_seconds": Gauge("For how long the oldest digest has been due, until it is closed."),
     "receipts_oldest_due_seconds": Gauge("For how long the oldest receipt has been due to be asked for.", ("project",)),
@@ -160,7 +161,8 @@ class Gauges(Collector):
 
     def _own(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauges of this process: whether it reaches the database, who it is, and its pool."""
-        yield GaugeMetricFamily("relevo_database_up", f"1 if the last look reached PostgreSQL. {_OWN}", float(self._up))
+        up = "1 if this process reached PostgreSQL at its last read of the gauges. Of this process: take the min."
+        yield GaugeMetricFamily("relevo_database_up", up, float(self._up))
         who = f"Always 1; its labels tell who this is. {_OWN}"
         info = GaugeMetricFamily("relevo_worker_info", who, labels=("worker", "version"))
         info.add_metric([self._worker_id, __version__], 1.0)

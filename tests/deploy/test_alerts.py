@@ -1,0 +1,149 @@
+"""Each alert fires in the incident that it is for, names what it is about, and stays silent while all is well."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import promql
+import pytest
+import yaml
+
+from parts import find_part
+
+ALERTS_FILE = Path(__file__).parents[2] / "scripts" / "deploy" / "alerts.yml"
+RULES = {rule["alert"]: rule for rule in yaml.safe_load(ALERTS_FILE.read_text(encoding="utf-8"))["groups"][0]["rules"]}
+LATER = "3h"
+BOTH = ("prod", "staging")
+"""Two installations of Relevo that one Prometheus scrapes; the incident is in the first."""
+
+
+class Incident(NamedTuple):
+    """A metric with labels, its value while all is well and in the incident, and the labels that the alert has then."""
+
+    metric: str
+    labels: dict[str, str]
+    well: str
+    bad: str
+    named: tuple[str, ...] = ()
+
+
+def gauge(metric: str, well: float, bad: float, *named: str, **labels: str) -> Incident:
+    """Return an incident of a gauge that stays at a value; the labels that are named are in the alert, beside the job."""
+    return Incident(f"relevo_{metric}", labels, f"{well}x200", f"{bad}x200", ("job", *named))
+
+
+INCIDENTS = {
+    "RelevoDown": Incident("up", {"instance": "one"}, "1x200", "0x200", ("job", "instance")),
+    "RelevoAbsent": Incident("up", {"instance": "one"}, "1x200", "_x200", ("job",)),
+    "RelevoNoDatabase": gauge("database_up", 1, 0, "instance", instance="one"),
+    "RelevoNobodyWorks": gauge("cycle_quiet_seconds", 10, 300, cycle="reaper"),
+    "RelevoPushesLate": gauge("queue_oldest_due_seconds", 5, 400, "project", project="shop", lane="urgent"),
+    "RelevoBulkLate": gauge("queue_oldest_due_seconds", 1800, 4000, "project", project="shop", lane="bulk"),
+    "RelevoEventsWait": gauge("events_oldest_waiting_seconds", 20, 700),
+    "RelevoReceiptsOverdue": gauge("receipts_oldest_due_seconds", 60, 4000, "project", project="shop"),
+    "RelevoProjectStopped": gauge("project_breaker_open", 0, 1, "project", project="shop"),
+    "RelevoServiceUnreachable": gauge(
+        "service_unreachable", 0, 1, "hostname", "service", hostname="web-2", service="expo"
+    ),
+    "RelevoNewsNotTaken": gauge(
+        "news_oldest_on_their_way_seconds", 5, 1000, "subscription", "webhook", subscription="crm", webhook="crm"
+    ),
+    "RelevoCopy": gauge("database_copied", 0, 1),
+    "RelevoTokensVanish": gauge("project_brake_active", 0, 1, "project", project="shop"),
+    "RelevoRunawayHeld": gauge("events_held", 0, 3),
+    "RelevoCycleFails": gauge("cycle_failures", 1, 5, "cycle", "source", cycle="ingest", source="ocds"),
+    "RelevoCyclePaused": gauge("cycle_paused", 0, 1, "cycle", "source", cycle="dispatch", source=""),
+    "RelevoListenersDegraded": gauge("listeners_degraded", 0, 1),
+    "RelevoSourceSilent": gauge("source_age_seconds", 120, 4000, "source", source="ocds"),
+    "RelevoArchiveWaits": gauge("archive_lag_seconds", 3600, 200000),
+    "RelevoOldSnapshot": gauge("oldest_snapshot_seconds", 60, 2000),
+    "RelevoRequestsFail": Incident(
+        "relevo_push_requests_total",
+        {"provider": "expo", "outcome": "not_sent"},
+        "0+1x200",
+        "0+30x200",
+        ("job", "provider"),
+    ),
+    "RelevoPushesFail": Incident(
+        "relevo_run_items_total", {"cycle": "dispatch", "item": "notifications_failed"}, "0+1x200", "0+30x200", ("job",)
+    ),
+}
+BESIDE = {
+    "RelevoRequestsFail": ("relevo_push_requests_total", {"provider": "expo", "outcome": "answered"}, "0+20x200"),
+    "RelevoPushesFail": ("relevo_run_items_total", {"cycle": "dispatch", "item": "notifications_sent"}, "0+100x200"),
+}
+"""What goes well beside the incident, for a share."""
+
+
+def series(metric: str, labels: dict[str, str], values: str) -> dict[str, str]:
+    """Return a series as promtool reads it."""
+    said = ",".join(f'{name}="{value}"' for name, value in labels.items())
+    return {"series": f"{metric}{{{said}}}", "values": values}
+
+
+def told(alert: str, *, bad: bool) -> dict[str, Any]:
+    """Return a test of one alert for promtool: two installations, of which the first meets the incident, or none does."""
+    incident, group = INCIDENTS[alert], []
+    jobs = ("relevo",) if incident.metric == "up" else BOTH
+    for number, job in enumerate(jobs):
+        values = incident.bad if bad and number == 0 else incident.well
+        group.append(series(incident.metric, incident.labels | {"job": job}, values))
+        if alert in BESIDE:
+            metric, labels, usual = BESIDE[alert]
+            group.append(series(metric, labels | {"job": job}, usual))
+    labels = {"job": jobs[0]} | incident.labels
+    firing = {name: labels[name] for name in incident.named if labels[name]}
+    own = {
+        "__name__": "ALERTS",
+        "alertname": alert,
+        "alertstate": "firing",
+        "severity": RULES[alert]["labels"]["severity"],
+    }
+    said = (
+        "ALERTS{" + ",".join(f'{name}="{value}"' for name, value in (own | firing).items() if name != "__name__") + "}"
+    )
+    asked = f'ALERTS{{alertname="{alert}",alertstate="firing"}}'
+    expected = [{"labels": said, "value": 1}] if bad else []
+    return {
+        "interval": "1m",
+        "input_series": group,
+        "promql_expr_test": [{"expr": asked, "eval_time": LATER, "exp_samples": expected}],
+    }
+
+
+def test_each_alert_has_its_incident() -> None:
+    """No alert is without a try, and no try without its alert."""
+    assert set(INCIDENTS) == set(RULES)
+
+
+@pytest.mark.parametrize("alert", RULES)
+def test_its_threshold_lies_between_well_and_bad(alert: str) -> None:
+    """At one instant the expression holds for the incident and not for what is well."""
+    incident = INCIDENTS[alert]
+    metrics = {each.metric for each in promql.named(RULES[alert]["expr"])}
+
+    def holds(values: str) -> promql.Vector:
+        samples: dict[str, promql.Vector] = {metric: [] for metric in metrics}
+        usual = [BESIDE[alert]] if alert in BESIDE else []
+        for metric, labels, said in [(incident.metric, incident.labels, values), *usual]:
+            number = said.removeprefix("0+").partition("x")[0]
+            if number != "_":
+                samples[metric].append((labels | {"job": "relevo"}, float(number)))
+        return promql.evaluate(RULES[alert]["expr"], samples)
+
+    assert holds(incident.bad)
+    assert not holds(incident.well)
+
+
+@pytest.mark.needs("promtool")
+@pytest.mark.parametrize("bad", [True, False], ids=["incident", "well"])
+def test_it_fires_in_its_incident_alone(tmp_path: Path, bad: bool) -> None:
+    """After three hours of the incident the alert fires once, for the installation that meets it, and else it does not."""
+    tests = [told(alert, bad=bad) for alert in RULES]
+    file = tmp_path / "alerts.test.yml"
+    file.write_text(yaml.safe_dump({"rule_files": [str(ALERTS_FILE)], "tests": tests}), encoding="utf-8")
+    words = [find_part("promtool"), "test", "rules", str(file)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
