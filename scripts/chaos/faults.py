@@ -14,6 +14,7 @@ import psycopg
 from chaos import archive, database_faults, process_faults, server_faults, service_faults
 from chaos.acknowledged import Acknowledged
 from chaos.fault_context import FaultContext
+from chaos.server import FaultNotMadeError
 from chaos.system import PATIENT, System
 
 OFTEN = ("killed at a request", "stopped at a request, beyond the lease")
@@ -87,10 +88,20 @@ class Faults:
                 self._due = self.context.chance.sample(deck, len(deck))
             kind = self._due.pop()
             with suppress(psycopg.Error):
-                self.done[kind] += 1
-                self._kinds[kind](self.context)
+                self._strike(kind)
                 after_each()
             time.sleep(0.2 + self.context.chance.random())
+
+    def _strike(self, kind: str) -> None:
+        """Make one fault; one that cannot be made is told with its reason, and is no part of this run any more."""
+        self.done[kind] += 1
+        try:
+            self._kinds[kind](self.context)
+        except FaultNotMadeError as error:
+            self.done[kind] -= 1
+            self.skipped[kind] = str(error)
+            del self._kinds[kind]
+            print(f"skipped from here on: {kind}: {error}", flush=True)
 
     def calm(self, *, patient: bool) -> None:
         """Let everything be well again; patient replicas are started anew with the time-outs of every day."""

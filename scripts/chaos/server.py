@@ -20,6 +20,10 @@ LEFT_BYTES = 16_384
 PATIENCE_S = 120.0
 
 
+class FaultNotMadeError(Exception):
+    """A fault could not be made, with the reason; the run goes on without it."""
+
+
 class Disk:
     """A file system in memory, whose size can be changed while it is used."""
 
@@ -96,9 +100,12 @@ class Server:
         """Take a base backup while it runs."""
         shutil.rmtree(self._backup, ignore_errors=True)
         command = [str(self._held.bin / "pg_basebackup"), "--dbname", self.dsn, "--pgdata", str(self._backup)]
-        subprocess.run(
-            [*command, "--checkpoint=fast", "--no-sync"], check=True, capture_output=True, timeout=PATIENCE_S
-        )
+        options = ["--checkpoint=fast", "--no-sync"]
+        try:
+            subprocess.run([*command, *options], check=True, capture_output=True, text=True, timeout=PATIENCE_S)
+        except (subprocess.SubprocessError, OSError) as error:
+            words = str(getattr(error, "stderr", None) or error).strip()
+            raise FaultNotMadeError(f"pg_basebackup failed: {words[-500:]}") from error
 
     def restore(self, before_up: Callable[[], None] = lambda: None) -> float:
         """Put the backup in the place of what there is; return when the old was gone, and nothing new was there."""
