@@ -44,6 +44,8 @@ def disagreements(root: Path = ROOT) -> Iterator[str]:
         return
     if [each for each in headings if each != "Unreleased"][:1] != [version]:
         yield f"the changelog's newest heading is not [{version}]"
+    if "Unreleased" in headings[:1]:
+        yield f"{version} is released, and the changelog has later changes: set the next version, with .dev0"
     if not frozen:
         yield f"{version} is not frozen: run scripts/freeze_release.py"
 

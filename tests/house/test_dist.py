@@ -24,6 +24,12 @@ def test_version_changelog_and_frozen_release_agree() -> None:
         ("1.0.0", "1.0.0", True, []),
         ("1.0.0", "0.9.0", True, ["the changelog's newest heading is not [1.0.0]"]),
         ("1.0.0", "1.0.0", False, ["1.0.0 is not frozen: run scripts/freeze_release.py"]),
+        (
+            "1.0.0",
+            "Unreleased]\n\n## [1.0.0",
+            True,
+            ["1.0.0 is released, and the changelog has later changes: set the next version, with .dev0"],
+        ),
         ("1.1.0.dev0", "Unreleased", False, []),
         (
             "1.1.0.dev0",
