@@ -188,6 +188,7 @@ def _expo(settings: Settings, projects: PushProjects) -> Expo:
         max_messages=settings.push_chunk_size,
         max_receipts=settings.receipt_chunk_size,
         proxies=settings.proxies,
+        ca_file=str(settings.push_ca_file) if settings.push_ca_file else None,
     )
 
 
@@ -293,6 +294,7 @@ def _webhooks(settings: Settings, *names: str) -> list[Webhook]:
             timeout_ms=settings.push_request_timeout_ms,
             connect_timeout_ms=settings.push_connect_timeout_ms,
             allow_private=settings.http_allow_private,
+            ca_file=str(settings.push_ca_file) if settings.push_ca_file else None,
         )
         for name in names
     ]

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 
 from relevo.config.kinds import ExistingFile, Names, SecretFile, WebAddress
 from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, Derived, Theme, between, everyday, expert, of_lease, tuning
-from relevo.core.known_services import NATIVE_IN_WORDS, SERVICES
+from relevo.core.known_services import SERVICES
 
 RECEIPT_GIVE_UP_MS = DAY
 """How long after sending a delivery without a receipt ends as unconfirmed: Expo keeps receipts for a day."""
@@ -91,7 +91,8 @@ class Push(Theme):
         "The same for phones of the environment sandbox; without it Apple's own."
     )
     push_ca_file: ExistingFile | None = expert(
-        f"A file of certificates that are trusted by {NATIVE_IN_WORDS}, beside the known ones: a sandbox's."
+        "A file of certificates that are trusted by all push services and webhooks, beside the known ones: those of a "
+        "proxy that looks into TLS, or of a sandbox."
     )
     receipt_first_poll_ms: Annotated[int, between(1, 12 * HOUR)] = expert(
         "How long after sending its receipt is first fetched, in milliseconds.",

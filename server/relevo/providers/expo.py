@@ -83,7 +83,9 @@ class Expo:
         max_messages: int = 100,
         max_receipts: int = 300,
         proxies: Proxies = Proxies(),  # noqa: B008 frozen
+        ca_file: str | None = None,
     ) -> None:
+        self._ca_file = ca_file
         self.max_messages = max_messages
         self.max_receipts = max_receipts
         self._host, self._api = _address(base_url)
@@ -158,7 +160,7 @@ class Expo:
         secret = self._secret_of(project)
         clients: dict[str | None, Any] = self._mine.__dict__.setdefault("clients", {})
         if secret not in clients:
-            session = Session(secret, self._proxy)
+            session = Session(secret, self._proxy, self._ca_file)
             with self._lock:
                 self._sessions.add(session)
             clients[secret] = PushClient(

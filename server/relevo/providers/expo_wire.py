@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from relevo import __version__
-from relevo.providers.http_connection import HttpConnection, connect, is_success, proxy_headers
+from relevo.providers.http_connection import HttpConnection, connect, is_success, proxy_headers, tls_http1
 
 USER_AGENT = f"relevo/{__version__}"
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
@@ -103,8 +103,9 @@ def _walkable(data: Any) -> Any:
 class Session:
     """What the SDK takes for a session: it posts JSON and nothing else, without redirects, cookies or netrc."""
 
-    def __init__(self, secret: str | None, proxy: str | None = None) -> None:
+    def __init__(self, secret: str | None, proxy: str | None = None, ca_file: str | None = None) -> None:
         self._proxy = proxy
+        self._ca_file = ca_file
         self._secret = secret.encode() if secret else b""
         self._kept: HttpConnection | None = None
         self._used_at = 0.0
@@ -149,7 +150,7 @@ class Session:
             headers["Content-Encoding"] = "gzip"
         headers["Content-Length"] = str(len(body))
         self.stage = "connecting"
-        connection = self._take() or connect(url, self._proxy, min(self._end_by, time.monotonic() + self._connect_s))
+        connection = self._take() or self._connect(url)
         try:
             connection.send(target, headers, body, end_by=self._end_by)
             status, received, content = connection.read(self._end_by, MAX_ANSWER_BYTES)
@@ -163,6 +164,10 @@ class Session:
         if self._secret and self._secret in content:
             content = content.replace(self._secret, b"***")
         return Answer(status, received, content, expected)
+
+    def _connect(self, url: str) -> HttpConnection:
+        by = min(self._end_by, time.monotonic() + self._connect_s)
+        return connect(url, self._proxy, by, tls=tls_http1(self._ca_file) if url.startswith("https:") else None)
 
     def _addressed(self, url: str) -> tuple[str, dict[str, str]]:
         """Return what is asked for, and the headers: a proxy that speaks http for us takes the whole address."""

@@ -231,7 +231,7 @@ def connect(
         if parts.scheme == "https":
             if through is not None:
                 _tunnel(connection, parts, through, until)
-            connection.start_tls(tls or _tls(certifi.where()), parts.hostname or "", tls_until or until)
+            connection.start_tls(tls or tls_http1(), parts.hostname or "", tls_until or until)
     except BaseException:
         connection.close()
         raise
@@ -276,8 +276,15 @@ def proxy_headers(proxy: SplitResult) -> dict[str, str]:
     return {"Proxy-Authorization": f"Basic {b64encode(known.encode()).decode()}"}
 
 
+def tls_http1(ca_file: str | None = None) -> ssl.SSLContext:
+    """Return what connections of HTTP/1.1 are encrypted with; known authorities are trusted, and those of `ca_file`."""
+    return _tls(certifi.where(), ca_file)
+
+
 @lru_cache(maxsize=4)
-def _tls(authorities: str) -> ssl.SSLContext:
+def _tls(authorities: str, ca_file: str | None) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=authorities)
+    if ca_file is not None:
+        context.load_verify_locations(ca_file)
     context.set_alpn_protocols(["http/1.1"])
     return context

@@ -70,6 +70,7 @@ class Webhook:
         timeout_ms: int,
         connect_timeout_ms: int,
         allow_private: bool = False,
+        ca_file: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.name = name
@@ -79,6 +80,8 @@ class Webhook:
         self._allow_private = allow_private
         self._clock = clock
         self._tls = ssl.create_default_context()
+        if ca_file is not None:
+            self._tls.load_verify_locations(ca_file)
         self._lookups = Lookups()
 
     def refuse_token(self, token: object) -> Ticket | None:
