@@ -65,3 +65,7 @@ select format('alter table %%s validate constraint %%I', c.conrelid::regclass, c
   from pg_constraint c join pg_class t on t.oid = c.conrelid
  where c.connamespace = to_regnamespace('relevo') and not c.convalidated and c.conparentid = 0 and pg_has_role(t.relowner, 'usage')
  order by 1;
+
+-- name: find_owner
+-- Returns the owner of the schema, and the role of this session.
+select n.nspowner::regrole::text, current_user::text from pg_namespace n where n.nspname = 'relevo';

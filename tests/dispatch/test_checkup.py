@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from relaying import Relay
 
@@ -90,6 +91,29 @@ def test_a_clock_that_is_wrong(worker: Relay) -> None:
     (found,) = doctor.look_around(worker.app.database, worker.app.settings, clock=lambda: time.time() - 90)
     assert found.kind == "clock_skewed"
     assert "differ by 90 s" in found.what
+
+
+def test_after_a_rollback(worker: Relay) -> None:
+    """A schema of a newer version that serves this one is examined like any other."""
+    row = "insert into relevo.schema_migrations (version, name, checksum, needs, applied_by) values (9999, 'later', 'x', '0.3.0', '9.0.0')"
+    worker.conn.execute(row)
+    try:
+        assert doctor.look_around(worker.app.database, worker.app.settings) == []
+    finally:
+        worker.conn.execute("delete from relevo.schema_migrations where version = 9999")
+
+
+@pytest.mark.parametrize("error", [pg.InsufficientPrivilege("permission denied for view pg_stat_replication")])
+def test_a_hidden_view_costs_one_check(worker: Relay, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Where the role may not read a view, doctor says so, and the checks after it are made."""
+
+    def hidden(*_: object) -> Any:
+        raise error
+
+    monkeypatch.setattr(doctor, "_vacuum", hidden)
+    found = doctor.look_around(worker.app.database, worker.app.settings, expo=NOWHERE)
+    assert [(each.kind, each.harmless) for each in found] == [("view_hidden", True), ("expo_unreachable", False)]
+    assert "pg_stat_replication" in found[0].what
 
 
 def test_a_store_and_an_expo_out_of_reach(worker: Relay, tmp_path: Path) -> None:

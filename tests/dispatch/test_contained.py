@@ -331,6 +331,17 @@ def test_a_subscription_whose_news_cannot_be_sent_holds_up_no_other(relay, refus
     assert report.counts["news_sent"] >= 1
 
 
+def test_what_healed_is_not_told_for_long(relay) -> None:
+    """Status names what is left alone, and no longer a minute after its last try was due, if it was met by a worker that is gone."""
+    worker = relay()
+    told = """insert into relevo.troubles (kind, name, error, retry_at)
+              values ('lane', 'bulk now', 'no', now() + interval '5 seconds'), ('lane', 'bulk before', 'no', now() - interval '61 seconds')"""
+    worker.conn.execute(told)
+    problems = fleet.status(worker.app.database, worker.app.settings).problems
+    said = [str(each) for each in problems if each.code == "left_alone"]
+    assert [("now" in each, "before" in each) for each in said] == [(True, False)]
+
+
 def test_an_outage_is_nobodys_own() -> None:
     """It is raised again, and nothing is left alone for it."""
     troubles = Troubles()

@@ -101,6 +101,18 @@ def test_a_role_that_may_not_create_is_told_who_may(empty_database, as_plain, op
         migrate.prepare(open_database(as_plain(empty_database)))
 
 
+def test_a_new_version_on_an_old_schema_names_the_owner(
+    migrated: Any, empty_database: str, as_plain: Any, open_database: Any, beyond: Any, look: Any
+) -> None:
+    """A worker's role that starts a newer version before the schema was migrated is told who has to migrate it."""
+    look.execute("select relevo.grant_worker(%s)", [ROLE])
+    more = beyond("alter table relevo.workers add column more int;")
+    [owner] = look.execute("select nspowner::regrole::text from pg_namespace where nspname = 'relevo'").fetchone()
+    said = rf"the role {ROLE} may not migrate it: .*Run `relevo migrate` of this version as {owner}, the owner"
+    with pytest.raises(MigrationError, match=said):
+        migrate.prepare(open_database(as_plain(empty_database)), more)
+
+
 def test_who_owns_the_schema_needs_no_right_on_the_database(
     empty_database, look, as_plain, open_database, beyond
 ) -> None:

@@ -158,6 +158,19 @@ def test_a_failure_is_a_row_with_a_clean_bounded_error(build, runs, said) -> Non
         assert (line["level"], line["outcome"]) == ("error", "failed"), message
 
 
+def test_a_surprise_has_its_stack_in_the_log(build, said) -> None:
+    """What nobody expected is told at error level with where it was raised, without secrets; an error with a next step is not."""
+    worker = build()
+    worker.runner.run(cycle(failing(RelevoError("The source is closed.", hint="Try later."))), "schedule")
+    assert said("run_raised") == []
+    worker.runner.run(cycle(failing(ValueError("postgresql://app:hunter2@db/x is odd"))), "schedule")
+    [line] = said("run_raised")
+    assert line["level"] == "error"
+    assert "Traceback" in line["exception"]
+    assert "is odd" in line["exception"]
+    assert "hunter2" not in line["exception"]
+
+
 def test_what_was_done_before_the_failure_is_counted(build, runs) -> None:
     """A run that fails in its third step still tells what the first two did."""
     steps = iter([Step({"done": 5}, items=5, more=True)] * 2)

@@ -71,6 +71,10 @@ class _LockedError(MigrationBusyError):
     """A migration waited too long for a lock, and was undone."""
 
 
+class _NotAllowedError(MigrationError):
+    """This role may not migrate."""
+
+
 class Applied(NamedTuple):
     """One line of the ledger."""
 
@@ -179,7 +183,11 @@ def migrate(
     with database.watch(), database.direct(long=True) as connection:
         while _pending(connection, known, newer_may_serve=newer_may_serve):
             run = partial(_run_next, connection, known, bounds, newer_may_serve=newer_may_serve)
-            for migration in _give_way(connection, patience_s, run):
+            try:
+                ran = _give_way(connection, patience_s, run)
+            except _NotAllowedError as error:
+                raise _name_owner(connection, error) from error
+            for migration in ran:
                 tell(migration)
                 done.append(migration)
         _validate(connection, bounds)
@@ -212,6 +220,21 @@ def _give_way(connection: Connection, patience_s: float, run: Callable[[], list[
             _log.warning("migration_gave_way", error=f"{error.message} {blocker}".strip(), again_in_s=pause_s)
         _rest(connection, pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _name_owner(connection: Connection, error: MigrationError) -> MigrationError:
+    """Return the error of a role that may not migrate, with who may: the owner of the schema, if it is there."""
+    row = connection.execute(_SQL["find_owner"]).fetchone()
+    if row is None:
+        return MigrationError(
+            f"This role may not make the schema relevo: {error.message}",
+            hint="Run `relevo migrate` as a role that may; others need no right to create once it has run.",
+        )
+    owner, role = row
+    return MigrationError(
+        f"The schema is older than relevo {__version__}, and the role {role} may not migrate it: {error.message}",
+        hint=f"Run `relevo migrate` of this version as {owner}, the owner of the schema; then start this again.",
+    )
 
 
 def _rest(connection: Connection, pause_s: float) -> None:
@@ -264,10 +287,7 @@ def _take_turn(connection: Connection, bounds: Mapping[str, int]) -> None:
             hint="Try again later.",
         ) from error
     except pg.InsufficientPrivilege as error:
-        raise MigrationError(
-            f"This role may not make the schema relevo: {normalise_error(error)}",
-            hint="Run `relevo migrate` as a role that may; others need no right to create once it has run.",
-        ) from error
+        raise _NotAllowedError(normalise_error(error)) from error
 
 
 def _lock_ledger(connection: Connection) -> bool:
@@ -371,6 +391,8 @@ def _apply(connection: Connection, migration: Migration) -> None:
             raise MigrationError(
                 f"Migration {migration} was not run: {error.diag.message_primary}.", hint=error.diag.message_hint
             ) from error
+        if isinstance(error, pg.InsufficientPrivilege):
+            raise _NotAllowedError(normalise_error(error)) from error
         raise MigrationError(
             f"Migration {migration} failed and was undone: {normalise_error(error)}",
             hint="Nothing of it was kept; mend the cause and run `relevo migrate` again.",

@@ -13,10 +13,11 @@ from shlex import quote
 
 import psycopg
 import requests
+from psycopg import errors as pg
 
 from relevo.config import Settings
 from relevo.core import queries
-from relevo.core.errors import DatabaseUnavailableError, RelevoError
+from relevo.core.errors import DatabaseUnavailableError, MigrationError, RelevoError
 from relevo.core.logs import normalise_error
 from relevo.core.ports import ArchiveStore
 from relevo.core.sending_project import project_in_words
@@ -78,19 +79,44 @@ def look_around(
     name why nothing could be sent there, or nothing; `credential_troubles` says of each credential of
     PUSH_PROJECTS_FILE that cannot be used where it stands and why, given the sending projects there are.
     """
-    found = [*_settings(settings), *_server(database, clock)]
-    if not migrate.plan(database):
-        found += [*_instance(database, settings), *_rights(database), *_vacuum(database), *_replica(database, settings)]
-        found += _unregistered(database, settings)
-        found += [
-            *_workers(database),
-            *_switched_off(database),
-            *_held_up(database),
-            *_webhooks(database, webhook_trouble),
+    looks: list[Callable[[], Iterable[Finding]]] = [
+        partial(_settings, settings),
+        partial(_server, database, clock),
+    ]
+    if not migrate.missing(database):
+        looks += [
+            partial(_instance, database, settings),
+            partial(_rights, database),
+            partial(_vacuum, database),
+            partial(_replica, database, settings),
+            partial(_unregistered, database, settings),
+            partial(_workers, database),
+            partial(_switched_off, database),
+            partial(_held_up, database),
+            partial(_webhooks, database, webhook_trouble),
+            partial(_quiet_hours, database, settings),
+            lambda: _credentials(credential_troubles([row["project"] for row in fleet.projects(database)])),
         ]
-        found += _quiet_hours(database, settings)
-        found += _credentials(credential_troubles([row["project"] for row in fleet.projects(database)]))
-    return [*found, *_held_back(database), *_store(store), *_expo(expo, settings), *_tokens(refused_tokens())]
+    looks += [
+        partial(_held_back, database),
+        partial(_store, store),
+        partial(_expo, expo, settings),
+        lambda: _tokens(refused_tokens()),
+    ]
+    return [finding for look in looks for finding in _guarded(look)]
+
+
+def _guarded(look: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    """Yield what one look finds; a view that is hidden from this role costs that look alone."""
+    try:
+        yield from look()
+    except (pg.InsufficientPrivilege, MigrationError) as error:
+        cause = error.__cause__ or error
+        yield _harmless(
+            "view_hidden",
+            f"This role may not look at everything, so something was not checked: {normalise_error(cause, 200)}",
+            "Let it: GRANT pg_monitor TO the role.",
+        )
 
 
 def _settings(settings: Settings) -> Iterator[Finding]:
@@ -356,26 +382,38 @@ def _store(store: ArchiveStore | None) -> Iterator[Finding]:
 def _expo(address: str | None, settings: Settings) -> Iterator[Finding]:
     if address is None:
         return
-    proxy = settings.proxies.for_url(address)
     try:
-        with requests.Session() as session:
-            session.trust_env = False
-            answer = session.get(
-                address,
-                timeout=(settings.push_connect_timeout_ms / 1000, _ANSWER_S),
-                proxies={"http": proxy, "https": proxy} if proxy else None,
-                allow_redirects=False,
-                stream=True,
-            )
-        why = f"it answers {answer.status_code}" if answer.status_code >= _BROKEN else ""
+        status = _status_of(address, settings)
+        why = f"it answers {status}" if status >= _BROKEN else ""
     except requests.RequestException as error:
         why = type(error).__name__
     if why:
         yield Finding(
             "expo_unreachable",
             f"Expo cannot be reached at {address}: {why}.",
-            "Check the way out of this machine (DNS, firewall, HTTPS_PROXY), and EXPO_BASE_URL.",
+            "Check the way out of this machine (DNS, firewall, HTTPS_PROXY, PUSH_CA_FILE), and EXPO_BASE_URL.",
         )
+
+
+def _status_of(address: str, settings: Settings) -> int:
+    """Return the HTTP status that an address answers with, by a certificate that is known, or else by PUSH_CA_FILE."""
+    proxy = settings.proxies.for_url(address)
+    with requests.Session() as session:
+        session.trust_env = False
+        ask = partial(
+            session.get,
+            address,
+            timeout=(settings.push_connect_timeout_ms / 1000, _ANSWER_S),
+            proxies={"http": proxy, "https": proxy} if proxy else None,
+            allow_redirects=False,
+            stream=True,
+        )
+        try:
+            return int(ask().status_code)
+        except requests.exceptions.SSLError:
+            if settings.push_ca_file is None:
+                raise
+            return int(ask(verify=str(settings.push_ca_file)).status_code)
 
 
 def _tokens(refused: Iterable[str]) -> Iterator[Finding]:

@@ -20,12 +20,12 @@ from psycopg.types.json import Jsonb
 
 from relevo.config import Settings
 from relevo.core import queries
-from relevo.core.errors import DatabaseUnavailableError
+from relevo.core.errors import DatabaseUnavailableError, RelevoError
 from relevo.core.logs import normalise_error, scrub
 from relevo.core.metrics import Metrics
 from relevo.core.model import Budget, Outcome, Report, Shard, Trigger
 from relevo.database.instance import Guard
-from relevo.database.outages import BUSY
+from relevo.database.outages import BUSY, is_unavailable
 from relevo.database.pool import Database
 from relevo.runtime import threads
 from relevo.runtime.hung_calls import HungCalls
@@ -278,7 +278,8 @@ class Runner:
         try:
             return _ending(call())
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a cycle raises is the run's failure, written down
-            _log.debug("run_raised", exc_info=True)
+            expected = isinstance(error, RelevoError | SystemExit) or is_unavailable(error)
+            (_log.debug if expected else _log.error)("run_raised", exc_info=True)
             return Ending("failed", dict(totals), normalise_error(error))
 
     def _finish(self, cycle: Cycle, run: Run, ending: Ending) -> Report:
