@@ -1,6 +1,6 @@
 -- name: list_workers
 -- Lists the workers that live, and those that ended within the last day.
-select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w.started_at, w.last_seen_at, w.hung, w.http, w.rests_because, w.unusable, w.unreachable,
+select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w.started_at, w.last_seen_at, w.hung, w.http, w.rests_because, w.unusable, w.unreachable, w.clock_ahead_s,
        extract(epoch from now() - w.last_seen_at)::float8 as silent_s,
        relevo.is_late(w) as is_late,
        case when w.stopped_at is not null then 'stopped'
@@ -98,7 +98,7 @@ select x.event_type, x.origin, min(x.reason), count(*)::int, true
 -- Lists the things that are left alone after an error while the rest goes on; one of which nothing was heard since its next try is not told.
 select t.kind, t.name, t.error, t.failures, t.first_at, t.last_at, t.retry_at
   from relevo.troubles t
- where t.retry_at > now() - interval '15 minutes'
+ where t.retry_at > now() - interval '1 minute'
  order by t.last_at desc, t.kind, t.name
  limit %(limit)s;
 

@@ -105,6 +105,8 @@ union all select 'workers', array['lost'], count(*)
              and greatest(w.stopped_at, w.lost_at) > now() - interval '1 hour' and w.lost_at is not null
 union all select 'listeners_degraded', '{}', count(*) from worker w where w.heard and w.role = 'run' and w.wakeups = 'polling'
 union all select 'hung_calls', '{}', coalesce(sum(jsonb_array_length(w.hung)), 0) from worker w where w.heard
+union all select 'clock_skew_seconds', array[w.hostname], max(abs(w.clock_ahead_s))
+            from (select * from worker limit %(most_labels)s) w where w.heard and w.clock_ahead_s is not null group by w.hostname
 union all select 'service_unreachable', array[u.hostname, u.service], 1
             from (select distinct w.hostname, x.value ->> 'service' as service
                     from worker w cross join jsonb_array_elements(w.unreachable) as x(value)

@@ -47,6 +47,7 @@ INCIDENTS = {
     "RelevoServiceUnreachable": gauge(
         "service_unreachable", 0, 1, "hostname", "service", hostname="web-2", service="expo"
     ),
+    "RelevoClockWrong": gauge("clock_skew_seconds", 0.2, 3600, "hostname", hostname="web-2"),
     "RelevoNewsNotTaken": gauge(
         "news_oldest_on_their_way_seconds", 5, 1000, "subscription", "webhook", subscription="crm", webhook="crm"
     ),

@@ -73,6 +73,9 @@ GAUGES = {
         "1 while a worker cannot reach a push service; other workers send meanwhile, if there are any.",
         ("hostname", "service"),
     ),
+    "clock_skew_seconds": Gauge(
+        "By how much the clock of a worker's machine differs from the database's.", ("hostname",)
+    ),
     "events_waiting": Gauge("Events that wait for their fan-out, counted up to 10,000."),
     "events_oldest_waiting_seconds": Gauge("For how long the oldest event has waited for the end of its fan-out."),
     "events_held": Gauge("Events that the runaway brake holds, counted up to 10,000."),

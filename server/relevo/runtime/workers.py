@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Literal
@@ -49,7 +50,9 @@ class Worker:
         guard: Guard,
         composers: Sequence[str] = (),
         unusable: Callable[[], Iterable[str]] = tuple,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self._clock = clock
         self._unusable = unusable
         self._composers = list(composers)
         self._database = database
@@ -76,6 +79,7 @@ class Worker:
                 "composers": self._composers,
                 "lease_ms": self._settings.outbox_lease_duration_ms,
                 "rests_because": self._guard.differs or None,
+                "clock": self._clock(),
                 "now": None,
             }
             connection.execute(_SQL["register_worker"], started)
@@ -95,6 +99,7 @@ class Worker:
             "rests_because": self._guard.differs or None,
             "unusable": [each[:_LONGEST] for each in islice(self._unusable(), _MOST_TOLD)],
             "next_ms": announced_every_ms(self._settings.outbox_lease_heartbeat_ms),
+            "clock": self._clock(),
             "now": None,
         }
         row = connection.execute(_SQL["beat_worker"], said).fetchone()

@@ -21,6 +21,8 @@ _LOST_LATELY_S = 900.0
 _TICKED_LATELY_S = 900.0
 _UNREACHABLE_LATELY = timedelta(minutes=1)  # a worker that has nothing to send does not try again
 _FAILED_IN_A_ROW = 2
+MOST_SKEW_S = 60.0
+"""Beyond this a machine's clock is wrong; push services bear some minutes."""
 _START = Phrase("start `relevo run`, or let cron call `relevo tick`")
 
 
@@ -125,6 +127,21 @@ def _others_reach(at_work: Sequence[Row], service: str) -> bool:
 def _service_in_words(service: str) -> str:
     """Name a push service with one address, or the project that has an address of its own."""
     return LABELS.get(service) or Phrase("the push service of project {project}", project=project_in_words(service))
+
+
+def of_clocks(seen: Observed) -> Iterator[Problem]:
+    """Name the machines whose clock is far from the database's: credentials and signatures go by it."""
+    alive = [each for each in seen.workers if each["state"] == "alive" and each.get("clock_ahead_s") is not None]
+    for host, ahead_s in {each["hostname"]: each["clock_ahead_s"] for each in alive}.items():
+        if abs(ahead_s) > MOST_SKEW_S:
+            yield Problem(
+                "clock_wrong",
+                "the clock of {host} is {time} {direction} the database's; push services refuse credentials by it: "
+                "set the clock of {host} (NTP)",
+                host=host,
+                time=in_words(abs(ahead_s)),
+                direction=Phrase("ahead of") if ahead_s > 0 else Phrase("behind"),
+            )
 
 
 def of_credentials(seen: Observed) -> Iterator[Problem]:
