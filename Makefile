@@ -94,6 +94,9 @@ model: ## explore the specifications of scripts/model exhaustively, and their br
 chaos: installed-dev ## real processes under faults, judged by another program (needs Node.js): make chaos MINUTES=10 SEED=mine
 	@PYTHONPATH=scripts:tests .venv/bin/python -m chaos --minutes $(MINUTES) $(if $(SEED),--seed '$(SEED)') $(ARGS)
 
+mutants: installed-dev ## put small mistakes into a copy, one by one: each must turn a test red; ARGS=--help
+	@PYTHONPATH=scripts .venv/bin/python -m mutants $(ARGS)
+
 # Patroni lies apart from what Relevo needs, in a folder of its own.
 ha: installed-dev ## three nodes of PostgreSQL under Patroni: switchover, kills, node death under load; ARGS=--help
 	@test -e .venv/ha/.installed || { .venv/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --upgrade \

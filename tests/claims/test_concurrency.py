@@ -32,6 +32,7 @@ from deliveries import one, states
 from processes import eventually
 from relevo.core import queries
 from relevo.core.errors import DatabaseUnavailableError, OwnershipLostError
+from relevo.core.model import SentRequest
 from relevo.delivery.claims import end_claim
 
 SQL = queries.load("claims", "settle")
@@ -341,6 +342,22 @@ def test_a_settle_waits_for_the_reaper_that_was_first(build, conn, other, meanwh
     other.commit()
     assert (settling().written, settling().closed_late, settling().kept_as_evidence) == ({}, 0, 3)
     assert states(conn) == {"retryable": 3}
+
+
+def test_a_settle_of_what_was_sent_waits_for_the_reaper_that_was_first(build, conn, other, meanwhile) -> None:
+    """The faster settle waits for a reaper at work on the claim, too: nothing is settled and taken back at once."""
+    add(conn, 3)
+    worker = build()
+    claim = take(worker)
+    request = journal(worker, claim)
+    sent = SentRequest(request, [f"ticket-{each.id}" for each in request.deliveries])
+    other.execute(TAKE_BACK, [claim.token])
+    settling = meanwhile(lambda: worker.claims.settle_sent(claim, [sent], NOW + LEASE))
+    end_claim(other, worker.settings, claim.token, lapsed=True, now=NOW + LEASE)
+    other.commit()
+    assert settling() is None
+    assert states(conn) == {"retryable": 3}
+    assert conn.execute("select count(*) from relevo.awaited_receipts").fetchone() == (0,)
 
 
 def test_a_hand_back_that_waited_looks_again(build, conn, other, meanwhile) -> None:

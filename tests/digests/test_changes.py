@@ -231,3 +231,39 @@ def test_what_another_transaction_moves_is_left_to_it(conn: psycopg.Connection[A
     assert wanted(conn) == {ana: ("daily 09:00", "UTC")}
     close(conn, app)
     assert (told(conn, ana), told(conn, bob)) == ([event], [event])
+
+
+def test_a_phone_that_left_the_project_is_told_nothing(conn: psycopg.Connection[Any], build) -> None:
+    """An event of the shop that gathered for a phone is not told by the digest of the club, where the phone is now; its neighbour is told."""
+    app = build()
+    moved, stays = add_phones(conn, 2, owner="ana", project="shop")
+    prefer(conn, [moved, stays], delivery="daily 08:00")
+    event = announce(conn, app, "of the shop", project="shop")
+    verbs.register(conn, Installation(None, moved, project="club"))
+    close(conn, app)
+    assert (told(conn, moved), told(conn, stays)) == ([], [event])
+    assert codes(conn, moved) == ["project_changed"]
+
+
+def test_an_item_that_gathered_while_the_phone_changed_hands(conn: psycopg.Connection[Any], build) -> None:
+    """An item that a fan-out wrote for ana just after the phone became bea's is not told bea."""
+    app = build()
+    [phone] = add_phones(conn, 1, owner="bea")
+    prefer(conn, [phone], delivery="daily 08:00")
+    announce(conn, app, "for ana")
+    conn.execute("update relevo.digest_items set inbox_id = inbox_id + 1000")
+    close(conn, app)
+    assert told(conn, phone) == []
+    assert codes(conn, phone) == ["owner_changed"]
+
+
+def test_an_item_that_gathered_while_the_phone_changed_its_project(conn: psycopg.Connection[Any], build) -> None:
+    """An item of the shop that a fan-out wrote just after the phone moved to the club is not told."""
+    app = build()
+    [phone] = add_phones(conn, 1, project="club")
+    prefer(conn, [phone], delivery="daily 08:00")
+    event = announce(conn, app, "of the shop", project="club")
+    conn.execute("update relevo.notification_events set project = 'shop' where id = %s", [event])
+    close(conn, app)
+    assert told(conn, phone) == []
+    assert codes(conn, phone) == ["project_changed"]

@@ -221,3 +221,31 @@ def test_in_a_race(relay, dsn) -> None:
         else:
             assert worker.received(f"{name}-new") == (kinds[name] == "another-token"), (name, kinds[name])
     assert set(worker.states()) <= {"sent", "skipped"}
+
+
+def test_a_receipt_about_a_former_token(relay) -> None:
+    """A receipt that calls a token gone disables the phone that still has it, and not one that got another token meanwhile."""
+    worker = relay()
+    names = worker.add_phones(2, suffix="!receipt-DeviceNotRegistered")
+    worker.tell(*names)
+    worker.dispatch()
+    verbs.register(worker.conn, Installation(token("fresh"), installation_id=worker.phones[names[0]]))
+    worker.travel(hours=1)
+    worker.ask()
+    assert [worker.installation(name)["invalidated_at"] is None for name in names] == [True, False]
+
+
+def test_a_ticket_about_a_former_token(relay) -> None:
+    """A ticket that calls a token gone disables the phone that still has it, and not one that got another token during the request: it is sent again."""
+
+    def renew(_context: Any, send: Any) -> Reply:
+        reply: Reply = send()
+        verbs.register(worker.conn, Installation(token("fresh"), installation_id=worker.phones[names[0]]))
+        return reply
+
+    worker = relay(push_middlewares=[renew])
+    names = worker.add_phones(2, suffix="!DeviceNotRegistered")
+    worker.tell(*names)
+    worker.dispatch()
+    assert [worker.delivery(name)["last_error_code"] for name in names] == ["token_changed", "DeviceNotRegistered"]
+    assert [worker.installation(name)["invalidated_at"] is None for name in names] == [True, False]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import psycopg
 import pytest
@@ -250,3 +251,33 @@ def test_an_owner_has_one_calendar(build: Any, conn: psycopg.Connection[Any], ph
     assert [states(conn, phone) for phone in phones[:2]] == [[OPEN, OPEN, CAPPED]] * 2
     used = "select cardinality(events) from relevo.cap_uses where subject = 'o:ana'"
     assert conn.execute(used).fetchall() == [(2,)]
+
+
+@pytest.fixture
+def two_projects(conn: psycopg.Connection[Any]) -> list[UUID]:
+    """A phone of ana in the shop, a day ahead, and one of an owner of the same name in the club."""
+    [shop] = add_phones(conn, 1, owner="ana", project="shop", timezone="Pacific/Kiritimati")
+    [club] = add_phones(conn, 1, owner="ana", project="club", timezone="Pacific/Pago_Pago")
+    return [shop, club]
+
+
+@pytest.mark.parametrize("audience", ["everyone", "phones"])
+def test_a_cap_holds_in_its_project(
+    build: Any, conn: psycopg.Connection[Any], two_projects: Any, audience: str
+) -> None:
+    """A cap of the shop holds nothing back in the club."""
+    quiet.set_cap(conn, 1, per="day", project="shop")
+    worker = build()
+    for number in range(2):
+        tell(conn, f"{number}", audience if audience == "everyone" else two_projects)
+        fan_out_to_the_end(worker)
+    assert [states(conn, phone) for phone in two_projects] == [[OPEN, CAPPED], [OPEN, OPEN]]
+
+
+def test_a_caps_day_is_that_of_its_own_project(build: Any, conn: psycopg.Connection[Any], two_projects: Any) -> None:
+    """A day of ana in the club is a day where that phone is, not where an owner of the same name is in the shop."""
+    quiet.set_cap(conn, 1, per="day", project="club")
+    tell(conn, "1", [two_projects[1]])
+    fan_out_to_the_end(build())
+    day = datetime.now(ZoneInfo("Pacific/Pago_Pago")).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+    assert conn.execute("select bucket from relevo.cap_uses").fetchall() == [(day,)]

@@ -113,3 +113,13 @@ def test_a_bad_file_of_keys_is_told_at_the_start(serve: Callable[..., Served], t
         with pytest.raises(ConfigError, match="HTTP_SIGNING_KEYS_FILE cannot be used") as refused:
             serve(http_signing_keys_file=file)
         assert "hunter2" not in str(refused.value)
+
+
+def test_a_secret_does_not_mend_a_signature(phones: Phones) -> None:
+    """Of two proofs both have to allow it: a signature that names no owner is refused for an owner's phone, with its secret, too."""
+    sent = {"token": TOKEN.format("a")}
+    phone, secret = phones.new(owner="ana", **sent)
+    answer = phones.put(phone, secret, signed=sign(phone, **sent), **sent)
+    assert (answer.status_code, "names none" in answer.text) == (403, True)
+    assert phones.put(phone, secret, signed="v2:nonsense", **sent).status_code == 401
+    assert phones.put(phone, secret, **sent).status_code == 200

@@ -14,7 +14,8 @@ import native
 from fakes.server import Answer, Asked, FakeServer
 from native import ANDROID, IOS
 from relevo.core.model import Reply, Ticket
-from relevo.providers.fcm import Fcm
+from relevo.providers.fcm import Fcm, _judge
+from relevo.providers.http2 import Answered
 from relevo.providers.message_parts import topic
 from relevo.providers.push_projects import FcmEntry, PushProject
 from relevo.sandbox import Sandbox
@@ -314,3 +315,19 @@ def test_what_cannot_be_sent_is_refused_before(fcm: Fcm) -> None:
     assert fcm.refuse_token("two words") is not None
     assert fcm.refuses_any(["t", None])
     assert not fcm.refuses_any(["t" * 4_096])
+
+
+@pytest.mark.parametrize(
+    ("fields", "fate"),
+    [
+        (["message.token"], "invalid"),
+        (["message.token", "message.android.ttl"], "failed"),
+        (["message.data"], "failed"),
+    ],
+)
+def test_the_token_is_to_blame_only_if_nothing_else_is(fields: list[str], fate: str) -> None:
+    """An INVALID_ARGUMENT that names another field beside the token disables no phone."""
+    violations = [{"field": field, "description": "it is wrong"} for field in fields]
+    detail = {"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations}
+    error = {"status": "INVALID_ARGUMENT", "message": "Request is invalid.", "details": [detail]}
+    assert _judge(Answered(400, {}, json.dumps({"error": error}).encode())).fate == fate

@@ -221,6 +221,13 @@ ILL: list[tuple[dict[str, Any], str]] = [
         "(a test), and 1 delivery is due;",
     ),
     (
+        {
+            "cycles": [cycle("cleanup", paused_reason="a test", paused_at=NOW), cycle("dispatch")],
+            "due": [{"project": "app", "lane": "bulk", "due": 1, "oldest_s": 3_600.0}],
+        },
+        "`relevo runs --cycle dispatch` tells what dispatch does",  # another cycle's pause explains nothing
+    ),
+    (
         {"cycles": [cycle("fanout", paused_reason="x", paused_at=NOW)], "events_waiting": 3},
         "and 3 events wait; `relevo resume fanout`",
     ),

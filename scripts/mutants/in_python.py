@@ -1,0 +1,96 @@
+"""Mistakes in what decides, in Python."""
+
+from __future__ import annotations
+
+from mutants.mistake import Mistake
+
+_OUTCOMES = "server/relevo/delivery/outcomes.py"
+_RATE = "server/relevo/delivery/rate_and_breaker.py"
+_PHONES = "server/relevo/access/phones.py"
+
+IN_PYTHON: dict[str, Mistake] = {
+    "unseen-answer-once-tried-again": Mistake(
+        "at most once is rather none than two",
+        _OUTCOMES,
+        '"unknown" if delivery.at_most_once else "retryable"',
+        '"retryable" if delivery.at_most_once else "retryable"',
+        ("tests/dispatch/test_hung_requests.py", "tests/dispatch/test_failure_modes.py"),
+    ),
+    "deadline-skipped": Mistake(
+        "a push whose deadline passed is expired",
+        _OUTCOMES,
+        '"deadline_passed": "expired"',
+        '"deadline_passed": "skipped"',
+        ("tests/dispatch/test_fates.py", "tests/dispatch/test_failure_modes.py"),
+    ),
+    "unsent-costs-an-attempt": Mistake(
+        "what was certainly not sent costs no attempt",
+        _OUTCOMES,
+        "return said._replace(attempted=False, retry_after_ms=pause_ms, not_before=reply.not_before)",
+        "return said._replace(attempted=True, retry_after_ms=pause_ms, not_before=reply.not_before)",
+        ("tests/dispatch/test_fates.py", "tests/dispatch/test_failure_modes.py"),
+    ),
+    "bucket-overflows": Mistake(
+        "tokens of a rate do not pile up",
+        _RATE,
+        "urgent_tokens=min(urgent, full),",
+        "urgent_tokens=urgent,",
+        ("tests/unit/test_rate_and_breaker.py",),
+    ),
+    "rest-not-kept": Mistake(
+        "a rest that a push service asked for is kept",
+        _RATE,
+        "if state.rest_until is not None and state.rest_until > now:",
+        "if False:",
+        ("tests/unit/test_rate_and_breaker.py",),
+    ),
+    "secret-outweighs-signature": Mistake(
+        "a signature that names no owner does not speak for an owner's phone",
+        _PHONES,
+        "if proven.by_signature and proven.by_app is None and",
+        "if proven.by_signature and not proven.by_secret and proven.by_app is None and",
+        ("tests/http/test_signatures.py", "tests/http/test_proof_first.py", "tests/http/test_installations.py"),
+    ),
+    "token-leaves-its-project": Mistake(
+        "a token stays in its project",
+        _PHONES,
+        "if holder.project != asked.project:",
+        "if False:",
+        ("tests/http/test_signatures.py", "tests/http/test_installations.py"),
+    ),
+    "webhook-of-another-project": Mistake(
+        "a webhook of one project gets nothing of another",
+        "server/relevo/providers/webhook.py",
+        "if address.project not in (None, of_project):",
+        "if False:",
+        ("tests/providers/test_webhook.py",),
+    ),
+    "two-violations": Mistake(
+        "FCM blames the token only if every violation it names is the token's",
+        "server/relevo/providers/fcm.py",
+        'return all(field == "message.token" for field in fields)',
+        'return any(field == "message.token" for field in fields)',
+        ("tests/providers/test_fcm.py",),
+    ),
+    "half-of-the-receipts": Mistake(
+        "both halves of a question for receipts are asked",
+        "server/relevo/cycles/receipt.py",
+        "return _joined(self._fetch(claim, ticket_ids[:half]), self._fetch(claim, ticket_ids[half:]))",
+        "return _joined(self._fetch(claim, ticket_ids[:half]), self._fetch(claim, ticket_ids[:half]))",
+        ("tests/dispatch/test_failed_questions.py", "tests/dispatch/test_receipts.py"),
+    ),
+    "pause-silences-lateness": Mistake(
+        "only a paused dispatch explains deliveries that are late",
+        "server/relevo/operators/health/sending.py",
+        'if any(row["cycle"] == "dispatch" and row["paused_reason"] for row in seen.cycles):',
+        'if any(row["paused_reason"] for row in seen.cycles):',
+        ("tests/unit/test_health.py",),
+    ),
+    "viewer-forgets": Mistake(
+        "a viewer changes nothing",
+        "server/relevo/http/rules.py",
+        '"/v1/owners/forget": {"POST": APP},',
+        '"/v1/owners/forget": {"POST": READ},',
+        ("tests/http/test_roles.py",),
+    ),
+}
