@@ -166,12 +166,13 @@ class TestDays:
     def test_new_tenders_do_not_wait_for_old_days(
         self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
     ) -> None:
-        """While old days are made up for, what is published meanwhile is told in the next batch."""
+        """While old days are made up for, what is published meanwhile is told within an interval, as ever."""
         context.run(source)
         context.time += timedelta(days=3)
         chile.fill(TODAY + timedelta(days=1), 3 * DETAILS_PER_FETCH)
         context.step(source)
         chile.publish("1-1-LP26", TODAY + timedelta(days=3))
+        context.time += timedelta(milliseconds=source.interval_ms)
         assert "1-1-LP26" in [item.external_id for item in context.step(source).items]
 
     def test_a_clock_that_goes_back(
@@ -372,7 +373,25 @@ class TestDetails:
         chile.fill(TODAY, 1_500, published=411)
         context.run(source)
         assert len(context.items) == len(chile.details()) == 411
-        assert len(chile.lists()) <= 411 // DETAILS_PER_FETCH + 2
+        assert len(chile.lists()) == 1, "it takes 17 batches, and its list is asked for once"
+
+    def test_a_full_day_that_was_missed(
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
+    ) -> None:
+        """Neither the list of a day that takes several batches nor today's is asked for with each batch."""
+        context.run(source)
+        context.time += timedelta(days=2)
+        for day in (1, 2):
+            chile.fill(TODAY + timedelta(days=day), 4 * DETAILS_PER_FETCH, series=1_000 * day)
+        chile.asked.clear()
+        context.run(source)
+        assert len(chile.details()) == 8 * DETAILS_PER_FETCH
+        missed, today = (f"{TODAY + timedelta(days=day):%d%m%Y}" for day in (1, 2))
+        assert chile.lists().count(missed) == 1
+        assert chile.lists().count(today) <= 4, "once, and once an interval while the other day is read"
+        chile.asked.clear()
+        context.run(source)
+        assert len(chile.lists()) == 1, "the next pass asks for today's anew"
 
 
 def test_notify_first_run() -> None:

@@ -223,7 +223,7 @@ class TestNothingIsDroppedInSilence:
         [item] = context.items.values()
         assert (item.cierra_at, item.announces) == (datetime(2026, 2, 9, 23, 59, 59, tzinfo=UTC), True)
 
-    @pytest.mark.parametrize("closes", ["next Friday", 17, {"date": "2026-03-01"}, "9999-12-31"])
+    @pytest.mark.parametrize("closes", ["next Friday", 17, {"date": "2026-03-01"}, "2026-13-40"])
     def test_a_closing_that_cannot_be_read(
         self, pages: Pages, source: Ocds, context: MemorySourceContext, closes: object
     ) -> None:
@@ -236,6 +236,22 @@ class TestNothingIsDroppedInSilence:
         [reject] = context.rejects.values()
         assert (reject.external_id, "endDate" in reject.reason) == ("ocds-abc123-1", True)
 
+    @pytest.mark.parametrize(
+        "closes", ["9999-12-31", "9999-12-31T23:59:59Z", "9999-12-31T23:59:59-05:00", "0001-01-01"]
+    )
+    def test_a_closing_that_means_none(
+        self, pages: Pages, source: Ocds, context: MemorySourceContext, closes: str
+    ) -> None:
+        """A date by which publishers say that there is none is none: the tender is told, without a closing."""
+        reported = release(1)
+        reported["tender"]["tenderPeriod"] = {"endDate": closes}
+        pages.pages["/1"] = {"releases": [reported, release(2)]}
+        context.run(source)
+        assert context.rejects == {}
+        items = {item.external_id: item for item in context.items.values()}
+        assert items.keys() == {"ocds-abc123-1", "ocds-abc123-2"}
+        assert (items["ocds-abc123-1"].cierra_at, items["ocds-abc123-1"].announces) == (None, True)
+
     def test_colombias_codes(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
         """Where no item is classified, an id that is a UNSPSC code is one."""
         reported = release(1)
@@ -246,10 +262,12 @@ class TestNothingIsDroppedInSilence:
         assert (item.rubros, item.rubro_scheme) == (("72141003", "80111600"), "UNSPSC")
 
     def test_long_ocids_stay_apart(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
-        """Two ocids that differ only after hundreds of characters are two tenders, each with a name that fits."""
-        pages.pages["/1"] = {"releases": [release(1) | {"ocid": f"ocds-abc123-{'x' * 400}{end}"} for end in "ab"]}
-        context.run(source)
-        assert len(context.items) == 2
+        """Two ocids that differ only after thousands of characters are two tenders, each with a name that fits."""
+        for longest in (400, 5_000):
+            ocids = [f"ocds-abc123-{'x' * longest}{end}" for end in "ab"]
+            pages.pages["/1"] = {"releases": [release(1) | {"ocid": ocid} for ocid in ocids]}
+            context.run(source)
+        assert len(context.items) == 4
         assert {len(external_id) for _, external_id in context.items} == {300}
 
 

@@ -27,6 +27,8 @@ ITEMS_PER_FETCH = 500
 LISTS_PER_FETCH = 5
 RETRIES_PER_FETCH = 5
 MAX_PACE_MS = MINUTE
+_UNFINISHED_LASTS = timedelta(hours=1)
+_MOST_LISTS = 2  # today's, and that of the day that is caught up
 _TRIES = 4
 _LONGEST_WAIT_MS = MINUTE
 _RECOVERY = 0.95
@@ -50,10 +52,48 @@ class ChileCompra:
         self._catchup = timedelta(days=settings.ingest_catchup_days)
         self.seeds_silently = not settings.ingest_notify_first_run
         self.interval_ms = (settings.chilecompra_interval_minutes or settings.worker_interval_minutes) * MINUTE
+        self._lists = _Lists(timedelta(milliseconds=self.interval_ms))
 
     def fetch(self, cursor: Mapping[str, Any], context: SourceContext) -> Fetched:
         """Read today's list, what failed before, the days missed, and the details of what is new or changed."""
-        return _Pass(self._api, context, cursor, self._catchup).run()
+        fetched = _Pass(self._api, context, cursor, self._catchup, self._lists).run()
+        if not fetched.more:
+            self._lists.forget()
+        return fetched
+
+
+class _Lists:
+    """Lists of days whose details take several batches, so that each batch need not ask for them again.
+
+    One that was gone through is good for an interval, for today's grows. A process that starts anew asks again.
+    """
+
+    def __init__(self, interval: timedelta) -> None:
+        self._interval = interval
+        self._held: dict[date, tuple[datetime, list[Any]]] = {}
+        self._done: set[date] = set()
+
+    def find(self, day: date, now: datetime) -> list[Any] | None:
+        """Return the rows of a day that were read lately."""
+        read_at, rows = self._held.get(day, (now, None))
+        return rows if now - read_at < (self._interval if day in self._done else _UNFINISHED_LASTS) else None
+
+    def done(self, day: date) -> None:
+        """Note that a day's list was gone through."""
+        self._done.add(day)
+
+    def keep(self, day: date, now: datetime, rows: list[Any]) -> None:
+        """Keep the rows of a day; of many days, the latest read."""
+        self._held.pop(day, None)
+        self._done.discard(day)
+        self._held[day] = now, rows
+        while len(self._held) > _MOST_LISTS:
+            self._held.pop(next(iter(self._held)))
+
+    def forget(self) -> None:
+        """Forget them: a pass is over, and the next one asks for what is new."""
+        self._held.clear()
+        self._done.clear()
 
 
 class _Stop(Closed):
@@ -183,8 +223,11 @@ class _Pass:
     when it is asked for again; and `given_up`, days that were refused for too long.
     """
 
-    def __init__(self, api: _Api, context: SourceContext, cursor: Mapping[str, Any], catchup: timedelta) -> None:
+    def __init__(
+        self, api: _Api, context: SourceContext, cursor: Mapping[str, Any], catchup: timedelta, lists: _Lists
+    ) -> None:
         self._api = api
+        self._lists = lists
         self._context = context
         self._given = cursor
         self._now = context.now()
@@ -209,6 +252,8 @@ class _Pass:
         try:
             more = self._work()
         except Trouble as trouble:
+            if not isinstance(trouble, TimeOver):
+                self._lists.forget()  # the next batch begins with a list, which tells whether it is over
             return self._answer(trouble, more=True)
         return self._answer(self._held, more=more)
 
@@ -241,12 +286,15 @@ class _Pass:
         if not self._is_due(day):
             self._hold(day, "its list was refused, and is asked for again later")
             return None
-        self._lists_left -= 1
-        try:
-            rows = self._api.ask(self._context, fecha=f"{day:%d%m%Y}")
-        except _Refused as refused:
-            self._miss(day, refused.detail)
-            return None
+        rows = self._lists.find(day, self._now)
+        if rows is None:
+            self._lists_left -= 1
+            try:
+                rows = self._api.ask(self._context, fecha=f"{day:%d%m%Y}")
+            except _Refused as refused:
+                self._miss(day, refused.detail)
+                return None
+            self._lists.keep(day, self._now, rows)
         return list(self._read(rows, day))
 
     def _miss(self, day: date, why: str) -> None:
@@ -306,6 +354,7 @@ class _Pass:
             self._details_left -= 1
             self._detail(each.code, each.mark, day)
         self._find(day)
+        self._lists.done(day)
         return True
 
     def _waits(self, summary: Summary) -> bool:

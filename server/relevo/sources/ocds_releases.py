@@ -17,7 +17,6 @@ from relevo.sources.merging import mark, merge
 
 MAX_REJECTS = 50
 TELLER = "ocds"
-_LONGEST_OCID = 2_000
 _UTC = ZoneInfo("UTC")
 _OLDEST = datetime(1900, 1, 1, tzinfo=UTC)
 _PACKED = ("releases", "records", "results", "data")
@@ -38,7 +37,7 @@ _AHEAD = timedelta(days=1)
 def links(document: object) -> list[tuple[str, str]]:
     """Return ocid and address of what an index names without telling."""
     entries = [each for each in text.each(text.at(document, "data")) if isinstance(each, dict) and "tender" not in each]
-    named = ((text.clean(each.get("ocid"), 300), text.clean(each.get("urlTender"), 2_000)) for each in entries)
+    named = ((text.clean(each.get("ocid")), text.clean(each.get("urlTender"), 2_000)) for each in entries)
     return [(ocid, address) for ocid, address in named if ocid and address]
 
 
@@ -148,7 +147,7 @@ class Reader:
         by_ocid: dict[str, list[dict[str, Any]]] = {}
         rejects = _Rejects(place)
         for number, release in enumerate(_releases(document), start=1):
-            ocid = text.clean(release.get("ocid"), _LONGEST_OCID)
+            ocid = text.clean(release.get("ocid"))
             tender = release.get("tender")
             if not ocid:
                 rejects.add(f"release-{number}", "a release without an ocid")
@@ -204,7 +203,7 @@ class Reader:
             raise _Unusable(f"tenderPeriod is no object: {text.clean(tender['tenderPeriod'], 50) or 'a list'}")
         closes = text.at(tender, "tenderPeriod", "endDate")
         cierra_at = text.moment(closes, zone=zone, end_of_day=True, trust_offset=trust)
-        if closes not in (None, "") and cierra_at is None:
+        if closes not in (None, "") and cierra_at is None and not text.is_out_of_range(closes):
             raise _Unusable(f"tenderPeriod.endDate cannot be read: {text.clean(closes, 50) or type(closes).__name__}")
         starts = text.at(tender, "tenderPeriod", "startDate")
         rubros, scheme = _classified(tender)

@@ -44,7 +44,7 @@ def loads(body: bytes) -> Any:
         return None
 
 
-def clean(value: object, limit: int) -> str | None:
+def clean(value: object, limit: int | None = None) -> str | None:
     """Return text in one line without control characters, of at most `limit` characters; None if nothing is left."""
     if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
         return None
@@ -90,12 +90,24 @@ def moment(
     """
     day, clock, offset = _day_and_clock(value)
     clock = clock or ("23:59:59" if end_of_day else "00:00:00")
+    read = _read(f"{day}T{clock}{offset if trust_offset else ''}")
+    if read is None or not in_range(read):
+        return None
+    return read if read.tzinfo else read.replace(tzinfo=zone)
+
+
+def is_out_of_range(value: object) -> bool:
+    """Return whether a moment is well-formed and none that a tender may have, as 9999-12-31: a word for none."""
+    day, clock, _ = _day_and_clock(value)
+    read = _read(f"{day}T{clock or '00:00:00'}")
+    return read is not None and not in_range(read)
+
+
+def _read(written: str) -> datetime | None:
     try:
-        read = datetime.fromisoformat(f"{day}T{clock}{offset if trust_offset else ''}")
+        return datetime.fromisoformat(written)
     except ValueError:
         return None
-    read = read if read.tzinfo else read.replace(tzinfo=zone)
-    return read if in_range(read) else None
 
 
 def is_bare_day(value: object) -> bool:
