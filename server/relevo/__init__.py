@@ -180,6 +180,11 @@ _NAMES = {
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
+def __dir__() -> list[str]:
+    """List the public names, which are imported when they are first used."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     """Load what is used when it is first used: a guardian or a command needs none of it."""
     if name == "aio":

@@ -85,7 +85,18 @@ def test_what_is_refused_is_listed(conn, command: Command, write: Callable[..., 
     said = command("import-phones", file, "--json")
     assert (said.code, said.lines) == (
         1,
-        [{"registered": 2, "refused": 3, "lines": 6, "dry_run": False, "refused_file": f"{file}.refused.csv"}],
+        [
+            {
+                "registered": 2,
+                "refused": 3,
+                "lines": 6,
+                "dry_run": False,
+                "denied": 0,
+                "reasons": dict.fromkeys((why for _, why in refused(file)[1:]), 1),
+                "dropped": [],
+                "refused_file": f"{file}.refused.csv",
+            }
+        ],
     )
     assert refused(file) == [
         ["line", "reason"],
@@ -97,10 +108,18 @@ def test_what_is_refused_is_listed(conn, command: Command, write: Callable[..., 
 
 
 def test_a_dry_run_writes_nothing(conn, command: Command, write: Callable[..., Path]) -> None:
-    """It counts what would be taken and what not."""
-    file = write("phones.jsonl", {"token": "ExponentPushToken[a]"}, {"token": "b", "provider": "expo"})
+    """It tells what would be taken and what not, and why, by reason."""
+    bad = [{"token": token, "provider": "expo"} for token in "bc"]
+    file = write("phones.jsonl", {"token": "ExponentPushToken[a]"}, *bad, {"provider": "expo"})
     said = command("import-phones", file, "--dry-run")
-    assert (said.code, said.out.strip()) == (1, "1 phone would be registered, 1 line would be refused.")
+    assert (said.code, said.out.splitlines()) == (
+        1,
+        [
+            "1 phone would be registered, 3 lines would be refused.",
+            "  2 lines: token must look like ExponentPushToken[...], ExpoPushToken[...] or a UUID.",
+            "  1 line: token must be given.",
+        ],
+    )
     assert conn.execute(PHONES).fetchall() == []
     assert [path.name for path in file.parent.iterdir()] == ["phones.jsonl"]
 
@@ -181,7 +200,7 @@ OTHERS: list[tuple[str, dict[str, Any], tuple[str | None, ...] | str]] = [
     ("onesignal", {"identifier": HEX, "device_type": 0, "test_type": 1}, ("apns", "sandbox", HEX, "ios", None)),
     ("onesignal", {"identifier": "abc", "device_type": 1, "notification_types": "1"}, ("fcm", "android", "abc", "android", None)),
     ("onesignal", {"identifier": "abc", "device_type": 1, "invalid_identifier": "t"}, "invalid_identifier says that OneSignal has its token for gone."),
-    ("onesignal", {"identifier": "abc", "device_type": 1, "notification_types": "-2"}, "notification_types says that it is unsubscribed."),
+    ("onesignal", {"identifier": "def", "device_type": 1, "notification_types": "-2"}, ("fcm", "android", "def", "android", None)),
     ("onesignal", {"identifier": "https://a.b/c", "device_type": 5}, "device_type is a browser's, whose subscription is bound to OneSignal's key."),
     ("onesignal", {"identifier": "a@b.c", "device_type": 11}, "device_type must be one of 0, 1."),
 ]  # fmt: skip
@@ -199,6 +218,32 @@ def test_files_of_others(conn, command: Command, write: Callable[..., Path]) -> 
         assert refused(file)[1:] == wrong
         found = {(row[0], row[1], row[2], row[4], row[5]) for row in conn.execute(PHONES)}
         assert found == {kept for _, kept in lines if not isinstance(kept, str)}
+
+
+def test_what_onesignal_knows_of_people(conn, command: Command, write: Callable[..., Path]) -> None:
+    """Who unsubscribed is registered and gets nothing; time zones are taken; tags and the like are named as dropped."""
+    zones = {
+        "a": {"timezone_id": "America/Santiago", "timezone": "-10800"},
+        "b": {"timezone": "-10800"},
+        "c": {"timezone": "Asia/Tokyo"},
+        "d": {"timezone": "19800"},
+        "e": {"timezone_id": "Mars/Base"},
+        "f": {"timezone": "0"},
+    }
+    rows = [{"identifier": name, "device_type": 1, "tags": '{"vip": "yes"}', **zone} for name, zone in zones.items()]
+    gone = [{"identifier": f"off{code}", "device_type": 1, "notification_types": code} for code in (-2, -31)]
+    file = write("users.jsonl", *rows, *gone)
+    said = command("import-phones", file, "--from", "onesignal", "--json")
+    [told] = said.lines
+    assert (said.code, told["registered"], told["denied"], told["dropped"]) == (0, 8, 2, ["tags"])
+    found = conn.execute(
+        "select token, timezone, permission from relevo.device_installations order by token"
+    ).fetchall()
+    assert [row[1] for row in found[:6]] == ["America/Santiago", "Etc/GMT+3", "Asia/Tokyo", None, None, "UTC"]
+    assert [row[2] for row in found] == ["granted"] * 6 + ["denied"] * 2
+    again = command("import-phones", file, "--from", "onesignal")
+    assert "2 phones of these get no pushes: their owners unsubscribed." in again.out
+    assert "Not taken, for Relevo has no place for them: tags." in again.out
 
 
 def test_columns_of_any_name(conn, command: Command, write: Callable[..., Path]) -> None:

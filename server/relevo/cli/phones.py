@@ -51,7 +51,7 @@ def import_phones(  # noqa: PLR0917 typer options
     environment: Annotated[
         Literal["production", "sandbox"] | None, typer.Option(help="Of phones of APNs for which the file says none.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be taken and refused.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be taken, refused and why.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Register the phones of a file, in batches; what is refused is listed in FILE.refused.csv, by line and reason.
@@ -94,12 +94,20 @@ def _tell(done: Progress) -> None:
 def _say(source: Source, done: Progress, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         told = {"registered": done.registered, "refused": done.refused, "lines": done.line, "dry_run": dry_run}
+        told |= {"denied": done.denied, "reasons": done.reasons, "dropped": done.dropped}
         print_json([told | {"refused_file": str(source.refused_file) if done.refused and not dry_run else None}])
         return
     would = "would be " if dry_run else ""
     where = f": see {escape(str(source.refused_file))}" if done.refused and not dry_run else ""
     phones, lines = several(done.registered, "phone"), several(done.refused, "line")
     out.print(f"{phones} {would}registered, {lines} {would}refused{where}.")
+    for reason, count in sorted(done.reasons.items(), key=lambda each: -each[1]):
+        out.print(f"  {several(count, 'line')}: {as_written(reason)}")
+    if done.denied:
+        get = "would get" if dry_run else "get"
+        out.print(f"{several(done.denied, 'phone')} of these {get} no pushes: their owners unsubscribed.")
+    if done.dropped:
+        out.print(f"Not taken, for Relevo has no place for them: {as_written(', '.join(done.dropped))}.")
 
 
 @cli.command(epilog="Example: relevo installations --owner user-7")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 from uuid import UUID
+from zoneinfo import available_timezones
 
 from relevo.client.values import Installation
 from relevo.core.errors import InvalidInputError, UsageError
@@ -180,15 +183,33 @@ def onesignal(row: Row) -> Fields:
     provider, platform = _service(kind, {"0": _IOS, "1": _ANDROID}, "device_type")
     if _yes_or_no("invalid_identifier", row.get("invalid_identifier", False)):
         raise InvalidInputError("invalid_identifier says that OneSignal has its token for gone.")
+    given = {"token": row.get("identifier"), "provider": provider, "platform": platform, "timezone": _zone_of(row)}
     if str(row.get("notification_types", "")).startswith("-"):
-        raise InvalidInputError("notification_types says that it is unsubscribed.")
-    given = {"token": row.get("identifier"), "provider": provider, "platform": platform}
+        given["permission"] = "denied"  # who unsubscribed is known, and gets nothing
     if provider == "apns" and str(row.get("test_type", "")) == "1":
         given["environment"] = "sandbox"
     given |= {to: row[name] for name, to in (("external_user_id", "owner"), ("language", "locale")) if name in row}
     return given
 
 
+def _zone_of(row: Row) -> str | None:
+    """Return a phone's time zone: by its name, or of an offset in seconds that of as many whole hours."""
+    offset = str(row.get("timezone", ""))
+    for named in (str(row.get("timezone_id", "")), offset):
+        if named in _zones():
+            return named
+    hours, rest = divmod(int(offset), _HOUR_S) if re.fullmatch(r"-?\d{1,6}", offset) else (0, 1)
+    if rest or not -_WEST <= hours <= _EAST:
+        return None
+    return f"Etc/GMT{-hours:+}" if hours else "UTC"  # their sign is the other way round
+
+
+@cache
+def _zones() -> set[str]:
+    return available_timezones()
+
+
+_HOUR_S, _WEST, _EAST = 3_600, 12, 14
 _IOS, _ANDROID = ("apns", "ios"), ("fcm", "android")
 _RPUSH = {"Apns": _IOS, "Fcm": _ANDROID, "Gcm": _ANDROID}
 _WEB = ("4", "5", "7", "8")
@@ -199,6 +220,23 @@ FORMATS: Mapping[str, Callable[[Row], Fields]] = {
     "onesignal": onesignal,
 }
 """How the phones of a file are read, by whose file it is."""
+
+_TAKEN: Mapping[str, frozenset[str]] = {
+    "relevo": frozenset(FIELDS),
+    "gorush": frozenset({"token", "platform", "development"}),
+    "rpush": frozenset({"type", "device_token", "registration_ids", "environment"}),
+    "onesignal": frozenset(
+        {
+            *("identifier", "device_type", "invalid_identifier", "notification_types", "test_type"),
+            *("external_user_id", "language", "timezone", "timezone_id"),
+        }
+    ),
+}
+
+
+def dropped(row: Row, kind: str, columns: Mapping[str, str]) -> set[str]:
+    """Return the columns of a row that say something which Relevo has no place for."""
+    return {name for name in row if name not in _TAKEN[kind] and name not in columns.values()}
 
 
 def installation(row: Row, kind: str, columns: Mapping[str, str], usual: Mapping[str, str]) -> Installation:

@@ -25,6 +25,7 @@ from relevo.operators import audit, phone_files
 from relevo.operators.phone_files import Line
 
 _BATCH = 1_000
+_MOST_REASONS, _OTHERWISE, _MOST_DROPPED = 50, "other reasons", 100
 _HEADING = ("line", "reason")
 _OF_A_ROW = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.RaiseException)
 """What PostgreSQL says of one row: it cannot be written as it is, or a constraint or a trigger of yours refuses it."""
@@ -60,6 +61,34 @@ class Progress:
     refused_bytes: int = 0
     """How long the list of refused lines was: what stands behind it belongs to a batch that is done again."""
     file_bytes: int = 0
+    denied: int = 0
+    """How many of the registered get nothing, because their owner unsubscribed or denied it."""
+    reasons: dict[str, int] = field(default_factory=dict)
+    """Why lines were refused, and how many."""
+    dropped: list[str] = field(default_factory=list)
+    """The columns that Relevo has no place for."""
+
+    def with_batch(
+        self, source: Source, lines: Sequence[Line], phones: Sequence[_Phone], refusals: Sequence[_Refusal]
+    ) -> Progress:
+        """Return how far the import is after a batch, of which these phones were to be registered."""
+        lost = {refusal.line for refusal in refusals}
+        taken = [phone for phone in phones if phone.line not in lost]
+        reasons, unused = dict(self.reasons), set(self.dropped)
+        for refusal in refusals:
+            why = refusal.reason if refusal.reason in reasons or len(reasons) < _MOST_REASONS else _OTHERWISE
+            reasons[why] = reasons.get(why, 0) + 1
+        for line in lines:
+            unused |= phone_files.dropped(line.row or {}, source.kind, source.columns)
+        return replace(
+            self,
+            line=lines[-1].number,
+            registered=self.registered + len(taken),
+            refused=self.refused + len(refusals),
+            denied=self.denied + sum(phone.installation.permission == "denied" for phone in taken),
+            reasons=reasons,
+            dropped=sorted(unused)[:_MOST_DROPPED],
+        )
 
 
 class _Refusal(NamedTuple):
@@ -84,7 +113,7 @@ def run(database: Database, source: Source, *, dry_run: bool = False, tell: Tell
         for lines in _batches(source, done.line):
             phones, refusals = _converted(source, lines)
             refusals += _register(database, phones)
-            done = _list(source, done, lines, refusals)
+            done = _list(source, done.with_batch(source, lines, phones, refusals), refusals)
             _note(source, done)
             tell(done)
         result.update(registered=done.registered, refused=done.refused)
@@ -97,8 +126,7 @@ def _check(source: Source) -> Progress:
     done = Progress()
     for lines in _batches(source, 0):
         phones, refusals = _converted(source, lines)
-        counts = {"registered": done.registered + len(phones), "refused": done.refused + len(refusals)}
-        done = replace(done, line=lines[-1].number, **counts)
+        done = done.with_batch(source, lines, phones, refusals)
     return done
 
 
@@ -140,8 +168,8 @@ def _register(database: Database, phones: Sequence[_Phone]) -> list[_Refusal]:
     return []
 
 
-def _list(source: Source, done: Progress, lines: Sequence[Line], refusals: Sequence[_Refusal]) -> Progress:
-    """Add refused lines to their list, in order, and return how far the import came."""
+def _list(source: Source, done: Progress, refusals: Sequence[_Refusal]) -> Progress:
+    """Add refused lines to their list, in order, and note how long it is."""
     at = done.refused_bytes
     if refusals:
         with source.refused_file.open("a", encoding="utf-8", newline="") as file:
@@ -151,10 +179,7 @@ def _list(source: Source, done: Progress, lines: Sequence[Line], refusals: Seque
                 writer.writerow(_HEADING)
             writer.writerows(sorted(refusals))
         at = source.refused_file.stat().st_size
-    registered = done.registered + len(lines) - len(refusals)
-    return replace(
-        done, line=lines[-1].number, registered=registered, refused=done.refused + len(refusals), refused_bytes=at
-    )
+    return replace(done, refused_bytes=at)
 
 
 def _note(source: Source, done: Progress) -> None:
