@@ -23,6 +23,7 @@ create table relevo.event_types (
   batch_longest_s integer check (batch_longest_s between 1 and 86400),
   batch_first     boolean,
   own             text[],
+  retry_multiplier double precision check (retry_multiplier between 1 and 10), -- by which each pause is longer than the one before; null means 2
   constraint event_types_check check (retry_base_ms is null or retry_max_ms is null or retry_base_ms <= retry_max_ms),
   constraint batches_have_a_name check (batch_window_s is null or length(event_type) <= 94)
 );

@@ -125,6 +125,28 @@ class TestTimes:
         assert worker.delivery("quick!ExpoError")["status"] == "failed"
         assert worker.delivery("usual!ExpoError")["status"] == "retryable"
 
+    def test_retries_follow_the_types_multiplier(self, relay, command) -> None:
+        """Each pause is as much longer than the one before as the type says; twice as long for other types."""
+        worker = relay(push_request_timeout_ms=1_000, outbox_retry_base_ms=10_000, relevo_instance="tests")
+        assert command("event-type", "steady", "--retry-multiplier", "1").code == 0
+        assert command("event-type", "slowing", "--retry-multiplier", "1.5").code == 0
+        assert command("event-type", "slowing", "--retry-multiplier", "0.5").code == 2
+        for name in ("steady", "slowing", "usual"):
+            worker.tell(f"{name}!ExpoError", type=name)
+        worker.clock.stop()
+        waits: dict[str, list[int]] = {name: [] for name in worker.phones}
+        for _ in range(3):
+            before = worker.clock.now()
+            worker.dispatch()
+            for name, pauses in waits.items():
+                pauses.append(round(seconds_from(before, worker.delivery(name)["next_attempt_at"])))
+            worker.travel(minutes=2)
+        assert [waits[f"{name}!ExpoError"] for name in ("steady", "slowing", "usual")] == [
+            [10, 10, 10],
+            [10, 15, 22],
+            [10, 20, 40],
+        ]
+
     def test_a_batch_holds_one_lease_class(self, relay, conn) -> None:
         """Types with leases of their own never share a claim with others, and each claim has its type's lease."""
         conn.execute(

@@ -69,6 +69,17 @@ class TestMiddlewares:
         assert len({context.request_id for context in seen}) == 4
         assert {context.worker_id for context in seen} == {worker.app.worker.worker_id}
 
+    def test_they_are_given_events_and_types(self, relay) -> None:
+        """Each event and type of a request once, so that a trace can name what it traces."""
+        seen = []
+        worker = relay(push_middlewares=[lambda context, send: seen.append(context) or send()])
+        first = worker.tell("ana", "bob", type="order.shipped")
+        second = worker.tell("ana", type="note")
+        worker.dispatch()
+        told = {(event, of) for each in seen for event in each.event_ids for of in each.event_types}
+        assert {(first, "order.shipped"), (second, "note")} <= told
+        assert sorted(event for each in seen for event in each.event_ids) == [first, second]
+
     def test_raising_before_spends_no_attempt(self, relay) -> None:
         """Nothing is posted, the run tells of it, the push waits a while, and goes out once that is mended."""
         broken = [True]

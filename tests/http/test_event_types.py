@@ -16,6 +16,7 @@ EVERYTHING: dict[str, Any] = {
     "retry_base_ms": 1_000,
     "retry_max_ms": 60_000,
     "retry_jitter_ms": 100,
+    "retry_multiplier": 1.5,
     "ttl_s": 3_600,
     "lane": "urgent",
     "at_most_once": True,

@@ -262,6 +262,14 @@ class TestWarnings:
         assert load(**{name: "5"}).warnings == (f"{name} has no effect; here it is {ours}.",)
         assert ours in {row.name for row in config.describe(load())}
 
+    @pytest.mark.parametrize(
+        "name", ["PDF_RENDER_CONCURRENCY", "WORKER_API_BASE_URL", "WORKER_API_SERVICE_TOKEN", "worker_api_base_url"]
+    )
+    def test_settings_that_have_no_place_here(self, name: str) -> None:
+        """A setting of other outbox workers that Relevo has no use for is not swallowed: one sentence says why."""
+        (told,) = load(**{name: "5"}).warnings
+        assert told.startswith(f"{name} has no effect: ")
+
     @pytest.mark.parametrize(("asked", "used"), [("10", 6), ("7", 6), ("1000", 6), ("6", 6), ("1", 1)])
     def test_more_requests_at_once_than_a_push_service_bears(self, asked: str, used: int) -> None:
         """OUTBOX_CONCURRENCY above six is accepted, means six, and says so once; in `relevo config`, too."""

@@ -93,7 +93,8 @@ def _tell(done: Progress) -> None:
 
 def _say(source: Source, done: Progress, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
-        told = {"registered": done.registered, "refused": done.refused, "lines": done.line, "dry_run": dry_run}
+        told: dict[str, Any] = {"registered": done.registered, "refused": done.refused}
+        told |= {"lines": done.line, "dry_run": dry_run}
         told |= {"denied": done.denied, "reasons": done.reasons, "dropped": done.dropped}
         print_json([told | {"refused_file": str(source.refused_file) if done.refused and not dry_run else None}])
         return

@@ -33,6 +33,12 @@ _ELSEWHERE = {
     "OUTBOX_WORKER_RETRY_MAX_MS": "OUTBOX_RETRY_MAX_MS",
 }
 """What other workers of outboxes call what is set here by another name."""
+_NOWHERE = {
+    "PDF_RENDER_CONCURRENCY": "Relevo renders no documents: it sends pushes",
+    "WORKER_API_BASE_URL": "workers speak to the database, and need no API",
+    "WORKER_API_SERVICE_TOKEN": "workers speak to the database; `relevo token make` makes tokens for HTTP",
+}
+"""What other workers of outboxes have and Relevo has no use for, and why."""
 _FIXED = {
     "FANOUT_INTERVAL_MINUTES": "DISPATCH_INTERVAL_MINUTES",
     "FOLDER_INTERVAL_MINUTES": "WORKER_INTERVAL_MINUTES",
@@ -182,7 +188,9 @@ def _strangers(names: Mapping[str, str]) -> tuple[str, ...]:
     families = {name.partition("_")[0] for name in ours}
     warnings = []
     for name in sorted(names):
-        if name.upper() in ours or name.upper().partition("_")[0] not in families:
+        if why := _NOWHERE.get(name.upper()):
+            warnings.append(f"{name} has no effect: {why}.")
+        if name.upper() in ours or name.upper().partition("_")[0] not in families or why:
             continue
         if fixed := _FIXED.get(name.upper()):
             warnings.append(f"{name} is no setting any more and is ignored; it is always {fixed}.")

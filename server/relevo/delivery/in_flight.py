@@ -144,7 +144,16 @@ class InFlightRequests:
     def _post(self, request: PushRequest, sending: Sending) -> Reply:
         """Send one request, on a pool thread; nothing is sent once the claim or the project may not be used."""
         context, services = self.context, self.context.services
-        of = PushContext(request.id, context.project, context.lane, len(request.deliveries), services.worker_id)
+        told = request.deliveries if services.middlewares else ()  # nobody else asks which events they are
+        of = PushContext(
+            request.id,
+            context.project,
+            context.lane,
+            len(request.deliveries),
+            services.worker_id,
+            event_ids=tuple(dict.fromkeys(delivery.notification_event_id for delivery in told)),
+            event_types=tuple(dict.fromkeys(delivery.event_type for delivery in told)),
+        )
         messages = [self.messages[delivery.id] for delivery in request.deliveries]
         with services.metrics.request_seconds.labels(context.provider.name, "send").time():
             return send(context.provider, messages, of, services.middlewares, sending)

@@ -42,6 +42,10 @@ class PushContext:
     lane: Lane
     messages: int
     worker_id: str
+    event_ids: tuple[int, ...] = ()
+    """The events that its messages tell, each once."""
+    event_types: tuple[str, ...] = ()
+    """Their types, each once."""
 
 
 PushMiddleware = Callable[[PushContext, Callable[[], Reply]], Reply]

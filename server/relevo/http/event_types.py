@@ -27,8 +27,9 @@ def _fields() -> dict[str, Any]:
     made: dict[str, Any] = {}
     for each in fields(TypeSettings):
         kind, least = hints[each.name], each.metadata.get("least")
-        if kind == int | None:
-            kind = Annotated[int, Field(ge=least, le=each.metadata["most"]), NO_TEXT] | None
+        if kind in (int | None, float | None):
+            number = int if kind == int | None else float
+            kind = Annotated[number, Field(ge=least, le=each.metadata["most"]), NO_TEXT] | None
         elif kind == bool | None:
             kind = StrictBool | None
         made[each.name] = kind, Field(None, description=each.metadata.get("meaning", "Its own lane."))

@@ -35,6 +35,9 @@ class TypeSettings:
     retry_base_ms: int | None = _setting("Its own first pause.", 1, 86_400_000)
     retry_max_ms: int | None = _setting("Its own longest pause.", 1, 86_400_000)
     retry_jitter_ms: int | None = _setting("Its own jitter.", 0, 3_600_000)
+    retry_multiplier: float | None = _setting(
+        "By which each pause is longer than the one before; 2 unless said.", 1, 10
+    )
     ttl_s: int | None = _setting("Its own time to live.", 1, 2_419_200)
     lane: Lane | None = None
     at_most_once: bool | None = _setting(

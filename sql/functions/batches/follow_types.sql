@@ -6,10 +6,10 @@ as $$
   delete from relevo.event_types f
    where f.own = '{}' and f.event_type in (select u.name || '.batch' from unnest(of_types) as u(name)
                                             where not exists (select from relevo.event_types t where t.event_type = u.name));
-  insert into relevo.event_types as f (event_type, own, lease_ms, max_attempts, retry_base_ms, retry_max_ms, retry_jitter_ms, at_most_once, lane, ttl_s, opens,
-                                       complete_on, quiet, quiet_max_wait_s, quiet_deadline, quiet_spread_s)
-  select u.name || '.batch', '{}', t.lease_ms, t.max_attempts, t.retry_base_ms, t.retry_max_ms, t.retry_jitter_ms, t.at_most_once, t.lane, t.ttl_s, t.opens,
-         t.complete_on, t.quiet, t.quiet_max_wait_s, t.quiet_deadline, t.quiet_spread_s
+  insert into relevo.event_types as f (event_type, own, lease_ms, max_attempts, retry_base_ms, retry_max_ms, retry_jitter_ms, retry_multiplier, at_most_once, lane, ttl_s,
+                                       opens, complete_on, quiet, quiet_max_wait_s, quiet_deadline, quiet_spread_s)
+  select u.name || '.batch', '{}', t.lease_ms, t.max_attempts, t.retry_base_ms, t.retry_max_ms, t.retry_jitter_ms, t.retry_multiplier, t.at_most_once, t.lane,
+         t.ttl_s, t.opens, t.complete_on, t.quiet, t.quiet_max_wait_s, t.quiet_deadline, t.quiet_spread_s
     from unnest(of_types) as u(name)
     left join relevo.event_types t on t.event_type = u.name
    where length(u.name) <= 94
@@ -21,6 +21,7 @@ as $$
          retry_base_ms = case when 'retry_base_ms' = any (f.own) then f.retry_base_ms else excluded.retry_base_ms end,
          retry_max_ms = case when 'retry_max_ms' = any (f.own) then f.retry_max_ms else excluded.retry_max_ms end,
          retry_jitter_ms = case when 'retry_jitter_ms' = any (f.own) then f.retry_jitter_ms else excluded.retry_jitter_ms end,
+         retry_multiplier = case when 'retry_multiplier' = any (f.own) then f.retry_multiplier else excluded.retry_multiplier end,
          at_most_once = case when 'at_most_once' = any (f.own) then f.at_most_once else excluded.at_most_once end,
          lane = case when 'lane' = any (f.own) then f.lane else excluded.lane end,
          ttl_s = case when 'ttl_s' = any (f.own) then f.ttl_s else excluded.ttl_s end,

@@ -76,7 +76,7 @@ begin
       from answer a
       left join lateral (select d.attempt_count as former_attempts, coalesce(t.max_attempts, most_attempts) as of_attempts,
                                 at + case when a.paced
-                                  then relevo.retry_delay(d.attempt_count, coalesce(t.retry_base_ms, base_ms),
+                                  then relevo.retry_delay_by(coalesce(t.retry_multiplier, 2), d.attempt_count, coalesce(t.retry_base_ms, base_ms),
                                                           coalesce(t.retry_max_ms, greatest(max_ms, t.retry_base_ms)),
                                                           coalesce(t.retry_jitter_ms, jitter_ms), a.floor_ms, a.chance)
                                   else a.floor_ms * interval '1 millisecond' end as retry_at,

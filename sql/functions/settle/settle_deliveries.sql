@@ -34,7 +34,7 @@ begin
   with sort as materialized ( -- one chance for each sort: what failed together is tried again together
     select o.*, random() as chance, coalesce(t.max_attempts, most_attempts) as of_attempts,
            coalesce(t.retry_base_ms, base_ms) as of_base_ms, coalesce(t.retry_max_ms, greatest(max_ms, t.retry_base_ms)) as of_max_ms,
-           coalesce(t.retry_jitter_ms, jitter_ms) as of_jitter_ms
+           coalesce(t.retry_jitter_ms, jitter_ms) as of_jitter_ms, coalesce(t.retry_multiplier, 2) as of_multiplier
       from unnest(sort_statuses, sort_spent, sort_paced, sort_codes, sort_messages, sort_floors_ms, sort_projects, sort_not_befores, sort_types,
                   sort_formers, sort_requests)
         with ordinality as o(said, spent, paced, code, message, floor_ms, project, not_before, event_type, former_status, request_id, kind)
@@ -53,7 +53,7 @@ begin
       -- here and elsewhere offset 0 keeps this a lookup by key: flattened, it can become batch x batch comparisons
       left join lateral (select d.attempt_count + a.spent as attempts,
                                 greatest(a.not_before, at + case when a.paced
-                                  then relevo.retry_delay(d.attempt_count + a.spent, a.of_base_ms, a.of_max_ms, a.of_jitter_ms, a.floor_ms, a.chance)
+                                  then relevo.retry_delay_by(a.of_multiplier, d.attempt_count + a.spent, a.of_base_ms, a.of_max_ms, a.of_jitter_ms, a.floor_ms, a.chance)
                                   else a.floor_ms * interval '1 millisecond' end) as retry_at, -- what spent nothing waits no longer than it was told to
                                 (select e.deadline_at from relevo.notification_events e where e.id = d.notification_event_id) as deadline_at
                            from relevo.notification_deliveries d

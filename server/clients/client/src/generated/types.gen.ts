@@ -897,6 +897,12 @@ export type EventTypeIn = {
      */
     retry_jitter_ms?: number | null;
     /**
+     * Retry Multiplier
+     *
+     * By which each pause is longer than the one before; 2 unless said.
+     */
+    retry_multiplier?: number | null;
+    /**
      * Ttl S
      *
      * Its own time to live.
@@ -1022,6 +1028,12 @@ export type EventTypeOut = {
      * Its own jitter.
      */
     retry_jitter_ms: number | null;
+    /**
+     * Retry Multiplier
+     *
+     * By which each pause is longer than the one before; 2 unless said.
+     */
+    retry_multiplier: number | null;
     /**
      * Ttl S
      *

@@ -815,10 +815,10 @@ as $$
   delete from relevo.event_types f
    where f.own = '{}' and f.event_type in (select u.name || '.batch' from unnest(of_types) as u(name)
                                             where not exists (select from relevo.event_types t where t.event_type = u.name));
-  insert into relevo.event_types as f (event_type, own, lease_ms, max_attempts, retry_base_ms, retry_max_ms, retry_jitter_ms, at_most_once, lane, ttl_s, opens,
-                                       complete_on, quiet, quiet_max_wait_s, quiet_deadline, quiet_spread_s)
-  select u.name || '.batch', '{}', t.lease_ms, t.max_attempts, t.retry_base_ms, t.retry_max_ms, t.retry_jitter_ms, t.at_most_once, t.lane, t.ttl_s, t.opens,
-         t.complete_on, t.quiet, t.quiet_max_wait_s, t.quiet_deadline, t.quiet_spread_s
+  insert into relevo.event_types as f (event_type, own, lease_ms, max_attempts, retry_base_ms, retry_max_ms, retry_jitter_ms, retry_multiplier, at_most_once, lane, ttl_s,
+                                       opens, complete_on, quiet, quiet_max_wait_s, quiet_deadline, quiet_spread_s)
+  select u.name || '.batch', '{}', t.lease_ms, t.max_attempts, t.retry_base_ms, t.retry_max_ms, t.retry_jitter_ms, t.retry_multiplier, t.at_most_once, t.lane,
+         t.ttl_s, t.opens, t.complete_on, t.quiet, t.quiet_max_wait_s, t.quiet_deadline, t.quiet_spread_s
     from unnest(of_types) as u(name)
     left join relevo.event_types t on t.event_type = u.name
    where length(u.name) <= 94
@@ -830,6 +830,7 @@ as $$
          retry_base_ms = case when 'retry_base_ms' = any (f.own) then f.retry_base_ms else excluded.retry_base_ms end,
          retry_max_ms = case when 'retry_max_ms' = any (f.own) then f.retry_max_ms else excluded.retry_max_ms end,
          retry_jitter_ms = case when 'retry_jitter_ms' = any (f.own) then f.retry_jitter_ms else excluded.retry_jitter_ms end,
+         retry_multiplier = case when 'retry_multiplier' = any (f.own) then f.retry_multiplier else excluded.retry_multiplier end,
          at_most_once = case when 'at_most_once' = any (f.own) then f.at_most_once else excluded.at_most_once end,
          lane = case when 'lane' = any (f.own) then f.lane else excluded.lane end,
          ttl_s = case when 'ttl_s' = any (f.own) then f.ttl_s else excluded.ttl_s end,
@@ -5671,7 +5672,7 @@ begin
       from answer a
       left join lateral (select d.attempt_count as former_attempts, coalesce(t.max_attempts, most_attempts) as of_attempts,
                                 at + case when a.paced
-                                  then relevo.retry_delay(d.attempt_count, coalesce(t.retry_base_ms, base_ms),
+                                  then relevo.retry_delay_by(coalesce(t.retry_multiplier, 2), d.attempt_count, coalesce(t.retry_base_ms, base_ms),
                                                           coalesce(t.retry_max_ms, greatest(max_ms, t.retry_base_ms)),
                                                           coalesce(t.retry_jitter_ms, jitter_ms), a.floor_ms, a.chance)
                                   else a.floor_ms * interval '1 millisecond' end as retry_at,
@@ -6220,6 +6221,14 @@ $$;
 
 revoke all on function relevo.open_unsent from public;
 
+-- Returns the delay before the next attempt: base multiplied per attempt, capped, jittered, never below the provider's Retry-After.
+create or replace function relevo.retry_delay_by(multiplier float8, attempts int, base_ms bigint, max_ms bigint, jitter_ms bigint, floor_ms bigint, chance float8)
+  returns interval language sql immutable
+  return greatest(least(base_ms * multiplier ^ least(greatest(attempts, 1) - 1, 40), max_ms) + jitter_ms * chance, floor_ms)
+         * interval '1 millisecond';
+
+revoke all on function relevo.retry_delay_by from public;
+
 -- Returns what becomes of a delivery that is to be tried again: its attempts may be used up, or its deadline may pass before.
 create or replace function relevo.retry_status(paced boolean, attempts int, max_attempts int, retry_at timestamptz, deadline_at timestamptz)
   returns text language sql immutable
@@ -6266,7 +6275,7 @@ begin
   with sort as materialized ( -- one chance for each sort: what failed together is tried again together
     select o.*, random() as chance, coalesce(t.max_attempts, most_attempts) as of_attempts,
            coalesce(t.retry_base_ms, base_ms) as of_base_ms, coalesce(t.retry_max_ms, greatest(max_ms, t.retry_base_ms)) as of_max_ms,
-           coalesce(t.retry_jitter_ms, jitter_ms) as of_jitter_ms
+           coalesce(t.retry_jitter_ms, jitter_ms) as of_jitter_ms, coalesce(t.retry_multiplier, 2) as of_multiplier
       from unnest(sort_statuses, sort_spent, sort_paced, sort_codes, sort_messages, sort_floors_ms, sort_projects, sort_not_befores, sort_types,
                   sort_formers, sort_requests)
         with ordinality as o(said, spent, paced, code, message, floor_ms, project, not_before, event_type, former_status, request_id, kind)
@@ -6285,7 +6294,7 @@ begin
       -- here and elsewhere offset 0 keeps this a lookup by key: flattened, it can become batch x batch comparisons
       left join lateral (select d.attempt_count + a.spent as attempts,
                                 greatest(a.not_before, at + case when a.paced
-                                  then relevo.retry_delay(d.attempt_count + a.spent, a.of_base_ms, a.of_max_ms, a.of_jitter_ms, a.floor_ms, a.chance)
+                                  then relevo.retry_delay_by(a.of_multiplier, d.attempt_count + a.spent, a.of_base_ms, a.of_max_ms, a.of_jitter_ms, a.floor_ms, a.chance)
                                   else a.floor_ms * interval '1 millisecond' end) as retry_at, -- what spent nothing waits no longer than it was told to
                                 (select e.deadline_at from relevo.notification_events e where e.id = d.notification_event_id) as deadline_at
                            from relevo.notification_deliveries d
@@ -7910,6 +7919,13 @@ create or replace function relevo.exported_hours(profile int) returns jsonb lang
   return (select jsonb_build_object('windows', relevo.shown_windows(p.windows), 'zone', nullif(p.zone, '')) from relevo.quiet_profiles p where p.id = profile);
 
 revoke all on function relevo.exported_hours from public;
+
+-- Returns the delay before the next attempt where each pause is twice the one before.
+create or replace function relevo.retry_delay(attempts int, base_ms bigint, max_ms bigint, jitter_ms bigint, floor_ms bigint, chance float8)
+  returns interval language sql immutable
+  return relevo.retry_delay_by(2, attempts, base_ms, max_ms, jitter_ms, floor_ms, chance);
+
+revoke all on function relevo.retry_delay from public;
 
 -- Returns what an event says to a reader of a locale, of its texts by locale, or else in that of the project; null if it has no text of either language.
 create or replace function relevo.text_in(texts jsonb, locale text, project_locale text default null) returns jsonb
