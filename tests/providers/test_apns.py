@@ -302,10 +302,11 @@ def test_a_push_for_the_app_alone_travels_in_the_background(
         ("ping.wav", "ping.wav"),
         ({"name": "a", "volume": 0.5}, "a"),
         ({"critical": True, "name": "a"}, {"critical": 1, "name": "a"}),
+        ({"critical": True, "volume": 0.5}, {"critical": 1, "name": "default", "volume": 0.5}),
     ],
 )
 def test_a_sound_is_told_as_apple_reads_it(apns: Apns, sound: Any, expected: Any) -> None:
-    """A critical sound is an object with a number, any other its name."""
+    """A critical sound is an object with a number and a name, which is Apple's default if none is given."""
     assert payload(apns, native.draft(sound=sound))[1]["aps"]["sound"] == expected
 
 

@@ -166,19 +166,19 @@ NOON = datetime(2026, 2, 9, 12, tzinfo=UTC)
     [
         ({"Retry-After": "7"}, 7_000),
         ({"Retry-After": "1.5"}, 1_500),
-        ({"Retry-After": "99999"}, 3_600_000),
+        ({"Retry-After": "99999"}, 86_400_000),
         ({"Retry-After": "9" * 400}, 0),
         ({"Retry-After": "-7"}, 0),
         ({"Retry-After": "soon"}, 0),
         ({"Retry-After": format_datetime(NOON + timedelta(seconds=30), usegmt=True)}, 30_000),
         ({"Retry-After": format_datetime(NOON - timedelta(seconds=30), usegmt=True)}, 0),
-        ({"Retry-After": format_datetime(NOON + timedelta(days=3), usegmt=True)}, 3_600_000),
-        ({"Retry-After": format_datetime(datetime.now(UTC) + timedelta(days=3), usegmt=True), "Date": ""}, 3_600_000),
+        ({"Retry-After": format_datetime(NOON + timedelta(days=3), usegmt=True)}, 86_400_000),
+        ({"Retry-After": format_datetime(datetime.now(UTC) + timedelta(days=3), usegmt=True), "Date": ""}, 86_400_000),
         ({}, 0),
     ],
 )
 def test_retry_after(fake: FakeExpo, expo: Expo, headers: dict[str, str], wait_ms: int) -> None:
-    """Retry-After in seconds or as a date, by the server's clock, is honoured up to an hour; nonsense is none."""
+    """Retry-After in seconds or as a date, by the server's clock, is honoured up to a day; nonsense is none."""
     date = {"Date": format_datetime(NOON, usegmt=True)}
     fake.says(refusal(429, "TOO_MANY_REQUESTS", headers=date | headers))
     assert expo.send([message()]).retry_after_ms == wait_ms

@@ -14,7 +14,7 @@ import native
 from fakes.server import Answer, Asked, FakeServer
 from native import ANDROID, IOS
 from relevo.core.model import Reply, Ticket
-from relevo.providers.fcm import Fcm, _judge
+from relevo.providers.fcm import Fcm, _by_fid, _judge, _ticket
 from relevo.providers.http2 import Answered
 from relevo.providers.message_parts import topic
 from relevo.providers.push_projects import FcmEntry, PushProject
@@ -268,7 +268,6 @@ def test_each_platform_has_its_own_section(fcm: Fcm) -> None:
             "body": "¿Qué tal?",
             "tag": "t",
             "channel_id": "orders",
-            "click_action": "cat",
             "notification_count": 3,
             "sound": "default",
         },
@@ -331,3 +330,39 @@ def test_the_token_is_to_blame_only_if_nothing_else_is(fields: list[str], fate: 
     detail = {"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations}
     error = {"status": "INVALID_ARGUMENT", "message": "Request is invalid.", "details": [detail]}
     assert _judge(Answered(400, {}, json.dumps({"error": error}).encode())).fate == fate
+
+
+@pytest.mark.parametrize(
+    ("subject", "description", "pauses"),
+    [
+        ("device", "More than 240 messages in a minute.", "phone"),
+        ("device:abc", "Too many messages.", "phone"),
+        ("token", "Too many messages to this device.", "phone"),
+        ("project:device-shop", "Too many messages of project:device-shop.", "project"),
+        ("projects/device", "The quota of projects/device is used up.", "project"),
+        ("my-device", "600000 messages in a minute", "project"),
+    ],
+)
+def test_a_devices_quota_is_told_from_a_projects(subject: str, description: str, pauses: str) -> None:
+    """The word device in a project's id does not make the project's quota one of a phone."""
+    violation = {"subject": subject, "description": description}
+    detail = {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [violation]}
+    error = {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "no", "details": [detail]}
+    ticket = _ticket(Answered(429, {"retry-after": "7200"}, json.dumps({"error": error}).encode()))
+    assert (ticket.pauses, ticket.retry_after_ms) == (pauses, 7_200_000)
+
+
+def test_a_project_may_name_phones_by_fid(sandbox: Sandbox, tmp_path: Path) -> None:
+    """With `"target": "fid"` the field `fid` holds the token, whatever else is called token; without it `token` does."""
+    account = json.loads(sandbox.projects_file.read_text())["default"]["fcm"]
+    account["service_account_file"] = str(sandbox.projects_file.parent / account["service_account_file"])
+    for target in ("token", "fid"):
+        file = tmp_path / f"{target}.json"
+        file.write_text(json.dumps({"default": {"fcm": account | {"target": target}}}))
+        token = sandbox.fcm_token(f"by-{target}")
+        with native.fcm(sandbox, file) as fcm:
+            [ticket] = fcm.send([native.message(token, data={"token": "mine"})], ANDROID).tickets
+        assert ticket.fate == "ok"
+        assert sandbox.received(token)[-1]["data"]["token"] == "mine"
+    written = b'{"message":{"data":{"token":"a"},"token":"b"}}'
+    assert json.loads(_by_fid(written)) == {"message": {"data": {"token": "a"}, "fid": "b"}}

@@ -53,7 +53,7 @@ _WRITTEN: Mapping[str, tuple[str, ...]] = {
     "push.interruptionLevel": ("=", "", "", "aps.interruption-level", "", "aps.interruption-level", ""),
     "push.relevanceScore": ("=", "", "", "aps.relevance-score", "", "aps.relevance-score", ""),
     "push.channelId": ("", "=", "notification.channel_id", "", "", "", ""),
-    "push.categoryId": ("=", "=", "notification.click_action", "aps.category", "", "aps.category", ""),
+    "push.categoryId": ("=", "=", "", "aps.category", "", "aps.category", ""),
     "push.collapseId": (
         *("=", "", "", "apns-collapse-id", "~Topic, as a hash", "apns-collapse-id"),
         "~Topic, as a hash",

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-_MOST_S = 3_600
+_MOST_S = 86_400
+"""A day: a push service that asks for more is asked again after that."""
 _SECONDS = re.compile(r"\d{1,18}(?:\.\d{1,9})?", re.ASCII)
 
 

@@ -46,7 +46,7 @@ def aps(fields: Mapping[str, Any]) -> dict[str, Any]:
     made |= {theirs: fields[ours] for ours, theirs in _PLAIN.items() if fields.get(ours) is not None}
     made |= {theirs: 1 for ours, theirs in _FLAGS.items() if fields.get(ours)}
     if sound := fields.get("sound"):
-        made["sound"] = {**sound, "critical": 1} if _is_critical(sound) else sound_name(sound)
+        made["sound"] = {"name": "default", **sound, "critical": 1} if _is_critical(sound) else sound_name(sound)
     if image_of(fields):
         made["mutable-content"] = 1
     if not {"alert", "badge", "sound"} & made.keys():

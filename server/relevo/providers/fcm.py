@@ -39,6 +39,8 @@ _TOO_MANY, _SERVER_ERROR = 429, 500
 _PARTS_CREDENTIAL = ("THIRD_PARTY_AUTH_ERROR", "APNS_AUTH_ERROR")
 _EVERYBODYS = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND"})
 """Credential faults that say nothing of a phone: all of a request has them, or none."""
+_PROJECTS = re.compile(r"\bprojects?[:/]\S+", re.IGNORECASE)
+_DEVICE = re.compile(r"(?<![\w-])device(?![\w-])", re.IGNORECASE)
 _TYPES = "type.googleapis.com/"
 _LOOK = b'{"validate_only":true,"message":{"token":"relevo-doctor","data":{}}}'
 """A message that FCM checks and never sends."""
@@ -159,12 +161,19 @@ class Fcm(Http2Provider[FcmEntry, bytes]):
         )
         # path and token are the same in all requests
         with self._clients.lend(self._origin, lambda: self._client(self._origin, not_indexed=())) as client:
-            return client.exchange([Request(headers, body) for body in bodies], call, heard)
+            aimed = map(_by_fid, bodies) if project.entry.target == "fid" else bodies
+            return client.exchange([Request(headers, body) for body in aimed], call, heard)
 
 
 def make(projects: PushProjects, settings: Settings, database: Database | None = None) -> Fcm:  # noqa: ARG001
     """Make it as the settings say."""
     return Fcm(projects, base_url=settings.fcm_base_url, **usual_options(settings))
+
+
+def _by_fid(body: bytes) -> bytes:
+    """Return a message that names its phone by `fid`; its token is the last of its values."""
+    before, _, token = body.rpartition(b'"token":')
+    return before + b'"fid":' + token
 
 
 def _reply(tickets: Sequence[Ticket]) -> Reply:
@@ -218,16 +227,22 @@ def _judge(answer: Answered) -> Ticket:
 def _throttled(error: Mapping[str, Any], code: str, words: str | None, pause_ms: int) -> Ticket:
     """Tell a phone's own quota from the project's; what is over the project's costs no attempt."""
     found = [each for detail in _details(error, "google.rpc.QuotaFailure") for each in _list(detail, "violations")]
-    if any("device" in f"{each.get('subject')} {each.get('description')}".lower() for each in found):
+    if any(_names_device(each) for each in found):
         return Ticket("retryable", code=code, message=words, retry_after_ms=pause_ms, pauses="phone")
     return Ticket("not_sent", code=code, message=words, retry_after_ms=pause_ms, pauses="project")
+
+
+def _names_device(violation: Mapping[str, Any]) -> bool:
+    """Return whether a quota is a device's; a project's id may have that word in it."""
+    said = _PROJECTS.sub(" ", f"{violation.get('subject')} {violation.get('description')}")
+    return _DEVICE.search(said) is not None
 
 
 def _blames_token(error: Mapping[str, Any]) -> bool:
     """Return whether an INVALID_ARGUMENT is about the token: by the fields it names, else as FCM's own error."""
     fields = [str(each.get("field")) for each in _field_violations(error)]
     if fields:
-        return all(field == "message.token" for field in fields)
+        return all(field in ("message.token", "message.fid") for field in fields)
     is_about_message = any(True for _ in _details(error, "google.rpc.BadRequest"))
     return not is_about_message and any(True for _ in _details(error, "google.firebase.fcm.v1.FcmError"))
 

@@ -27,7 +27,6 @@ _NOTIFICATION = {
     "icon": "icon",
     "tag": "tag",
     "channelId": "channel_id",
-    "categoryId": "click_action",
     "badge": "notification_count",
 }
 _TTL = "\ue000"

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
@@ -75,6 +75,8 @@ class FcmEntry(Entry):
     service_account: dict[str, Any] | None = Field(None, repr=False)
     default_credentials: bool = False
     project_id: Annotated[str, StringConstraints(pattern=r"^[a-z0-9:.-]{1,100}$")] | None = None
+    target: Literal["token", "fid"] = "token"
+    """The field of a message that holds a phone's token: Google replaces `token` by `fid`."""
 
 
 class ApnsEntry(Entry):
