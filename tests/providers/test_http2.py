@@ -55,7 +55,7 @@ def test_headers_arrive_as_they_were_given(served: Any, client: Client, http2: M
     got = [each.headers for each in server.peers[0].asked.values()]
     given = [dict(headers) | {":scheme": "https", ":authority": ours._authority} for headers, _ in asked]
     assert got == given
-    assert ours._kept._http.forget_ended() == 0
+    assert ours._kept._http.open_outbound_streams == 0
 
 
 def test_streams_that_ended_are_let_go(served: Any, client: Client) -> None:
