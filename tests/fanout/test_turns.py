@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import psycopg
+import pytest
 
 from fanout.tenders import DROP_THE_MONTH, NEWS
 from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step, prefer, reached
@@ -120,6 +121,33 @@ class TestOrder:
             read = rows_read_by_table(conn, queries.load("fanout")["fan_out_next"], asked)
         assert read["notification_events"] <= 5, "one of each lane and project, and the first of a project"
         assert sum(read.values()) <= 7
+
+    @pytest.mark.parametrize("due", [1, 150])
+    def test_projects_with_something_scheduled_cost_a_due_event_nothing(self, build, conn, due: int) -> None:
+        """Beside 500 projects that wait for tomorrow, in both directions of the round, few rows are read for what is due."""
+        tomorrow = datetime.now(UTC) + timedelta(days=1)
+        later = [
+            Event("notice", str(n), "t", audience="everyone", project=f"p{n:03}", scheduled_at=tomorrow)
+            for n in range(500)
+        ]
+        now = [Event("notice", f"now {n}", "t", audience="everyone", project=f"p250 {n:03}") for n in range(due)]
+        verbs.enqueue_many(conn, later + now)
+        asked = {
+            "after_project": "p249", "given_up": [], "apart": [], "aside": [], "few": 100, "most_events": 1, "most": 10_000,
+            "brake": True, "enough": 1, "at_once": False, "now": None,
+        }  # fmt: skip
+        for after in ("", "p249", "p400"):
+            with conn.transaction(force_rollback=True):
+                conn.execute(BY_KEY)
+                read = rows_read_by_table(
+                    conn, queries.load("fanout")["fan_out_next"], asked | {"after_project": after}
+                )
+            assert read["notification_events"] <= (20 if due == 1 or after == "p249" else 1_500)
+        app = build()
+        fan_out_to_the_end(app)
+        assert conn.execute("select count(*) from relevo.notification_events where state = 'fanned'").fetchone() == (
+            due,
+        )
 
 
 class TestFleet:
