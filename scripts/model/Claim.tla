@@ -192,13 +192,13 @@ Reap ==
        /\ late' = late \ holds[c]
        /\ UNCHANGED <<made, live, told, ended, redriven, taken, wrong>>
 
-(* A ticket arrives after its claim was lost. What was given up for it is closed; else the ticket is kept for whoever has the
+(* A ticket arrives after its claim was lost. What was given up for it, or ended unsent, is closed; else the ticket is kept for whoever has the
    delivery next. One that was kept before is used already, or will be. *)
 KeepTicket ==
   \E c \in Claims, d \in Deliveries :
     /\ c \in live /\ ~IsHeld(c, d)
     /\ told[c][d] \in {"ticket", "kept"}
-    /\ LET closes == told[c][d] = "ticket" /\ (status[d] = "unknown" \/ (status[d] = "failed" /\ given_up_by[d] # 0))
+    /\ LET closes == told[c][d] = "ticket" /\ (status[d] \in {"unknown", "ended"} \/ (status[d] = "failed" /\ given_up_by[d] # 0))
        IN /\ status' = IF closes THEN [status EXCEPT ![d] = "sent"] ELSE status
           /\ late' = IF status[d] = "open" /\ told[c][d] = "ticket" THEN late \union {d} ELSE late
     /\ requests' = [requests EXCEPT ![c][d] = IF @ = "doubt" THEN "late" ELSE @]

@@ -226,7 +226,8 @@ class Model:
 
     def _close(self, key: int, ticket: str) -> bool:
         row = self.rows[key]
-        if row.status != "unknown" and (row.status != "failed" or row.unseen is None):
+        is_unsent = row.status in ("expired", "cancelled", "skipped") and row.ticket is None
+        if not is_unsent and row.status != "unknown" and (row.status != "failed" or row.unseen is None):
             return False
         row.become("sent")
         row.ticket = ticket

@@ -100,6 +100,40 @@ def test_it_tells_that_what_would_end_unsent_was_sent(lost, conn, status) -> Non
     assert conn.execute("select count(*) from relevo.dead_letters").fetchone() == (0,)
 
 
+@pytest.mark.parametrize("status", ["expired", "skipped", "cancelled"])
+def test_it_turns_what_ended_unsent_into_sent(lost, conn, status) -> None:
+    """A delivery that ended without a ticket, whose first push arrived after all, becomes sent whenever its ticket comes."""
+    lost.send()
+    claim = take(lost.other, RESEND_AT)
+    ended = answers(claim, status, attempted=False, error_code="why")
+    assert lost.other.claims.settle(claim, ended, now=RESEND_AT, finish=True).written == {status: 1}
+    settlement = lost.answer(RESEND_AT + SECOND)
+    assert (settlement.closed_late, settlement.kept_as_evidence) == (1, 0)
+    row = one(conn, lost.delivery)
+    assert (row["status"], row["completed_at"], row["last_error_code"]) == ("sent", None, None)
+    assert row["provider_ticket_id"] == lost.ticket
+    assert (late_tickets_in(conn), awaited_in(conn)) == ([], [(lost.delivery, lost.ticket)])
+    assert progress_in(conn) == {"pending": -1, "sent": 1}
+
+
+def test_it_meets_the_end_of_its_delivery(lost, conn, dsn) -> None:
+    """A ticket that is kept while the next claim ends the delivery is seen by that settle, which waits for it."""
+    lost.send()
+    claim = take(lost.other, RESEND_AT)
+    keeping = """insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at)
+                 select d.event_day, d.id, 'late', %s, now() from relevo.notification_deliveries d where d.id = %s for no key update of d"""
+    ended = answers(claim, "expired", attempted=False, error_code="why")
+    with psycopg.connect(dsn) as other, ThreadPoolExecutor(1) as pool:
+        other.execute(keeping, [uuid4(), lost.delivery])
+        settling = pool.submit(lost.other.claims.settle, claim, ended, now=RESEND_AT)
+        eventually(
+            lambda: conn.execute("select from pg_locks where not granted").rowcount or settling.done(), "it waits"
+        )
+        other.commit()
+        assert settling.result(PATIENCE_S).written == {"sent": 1}
+    assert one(conn, lost.delivery)["provider_ticket_id"] == "late"
+
+
 def test_a_cancelled_event_does_not_hide_that_it_was_sent(lost, conn) -> None:
     """Whoever sweeps a cancelled event leaves what was sent after all to its next claim, ends the rest, and comes back."""
     event = add_event(conn)
@@ -298,7 +332,7 @@ def test_a_ticket_kept_before_it_was_used_does_not_stop_a_resend(lost, conn) -> 
     send(lost.other, take(lost.other, RESEND_AT), now=RESEND_AT)
 
 
-@pytest.mark.parametrize("status", ["ok", "unconfirmed", "invalid", "failed", "expired", "skipped", "cancelled"])
+@pytest.mark.parametrize("status", ["ok", "unconfirmed", "invalid", "failed"])
 def test_final_states_are_not_reopened(lost, conn, status) -> None:
     """A late ticket is kept, but what is final stays as it is."""
     lost.send()

@@ -1,6 +1,6 @@
--- Keeps tickets that arrived after their claim was lost, for whoever owns the delivery's chunk or claim. Only what was given up because the
--- answer was not seen, as unknown or, after its last attempt, as failed, is closed with its ticket at once: nobody owns it, or, as a redrive
--- does, who locks its dead letter. A claim that journalled nothing here, neither what is still unanswered nor `of_requests`, was made in a database
+-- Keeps tickets that arrived after their claim was lost, for whoever owns the delivery's chunk or claim. What nobody owns is closed with its
+-- ticket at once: what was given up because the answer was not seen, as unknown or, after its last attempt, as failed (a redrive locks its dead
+-- letter), and what ended as expired, cancelled or skipped without any ticket. A claim that journalled nothing here, neither what is still unanswered nor `of_requests`, was made in a database
 -- that is gone since a backup was restored under its worker: its deliveries' numbers are given again, so that its tickets tell of others, and are dropped.
 -- Returns how many were closed, and how many tickets kept.
 create or replace function relevo.keep_late_tickets(claim uuid, of_requests uuid[], of_days date[], of_ids bigint[], tickets text[], versions int[],
@@ -35,7 +35,8 @@ begin
       from told t
       cross join lateral (select l.delivery_id from relevo.dead_letters l where l.event_day = t.event_day and l.delivery_id = t.id for update) l
   ), late as materialized (
-    select t.*, d.former_status, d.former_status = 'unknown' or (d.former_status = 'failed' and d.last_error_code = 'answer_not_seen') as is_closable
+    select t.*, d.former_status, d.former_status = 'unknown' or (d.former_status = 'failed' and d.last_error_code = 'answer_not_seen')
+           or (d.former_status in ('expired', 'cancelled', 'skipped') and d.provider_ticket_id is null) as is_closable
       from told t
       left join lateral (select d.status as former_status, d.last_error_code, d.provider_ticket_id
                            from relevo.notification_deliveries d
