@@ -3800,6 +3800,37 @@ $$;
 
 revoke all on function relevo.small_targets from public;
 
+-- Returns the projects that have an event of a lane waiting, due or not, in their turn: from the one after the given project on, round to that
+-- one. It goes along the names, one by one as the caller asks for more.
+create or replace function relevo.waiting_projects(of_lane text, after_project text) returns table (project text)
+  language sql stable
+as $$
+  with recursive later as (
+    select (select coalesce(n.project, '') from relevo.notification_events n
+             where n.state in ('waiting', 'fanning') and n.lane = of_lane and coalesce(n.project, '') > after_project
+             order by coalesce(n.project, '') limit 1) as project
+    union all
+    select (select coalesce(n.project, '') from relevo.notification_events n
+             where n.state in ('waiting', 'fanning') and n.lane = of_lane and coalesce(n.project, '') > l.project
+             order by coalesce(n.project, '') limit 1)
+      from later l where l.project is not null
+  ), again as ( -- from the first one on
+    select (select coalesce(n.project, '') from relevo.notification_events n
+             where n.state in ('waiting', 'fanning') and n.lane = of_lane
+             order by coalesce(n.project, '') limit 1) as project
+    union all
+    select (select coalesce(n.project, '') from relevo.notification_events n
+             where n.state in ('waiting', 'fanning') and n.lane = of_lane and coalesce(n.project, '') > a.project
+             order by coalesce(n.project, '') limit 1)
+      from again a where a.project < after_project
+  )
+  select l.project from later l where l.project is not null
+  union all
+  select a.project from again a where a.project <= after_project
+$$;
+
+revoke all on function relevo.waiting_projects from public;
+
 -- Deletes those of some owners' inboxes that nothing leads to any more: no phone, none that left it, no kept item and no event that found no phone. Each is
 -- locked first, so that whoever registers a phone for the owner comes before or makes the inbox anew.
 create or replace function relevo.delete_empty_inboxes(ids bigint[]) returns void
@@ -6062,9 +6093,9 @@ $$;
 
 revoke all on function relevo.end_claim from public;
 
--- Keeps tickets that arrived after their claim was lost, for whoever owns the delivery's chunk or claim. Only what was given up because the
--- answer was not seen, as unknown or, after its last attempt, as failed, is closed with its ticket at once: nobody owns it, or, as a redrive
--- does, who locks its dead letter. A claim that journalled nothing here, neither what is still unanswered nor `of_requests`, was made in a database
+-- Keeps tickets that arrived after their claim was lost, for whoever owns the delivery's chunk or claim. What nobody owns is closed with its
+-- ticket at once: what was given up because the answer was not seen, as unknown or, after its last attempt, as failed (a redrive locks its dead
+-- letter), and what ended as expired, cancelled or skipped without any ticket. A claim that journalled nothing here, neither what is still unanswered nor `of_requests`, was made in a database
 -- that is gone since a backup was restored under its worker: its deliveries' numbers are given again, so that its tickets tell of others, and are dropped.
 -- Returns how many were closed, and how many tickets kept.
 create or replace function relevo.keep_late_tickets(claim uuid, of_requests uuid[], of_days date[], of_ids bigint[], tickets text[], versions int[],
@@ -6099,7 +6130,8 @@ begin
       from told t
       cross join lateral (select l.delivery_id from relevo.dead_letters l where l.event_day = t.event_day and l.delivery_id = t.id for update) l
   ), late as materialized (
-    select t.*, d.former_status, d.former_status = 'unknown' or (d.former_status = 'failed' and d.last_error_code = 'answer_not_seen') as is_closable
+    select t.*, d.former_status, d.former_status = 'unknown' or (d.former_status = 'failed' and d.last_error_code = 'answer_not_seen')
+           or (d.former_status in ('expired', 'cancelled', 'skipped') and d.provider_ticket_id is null) as is_closable
       from told t
       left join lateral (select d.status as former_status, d.last_error_code, d.provider_ticket_id
                            from relevo.notification_deliveries d
@@ -6260,7 +6292,12 @@ begin
   -- A reaper at work on the claim is waited for; the statements below see the claim as it is then.
   select c.days, c.ids into held_days, held_ids from relevo.claims c where c.token = claim for no key update;
 
-  -- What ends unsent was sent after all if a ticket came late.
+  -- What ends unsent was sent after all if a ticket came late. The deliveries are locked first: a ticket is kept before that, and seen here, or
+  -- comes later and finds how they ended.
+  if exists (select from unnest(kinds) as k(kind) where sort_spent[k.kind] = 0 and sort_statuses[k.kind] not in ('sent', 'retryable')) then
+    perform from (select a.event_day, a.id from unnest(of_days, of_ids) as a(event_day, id) where a.id = any (held_ids) order by a.event_day, a.id) a
+      cross join lateral (select from relevo.notification_deliveries d where d.event_day = a.event_day and d.id = a.id for no key update) d;
+  end if;
   if exists (select from relevo.late_tickets) then
     select array_agg(l.ticket_id order by a.place) into late_tickets
       from unnest(of_days, of_ids, kinds) with ordinality as a(event_day, id, kind, place)
@@ -8643,6 +8680,27 @@ $$;
 
 revoke all on function relevo.fan_out_slice from public;
 
+-- Locks the first event of a project whose turn it is in a lane, skipping those that another replica holds, those that wait for a retry or for
+-- their texts, and those given up.
+create or replace function relevo.first_event_of(of_project text, of_lane text, given_up bigint[], at timestamptz) returns relevo.notification_events
+  language plpgsql volatile
+as $$
+declare
+  e relevo.notification_events;
+begin
+  select * into e from relevo.notification_events n
+   where n.state in ('waiting', 'fanning') and n.lane = of_lane and coalesce(n.project, '') = of_project
+     and coalesce(n.turn_at, n.scheduled_at) <= at + interval '10 seconds' and n.scheduled_at <= at
+     and (n.fanout_retry_at is null or n.fanout_retry_at <= at) and n.id <> all (given_up) and (n.arguments is null or n.texts is not null)
+   order by coalesce(n.turn_at, n.scheduled_at), n.id
+   limit 1
+     for update skip locked;
+  return e;
+end
+$$;
+
+revoke all on function relevo.first_event_of from public;
+
 -- Returns of the phones of a slice those that get the event: without whoever got the event that this one follows and, with `step_aside`, without
 -- those that have its delivery already. `targets` counts the latter, too.
 create or replace function relevo.leave_out_repeats(e relevo.notification_events, of_phones uuid[], of_providers text[], of_projects text[],
@@ -8780,42 +8838,44 @@ $$;
 
 revoke all on function relevo.named_targets from public;
 
--- Locks the event whose turn it is in a lane: the first of the next project in the round, skipping those that another replica holds, those that
--- wait for a retry or for their texts, and those given up. A slice puts its event ten seconds back (fan_out_slice): whatever falls due meanwhile goes first.
+-- Locks the event whose turn it is in a lane: the first of the next project in the round that has one due. A slice puts its event ten seconds
+-- back (fan_out_slice): whatever falls due meanwhile goes first. Where the next projects have nothing but what is scheduled for later, the
+-- projects come from the events that are due, unless these are many.
 create or replace function relevo.next_event(of_lane text, after_project text, given_up bigint[], at timestamptz) returns relevo.notification_events
   language plpgsql volatile
 as $$
 declare
   e relevo.notification_events;
-  whose text := coalesce(after_project, '');
-  last_of_round text := whose;
-  next_one text;
-  wrapped boolean := false;
+  last_one text := coalesce(after_project, '');
+  whose text;
+  due_events int;
+  due_projects text[];
 begin
-  loop
-    next_one := coalesce((select coalesce(n.project, '') from relevo.notification_events n
-                           where n.state in ('waiting', 'fanning') and n.lane = of_lane and coalesce(n.project, '') > whose
-                           order by coalesce(n.project, '') limit 1),
-                         (select coalesce(n.project, '') from relevo.notification_events n
-                           where n.state in ('waiting', 'fanning') and n.lane = of_lane
-                           order by coalesce(n.project, '') limit 1));
-    exit when next_one is null or (wrapped and next_one <= whose);
-    wrapped := wrapped or next_one <= whose;
-    exit when wrapped and next_one > last_of_round;
-    whose := next_one;
-    select * into e from relevo.notification_events n
-     where n.state in ('waiting', 'fanning') and n.lane = of_lane and coalesce(n.project, '') = whose
-       and coalesce(n.turn_at, n.scheduled_at) <= at + interval '10 seconds' and n.scheduled_at <= at
-       and (n.fanout_retry_at is null or n.fanout_retry_at <= at) and n.id <> all (given_up) and (n.arguments is null or n.texts is not null)
-     order by coalesce(n.turn_at, n.scheduled_at), n.id
-     limit 1
-       for update skip locked;
-    if found then
+  for whose in select p.project from relevo.waiting_projects(of_lane, last_one) p limit 2 loop
+    e := relevo.first_event_of(whose, of_lane, given_up, at);
+    if e.id is not null then
       return e;
     end if;
-    -- many projects may have nothing but what is scheduled for later
-    exit when not exists (select from relevo.notification_events n
-                           where n.state in ('waiting', 'fanning') and n.lane = of_lane and n.scheduled_at <= at);
+  end loop;
+  if whose is null then
+    return null;
+  end if;
+  select count(*), array_agg(distinct d.project) into due_events, due_projects
+    from (select coalesce(n.project, '') as project from relevo.notification_events n
+           where n.state in ('waiting', 'fanning') and n.lane = of_lane and n.scheduled_at <= at
+           order by n.lane desc, n.scheduled_at, n.id limit 100) d;
+  for whose in
+    (select u.project from unnest(due_projects) as u(project) where due_events < 100 order by u.project <= last_one, u.project)
+    union all
+    select p.project from relevo.waiting_projects(of_lane, last_one) p
+     where due_events >= 100 and exists (select from relevo.notification_events n
+                                          where n.state in ('waiting', 'fanning') and n.lane = of_lane and coalesce(n.project, '') = p.project
+                                            and coalesce(n.turn_at, n.scheduled_at) <= at + interval '10 seconds' and n.scheduled_at <= at)
+  loop
+    e := relevo.first_event_of(whose, of_lane, given_up, at);
+    if e.id is not null then
+      return e;
+    end if;
   end loop;
   return null;
 end

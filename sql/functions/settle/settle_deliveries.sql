@@ -22,9 +22,8 @@ begin
   -- What ends unsent was sent after all if a ticket came late. The deliveries are locked first: a ticket is kept before that, and seen here, or
   -- comes later and finds how they ended.
   if exists (select from unnest(kinds) as k(kind) where sort_spent[k.kind] = 0 and sort_statuses[k.kind] not in ('sent', 'retryable')) then
-    perform from unnest(of_days, of_ids) as a(event_day, id)
-      cross join lateral (select from relevo.notification_deliveries d where d.event_day = a.event_day and d.id = a.id for no key update) d
-     where a.id = any (held_ids);
+    perform from (select a.event_day, a.id from unnest(of_days, of_ids) as a(event_day, id) where a.id = any (held_ids) order by a.event_day, a.id) a
+      cross join lateral (select from relevo.notification_deliveries d where d.event_day = a.event_day and d.id = a.id for no key update) d;
   end if;
   if exists (select from relevo.late_tickets) then
     select array_agg(l.ticket_id order by a.place) into late_tickets
