@@ -20,8 +20,12 @@ select a.number::int, max(g.place)
                            order by d.id desc limit 1) d
     union all
     (select o.inbox_place from relevo.event_owners o
-       cross join lateral (select e.project from relevo.notification_events e where e.id = o.event_id offset 0) e
-      where o.owner = a.owner and o.inbox_place > a.after
-        and (a.project is null or e.project = a.project or e.project is null and relevo.takes_unscoped(a.owner, a.project))
+      where o.owner = a.owner and o.inbox_project = a.project and o.inbox_place > a.after order by o.inbox_place desc limit 1)
+    union all
+    (select o.inbox_place from relevo.event_owners o
+      where o.owner = a.owner and o.inbox_project = '' and o.inbox_place > a.after and relevo.takes_unscoped(a.owner, a.project)
+      order by o.inbox_place desc limit 1)
+    union all -- who waits without a project
+    (select o.inbox_place from relevo.event_owners o where a.project is null and o.owner = a.owner and o.inbox_place > a.after
       order by o.inbox_place desc limit 1)) g
  group by a.number;

@@ -177,12 +177,15 @@ create table relevo.event_owners (
   event_id    bigint not null references relevo.notification_events(id) on delete cascade,
   owner       text not null check (length(owner) between 1 and 200),
   inbox_place bigint,
+  inbox_project text,
   primary key (event_id, owner)
 );
 comment on table relevo.event_owners is 'The owners a personal event is for: it goes to the phones that are theirs when it fans out.';
 comment on column relevo.event_owners.inbox_place is
   'Its place in the owner''s inbox, among the ids of deliveries, if its fan-out found no phone of the owner''s.';
-create index event_owners_inbox on relevo.event_owners (owner, inbox_place) where inbox_place is not null;
+comment on column relevo.event_owners.inbox_project is
+  'With inbox_place: the project of the event, empty if it names none, so that equal owner names of other projects are not walked along.';
+create index event_owners_inbox on relevo.event_owners (owner, inbox_project, inbox_place) where inbox_place is not null;
 create index event_owners_owner on relevo.event_owners (owner);
 
 create table relevo.event_followers (

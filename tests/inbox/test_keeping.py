@@ -159,7 +159,7 @@ def test_an_event_that_found_no_phone_is_kept(app: App, conn: psycopg.Connection
         "update relevo.notification_events set audience = 'installations', fanout_finished_at = %s where id = %s",
         [at(6)["at"], missed],
     )
-    conn.execute("insert into relevo.event_owners values (%s, 'ana', nextval('relevo.delivery_ids'))", [missed])
+    conn.execute("insert into relevo.event_owners values (%s, 'ana', nextval('relevo.delivery_ids'), '')", [missed])
     assert titles(conn, owner="ana", limit=2) == ["missed", "last"]
     archive(app, conn)
     assert titles(conn, owner="ana") == ["missed", "last", WORDS, "both"]

@@ -1,20 +1,33 @@
 -- Returns the id of a project's event by its type and key, archived or not, or null. Without a project it is the event that names none, or else
--- the only project's; refuses the question if several projects have one.
+-- the only project's; refuses the question if several projects have one. However many have one, it reads a few.
 create or replace function relevo.event_id_in_project(of_type text, of_key text, of_project text) returns bigint
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp
 as $$
 declare
   keys text[] := array[of_key, relevo.hidden_key(of_type, of_key)];
+  found_id bigint;
   ids bigint[];
   projects text[];
 begin
-  select array_agg(f.id order by f.project nulls first), array_agg(f.project order by f.project nulls first) into ids, projects
-    from (select e.id, e.project from relevo.notification_events e where e.event_type = of_type and e.event_key = any (keys)
+  select f.id into found_id
+    from (select e.id from relevo.notification_events e
+           where e.event_type = of_type and e.event_key = any (keys) and coalesce(e.project, '') = coalesce(of_project, '')
           union all
-          select k.event_id, k.project from relevo.event_keys k where k.event_type = of_type and k.event_key = any (keys)) f
-   where of_project is null or f.project = of_project;
-  if of_project is null and projects[1] is not null and cardinality(ids) > 1 then
+          select k.event_id from relevo.event_keys k
+           where k.event_type = of_type and k.event_key = any (keys) and coalesce(k.project, '') = coalesce(of_project, '')) f
+   limit 1;
+  if found_id is not null or of_project is not null then
+    return found_id;
+  end if;
+  select array_agg(f.id order by f.project), array_agg(f.project order by f.project) into ids, projects
+    from unnest(keys) as g(key)
+    cross join lateral ((select e.id, e.project from relevo.notification_events e
+                          where e.event_type = of_type and e.event_key = g.key order by coalesce(e.project, '') limit 5)
+                        union all
+                        (select k.event_id, k.project from relevo.event_keys k
+                          where k.event_type = of_type and k.event_key = g.key order by coalesce(k.project, '') limit 5)) f;
+  if cardinality(ids) > 1 then
     perform relevo.refuse(format('project must be given: events of type %s and key %s are there in %s', left(of_type, 100), left(of_key, 100),
       array_to_string(projects[1:5], ', ')));
   end if;

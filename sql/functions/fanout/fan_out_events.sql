@@ -60,7 +60,8 @@ begin
       cross join (select coalesce(max(i.seq), 0) as seq from relevo.device_installations i) u
      where e.id = c.event_id
   ), missed as ( -- owners without a phone find it in their inbox
-    update relevo.event_owners o set inbox_place = nextval('relevo.delivery_ids')
+    update relevo.event_owners o
+       set inbox_place = nextval('relevo.delivery_ids'), inbox_project = coalesce((select e.project from relevo.notification_events e where e.id = o.event_id), '')
      where o.event_id = any (of_events)
        and not exists (select from targets t where t.event_id = o.event_id and t.owner = o.owner and t.installation_id is not null)
   ), progress as (

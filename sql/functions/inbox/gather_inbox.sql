@@ -25,12 +25,13 @@ begin
                              where d.installation_id = p.phone and d.id < before and d.event_day >= s.earliest
                              order by d.id desc limit wide) g
       union all
-      select g.place, g.event_id, null, g.at, null, g.at > past, min(g.place) over (), count(*) over () = wide
-        from (select o.inbox_place as place, o.event_id, e.fanout_finished_at as at
-                from relevo.event_owners o
-                cross join lateral (select e.fanout_finished_at, e.project from relevo.notification_events e where e.id = o.event_id offset 0) e
-               where o.owner = s.owner and o.inbox_place < before and (e.project = s.project or e.project is null and takes_unscoped)
-               order by o.inbox_place desc limit wide) g
+      select g.place, g.event_id, null, g.at, null, g.at > past, min(g.place) over (partition by p.project), count(*) over (partition by p.project) = wide
+        from unnest(array[s.project] || case when takes_unscoped then array[''] end) as p(project) -- empty: what names no project
+        cross join lateral (select o.inbox_place as place, o.event_id, e.fanout_finished_at as at
+                              from relevo.event_owners o
+                              cross join lateral (select e.fanout_finished_at from relevo.notification_events e where e.id = o.event_id offset 0) e
+                             where o.owner = s.owner and o.inbox_project = p.project and o.inbox_place < before
+                             order by o.inbox_place desc limit wide) g
       union all
       select g.place, g.event_id, null, g.at, null, g.at > past, min(g.place) over (), count(*) over () = wide
         from (select k.place, k.event_id, k.at from relevo.kept_inbox_items k

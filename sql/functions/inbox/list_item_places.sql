@@ -14,7 +14,7 @@ as $$
   select o.inbox_place, null, e.fanout_finished_at
     from relevo.event_owners o
     join relevo.notification_events e on e.id = o.event_id
-   where o.event_id = of_event and o.owner = s.owner and o.inbox_place is not null and (e.project = s.project or e.project is null and relevo.takes_unscoped(s.owner, s.project))
+   where o.event_id = of_event and o.owner = s.owner and o.inbox_place is not null and (o.inbox_project = s.project or o.inbox_project = '' and relevo.takes_unscoped(s.owner, s.project))
   union all
   select k.place, null, k.at from relevo.kept_inbox_items k
    where k.inbox_id = s.inbox_id and k.event_id = of_event and (s.owner is not null or k.at > s.since[1])

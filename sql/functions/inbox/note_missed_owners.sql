@@ -3,7 +3,8 @@ create or replace function relevo.note_missed_owners(of_event bigint, of_day dat
   language plpgsql volatile
 as $$
 begin
-  update relevo.event_owners o set inbox_place = nextval('relevo.delivery_ids')
+  update relevo.event_owners o
+     set inbox_place = nextval('relevo.delivery_ids'), inbox_project = coalesce((select e.project from relevo.notification_events e where e.id = of_event), '')
    where o.event_id = of_event and o.inbox_place is null
      and not exists (select from relevo.device_installations i
                        cross join lateral (select from relevo.notification_deliveries d -- of before 0.4.0, without inbox

@@ -13,8 +13,7 @@ begin
   if s.owner is not null then
     perform from relevo.device_installations i where i.owner = s.owner and i.project = s.project limit 1 for key share;
     if not found then
-      perform from relevo.event_owners o join relevo.notification_events e on e.id = o.event_id
-        where o.owner = s.owner and o.inbox_place is not null and coalesce(e.project, s.project) = s.project limit 1 for key share of o;
+      perform from relevo.event_owners o where o.owner = s.owner and o.inbox_place is not null and o.inbox_project in (s.project, '') limit 1 for key share;
       if not found then
         return null;
       end if;

@@ -1871,22 +1871,35 @@ as $$ select relevo.event_id_in_project(of_type, of_key, null) $$;
 revoke all on function relevo.event_id from public;
 
 -- Returns the id of a project's event by its type and key, archived or not, or null. Without a project it is the event that names none, or else
--- the only project's; refuses the question if several projects have one.
+-- the only project's; refuses the question if several projects have one. However many have one, it reads a few.
 create or replace function relevo.event_id_in_project(of_type text, of_key text, of_project text) returns bigint
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp
 as $$
 declare
   keys text[] := array[of_key, relevo.hidden_key(of_type, of_key)];
+  found_id bigint;
   ids bigint[];
   projects text[];
 begin
-  select array_agg(f.id order by f.project nulls first), array_agg(f.project order by f.project nulls first) into ids, projects
-    from (select e.id, e.project from relevo.notification_events e where e.event_type = of_type and e.event_key = any (keys)
+  select f.id into found_id
+    from (select e.id from relevo.notification_events e
+           where e.event_type = of_type and e.event_key = any (keys) and coalesce(e.project, '') = coalesce(of_project, '')
           union all
-          select k.event_id, k.project from relevo.event_keys k where k.event_type = of_type and k.event_key = any (keys)) f
-   where of_project is null or f.project = of_project;
-  if of_project is null and projects[1] is not null and cardinality(ids) > 1 then
+          select k.event_id from relevo.event_keys k
+           where k.event_type = of_type and k.event_key = any (keys) and coalesce(k.project, '') = coalesce(of_project, '')) f
+   limit 1;
+  if found_id is not null or of_project is not null then
+    return found_id;
+  end if;
+  select array_agg(f.id order by f.project), array_agg(f.project order by f.project) into ids, projects
+    from unnest(keys) as g(key)
+    cross join lateral ((select e.id, e.project from relevo.notification_events e
+                          where e.event_type = of_type and e.event_key = g.key order by coalesce(e.project, '') limit 5)
+                        union all
+                        (select k.event_id, k.project from relevo.event_keys k
+                          where k.event_type = of_type and k.event_key = g.key order by coalesce(k.project, '') limit 5)) f;
+  if cardinality(ids) > 1 then
     perform relevo.refuse(format('project must be given: events of type %s and key %s are there in %s', left(of_type, 100), left(of_key, 100),
       array_to_string(projects[1:5], ', ')));
   end if;
@@ -3487,7 +3500,8 @@ begin
       cross join (select coalesce(max(i.seq), 0) as seq from relevo.device_installations i) u
      where e.id = c.event_id
   ), missed as ( -- owners without a phone find it in their inbox
-    update relevo.event_owners o set inbox_place = nextval('relevo.delivery_ids')
+    update relevo.event_owners o
+       set inbox_place = nextval('relevo.delivery_ids'), inbox_project = coalesce((select e.project from relevo.notification_events e where e.id = o.event_id), '')
      where o.event_id = any (of_events)
        and not exists (select from targets t where t.event_id = o.event_id and t.owner = o.owner and t.installation_id is not null)
   ), progress as (
@@ -4039,7 +4053,8 @@ create or replace function relevo.note_missed_owners(of_event bigint, of_day dat
   language plpgsql volatile
 as $$
 begin
-  update relevo.event_owners o set inbox_place = nextval('relevo.delivery_ids')
+  update relevo.event_owners o
+     set inbox_place = nextval('relevo.delivery_ids'), inbox_project = coalesce((select e.project from relevo.notification_events e where e.id = of_event), '')
    where o.event_id = of_event and o.inbox_place is null
      and not exists (select from relevo.device_installations i
                        cross join lateral (select from relevo.notification_deliveries d -- of before 0.4.0, without inbox
@@ -7744,12 +7759,13 @@ begin
                              where d.installation_id = p.phone and d.id < before and d.event_day >= s.earliest
                              order by d.id desc limit wide) g
       union all
-      select g.place, g.event_id, null, g.at, null, g.at > past, min(g.place) over (), count(*) over () = wide
-        from (select o.inbox_place as place, o.event_id, e.fanout_finished_at as at
-                from relevo.event_owners o
-                cross join lateral (select e.fanout_finished_at, e.project from relevo.notification_events e where e.id = o.event_id offset 0) e
-               where o.owner = s.owner and o.inbox_place < before and (e.project = s.project or e.project is null and takes_unscoped)
-               order by o.inbox_place desc limit wide) g
+      select g.place, g.event_id, null, g.at, null, g.at > past, min(g.place) over (partition by p.project), count(*) over (partition by p.project) = wide
+        from unnest(array[s.project] || case when takes_unscoped then array[''] end) as p(project) -- empty: what names no project
+        cross join lateral (select o.inbox_place as place, o.event_id, e.fanout_finished_at as at
+                              from relevo.event_owners o
+                              cross join lateral (select e.fanout_finished_at from relevo.notification_events e where e.id = o.event_id offset 0) e
+                             where o.owner = s.owner and o.inbox_project = p.project and o.inbox_place < before
+                             order by o.inbox_place desc limit wide) g
       union all
       select g.place, g.event_id, null, g.at, null, g.at > past, min(g.place) over (), count(*) over () = wide
         from (select k.place, k.event_id, k.at from relevo.kept_inbox_items k
@@ -7780,7 +7796,7 @@ as $$
   select o.inbox_place, null, e.fanout_finished_at
     from relevo.event_owners o
     join relevo.notification_events e on e.id = o.event_id
-   where o.event_id = of_event and o.owner = s.owner and o.inbox_place is not null and (e.project = s.project or e.project is null and relevo.takes_unscoped(s.owner, s.project))
+   where o.event_id = of_event and o.owner = s.owner and o.inbox_place is not null and (o.inbox_project = s.project or o.inbox_project = '' and relevo.takes_unscoped(s.owner, s.project))
   union all
   select k.place, null, k.at from relevo.kept_inbox_items k
    where k.inbox_id = s.inbox_id and k.event_id = of_event and (s.owner is not null or k.at > s.since[1])
@@ -7803,8 +7819,7 @@ begin
   if s.owner is not null then
     perform from relevo.device_installations i where i.owner = s.owner and i.project = s.project limit 1 for key share;
     if not found then
-      perform from relevo.event_owners o join relevo.notification_events e on e.id = o.event_id
-        where o.owner = s.owner and o.inbox_place is not null and coalesce(e.project, s.project) = s.project limit 1 for key share of o;
+      perform from relevo.event_owners o where o.owner = s.owner and o.inbox_place is not null and o.inbox_project in (s.project, '') limit 1 for key share;
       if not found then
         return null;
       end if;
