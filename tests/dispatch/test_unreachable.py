@@ -9,6 +9,7 @@ from relaying import Relay
 
 from processes import NOWHERE
 from relevo.core.model import Reply
+from relevo.delivery.claim import Claim
 from relevo.delivery.unreachable import is_unreached, service_of
 from relevo.operators import fleet
 
@@ -126,3 +127,16 @@ def test_a_service_with_one_address_is_one_road(project: str, service: str) -> N
 def test_only_what_certainly_did_not_leave_counts(reply: Reply, unreached: bool) -> None:
     """An answer, or silence after the request was sent, is the push service's word."""
     assert is_unreached(reply) is unreached
+
+
+@pytest.mark.parametrize(("is_lost", "failures"), [(True, 0), (False, 1)])
+def test_a_process_that_stood_still_says_nothing_of_the_service(
+    relay: Any, sandbox: Any, monkeypatch: pytest.MonkeyPatch, is_lost: bool, failures: int
+) -> None:
+    """An answer that was missed while the claim ran out counts for no breaker; one that was missed in time does."""
+    monkeypatch.setattr(Claim, "is_lost", property(lambda _: is_lost))
+    worker = relay(push_request_timeout_ms=1_000)
+    sandbox.add_fault("503")
+    worker.tell("ana")
+    worker.dispatch()
+    assert worker.project()["failures"] == failures
