@@ -36,6 +36,10 @@ returning token;
 -- Keeps everybody else from the claim while what it holds is written; finds nothing once it was taken back.
 select c.token from relevo.claims c where c.token = %(token)s for no key update;
 
+-- name: lock_claim_and_journal
+-- Keeps everybody else from the claim, and waits for a journal of it that is not committed yet; finds nothing once it was taken back.
+select c.token from relevo.claims c where c.token = %(token)s for update;
+
 -- name: adopt_claim
 -- Reads back what a claim holds, its COMMIT answer lost, and looks at it as a claim does.
 select * from relevo.adopt_claim(%(token)s, %(now)s);

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
+
+import psycopg
 import pytest
 from claiming import NOW, SECOND, add, answers, chunks_in, journal, reap, send, take
-from late import REAPED_AT, RESEND_AT, dead_letters_in, progress_in
+from late import PATIENT, REAPED_AT, RESEND_AT, dead_letters_in, progress_in
 
 from deliveries import one
+from processes import PATIENCE_S, eventually
 
 
 def unsent(lost, now):
@@ -35,6 +40,26 @@ def test_what_was_never_begun_is_opened_again(lost, conn) -> None:
     assert one(conn, lost.delivery)["status"] == "sent"
     told = "select status, sum(deliveries)::int from relevo.event_progress_deltas group by status having sum(deliveries) <> 0"
     assert dict(conn.execute(told).fetchall()) == {"pending": -1, "sent": 1}
+
+
+def test_a_journal_that_commits_late_is_waited_for(build, conn, dsn) -> None:
+    """A journal whose answer was lost commits while its requests are marked: they are found, and nobody takes them for sent."""
+    worker = build(**PATIENT)
+    add(conn, 1)
+    claim = take(worker)
+    request = uuid4()
+    journalled = """insert into relevo.push_requests (request_day, id, claim_token, worker_id, project, journalled_at, days, ids)
+                    select current_date, %s, c.token, c.worker_id, 'default', now(), c.days, c.ids from relevo.claims c where c.token = %s for key share"""
+    with psycopg.connect(dsn) as other, ThreadPoolExecutor(1) as pool:
+        other.execute(journalled, [request, claim.token])
+        marking = pool.submit(worker.claims.mark_unsent, claim, [request])
+        eventually(
+            lambda: conn.execute("select from pg_locks where not granted").rowcount or marking.done(), "it waits"
+        )
+        other.commit()
+        marking.result(PATIENCE_S)
+    asked = "select outcome from relevo.push_requests where id = %s"
+    assert conn.execute(asked, [request]).fetchone() == ("held_back",)
 
 
 def test_what_was_never_begun_goes_on_as_often_tried(lost, conn) -> None:

@@ -139,7 +139,7 @@ class Journal:
     ) -> None:
         """Note that journalled requests were certainly not taken; what was given up because of them is due again."""
         with self._database.transaction("bound_by_key") as connection:
-            connection.execute(_SQL["lock_claim"], {"token": claim.token})  # a reaper at work on it is waited for
+            connection.execute(_SQL["lock_claim_and_journal"], {"token": claim.token})  # a reaper at work is waited for
             marked = {"token": claim.token, "request_ids": uuid_array(requests), "outcome": outcome, "now": now}
             queue(connection, connection.execute(_SQL["mark_unsent"], marked).fetchall())
 
