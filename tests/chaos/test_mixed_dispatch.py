@@ -1,7 +1,7 @@
 """A kill or a stop while phones of four push services are sent to: nothing is lost, and nothing comes twice without need.
 
-Every scene has an Expo phone, Android phones, iPhones and browsers. In the midst of each native request a GOAWAY turns
-away a stream and all that come after it, while a slow one before them is still to be answered.
+Every scene has an Expo phone, Android phones, iPhones and browsers. In the midst of each native request a GOAWAY on each
+of its connections turns away a stream and all that come after it, while a slow one before them is still to be answered.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from relevo.core.known_services import NATIVE
 from relevo.sandbox.server import Sandbox
 from soak import cases
 
-SLOW, TURNED_AWAY = ("slow=0.2",), ("goaway*1",)
+SLOW, TURNED_AWAY = ("slow=0.2",), ("goaway*3",)
+"""One GOAWAY alone would have the rest go on over a new connection."""
 
 KILLS = [
     ("COMMIT of journal.journal_plain_wave", "after"),
