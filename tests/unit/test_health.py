@@ -264,9 +264,9 @@ ILL: list[tuple[dict[str, Any], str]] = [
     (
         {
             "due": [{"project": "app", "lane": "bulk", "due": 5, "oldest_s": 3_600.0}],
-            "projects": [project(rest_until=NOW + timedelta(minutes=5))],
+            "projects": [project(rest_until=NOW + timedelta(minutes=1))],
         },
-        "60 min; the push service asked for a rest until 2026-11-15 12:05:00Z",
+        "60 min; the push service asked for a rest until 2026-11-15 12:01:00Z",
     ),
     (
         {"oldest_expired_s": 300.0},

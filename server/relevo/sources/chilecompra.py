@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import Any, Literal
+from uuid import uuid4
 
 import structlog
 from pydantic import SecretStr
@@ -56,22 +57,27 @@ class ChileCompra:
 
     def fetch(self, cursor: Mapping[str, Any], context: SourceContext) -> Fetched:
         """Read today's list, what failed before, the days missed, and the details of what is new or changed."""
+        if cursor.get("lists") != self._lists.mark:  # somebody else went on meanwhile
+            self._lists.forget()
         fetched = _Pass(self._api, context, cursor, self._catchup, self._lists).run()
         if not fetched.more:
             self._lists.forget()
-        return fetched
+            return fetched
+        return replace(fetched, cursor={**fetched.cursor, "lists": self._lists.mark})
 
 
 class _Lists:
     """Lists of days whose details take several batches, so that each batch need not ask for them again.
 
-    One that was gone through is good for an interval, for today's grows. A process that starts anew asks again.
+    One that was gone through is good for an interval, for today's grows. A process that starts anew, or finds that
+    another one went on, asks again: the cursor has the mark of whose lists it goes on with.
     """
 
     def __init__(self, interval: timedelta) -> None:
         self._interval = interval
         self._held: dict[date, tuple[datetime, list[Any]]] = {}
         self._done: set[date] = set()
+        self.mark = uuid4().hex[:8]
 
     def find(self, day: date, now: datetime) -> list[Any] | None:
         """Return the rows of a day that were read lately."""
@@ -94,6 +100,7 @@ class _Lists:
         """Forget them: a pass is over, and the next one asks for what is new."""
         self._held.clear()
         self._done.clear()
+        self.mark = uuid4().hex[:8]
 
 
 class _Stop(Closed):
