@@ -77,7 +77,7 @@ def ends(worker: Relay, phones: Sequence[UUID], event: int) -> set[tuple[str, in
     return {(rows[each]["status"], rows[each]["received"], rows[each]["attempt_count"]) for each in phones}
 
 
-TURNED_AWAY = [(kind, fault, once) for kind in NATIVE for fault in ("goaway*1", "refused*1") for once in (False, True)]
+TURNED_AWAY = [(kind, fault, once) for kind in NATIVE for fault in ("goaway*3", "refused*1") for once in (False, True)]
 
 
 @pytest.mark.parametrize(
