@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -253,7 +254,7 @@ def _workers() -> list[Asked]:
     ours = {
         "worker_id": "replica-1", "hostname": "host", "pid": 1, "version": "0", "role": "run", "cycles": ["dispatch"],
         "composers": [], "lease_ms": 60_000, "now": None, "hung": "[]", "http": None, "rests_because": None,
-        "unusable": [], "project": "p1", "most": 6,
+        "unusable": [], "project": "p1", "most": 6, "clock": time.time(), "next_ms": 4_000,
     }  # fmt: skip
     return [
         Asked("workers", ("register_worker", "beat_worker"), ours),

@@ -162,6 +162,7 @@ IMPOSSIBLE = {
     "event_types_retry_base_ms_check": TYPE + "retry_base_ms = 0",
     "event_types_retry_max_ms_check": TYPE + "retry_max_ms = 0",
     "event_types_retry_jitter_ms_check": TYPE + "retry_jitter_ms = -1",
+    "event_types_retry_multiplier_check": TYPE + "retry_multiplier = 0.5",
     "event_types_ttl_s_check": TYPE + "ttl_s = -1",
     "event_types_inbox_days_check": TYPE + "inbox_days = 0",
     "event_types_complete_on_check": TYPE + "complete_on = 'seen'",
