@@ -68,8 +68,8 @@ IN_PYTHON: dict[str, Mistake] = {
     "two-violations": Mistake(
         "FCM blames the token only if every violation it names is the token's",
         "server/relevo/providers/fcm.py",
-        'return all(field == "message.token" for field in fields)',
-        'return any(field == "message.token" for field in fields)',
+        'return all(field in ("message.token", "message.fid") for field in fields)',
+        'return any(field in ("message.token", "message.fid") for field in fields)',
         ("tests/providers/test_fcm.py",),
     ),
     "half-of-the-receipts": Mistake(

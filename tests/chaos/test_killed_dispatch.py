@@ -33,6 +33,7 @@ NOT_COVERED: dict[str, str] = {
     "claims.explain_loss": "only where a claim was lost: test_stopped_dispatch.py",
     "settle.keep_late_tickets": "likewise",
     "journal.mark_unsent": "likewise, killed there, too",
+    "claims.lock_claim_and_journal": "likewise, in the transaction of mark_unsent",
     "claims.queue_deliveries": "likewise, in the transaction of mark_unsent",
     "claims.list_claimed": "only where a claim cannot be ended whole; it reads, and writes nothing",
     "settle.fail_doubted": "only under the brake on tokens, and in the transaction of settle_deliveries",

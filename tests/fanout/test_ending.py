@@ -161,7 +161,7 @@ class TestCancel:
         assert app.claims.claim("dispatch", "default", "bulk") is not None
         verbs.cancel(conn, made.event_id)
         before = conn.execute("select count(*) from relevo.worker_runs").fetchone()
-        assert fan_out(app).outcome == "idle"
+        assert app.runner.run(app.registry["fanout"], "schedule").outcome == "idle"
         assert conn.execute("select count(*) from relevo.worker_runs").fetchone() == before
 
     def test_one_holder_does_not_keep_the_others_waiting(self, build, conn) -> None:

@@ -84,7 +84,7 @@ def test_the_commands_work_with_one_address(processes, pooled_empty, build, conn
     assert cycle.ends() == 0, cycle.stderr
     assert reaped(conn) == [("manual", 1)]
     tick = processes.relevo("tick")
-    assert tick.ends() == 0, tick.stderr
+    assert tick.ends() == 1, "there is no push service to send what was taken back"
     assert tick.stdout.split()[4:6] == ["reaper", "idle"]
 
     runs, status = processes.relevo("runs", "--cycle", "reaper", "--json"), processes.relevo("status", "--json")

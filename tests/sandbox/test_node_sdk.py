@@ -30,7 +30,7 @@ def seen(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     """What the SDK saw, installed by its name into a folder of the session."""
     folder = tmp_path_factory.mktemp("node")
     install = ["npm", "install", "--no-audit", "--no-fund", "--loglevel=error", "--prefix", str(folder)]
-    subprocess.run([*install, "expo-server-sdk"], cwd=folder, check=True, capture_output=True, timeout=120)
+    subprocess.run([*install, "expo-server-sdk"], cwd=folder, check=True, capture_output=True, timeout=300)
     shutil.copy(PROGRAM, folder)
     env = {**os.environ, "EXPO_BASE_URL": sandbox.url, "SANDBOX_ACCESS_TOKEN": "s3cret"}
     command = ["node", PROGRAM.name]
