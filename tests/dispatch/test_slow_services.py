@@ -107,8 +107,9 @@ def test_silence_to_everybody_opens_the_breaker(relay, sandbox: Sandbox) -> None
     assert worker.project(mixed.PARTS["android"])["breaker"] == "open"
 
 
-def test_goaway_leaves_nothing_waiting(worker: Relay, sandbox: Sandbox) -> None:
+def test_goaway_leaves_nothing_waiting(relay, sandbox: Sandbox) -> None:
     """What a GOAWAY left out goes on over a new connection in the same call: one dispatch sends everything."""
+    worker: Relay = relay(**mixed.addresses(sandbox), push_request_timeout_ms=29_000)
     words = {number: ["goaway*1"] for number in range(5, PHONES, 7)}
     tokens = tell_phones(worker, sandbox, "android", words)
     worker.dispatch()

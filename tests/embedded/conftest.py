@@ -45,7 +45,8 @@ print(json.dumps({"dsn": server.dsn, "port": server.port}), flush=True)
 if asked["becomes"]:
     server.inheritable()
     os.execvp(asked["becomes"][0], asked["becomes"])
-sys.stdin.read()
+for _line in sys.stdin:
+    pass
 """
 
 
@@ -70,6 +71,12 @@ class User:
         said = self.says()
         assert "dsn" in said, said
         return str(said["dsn"])
+
+    def wakes_up(self) -> None:
+        """Get a line to read: Python handles a signal that came just before a read only after that read."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
 
     def ends(self) -> None:
         """Leave in order."""

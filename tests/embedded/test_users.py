@@ -139,6 +139,7 @@ def test_ctrl_c_does_not_reach_the_server(scene: Any, folder: Path, answers: Any
     met = user.meets()
     before = scene.state(folder)
     os.killpg(user.process.pid, signal.SIGINT)
+    user.wakes_up()
     assert user.says() == {"interrupted": True}
     scene.guardian_looks(folder)
     assert answers(met)

@@ -111,7 +111,7 @@ def healthy(processes: Processes, conn: psycopg.Connection[Any], build: Any, tmp
         yield Healthy(worker, conn, sandbox, token)
 
 
-@pytest.mark.skipif(not counted.are_counted(), reason="the kernel does not count what a process spends")
+@pytest.mark.needs("linux")
 def test_hostile_requests_cost_little_and_refuse_nobody(healthy: Healthy) -> None:
     """Each attack takes a few milliseconds of CPU per request, and between two of them an enqueue is taken and sent."""
     pid = healthy.worker.pid

@@ -40,7 +40,7 @@ _FIELDS = _fields()
 
 
 class _EventTypeIn(Body):
-    """What differs for one event type: what is left out stays as it is, and null follows the settings again."""
+    """Settings of one event type. A field that is left out keeps its value; null stands for the general setting."""
 
     removable = frozenset(_FIELDS)
 
@@ -52,7 +52,7 @@ _TOLD: dict[str, Any] = {
     "updated_at": (str, ...),
 }
 EventTypeOut: Any = create_model(
-    "EventTypeOut", __doc__="What differs for an event type; null where it follows the settings.", **_TOLD
+    "EventTypeOut", __doc__="Settings of one event type; null: the general setting applies.", **_TOLD
 )
 
 

@@ -52,7 +52,7 @@ class NobodyOut(BaseModel):
 
 
 class WaitingOut(BaseModel):
-    """What an event waits for."""
+    """The reasons why an event waits."""
 
     event_id: int
     progress: str

@@ -6,6 +6,7 @@ How many may wait in one process, and how they share its places, is the same for
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import islice
@@ -109,7 +110,7 @@ class Places:
             self._of_caller.pop(waiting.caller, None)
 
 
-class Waiters(Generic[W]):
+class Waiters(ABC, Generic[W]):
     """All callers that wait for one kind of thing in this process, and the one task that looks for them."""
 
     def __init__(self, threads: DatabaseThreads, places: Places) -> None:
@@ -158,13 +159,13 @@ class Waiters(Generic[W]):
                 _log.warning("http_look_failed", error=error)
             await self._rest(loop.time() - started)
 
+    @abstractmethod
     async def _look(self) -> None:
         """Look in one statement for all of them, and wake those for whom something came."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _rest(self, took_s: float) -> None:
         """Pause until the next look is due."""
-        raise NotImplementedError
 
 
 async def _gone(request: Request) -> None:

@@ -863,7 +863,7 @@ export type EventOut = {
 /**
  * EventTypeIn
  *
- * What differs for one event type: what is left out stays as it is, and null follows the settings again.
+ * Settings of one event type. A field that is left out keeps its value; null stands for the general setting.
  */
 export type EventTypeIn = {
     /**
@@ -991,7 +991,7 @@ export type EventTypeIn = {
 /**
  * EventTypeOut
  *
- * What differs for an event type; null where it follows the settings.
+ * Settings of one event type; null: the general setting applies.
  */
 export type EventTypeOut = {
     /**
@@ -2719,7 +2719,7 @@ export type WaitOut = {
 /**
  * WaitingOut
  *
- * What an event waits for.
+ * The reasons why an event waits.
  */
 export type WaitingOut = {
     /**
