@@ -20,6 +20,7 @@ MOST = 12
 SAME = ("host", "port", "dbname", "user", "password")
 OURS = {
     "application_name",
+    "client_encoding",
     "connect_timeout",
     "keepalives_idle",
     "keepalives_interval",
