@@ -39,6 +39,8 @@ class Phone:
     timezone: str | None = None
     is_registered: bool = True
     ended_at: datetime | None = None
+    left_at: datetime | None = None
+    """When an owner last passed it on, or logged out of it."""
     opt_outs: frozenset[str] = frozenset()
     preferences: dict[str, Preference] = field(default_factory=lambda: {"default": Preference()})
 
@@ -132,6 +134,7 @@ class Oracle:
             return
         codes = {"owner_changed"} if known.owner not in (None, owner) else set()
         codes |= {"project_changed"} if project != known.project else set()
+        known.left_at = now if "owner_changed" in codes else known.left_at
         if "owner_changed" in codes:
             known.opt_outs, known.preferences = frozenset(), {"default": Preference()}  # H8
             self.zones.pop(phone, None)

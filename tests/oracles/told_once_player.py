@@ -46,8 +46,8 @@ class Player:
         self.dice = random.Random(seed)
         self.oracle = Oracle(rules=CATEGORIES)
         self.events: dict[int, Event] = {}
-        self.pushes: dict[tuple[int, UUID], tuple[str, str | None]] = {}
-        """Ordinary pushes: the project and owner that each was made for."""
+        self.pushes: dict[tuple[int, UUID], tuple[tuple[str, str | None], datetime]] = {}
+        """Ordinary pushes: the project and owner that each was made for, and when."""
         self.got: Counter[tuple[int, UUID]] = Counter()
         self.caps: set[str] = set()
         self.log: list[str] = []
@@ -194,7 +194,7 @@ class Player:
                 Item(event, phone.id, (phone.project, phone.owner), codes=frozenset({"deadline_before_digest"}))
             )
         elif status == "pending":
-            self.pushes[event.id, phone.id] = (phone.project, phone.owner)
+            self.pushes[event.id, phone.id] = (phone.project, phone.owner), self.machine.now
 
     def end(self, event: Event | None = None) -> None:
         """An event is cancelled or completed."""
@@ -387,7 +387,7 @@ class Player:
         self.got[key] += 1
         assert self.got[key] == 1, self.why("twice", message)
         assert key in self.pushes, self.why("not to be pushed", message)
-        assert event.everyone or is_the_same(self.pushes[key], phone), self.why("to another person", message)
+        assert event.everyone or is_the_same(*self.pushes[key], phone), self.why("to another person", message)
         assert phone.is_registered, self.why("logged out", message)
         assert not event.has_ended, self.why("ended", message)
         assert not self.oracle.refusals(phone, event.category), self.why("refused", message)
@@ -400,7 +400,7 @@ class Player:
         for digest, left in lefts:
             if (len(left), [item.event.title for item in left[:3]]) == told:
                 digest.is_over = True
-                assert is_the_same(digest.owner, phone), self.why("to another person", message)
+                assert is_the_same(digest.owner, digest.closed_at, phone), self.why("to another person", message)
                 return
         raise AssertionError(self.why("no such digest", message, [[i.event.title for i in left] for _, left in lefts]))
 
@@ -474,9 +474,11 @@ class Player:
             assert not lost, self.why("missing in the inbox of", project, owner, lost)
 
 
-def is_the_same(made_for: tuple[str, str | None], phone: Phone) -> bool:
-    """Tell whether a phone is still in the hands that a push was made for; without owner it was made for the phone."""
-    return made_for[1] is None or made_for == (phone.project, phone.owner)
+def is_the_same(made_for: tuple[str, str | None], made_at: datetime, phone: Phone) -> bool:
+    """Tell whether a phone is still in the hands that a push was made for; without owner it was for the first one since."""
+    if made_for[1] is None:
+        return phone.left_at is None or phone.left_at <= made_at
+    return made_for == (phone.project, phone.owner)
 
 
 def _days_from(begin: datetime) -> list[str]:

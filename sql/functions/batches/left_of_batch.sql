@@ -25,9 +25,9 @@ begin
          and not exists (select from later l where l.collapse = e.collapse and (l.scheduled_at, l.event_id) > (e.scheduled_at, e.id)));
   end if;
   for phone in
-    select i.installation_id, i.owner, i.project, i.handled_before, i.inbox_id from relevo.device_installations i where b.subject like 'o:%' and i.owner = substr(b.subject, 3)
+    select i.installation_id, i.owner, i.project, i.handled_before, i.inbox_id, i.owner_since from relevo.device_installations i where b.subject like 'o:%' and i.owner = substr(b.subject, 3)
     union all
-    select i.installation_id, i.owner, i.project, i.handled_before, i.inbox_id from relevo.device_installations i
+    select i.installation_id, i.owner, i.project, i.handled_before, i.inbox_id, i.owner_since from relevo.device_installations i
      where i.installation_id = case when b.subject like 'i:%' then substr(b.subject, 3)::uuid end
   loop
     exit when undecided = '{}';
@@ -42,7 +42,7 @@ begin
                              where d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = phone.installation_id
                                and d.last_error_code = 'batched' offset 0) d
        where (phone.handled_before >= d.created_at) is not true
-         and not relevo.is_for_another('installations', d.inbox_id, phone.inbox_id)
+         and not relevo.is_for_another('installations', d.inbox_id, d.created_at, phone.installation_id, phone.inbox_id, phone.owner_since)
          and not exists (select from relevo.event_completions c where c.event_id = e.id and c.owner = phone.owner and coalesce(c.project, phone.project) = phone.project)
          and not exists (select from later l where l.collapse = e.collapse and (l.scheduled_at, l.event_id) > (e.scheduled_at, e.id)));
     undecided := array(select u.id from unnest(undecided) as u(id) where u.id <> all (told));

@@ -1,7 +1,7 @@
 -- Returns the next phones that an event names, by themselves or by their owners, up to a slice of them:
 -- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers, sending projects, and
 -- their quiet hours and the inboxes of their owners if one of them has any.
--- What names a phone is for the owner that the phone had when it was enqueued. An audience that is longer than a slice is cut into slices once, and these are kept.
+-- What names a phone is for the owner that the phone had when it was enqueued, or if it had none for the first that it got since. An audience that is longer than a slice is cut into slices once, and these are kept.
 create or replace function relevo.named_targets(e relevo.notification_events, most int,
     out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[], out inboxes bigint[])
   language plpgsql volatile
@@ -37,7 +37,7 @@ begin
     from (select * from relevo.device_installations i where i.installation_id = any (named) offset 0) i -- not along all phones
     left join lateral (select a.installation_id, a.inbox_id from relevo.event_audience a where a.event_id = e.id and a.installation_id = i.installation_id offset 0) a on true
    where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and relevo.may_receive(i)
-     and (a.installation_id is not null -- else it is its owner's, as this statement reads the owner: it may have been handed over since it was found
+     and (a.installation_id is not null and not (a.inbox_id is null and relevo.had_another_owner(i.installation_id, i.owner_since, e.created_at)) -- else it is its owner's, as this statement reads the owner: it may have been handed over since it was found
           or exists (select from relevo.event_owners o where o.event_id = e.id and o.owner = i.owner and i.project = coalesce(owners_in, i.project) offset 0))
      and relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null and (e.project is null or i.project = e.project);
   last_seq := coalesce(last_seq, e.fanout_upto);

@@ -16,7 +16,7 @@ as $$
              (n.phone).owner, coalesce(n.inbox_id, (n.phone).inbox_id) as inbox_id -- a phone that is named is meant with the owner it had then
         from (select p.phone, a.inbox_id from relevo.event_audience a
                 cross join lateral (select i as phone from relevo.device_installations i where i.installation_id = a.installation_id offset 0) p
-               where a.event_id = e.id
+               where a.event_id = e.id and not (a.inbox_id is null and relevo.had_another_owner(a.installation_id, (p.phone).owner_since, e.created_at))
               union all
               select p.phone, null from relevo.event_owners o
                 cross join lateral (select i as phone from relevo.device_installations i where i.owner = o.owner

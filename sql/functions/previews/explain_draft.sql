@@ -19,6 +19,7 @@ declare
   digest jsonb;
   cap jsonb;
   batch jsonb;
+  made record; -- for which owner it was made, and when
 begin
   select n.* into i from relevo.device_installations n where n.installation_id = installation;
   if e.event_day is not null then
@@ -26,6 +27,11 @@ begin
      where n.event_day = e.event_day and n.notification_event_id = e.id and n.installation_id = installation;
   end if;
   select c.* into done from relevo.event_completions c where c.event_id = e.id and c.owner = i.owner and coalesce(c.project, i.project) = i.project limit 1;
+  select n.* into made
+    from (select d.inbox_id, d.created_at as at, d.status in ('pending', 'retryable') or d.last_error_code = 'batched' as is_open where d.id is not null
+          union all
+          select a.inbox_id, e.created_at, e.fanout_finished_at is null or a.inbox_id is null from relevo.event_audience a
+           where d.id is null and a.event_id = e.id and a.installation_id = installation) n;
   if e.audience = 'matching' then
     select min(p.name) filter (where m.mismatch is null),
            coalesce(jsonb_agg(jsonb_build_object('name', p.name, 'differs_in', m.mismatch) order by p.name) filter (where m.mismatch is not null), '[]')
@@ -48,7 +54,7 @@ begin
     cap := relevo.explain_cap(e, i, coalesce((quiet ->> 'due_at')::timestamptz, greatest(now(), e.scheduled_at)));
   end if;
   if d.last_error_code = 'batched' then
-    batch := relevo.explain_batch(e, i);
+    batch := relevo.explain_batch(e, i, d.inbox_id);
   end if;
   unwanted := relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, relevo.category_rule(e.category));
   case
@@ -56,7 +62,8 @@ begin
       rule := 'event_gone'; why := 'There is no such event, or it was archived.';
     when i.installation_id is null then
       rule := 'installation_gone'; why := 'There is no such installation.';
-    when d.last_error_code = 'owner_changed' or d.status in ('pending', 'retryable') and relevo.is_for_another(e.audience, d.inbox_id, i.inbox_id) then
+    when d.last_error_code = 'owner_changed'
+         or made.is_open and batch ->> 'event' is null and relevo.is_for_another(e.audience, made.inbox_id, made.at, i.installation_id, i.inbox_id, i.owner_since) then
       rule := 'owner_changed'; why := 'This phone belongs to another owner now, or to none. The event stays in the inbox of the owner it was for.';
     when e.audience = 'everyone' and i.for_news then
       rule := 'not_named'; why := 'It is an address for news, and gets nothing else.'; about := jsonb_build_object('for_news', true);

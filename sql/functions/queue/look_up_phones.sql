@@ -26,7 +26,8 @@ as $$
                       select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner and coalesce(h.project, i.project) = i.project)),
                case when e.collapse is not null and relevo.is_superseded(e.id, e.event_type, e.collapse, e.scheduled_at, c.event_day, u.installation_id, u.inbox_id) then 'superseded' end,
                case when e.project <> i.project then 'project_changed'
-                    when u.inbox_id is distinct from i.inbox_id and i.installation_id is not null and relevo.is_for_another(e.audience, u.inbox_id, i.inbox_id) then 'owner_changed' end,
+                    when (u.inbox_id is distinct from i.inbox_id or u.inbox_id is null and i.owner_since > c.created_at) and i.installation_id is not null
+                         and relevo.is_for_another(e.audience, u.inbox_id, c.created_at, i.installation_id, i.inbox_id, i.owner_since) then 'owner_changed' end,
                relevo.obstacle_of_phone(i.installation_id, i.may_receive, relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, r.rule)),
                case when e.audience = 'matching' and not exists (
                       select from relevo.notification_preferences p
@@ -42,7 +43,7 @@ as $$
                end)) as obstacles
         from unnest(c.installations, c.inboxes) as u(installation_id, inbox_id)
         -- looked up one by one: the arrays are in the order of the chunk, whatever the plan
-        left join lateral (select x.installation_id, x.provider, x.token, x.token_version, x.platform, x.locale, x.owner, x.inbox_id, x.handled_before, x.opt_outs, x.refused, x.accepted, x.token_taken_at,
+        left join lateral (select x.installation_id, x.provider, x.token, x.token_version, x.platform, x.locale, x.owner, x.owner_since, x.inbox_id, x.handled_before, x.opt_outs, x.refused, x.accepted, x.token_taken_at,
                                   relevo.token_name(x.provider, x.part, x.token) as token_name, relevo.sending_project(x.provider, x.project, x.part) as sending_project,
                                   relevo.may_receive(x) as may_receive, x.quiet, x.owner_quiet, x.timezone, x.project
                              from relevo.device_installations x where x.installation_id = u.installation_id offset 0) i on true
