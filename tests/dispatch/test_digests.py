@@ -229,6 +229,27 @@ def test_a_late_digest_makes_no_sound(worker: Relay) -> None:
     assert "the digest was late" in verbs.explain(worker.conn, late["id"], worker.phones["plain"]).reason
 
 
+def test_a_digest_that_tries_made_late_makes_no_sound(worker: Relay) -> None:
+    """Tries that fail for hours make a digest late, too; one that slid into quiet hours by them is due at their end."""
+    worker.clock.stop()
+    worker.clock.travel(minutes=5)  # ahead of what the database calls now
+    for name, zone in (("late!MessageRateExceeded*8", "UTC"), ("asleep!MessageRateExceeded*8", "UTC")):
+        [phone] = worker.register(name, timezone=zone)
+        verbs.set_preference(worker.conn, phone, "default", Preference(delivery="daily 20:00"))
+    quiet.set_quiet(worker.conn, ["22:30-07:00"], installation_id=phone)
+    announce(worker, "Tender")
+    [due] = worker.rows("select max(closes_at) as at from relevo.digest_slots")
+    worker.clock.travel_to(due["at"])
+    worker.run("digest")
+    worker.drain()
+    while waiting := worker.rows("select min(due_at) as at from relevo.due_chunks having count(*) > 0"):
+        worker.clock.travel_to(waiting[0]["at"])
+        worker.drain()
+    for name, is_silent in (("late", True), ("asleep", False)):
+        [got] = worker.sandbox.received(f"ExponentPushToken[{name}!MessageRateExceeded*8]")
+        assert (got.get("interruptionLevel") == "passive") == is_silent, name
+
+
 def test_what_is_refused_after_it_closed_is_not_named(worker: Relay) -> None:
     """A digest that waits for the morning tells nothing of a category that is refused by then, nor what was handled; an empty one is not sent."""
     worker.clock.stop()

@@ -1,6 +1,6 @@
 -- Returns where the deliveries of some chunks go and what keeps each from being sent now, chunk by chunk in their order. `quiet` is null where no
 -- phone of a chunk has quiet hours now; else of each that has when it may be sent to, and if nothing keeps it, it goes silently. Also the lease.
--- A digest that is more than an hour late goes silently, too.
+-- A digest that is more than an hour late goes silently, too, also if tries that failed made it late.
 create or replace function relevo.look_up_phones(chunks relevo.due_chunks[], at timestamptz, lease int)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
@@ -14,12 +14,13 @@ as $$
     left join relevo.notification_events e on e.id = c.event_id
     cross join lateral (select case when e.category is not null then relevo.category_rule(e.category) end as rule,
                                c.event_type = 'relevo.digest' and c.due_at < at - interval '1 hour' as is_late, -- it wakes nobody
+                               c.event_type = 'relevo.digest' and c.had_error and e.scheduled_at < at - interval '1 hour' as is_old, -- tried before: it may be late, too
                                (select exists (select from relevo.quiet_profiles))
                                and (cardinality(c.installations) = 1 or relevo.any_quiet(c.installations, array[c.event_id], at, '{wait,silent}')) as any_quiet offset 0) r
     cross join lateral (
       select array_agg(i.token) as tokens, array_agg(i.token_version) as versions, array_agg(i.platform) as platforms,
              array_agg(i.locale) as locales,
-             case when count(n.due_at) > 0 or r.is_late then array_agg(case when r.is_late then coalesce(n.due_at, at) else n.due_at end) end as quiet,
+             case when count(n.due_at) > 0 or r.is_late or bool_or(o.is_late) then array_agg(case when r.is_late or o.is_late then coalesce(n.due_at, at) else n.due_at end) end as quiet,
              array_agg(coalesce(
                relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, at, i.handled_before >= c.created_at
                  or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
@@ -47,6 +48,8 @@ as $$
                                   relevo.token_name(x.provider, x.part, x.token) as token_name, relevo.sending_project(x.provider, x.project, x.part) as sending_project,
                                   relevo.may_receive(x) as may_receive, x.quiet, x.owner_quiet, x.timezone, x.project
                              from relevo.device_installations x where x.installation_id = u.installation_id offset 0) i on true
+        left join lateral (select not exists (select from relevo.quiet_of(i.quiet, i.owner_quiet, i.project, i.timezone) q -- else its quiet hours ended since
+                                               where q.windows @> relevo.minute_of_week((at - interval '1 hour') at time zone q.zone)) as is_late where r.is_old) o on true
         left join lateral (select n.* from relevo.quiet_now(e, i.quiet, i.owner_quiet, i.project, i.timezone, u.installation_id, at) n
                             where r.any_quiet and (i.quiet is not null or i.owner_quiet is not null
                                    or i.installation_id is not null and (select exists (select from relevo.quiet_defaults))) offset 0) n on true) l
