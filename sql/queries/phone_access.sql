@@ -60,7 +60,8 @@ select (select count(*) from relevo.notification_preferences p where p.installat
   from relevo.device_installations i where i.installation_id = %(installation_id)s for update;
 
 -- name: list_history
--- Lists what an installation got, newest first, and why: since it has its owner, for its phone.
+-- Lists what an installation got, newest first, and why: since it has its owner, for its phone; while it was in the caller's project, for a token
+-- of one project.
 select d.id, d.notification_event_id as event_id, d.event_type, d.status, d.created_at, d.last_attempt_at, d.completed_at,
        e.title, e.body, e.licitacion_id, e.category, e.audience,
        case when e.audience = 'matching' then array(
@@ -71,6 +72,10 @@ select d.id, d.notification_event_id as event_id, d.event_type, d.status, d.crea
  where d.installation_id = %(installation_id)s and d.id < %(before)s
    and (not %(own)s or d.created_at >= coalesce((select i.owner_since from relevo.device_installations i
                                                   where i.installation_id = %(installation_id)s), '-infinity'))
+   and (%(project)s::text is null
+        or (e.project is null or e.project = %(project)s)
+           and (d.project = relevo.sending_project(d.provider, %(project)s)
+                or starts_with(d.project, relevo.sending_project(d.provider, %(project)s) || '::')))
  order by d.id desc
  limit %(limit)s;
 

@@ -11,8 +11,10 @@ import pytest
 import requests
 from fastapi.routing import APIRoute
 
+import relevo
 from api_routes import ROLES, ROUTES, Route, body_of, filled
 from devices import Phones, sign
+from relevo import Installation
 from relevo.http import api
 from relevo.operators import events, owners
 from relevo.operators.audience import Nobody
@@ -229,3 +231,42 @@ def test_owners_are_one_person_only_if_the_fleet_says_so(served: Served, conn: p
     anyone.post("/v1/events", {"type": "t", "key": "all", "title": "for all", "audience": "owners", "owners": ["ana"]})
     fan_out(served)
     assert "for all" in shop.app.get(inbox).text
+
+
+@pytest.mark.parametrize("owner", [None, "ana"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_phone_that_moved_leaves_its_past_behind(
+    phones: Phones, conn: psycopg.Connection[Any], owner: str | None, shared: bool
+) -> None:
+    """The app moves a phone to another project in SQL: callers of that project read nothing that came to it in the first."""
+    owners.share(phones.served.app.database, shared=shared)
+    bank, shop, all_projects = (phones.served.client("app", project=each) for each in ("bank", "shop", None))
+    phone, token = uuid4(), f"ExponentPushToken[{uuid4().hex}]"
+    body = {"token": token} | ({"owner": owner} if owner else {})
+    assert bank.call("PUT", f"/v1/installations/{phone}", json=body).status_code == 201
+    _say(bank, phone, "Quokka")
+    _say(all_projects, phone, "Quokka of all")
+    fan_out(phones.served)
+    with conn.transaction():
+        relevo.register(conn, Installation(token, owner=owner, project="shop", installation_id=phone))
+    history, inbox = f"/v1/installations/{phone}/deliveries", f"/v1/inbox?{_whose(phone, owner)}"
+    counts = f"/v1/inbox/counts?{_whose(phone, owner)}"
+    assert _titles(shop, history) == _titles(shop, inbox) == []
+    assert shop.get(counts).json() == {"unread": 0, "unseen": 0}
+    assert _titles(all_projects, history) == ["Quokka of all", "Quokka"]
+    _say(shop, phone, "Wombat")
+    fan_out(phones.served)
+    assert _titles(shop, history) == _titles(shop, inbox) == ["Wombat"]
+
+
+def _whose(phone: UUID, owner: str | None) -> str:
+    return f"owner={owner}" if owner else f"installation_id={phone}"
+
+
+def _say(client: Client, phone: UUID, title: str) -> None:
+    event = {"type": "t", "key": title, "title": title, "audience": "installations", "installations": [str(phone)]}
+    assert client.post("/v1/events", event).status_code == 201
+
+
+def _titles(client: Client, path: str) -> list[str]:
+    return [item["title"] for item in client.get(path).json()["items"]]

@@ -413,10 +413,15 @@ def remove_preference(connection: Connection, phone: Known, name: str) -> None:
         raise NotFoundError(f"There is no preference {name[:100]}.")
 
 
-def history(connection: Connection, phone: Known, *, own: bool, before: int = MOST_IDS, limit: int = 50) -> list[Any]:
-    """Return what an installation got, newest first, and why; its own phone sees what came since it has its owner."""
-    asked = {"installation_id": phone.installation_id, "before": before, "own": own, "limit": limit}
-    return _rows(connection, "list_history", asked)
+def history(
+    connection: Connection, phone: Known, caller: Token | None, *, before: int = MOST_IDS, limit: int = 50
+) -> list[Any]:
+    """Return what an installation got, newest first, and why.
+
+    Its own phone, which has no token, sees what came since it has its owner; a token of one project, what came there.
+    """
+    asked = {"installation_id": phone.installation_id, "before": before, "own": caller is None, "limit": limit}
+    return _rows(connection, "list_history", asked | {"project": caller.project if caller else None})
 
 
 def project_of(connection: Connection, installation_id: UUID) -> str | None:

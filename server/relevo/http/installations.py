@@ -338,7 +338,7 @@ async def list_installation_deliveries(
 ) -> Response:
     """Return what a phone got, newest first, and why; the phone itself sees what came since it has its owner."""
     before = min(int(cursor), phones.MOST_IDS) if cursor else phones.MOST_IDS
-    read = partial(phones.history, own=request.state.caller is None, before=before, limit=limit)
+    read = partial(phones.history, caller=request.state.caller, before=before, limit=limit)
     rows = await ask_as_phone(request, installation_id, read)
     items = [_told(request, dict(row)) for row in rows]
     return Json({"items": items, "next": str(items[-1]["id"]) if len(items) == limit else None})

@@ -21,6 +21,9 @@ begin
          locale = case when g.i ? 'locale' then g.i ->> 'locale' else i.locale end,
          timezone = case when g.i ? 'timezone' then g.i ->> 'timezone' else i.timezone end,
          owner = case when g.i ? 'owner' then g.i ->> 'owner' else i.owner end,
+         -- in another project the phone is somebody else's, unless equal owner names are one person
+         owner_since = case when g.i ? 'project' and i.project <> coalesce(g.i ->> 'project', 'default')
+                                 and (i.owner is null or relevo.project_of_owners() is not null) then now() else i.owner_since end,
          opt_outs = case when g.i ? 'opt_outs' then array(select jsonb_array_elements_text(coalesce(nullif(g.i -> 'opt_outs', 'null'), '[]')))
                          when i.installation_id = any (passed_on) then '{}' else i.opt_outs end,
          quiet = case when i.installation_id = any (passed_on) then null else i.quiet end,
