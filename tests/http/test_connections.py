@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -11,10 +12,12 @@ from contextlib import ExitStack, suppress
 from urllib.parse import urlsplit
 
 import pytest
+from uvicorn.config import Config
+from uvicorn.server import ServerState
 
 from processes import eventually
 from relevo.app import App
-from relevo.http.connections import BoundedProtocol, Connections
+from relevo.http.connections import BoundedProtocol, Connections, protocol_for
 from serving import EVENT, Served
 
 GET = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -252,6 +255,31 @@ def test_an_address_with_too_many_makes_room_of_its_own() -> None:
     for one in list(held.all):
         held.remove(one)
     assert [len(each) for each in (held.all, held._of_address, held._waiting, held._waiting_of)] == [0] * 4
+
+
+class Transport(asyncio.Transport):
+    """A connection from an address, which goes nowhere."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__({"peername": (address, 1, 0, 0)})
+
+
+def test_a_subscriber_of_ipv6_is_one_address() -> None:
+    """Connections from all addresses of one IPv6 network are counted together, for their number and for their rate."""
+
+    async def addresses() -> list[str]:
+        held = Connections(most=9, header_s=1, body_s=1)
+        config, protocol = Config(print, ws="none", lifespan="off"), protocol_for(held)
+        config.load()
+        made = []
+        for address in ("2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "192.0.2.1"):
+            one = protocol(config=config, server_state=ServerState(), app_state={})  # type: ignore[call-arg]
+            one.connection_made(Transport(address))
+            made.append(one.address)  # type: ignore[attr-defined]
+        assert held._of_address["2001:db8::/64"] == 2
+        return made
+
+    assert asyncio.run(addresses()) == ["2001:db8::/64", "2001:db8::/64", "2001:db8:0:1::/64", "192.0.2.1"]
 
 
 def test_who_is_being_answered_keeps_its_place(

@@ -16,6 +16,8 @@ _NOT_PUBLIC = (
     ipaddress.ip_network("192.88.99.0/24"),  # the next way into 6to4, wherever that is
 )
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
+_SUBSCRIBER = 64
+"""How many bits of an IPv6 address name the network of one subscriber."""
 
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -27,6 +29,20 @@ def parsed(text: str) -> Address | None:
         return ipaddress.ip_address(text)
     except ValueError:
         return None
+
+
+def without_mapping(text: str) -> Address | None:
+    """Return the address that a text is, without zone: IPv4 also where a socket of IPv6 wrote it; None for a name."""
+    met = parsed(text)
+    return (met.ipv4_mapped or ipaddress.IPv6Address(int(met))) if isinstance(met, ipaddress.IPv6Address) else met
+
+
+def subscriber_of(address: str) -> str:
+    """Return by what a caller is counted: of IPv6 the network of one subscriber, who has addresses without number."""
+    met = without_mapping(address)
+    if isinstance(met, ipaddress.IPv6Address):
+        return str(ipaddress.IPv6Network((met, _SUBSCRIBER), strict=False))
+    return address if met is None else str(met)
 
 
 def is_private(address: str) -> bool:

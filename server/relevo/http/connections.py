@@ -17,6 +17,7 @@ from collections import Counter
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from relevo.config import Settings
+from relevo.core.addresses import subscriber_of
 from relevo.http.admission import Admission, Line
 from relevo.http.strangers import RefusedStrangers
 
@@ -112,6 +113,7 @@ class BoundedProtocol(HttpToolsProtocol):
     held: Connections
     """Whose connection it is; a class per server has it."""
     address = ""
+    """Whose connection it is: an IPv4 address, or the IPv6 network of one subscriber."""
     due = math.inf
     """When the caller has taken too long for what is awaited of it."""
     read_by = math.inf
@@ -132,7 +134,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count it; refuse it if there is no room."""
         peer = transport.get_extra_info("peername")
-        self.address = str(peer[0]) if peer else ""
+        self.address = subscriber_of(str(peer[0])) if peer else ""
         has_room = self.held.add(self)
         super().connection_made(transport)
         self.due = self.loop.time() + self.held.header_s

@@ -22,6 +22,7 @@ from fastapi import Request
 from starlette.datastructures import State
 
 from relevo.access.api_tokens import Token
+from relevo.core.addresses import subscriber_of, without_mapping
 from relevo.core.errors import RelevoError
 from relevo.http.guard import address_of
 from relevo.http.problems import Problem
@@ -201,10 +202,8 @@ def _who(request: Request, caller: Token | None) -> Caller:
 
 def stranger(address: str) -> Caller:
     """Return who calls from an address: of IPv6 the network of one subscriber, whose addresses are without number."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
+    met = without_mapping(address)
+    if met is None:
         return Caller(f"nobody, from {address[:100]}", "nowhere", is_stranger=True)
-    name = str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed.version == 6 else address  # noqa: PLR2004
-    group = str(ipaddress.ip_network((parsed, _NETWORK[parsed.version]), strict=False))
-    return Caller(f"nobody, from {name}", group, is_stranger=True)
+    group = str(ipaddress.ip_network((met, _NETWORK[met.version]), strict=False))
+    return Caller(f"nobody, from {subscriber_of(address)}", group, is_stranger=True)
