@@ -18,7 +18,7 @@ from devices import KEYS, TOKEN, Phones, sign
 from processes import eventually
 from relevo.access import api_tokens
 from relevo.client.signatures import read_keys
-from relevo.http.admission import Admission, Line, RateLimiter
+from relevo.http.admission import Admission, Line, RateLimiter, Verdict
 from relevo.http.guard import COOKIE
 from relevo.http.rules import RULES, weight_of
 from serving import EVENT, Client, Served
@@ -48,12 +48,16 @@ class Front:
 
     def ask(self, path: str = "/v1/events", address: str = "a", method: str = "GET", **headers: str) -> str:
         """Return what becomes of a request."""
-        given = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-        verdict = self.admission.judge(address, method.encode(), path.encode(), given)
+        verdict = self.judge(path, address, method, **headers)
         if verdict.line is None:
             return "enters"
         names = {id(self.admission.refused): "refused", id(self.admission.doubted): "doubted"}
         return names.get(id(verdict.line), "always")
+
+    def judge(self, path: str = "/v1/events", address: str = "a", method: str = "GET", **headers: str) -> Verdict:
+        """Return the verdict on a request."""
+        given = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        return self.admission.judge(address, method.encode(), path.encode(), given)
 
     def spend(self, address: str = "a") -> None:
         """Use up an address's rate."""
@@ -76,6 +80,25 @@ def test_strangers_use_up_their_address_and_nothing_else() -> None:
     assert front.ask(authorization=f"Bearer {SECRET}") == "doubted"
     assert front.ask(method="PUT", x_relevo_signature=signature) == "doubted"
     assert front.ask("/dashboard", cookie=f"x=y; {COOKIE}={'s' * 43}") == "doubted"
+
+
+def test_a_flood_of_one_kind_of_proof_leaves_room_to_the_others() -> None:
+    """Where forged tokens fill their part of the line, signatures, phones and sessions that are new still find a place."""
+    front = Front()
+    front.spend()
+    turns: list[Turn] = []
+
+    async def story() -> None:
+        for _ in range(500):
+            verdict = front.judge(authorization=f"Bearer {UNKNOWN}")
+            assert verdict.line is front.admission.doubted
+            verdict.line.join(Turn(turns), verdict.kind)
+        assert front.ask(authorization=f"Bearer {UNKNOWN}") == "refused"
+        assert front.ask(method="PUT", x_relevo_signature=sign(uuid4(), now=NOW)) == "doubted"
+        assert front.ask(authorization=f"Bearer {SECRET}") == "doubted"
+        assert front.ask("/dashboard", cookie=f"{COOKIE}={'s' * 43}") == "doubted"
+
+    asyncio.run(story())
 
 
 def test_health_and_what_browsers_ask_first_are_never_refused() -> None:
@@ -153,6 +176,26 @@ def test_a_line_lets_in_one_after_the_other() -> None:
     waiting, done, took_s = asyncio.run(story())
     assert done == [each for each in waiting if each is not waiting[2]]
     assert took_s >= 5 / 100 - 0.01
+
+
+def test_kinds_take_turns_in_a_line() -> None:
+    """Who waits alone of its kind is let in at the second turn, however many of another kind came before."""
+
+    async def story() -> tuple[Turn, list[Turn]]:
+        line, done = Line(1_000), list[Turn]()
+        assert line.has_room(asyncio.get_running_loop().time())
+        crowd, alone = [Turn(done) for _ in range(9)], Turn(done)
+        for each in crowd:
+            line.join(each, "token")
+        line.join(alone, "signature")
+        assert (len(line), line.count("token"), line.count("signature")) == (10, 9, 1)
+        while len(line):
+            await asyncio.sleep(0.001)
+        return alone, done
+
+    alone, done = asyncio.run(story())
+    assert done.index(alone) == 1
+    assert len(done) == 10
 
 
 @pytest.fixture

@@ -32,8 +32,9 @@ _BYTES_PER_UNIT = 8_192
 """A body of somebody unproven costs one unit more for each of these."""
 _REFUSED_PER_S, _DOUBTED_PER_S, _ALWAYS_PER_S = 50, 50, 50
 _MOST_DOUBTED = 500
+"""How many requests of one kind of proof may wait until it is checked."""
 _BEARER = b"bearer "
-_TOKEN = re.compile(rb"relevo_[0-9a-f]{12}_[A-Za-z0-9_-]{43}|device_[0-9a-f]{32}_[A-Za-z0-9_-]{43}")
+_TOKEN = re.compile(rb"(?:relevo_[0-9a-f]{12}|device_[0-9a-f]{32})_[A-Za-z0-9_-]{43}")
 _HEALTH = b"/health/"
 _LONGEST_TOKEN = 200
 
@@ -49,15 +50,23 @@ class Waiting(Protocol):
 
 
 class Line:
-    """Lets so many requests in each second, in the order in which they came; who leaves takes up no turn."""
+    """Lets so many requests in each second: one of each kind in turn, each kind in the order in which they came.
+
+    Who leaves takes up no turn.
+    """
 
     def __init__(self, per_second: int) -> None:
         self._every_s = 1 / per_second
         self._free_at = -math.inf
-        self._waiting: dict[Waiting, None] = {}
+        self._waiting: dict[str, dict[Waiting, None]] = {}
+        """By kind, whose turn is next first; kinds of which nobody waits are not there."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return sum(map(len, self._waiting.values()))
+
+    def count(self, kind: str) -> int:
+        """Return how many requests of a kind wait."""
+        return len(self._waiting.get(kind, ()))
 
     def has_room(self, now: float) -> bool:
         """Return whether a request may go on at once, and count it if it may."""
@@ -66,25 +75,34 @@ class Line:
         self._free_at = now + self._every_s
         return True
 
-    def join(self, request: Waiting) -> None:
+    def join(self, request: Waiting, kind: str = "") -> None:
         """Wait for a turn."""
         if not self._waiting:
             self._set_timer()
-        self._waiting[request] = None
+        self._waiting.setdefault(kind, {})[request] = None
 
     def leave(self, request: Waiting) -> None:
         """Wait no longer."""
-        self._waiting.pop(request, None)
+        kind = next((kind for kind, here in self._waiting.items() if request in here), None)
+        if kind is not None:
+            self._take(kind, request)
+
+    def _take(self, kind: str, request: Waiting) -> None:
+        del self._waiting[kind][request]
+        if not self._waiting[kind]:
+            del self._waiting[kind]
 
     def _set_timer(self) -> None:
         loop = asyncio.get_running_loop()
         loop.call_later(max(0.0, self._free_at - loop.time()), self._let_next_in)
 
     def _let_next_in(self) -> None:
-        first = next(iter(self._waiting), None)
-        if first is None:
+        kind = next(iter(self._waiting), None)
+        if kind is None:
             return
-        del self._waiting[first]
+        first = next(iter(self._waiting[kind]))
+        self._waiting[kind] = self._waiting.pop(kind)  # the next turn is another kind's
+        self._take(kind, first)
         self._free_at = asyncio.get_running_loop().time() + self._every_s
         if self._waiting:
             self._set_timer()
@@ -128,6 +146,8 @@ class Verdict:
 
     line: Line | None = None
     """Where it waits; None if it goes on at once."""
+    kind: str = ""
+    """As which kind it waits there."""
     refuse_for_s: int = 0
     """If it is only to be refused: when its caller may come back."""
 
@@ -153,7 +173,7 @@ class Admission:
         self._session = re.compile(rb"(?:^|;\s*)(?:__Host-)?" + cookie.encode() + rb"=([A-Za-z0-9_-]{43})(?:;|$)")
         self.refused = Line(_REFUSED_PER_S)
         self.doubted = Line(_DOUBTED_PER_S)
-        """Of requests that bring a proof which is still to be checked."""
+        """Of requests that bring a proof which is still to be checked; each kind of proof is one of its kinds."""
         self.always = Line(_ALWAYS_PER_S)
         """Of what is never refused: whether the process is healthy, and what browsers ask before they call."""
 
@@ -163,34 +183,36 @@ class Admission:
             return _AT_ONCE
         path = url.partition(b"?")[0]
         named = dict(headers)
-        caller, may_be_proven = self._identify(method, named)
+        caller, proof = self._identify(method, named)
         weight = weight_of(path)
         if caller is None:
             weight += _body_bytes(named) // _BYTES_PER_UNIT
-            weight *= _DOUBTED_TIMES if may_be_proven else _STRANGER_TIMES
+            weight *= _DOUBTED_TIMES if proof else _STRANGER_TIMES
         wait_s = self._limiter.spend(caller or f"from {address}", weight)
-        if not wait_s and caller is None and not may_be_proven:
+        if not wait_s and caller is None and not proof:
             wait_s = self._limiter.spend(_ALL_STRANGERS, weight, _SHARE_OF_STRANGERS)
         if not wait_s:
             return _AT_ONCE
         if path.startswith(_HEALTH) or (method == b"OPTIONS" and b"access-control-request-method" in named):
             return Verdict(self.always)
-        if may_be_proven and len(self.doubted) < _MOST_DOUBTED:
-            return Verdict(self.doubted)
-        return Verdict(self.refused, wait_s)
+        if proof and self.doubted.count(proof) < _MOST_DOUBTED:
+            return Verdict(self.doubted, proof)
+        return Verdict(self.refused, refuse_for_s=wait_s)
 
-    def _identify(self, method: bytes, headers: Mapping[bytes, bytes]) -> tuple[str | None, bool]:
-        """Return by what a caller is counted that proved before who it is, and whether another one may be proven."""
+    def _identify(self, method: bytes, headers: Mapping[bytes, bytes]) -> tuple[str | None, str]:
+        """Return by what a caller is counted that proved before who it is, and what may prove another: its kind."""
         given = headers.get(b"authorization", b"")
         if given[: len(_BEARER)].lower() == _BEARER:
             written = given[len(_BEARER) : _LONGEST_TOKEN].strip()
             known = self._callers.known_as(hashlib.sha256(written).digest())
-            return known, known is None and _TOKEN.fullmatch(written) is not None
+            may_be_proven = known is None and _TOKEN.fullmatch(written) is not None
+            return known, written.partition(b"_")[0].decode() if may_be_proven else ""
         if (session := self._session.search(headers.get(b"cookie", b""))) is not None:
             known = self._callers.known_as(hashlib.sha256(session[1]).digest())
-            return known, known is None
+            return known, "session" if known is None else ""
         signature = headers.get(b"x-relevo-signature", b"") if method == b"PUT" else b""
-        return None, bool(signature) and could_hold(self._keys, signature.decode("latin-1"), self._wall_clock())
+        may_hold = bool(signature) and could_hold(self._keys, signature.decode("latin-1"), self._wall_clock())
+        return None, "signature" if may_hold else ""
 
 
 def _body_bytes(headers: Mapping[bytes, bytes]) -> int:

@@ -220,7 +220,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._keeps_alive = self.parser.should_keep_alive()  # which is not known any more once the request is whole
         self.due = math.inf
         self.held.note_waiting(self)  # so that it makes room for others
-        verdict.line.join(self)
+        verdict.line.join(self, verdict.kind)
         return True
 
     def let_in(self) -> None:
