@@ -11,6 +11,8 @@ import pytest
 from relaying import Relay, seconds_from
 from structlog.testing import capture_logs
 
+from relevo import Owners
+from relevo.access import api_tokens
 from relevo.sandbox import Sandbox, messages
 
 
@@ -188,6 +190,35 @@ def test_too_many_experience_ids_splits_by_the_project_map(relay) -> None:
     worker.dispatch()
     worker.everyone_received(2)
     assert worker.posts() == posts + 2, "what was learnt is used: one request per project, none refused"
+
+
+@pytest.mark.parametrize("wall", ["owner", "token of the project", "token of the other project"])
+def test_a_push_service_moves_no_phone_across_a_wall(relay, wall: str) -> None:
+    """One phone whose token is another app's: all get their pushes, and a phone that belongs to somebody, or to a project with
+    a token of its own, stays in the project it was registered in. So nobody gets the pushes of an equal name there."""
+    worker = relay()
+    owned = {"owner": "ana"} if wall == "owner" else {}
+    worker.register("a", "b", **owned)
+    worker.register("x!project=@acme/other", **{"owner": "eve"} if owned else {})
+    if not owned:
+        api_tokens.make(
+            worker.app.database, "scoped", "app", project="default" if wall == "token of the project" else "@acme/other"
+        )
+    for times in (1, 2):
+        worker.tell("a", "b", "x!project=@acme/other")
+        for _ in range(3):
+            worker.dispatch()
+        worker.everyone_received(times)
+    moved = [] if wall != "token of the other project" else ["@relevo/app"] * 2
+    assert worker.installation("x!project=@acme/other")["project"] == "default"
+    assert [worker.installation(name)["project"] for name in "ab"] == (moved or ["default"] * 2)
+    if owned:
+        worker.enqueue(audience=Owners("eve"), project="@acme/other")
+        worker.enqueue(audience=Owners("ana", "eve"))
+        worker.fan_out()
+        for _ in range(3):
+            worker.dispatch()
+        worker.everyone_received(3)
 
 
 def test_a_split_by_project_in_a_known_project_moves_only_the_strangers(relay) -> None:
