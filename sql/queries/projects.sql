@@ -156,16 +156,8 @@ select exists (select from relevo.push_tallies t
          where m.project = %(project)s and case %(answered_by)s when 'receipt' then m.confirmed else m.sent end > 0) m;
 
 -- name: has_owners
--- Returns whether somebody owns a phone of a project, as far as its oldest and its newest ones tell.
-select exists (
-  select from (select distinct n.project
-                 from unnest(array[%(project)s, split_part(%(project)s, '::', 2), substr(%(project)s, strpos(%(project)s, '::') + 2)]) as n(project)) n
-    cross join lateral ((select i.owner from relevo.device_installations i
-                          where i.project = n.project and relevo.may_receive(i) order by i.seq limit 100)
-                        union all
-                        (select i.owner from relevo.device_installations i
-                          where i.project = n.project and relevo.may_receive(i) order by i.seq desc limit 100)) o
-   where o.owner is not null);
+-- Returns whether somebody owns a phone of a project.
+select relevo.has_owners(%(project)s);
 
 -- name: note_refusal
 -- Notes that a message of an event was refused alone, and returns what was known of the event before: nothing, if it is the first.

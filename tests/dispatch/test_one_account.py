@@ -212,6 +212,36 @@ def test_a_development_build_is_its_own_fault(worker: Relay, fault: str) -> None
     assert statuses(worker, tell(worker, "bea"), "bea") == {"ok"}
 
 
+def test_gone_phones_of_strangers_stop_no_pruning(worker: Relay) -> None:
+    """Sixty dead phones without owner that never worked are one stranger where others have an owner: they are disabled."""
+    some = phones(worker, "expo", None, "DeviceNotRegistered", many=60)
+    phones(worker, "expo", "bea")
+    for place in range(0, 60, 10):  # several settles, so that what was known before counts
+        worker.enqueue(audience=some[place : place + 10])
+        worker.fan_out()
+        worker.dispatch()
+    assert statuses(worker, tell(worker, "bea"), "bea") in TAKEN
+    assert "pruning_stopped" not in worker.incidents()
+    [row] = worker.rows("select count(*) from relevo.device_installations where invalidated_at is not null")
+    assert row["count"] == 60
+
+
+def test_phones_without_owner_that_worked_are_people(worker: Relay) -> None:
+    """Of phones without owner those that had a push confirmed count one by one, and where nobody has an owner all do."""
+    worked = phones(worker, "expo", None, many=5)
+    strangers = phones(worker, "expo", None, "x", many=5)
+    counted = "select cardinality(relevo.hashed_owners(%s, 'shop')) as n"
+    assert worker.rows(counted, worked + strangers)[0]["n"] == 10
+    phones(worker, "expo", "bea")
+    assert worker.rows(counted, worked + strangers)[0]["n"] == 1
+    worker.enqueue(audience=worked)
+    worker.fan_out()
+    worker.dispatch()
+    worker.travel(minutes=30)
+    worker.ask()
+    assert worker.rows(counted, worked + strangers)[0]["n"] == 6
+
+
 @pytest.mark.parametrize(("owners", "stopped"), [(1, False), (2, False), (60, True)])
 def test_gone_phones_of_one_account_stop_no_pruning(worker: Relay, owners: int, stopped: bool) -> None:
     """Sixty dead phones of one or two accounts are disabled like any; those of sixty accounts are doubted, and no token is

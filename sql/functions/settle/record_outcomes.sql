@@ -35,7 +35,7 @@ begin
   select w.project, at, count(*) filter (where w.status in ('sent', 'ok') and w.former_status <> 'sent'), count(*),
          count(*) filter (where w.status = 'invalid'), count(*) filter (where w.status = 'ok' and w.former_status = 'sent'),
          count(*) filter (where w.status = 'failed'),
-         case when bool_or(w.status = 'invalid') then relevo.hashed_owners(array_agg(w.installation_id) filter (where w.status = 'invalid')) end
+         case when bool_or(w.status = 'invalid') then relevo.hashed_owners(array_agg(w.installation_id) filter (where w.status = 'invalid'), w.project) end
     from unnest(written) w where w.is_answer group by w.project;
 
   -- A late ticket that a delivery now has is no evidence any more.
