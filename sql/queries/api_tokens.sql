@@ -1,3 +1,9 @@
+-- name: is_sharing_assumed
+-- Returns whether equal owner names of several projects are one person although nobody said so, and there is another project than this one.
+select exists (select from relevo.owner_sharing s where s.shared and s.said_at is null)
+   and (exists (select from relevo.device_installations i where i.project <> %(project)s and not i.for_news)
+        or exists (select from relevo.api_tokens t where t.project <> %(project)s and t.revoked_at is null));
+
 -- name: add_token
 -- Adds a token, of which only the hash is kept.
 insert into relevo.api_tokens (id, name, role, project, secret_hash, expires_at)

@@ -17,7 +17,11 @@ select relevo.forget_owner(%(owner)s);
 select exists (select from relevo.owner_sharing s where s.shared) as shared;
 
 -- name: share_owners
--- Sets whether equal owner names of several projects are one person; returns a row if that is a change.
-insert into relevo.owner_sharing as s (shared) values (%(shared)s)
-on conflict (one) do update set shared = excluded.shared, changed_at = now() where s.shared <> excluded.shared
-returning s.shared;
+-- Sets whether equal owner names of several projects are one person, as an operator says; returns whether that is a change.
+with before as materialized (
+  select s.shared from relevo.owner_sharing s
+)
+insert into relevo.owner_sharing as s (shared, said_at) values (%(shared)s, now())
+on conflict (one) do update set shared = excluded.shared, said_at = now(),
+                                changed_at = case when s.shared <> excluded.shared then now() else s.changed_at end
+returning s.shared is distinct from (select b.shared from before b);

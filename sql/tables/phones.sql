@@ -142,7 +142,9 @@ create index moved_tokens_phone on relevo.moved_tokens (installation_id);
 create table relevo.owner_sharing (
   one        boolean primary key default true check (one),
   shared     boolean not null,
-  changed_at timestamptz not null default now()
+  changed_at timestamptz not null default now(),
+  said_at    timestamptz
 );
+comment on column relevo.owner_sharing.said_at is 'When an operator last said so; null: it was assumed.';
 comment on table relevo.owner_sharing is
   'Whether equal owner names of several projects are one person: then an event for owners that names no project is for their phones in all of them, else for those in the project `default`.';

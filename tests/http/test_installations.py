@@ -300,9 +300,10 @@ def test_the_history_reads_what_it_shows(conn: psycopg.Connection[Any]) -> None:
         [TODAY, phone],
     )
     conn.execute("analyze relevo.notification_deliveries")
-    asked = {"installation_id": phone, "before": 2**63 - 1, "own": True, "limit": 10}
-    read = rows_read_by_table(conn, queries.load("phone_access")["list_history"], asked)
-    assert sum(read.values()) <= 40, read
+    for caller in ({"own": True, "project": None}, {"own": False, "project": "default"}):
+        asked = {"installation_id": phone, "before": 2**63 - 1, "limit": 10} | caller
+        read = rows_read_by_table(conn, queries.load("phone_access")["list_history"], asked)
+        assert sum(read.values()) <= 40, read
 
 
 def test_an_amount_comes_back_as_it_was_given(phones: Phones) -> None:

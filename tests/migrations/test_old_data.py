@@ -11,7 +11,9 @@ from psycopg.types.json import Jsonb
 
 import released
 import relevo
+from relevo.access import api_tokens
 from relevo.client.values import Event, Owners
+from relevo.core.errors import UsageError
 from relevo.database import migrate
 from relevo.database.pool import Database
 from relevo.operators import owners
@@ -37,6 +39,7 @@ def register(conn: psycopg.Connection[Any], name: str, project: str) -> Any:
         pytest.param(["shop", "club"], [(None, None)], True, id="two projects, a token of both"),
         pytest.param(["shop", "club"], [("shop", "now")], True, id="two projects, a revoked token of one"),
         pytest.param(["shop", "club"], [("shop", None)], False, id="two projects, a token of one"),
+        pytest.param(["shop"], [("shop", None), ("club", None)], False, id="a token of a project without phones"),
     ],
 )
 def test_whether_equal_names_are_one_person(
@@ -52,6 +55,26 @@ def test_whether_equal_names_are_one_person(
         database = open_database(empty_database)
         migrate.prepare(database)
         assert owners.are_shared(database) is is_shared
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_was_assumed_gives_no_token_a_second_project(
+    empty_database: str, open_database: Callable[..., Database], shared: bool
+) -> None:
+    """A token of the only project is made as before. One of a second project is not made until somebody said whether equal
+    names are one person, in whichever way."""
+    released.make(empty_database, released.versions()[-1])
+    with psycopg.connect(empty_database, autocommit=True) as conn:
+        register(conn, "1", "shop")
+        database = open_database(empty_database)
+        migrate.prepare(database)
+        api_tokens.make(database, "first", "app", project="shop")
+        with pytest.raises(UsageError, match="Nobody has decided"):
+            api_tokens.make(database, "second", "app", project="club")
+        assert owners.share(database, shared=shared) is not shared
+        assert owners.share(database, shared=shared) is False
+        api_tokens.make(database, "second", "app", project="club")
+        assert owners.are_shared(database) is shared
 
 
 def test_keys_and_events_that_wait(empty_database: str, open_database: Callable[..., Database]) -> None:

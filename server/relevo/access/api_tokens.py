@@ -52,6 +52,12 @@ def make(
         audit.recorded(database, "make_token", id=token.id, name=name, role=role, project=project, days=days),
         database.connection() as connection,
     ):
+        if project is not None and connection.execute(_SQL["is_sharing_assumed"], row).fetchone() == (True,):
+            raise UsageError(
+                "Nobody has decided whether owners of the same name in two projects are one person.",
+                hint="Run `relevo owner names separate` or `relevo owner names shared`. Until now they are one, and "
+                "this token would read what is for owners of other projects.",
+            )
         connection.execute(_SQL["add_token"], row)
     return written, token
 

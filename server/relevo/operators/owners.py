@@ -81,9 +81,9 @@ def are_shared(database: Database) -> bool:
 def share(database: Database, *, shared: bool) -> bool:
     """Set whether equal owner names of several projects are one person; return whether that is a change."""
     with audit.recorded(database, "share_owners", shared=shared) as result:
-        changed = database.execute(_SQL["share_owners"], {"shared": shared}).rowcount > 0
+        [(changed,)] = database.execute(_SQL["share_owners"], {"shared": shared}).fetchall()
         result["answer"] = changed
-    return changed
+    return bool(changed)
 
 
 def set_category(
