@@ -23,6 +23,14 @@ select not pg_has_role(c.relowner, 'usage') and (has_any_column_privilege(c.oid,
   from pg_class c
  where c.oid = 'relevo.audit_log'::regclass;
 
+-- name: is_sharing_undecided
+-- Returns whether equal owner names of several projects are one person although nobody said so, and somebody holds a token of one of them.
+select exists (select from relevo.owner_sharing s where s.shared and s.said_at is null)
+   and exists (select from relevo.api_tokens t
+                where t.project is not null and t.revoked_at is null and (t.expires_at > now()) is not false
+                  and (exists (select from relevo.device_installations i where i.project <> t.project and not i.for_news)
+                       or exists (select from relevo.api_tokens o where o.project <> t.project and o.revoked_at is null))) as undecided;
+
 -- name: count_unregistered
 -- Counts the verified months that the Iceberg catalog lacks, and returns the oldest and what the catalog said last.
 select count(*)::int as months, min(x.month) as oldest, (array_agg(x.register_error order by x.updated_at desc) filter (where x.register_error is not null))[1] as error

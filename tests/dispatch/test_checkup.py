@@ -15,8 +15,9 @@ from relaying import Relay
 
 from processes import eventually
 from relevo import app, config, push_services
+from relevo.access import api_tokens
 from relevo.database.pool import Database
-from relevo.operators import actions, doctor
+from relevo.operators import actions, doctor, owners
 from relevo.sandbox import Sandbox
 from relevo.stores.folder import FolderStore
 
@@ -205,6 +206,18 @@ def test_rights(plain: Database, dsn: str, worker: Relay) -> None:
     found = {each.kind: each for each in doctor.look_around(plain, worker.app.settings)}
     assert set(found) == {"activity_hidden", "rights_missing"}
     assert "`relevo grant ROLE --worker`" in found["rights_missing"].hint
+
+
+def test_equal_owner_names_that_nobody_decided_about(worker: Relay) -> None:
+    """What an upgrade assumed of owner names is named once a token of one project stands beside another project."""
+    worker.conn.execute("update relevo.owner_sharing set shared = true, said_at = null")
+    worker.register("ana", owner="ana", project="shop")
+    api_tokens.make(worker.app.database, "shop", "app", project="shop")
+    assert "owner_names_undecided" not in kinds(worker)
+    worker.register("bea", owner="ana", project="bank")
+    assert "owner_names_undecided" in kinds(worker)
+    owners.share(worker.app.database, shared=True)
+    assert "owner_names_undecided" not in kinds(worker)
 
 
 def test_the_command_shows_all_of_it(worker: Relay, command, monkeypatch) -> None:

@@ -87,6 +87,7 @@ def look_around(
         looks += [
             partial(_instance, database, settings),
             partial(_rights, database),
+            partial(_owner_names, database),
             partial(_vacuum, database),
             partial(_replica, database, settings),
             partial(_unregistered, database, settings),
@@ -252,6 +253,15 @@ def _rights(database: Database) -> Iterator[Finding]:
             "audit_unprotected",
             "This role may change and delete entries of the audit log, as workers of 0.3 had to.",
             "Once no worker of 0.3 runs any more, have the owner run `relevo grant ROLE --worker` again.",
+        )
+
+
+def _owner_names(database: Database) -> Iterator[Finding]:
+    if any(row["undecided"] for row in fetch(database, _SQL["is_sharing_undecided"])):
+        yield _warning(
+            "owner_names_undecided",
+            "Owners of the same name in two projects are one person since an upgrade, and tokens of one project exist.",
+            "Run `relevo owner names separate`, or `relevo owner names shared` if they are.",
         )
 
 
