@@ -29,6 +29,7 @@ DOOR = {
     "inbox", "inbox_counts", "mark_inbox", "mark_inbox_before", "report_opened",
     "set_category", "list_categories", "choose", "block_owner", "export_owner",
     "set_quiet", "get_quiet", "set_cap", "list_caps",
+    "set_event_type", "reset_event_type", "list_event_types",
 }  # fmt: skip
 
 CALLABLE = """

@@ -7,18 +7,17 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from psycopg import errors as pg
+from psycopg.types.json import Jsonb
 
 from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import UsageError
 from relevo.core.model import Lane
-from relevo.database.pool import Connection, Database
+from relevo.database.pool import Database
 from relevo.operators import audit
 from relevo.operators.reading import Row, fetch
 
 _SQL = queries.load("event_types")
-_OF_BATCHES = ".batch"
-"""Behind the name of a type it is that of the type which tells batches of it."""
 
 
 def _setting(meaning: str, least: int | None = None, most: int | None = None, *, flag: str = "") -> Any:
@@ -83,13 +82,9 @@ def set_event_type(
             f"A lease of {given.lease_ms} ms is too short for requests of up to {longest} ms.",
             hint="Choose more than twice PUSH_REQUEST_TIMEOUT_MS.",
         )
-    own = [name for name, value in asdict(given).items() if value is not None] if _tells_batches(event_type) else None
+    written = {name: value for name, value in asdict(given).items() if value is not None} | dict.fromkeys(removed)
     try:
-        with database.transaction() as connection:
-            if removed:
-                connection.execute(_SQL["clear_event_type"], {"event_type": event_type, "removed": sorted(removed)})
-            connection.execute(_SQL["set_event_type"], {"event_type": event_type, **asdict(given), "own": own})
-            _follow(connection, event_type)
+        database.execute(_SQL["write_event_type"], {"event_type": event_type, "given": Jsonb(written)})
     except pg.CheckViolation as error:
         raise UsageError(
             f"{event_type} cannot be set so: its first pause must not exceed its longest, and every value its bounds.",
@@ -100,20 +95,8 @@ def set_event_type(
 @audit.audited
 def reset_event_type(database: Database, event_type: str) -> bool:
     """Let an event type follow the settings again; return whether it differed."""
-    with database.transaction() as connection:
-        differed = connection.execute(_SQL["reset_event_type"], {"event_type": event_type}).fetchone() is not None
-        _follow(connection, event_type)
-    return differed
-
-
-def _tells_batches(event_type: str) -> bool:
-    return event_type.endswith(_OF_BATCHES)
-
-
-def _follow(connection: Connection, event_type: str) -> None:
-    """Let the type that tells batches of a changed type follow it; if it is such a one itself, what it has not set."""
-    changed = [event_type, *([event_type.removesuffix(_OF_BATCHES)] if _tells_batches(event_type) else [])]
-    connection.execute(_SQL["follow_types"], {"event_types": changed})
+    [[differed]] = database.execute(_SQL["reset_event_type"], {"event_type": event_type}).fetchall()
+    return bool(differed)
 
 
 def list_event_types(database: Database) -> list[Row]:
