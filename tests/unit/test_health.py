@@ -171,6 +171,14 @@ ILL: list[tuple[dict[str, Any], str]] = [
         "no worker is running: worker w, the last one, has not been seen for 13 s; start `relevo run`",
     ),
     (
+        {"workers": [worker("stopping", is_late=True, silent_s=14.0)]},
+        "no worker is running: worker w, the last one, has not been seen for 14 s; start `relevo run`",
+    ),
+    (
+        {"cycles": [cycle("reaper", 9 * 86_400), cycle("ingest", 9 * 86_400, source="removed")]},
+        "reaper has made no round for 9 days",
+    ),
+    (
         {"workers": [worker("alive", is_late=True)], "cycles": [cycle("dispatch", 1_000)]},
         "no worker is running: worker w, the last one, has not been seen for 120 s; start `relevo run`",
     ),

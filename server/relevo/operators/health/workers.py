@@ -27,10 +27,14 @@ _START = Phrase("start `relevo run`, or let cron call `relevo tick`")
 
 
 def worker_state(worker: Mapping[str, Any]) -> str:
-    """Return a worker's state in a word: of one that is alive also that it rests, or that its heartbeat is late."""
-    if worker["state"] != "alive":
-        return str(worker["state"])
-    return "rests" if worker.get("rests_because") else "late" if worker.get("is_late") else "alive"
+    """Return a worker's state in a word: of one that is alive also that it rests, or that its heartbeat is late.
+
+    One that was killed while it stopped is late, too.
+    """
+    state = str(worker["state"])
+    if state in ("alive", "stopping") and worker.get("is_late"):
+        return "late"
+    return "rests" if state == "alive" and worker.get("rests_because") else state
 
 
 def of_instance(seen: Observed) -> Iterator[Problem]:
@@ -205,7 +209,9 @@ def of_cycles(seen: Observed, settings: Settings) -> Iterator[Problem]:
     if not any(row["cycle"] == "reaper" and row["quiet_s"] is not None for row in seen.cycles):
         yield Problem("no_reaper", "no reaper has ever run; {advice}", advice=_START)
     for row in seen.cycles:
-        if row["paused_reason"] or row["quiet_s"] is None or row["quiet_s"] > _RETIRED_S:
+        if row["paused_reason"] or row["quiet_s"] is None:
+            continue
+        if row["quiet_s"] > _RETIRED_S and row["cycle"] != "reaper":  # which every fleet needs
             continue
         name = _name_of(row)
         cron = _cron_of(row["cycle"], settings)
