@@ -231,18 +231,20 @@ def test_what_onesignal_knows_of_people(conn, command: Command, write: Callable[
         "f": {"timezone": "0"},
     }
     rows = [{"identifier": name, "device_type": 1, "tags": '{"vip": "yes"}', **zone} for name, zone in zones.items()]
-    gone = [{"identifier": f"off{code}", "device_type": 1, "notification_types": code} for code in (-2, -31)]
+    off = {"device_type": 1, "invalid_identifier": "t"}  # OneSignal says so of who unsubscribed, too
+    gone = [{"identifier": f"off{code}", "notification_types": code, **off} for code in (-2, -31)]
+    gone += [{"identifier": "offered", "device_type": 1, "notification_types": 0}]
     file = write("users.jsonl", *rows, *gone)
     said = command("import-phones", file, "--from", "onesignal", "--json")
     [told] = said.lines
-    assert (said.code, told["registered"], told["denied"], told["dropped"]) == (0, 8, 2, ["tags"])
+    assert (said.code, told["registered"], told["denied"], told["dropped"]) == (0, 9, 3, ["tags"])
     found = conn.execute(
         "select token, timezone, permission from relevo.device_installations order by token"
     ).fetchall()
     assert [row[1] for row in found[:6]] == ["America/Santiago", "Etc/GMT+3", "Asia/Tokyo", None, None, "UTC"]
-    assert [row[2] for row in found] == ["granted"] * 6 + ["denied"] * 2
+    assert [row[2] for row in found] == ["granted"] * 6 + ["denied"] * 3
     again = command("import-phones", file, "--from", "onesignal")
-    assert "2 phones of these get no pushes: their owners unsubscribed." in again.out
+    assert "3 phones of these get no pushes: their owners unsubscribed." in again.out
     assert "Not taken, for Relevo has no place for them: tags." in again.out
 
 

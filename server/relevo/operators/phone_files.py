@@ -181,10 +181,12 @@ def onesignal(row: Row) -> Fields:
     if kind in _WEB:
         raise InvalidInputError("device_type is a browser's, whose subscription is bound to OneSignal's key.")
     provider, platform = _service(kind, {"0": _IOS, "1": _ANDROID}, "device_type")
-    if _yes_or_no("invalid_identifier", row.get("invalid_identifier", False)):
+    subscribed = str(row.get("notification_types", ""))
+    unsubscribed = subscribed == "0" or subscribed.startswith("-")
+    if _yes_or_no("invalid_identifier", row.get("invalid_identifier", False)) and not unsubscribed:
         raise InvalidInputError("invalid_identifier says that OneSignal has its token for gone.")
     given = {"token": row.get("identifier"), "provider": provider, "platform": platform, "timezone": _zone_of(row)}
-    if str(row.get("notification_types", "")).startswith("-"):
+    if unsubscribed:
         given["permission"] = "denied"  # who unsubscribed is known, and gets nothing
     if provider == "apns" and str(row.get("test_type", "")) == "1":
         given["environment"] = "sandbox"
