@@ -78,6 +78,28 @@ def test_equal_names_of_two_projects_are_two_subscriptions(served: Served, conn:
     assert [shop.get("/v1/news/given").status_code, bank.get("/v1/news/given").status_code] == [200, 404]
 
 
+def test_what_is_left_out_stays(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Of a fleet's and a project's subscription a call changes what it names alone; null removes the webhook."""
+
+    def stored() -> list[tuple[Any, ...]]:
+        return conn.execute("select kinds, project, webhook from relevo.news_subscriptions order by created_at").fetchall()
+
+    app, shop = served.client("app"), served.client("app", project="shop")
+    given = {"kinds": ["token.disabled"], "webhook": "crm"}
+    app.call("PUT", "/v1/news/a", json=given | {"project": "bank"})
+    shop.call("PUT", "/v1/news/b", json=given)
+    for client, name in ((app, "a"), (shop, "b")):
+        assert client.call("PUT", f"/v1/news/{name}", json={}).status_code == 200
+    assert stored() == [(["token.disabled"], "bank", "crm"), (["token.disabled"], "shop", "crm")]
+    for client, name in ((app, "a"), (shop, "b")):
+        client.call("PUT", f"/v1/news/{name}", json={"webhook": None})
+    assert stored() == [(["token.disabled"], "bank", None), (["token.disabled"], "shop", None)]
+    app.call("PUT", "/v1/news/a", json={"project": None})
+    shop.call("PUT", "/v1/news/b", json={"project": None, "kinds": None})
+    usual = ["delivery.failed", "installation.unregistered", "token.disabled"]
+    assert stored() == [(["token.disabled"], None, None), (usual, "shop", None)]
+
+
 def test_what_cannot_be_heard_is_named(served: Served) -> None:
     """A subscription that is not there, unknown kinds, null and names that are none."""
     app = served.client("app")
@@ -85,8 +107,8 @@ def test_what_cannot_be_heard_is_named(served: Served) -> None:
         assert (answer.status_code, "PUT /v1/news/NAME" in answer.text) == (404, True)
     for body, field in (
         ({"kinds": ["x"]}, "kinds.0"),
-        ({"kinds": None}, "kinds"),
-        ({"webhook": None}, "webhook"),
+        ({"kinds": []}, "kinds"),
+        ({"webhook": 5}, "webhook"),
         ({"x": 1}, "x"),
     ):
         refused = app.call("PUT", "/v1/news/a", json=body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
@@ -9,12 +10,14 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+import relevo
 from deliveries import add_deliveries, add_event, mark_failed
 from hearing import acknowledge, positions, read, reap, subscribe, waiting, write
 from phones import add_phones, fan_out
 from plans import rows_read_by_table
 from relevo.app import App
 from relevo.client import values, verbs
+from relevo.client.news import USUAL_KINDS
 from relevo.client.values import Event
 from relevo.core import queries
 
@@ -284,3 +287,31 @@ def test_unknown_subscription(conn: psycopg.Connection[Any]) -> None:
     subscribe(conn)
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="at most 0"):
         acknowledge(conn, 1)
+
+
+def test_what_is_left_out_of_a_subscription_stays(conn: psycopg.Connection[Any]) -> None:
+    """A second call changes what it names alone; null removes webhook and project, and stands for the usual kinds."""
+
+    def now(**given: object) -> tuple[Any, ...]:
+        asked = json.dumps({"name": "billing"} | given)
+        conn.execute("select relevo.subscribe_news(%s::jsonb)", [asked])
+        row = conn.execute(
+            "select kinds, project, webhook from relevo.news_subscriptions where name = 'billing'"
+        ).fetchone()
+        assert row is not None
+        return tuple(row)
+
+    usual = sorted(USUAL_KINDS)
+    assert now() == (usual, None, None)
+    assert now(kinds=["token.disabled"], project="shop", webhook="crm") == (["token.disabled"], "shop", "crm")
+    assert now() == (["token.disabled"], "shop", "crm")
+    assert now(kinds=["delivery.failed"]) == (["delivery.failed"], "shop", "crm")
+    assert now(webhook=None) == (["delivery.failed"], "shop", None)
+    assert now(webhook="crm", kinds=None) == ([kind for kind in usual if kind != "event.finished"], "shop", "crm")
+    assert now(project=None, kinds=["event.finished"]) == (["event.finished"], None, "crm")
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match=r"event.finished goes with no project"):
+        now(project="shop")
+    relevo.subscribe_news(conn, "billing", kinds=["token.disabled"])
+    assert now() == (["token.disabled"], None, "crm")
+    relevo.subscribe_news(conn, "billing", webhook=None)
+    assert now() == (["token.disabled"], None, None)

@@ -225,16 +225,12 @@ def subscribe(
     connection: Connection,
     name: str,
     caller: str | None,
-    *,
-    kinds: Sequence[news.Kind] | None,
-    project: str | None,
-    webhook: str | None,
+    asked: Mapping[str, Any],
 ) -> bool:
-    """Subscribe to news, or change a subscription; a caller of one project has those of that project alone."""
-    project = own_project(caller, project)
+    """Subscribe to news, or change a subscription; a caller of one project has the news of that project alone."""
+    project = own_project(caller, asked.get("project"))
     stored = _own_name(connection, name, caller) or _new_name(name, caller)
-    kinds = kinds or [kind for kind in news.USUAL_KINDS if project is None or kind != "event.finished"]
-    return news.subscribe_news(connection, stored, kinds=kinds, project=project, webhook=webhook)
+    return news.subscribe_news(connection, stored, **dict(asked) | ({"project": project} if caller else {}))
 
 
 def read_news(

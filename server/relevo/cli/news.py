@@ -39,19 +39,21 @@ def subscribe(
     name: Name,
     kinds: Annotated[
         list[str] | None,
-        typer.Option("--kind", help=f"May be given again: {', '.join(news.KINDS)}; default all but the last."),
+        typer.Option("--kind", help=f"May be given again: {', '.join(news.KINDS)}; of a new one all but the last."),
     ] = None,
-    project: Annotated[str | None, typer.Option(help="Only news of this project's phones.")] = None,
+    project: Annotated[str | None, typer.Option(help="Only news of this project's phones; '' for all again.")] = None,
     webhook: Annotated[
-        str | None, typer.Option(help="Send them to this name in WEBHOOKS_FILE; default: they are read.")
+        str | None, typer.Option(help="Send them to this name in WEBHOOKS_FILE; '' to read them again.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Subscribe to news from now on, or change what a subscription asks for."""
-    asked: Any = tuple(kinds or (kind for kind in news.USUAL_KINDS if project is None or kind != "event.finished"))
+    """Subscribe to news from now on, or change what a subscription asks for; what is left out stays as it is."""
+    asked: dict[str, Any] = {"kinds": tuple(kinds)} if kinds else {}
+    asked |= {each: text or None for each, text in (("project", project), ("webhook", webhook)) if text is not None}
     settings = load_settings()
     with prepared_database(settings) as database:
-        created = actions.subscribe_news(database, name, kinds=asked, project=project, webhook=webhook)
+        created = actions.subscribe_news(database, name, asked)
+        webhook = next(row["webhook"] for row in fleet.subscriptions(database) if row["name"] == name)
     trouble = _trouble(settings, webhook)
     where = f"are sent to the webhook {webhook}" if webhook else f"can be read: relevo news read {name}"
     words = f"{'Subscribed' if created else 'Changed'}: news for {escape(name)} {escape(where)}."

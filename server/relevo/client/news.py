@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from types import EllipsisType
 from typing import Any, Literal
 from uuid import UUID
 
@@ -44,20 +45,30 @@ class Outcome:
 
 @verb
 def subscribe_news(
-    name: str, *, kinds: Sequence[Kind] = USUAL_KINDS, project: str | None = None, webhook: str | None = None
+    name: str,
+    *,
+    kinds: Sequence[Kind] | EllipsisType | None = ...,
+    project: str | EllipsisType | None = ...,
+    webhook: str | EllipsisType | None = ...,
 ) -> Call[bool]:
     """Subscribe to news from now on, or change what a subscription asks for; return whether it is new.
 
     They are read by read_news, or sent to the webhook of that name in WEBHOOKS_FILE. With a project, those of its
-    phones: not event.finished, for an event may reach phones of several.
+    phones: not event.finished, for an event may reach phones of several. What is left out stays as it is; a new
+    subscription is for the usual kinds, of all projects, to be read. Pass None for these again.
     """
-    if unknown := [kind for kind in kinds if kind not in KINDS]:
+    given = () if kinds is None or isinstance(kinds, EllipsisType) else kinds
+    if unknown := [kind for kind in given if kind not in KINDS]:
         raise InvalidInputError(
             f"kinds must be some of {', '.join(KINDS)}, got {str(unknown[0])[:50]!r}.",
             hint="Leave it out for the usual ones.",
         )
-    asked = {"name": _subscription(name), "kinds": list(kinds)}
-    asked |= {key: _text(key, text) for key, text in (("project", project), ("webhook", webhook)) if text is not None}
+    asked: dict[str, Any] = {"name": _subscription(name)}
+    if not isinstance(kinds, EllipsisType):
+        asked["kinds"] = kinds and list(kinds)
+    for key, text in (("project", project), ("webhook", webhook)):
+        if not isinstance(text, EllipsisType):
+            asked[key] = None if text is None else _text(key, text)
     return Call("subscribe_news", {"subscription": as_json("subscription", asked)}, one(bool))
 
 

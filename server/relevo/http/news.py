@@ -30,14 +30,19 @@ _MISSING = missing("There is no such subscription of this project.")
 
 
 class SubscriptionIn(Body):
-    """What to hear of."""
+    """What to hear of. A field that is left out stays as it is."""
 
+    removable = frozenset({"kinds", "project", "webhook"})
     kinds: Annotated[list[Kind], Field(min_length=1, max_length=10)] | None = Field(
-        None, description="Which news; all but delivery.opened if left out, with a project not event.finished either."
+        None,
+        description="Which news. Null, and of a new subscription left out: all but delivery.opened, with a project not "
+        "event.finished either.",
     )
-    project: Text200 | None = Field(None, description="Of whose phones; a token of one project has its own.")
+    project: Text200 | None = Field(
+        None, description="Of whose phones; null: of all. A token of one project has its own."
+    )
     webhook: Text200 | None = Field(
-        None, description="The name in WEBHOOKS_FILE they are sent to; without it they are read here."
+        None, description="The name in WEBHOOKS_FILE they are sent to; null: they are read here."
     )
 
 
@@ -89,7 +94,9 @@ class Acknowledged(BaseModel):
 async def subscribe_news(request: Request, subscription: Name, asked: SubscriptionIn) -> Response:
     """Subscribe to news from now on, or change what a subscription asks for."""
     threads, caller = threads_of(request), caller_of(request).project
-    created = await threads.run_in_transaction(app_verbs.subscribe, subscription, caller, **dict(asked))
+    created = await threads.run_in_transaction(
+        app_verbs.subscribe, subscription, caller, asked.model_dump(exclude_unset=True)
+    )
     return Json({"subscription": subscription, "created": created}, 201 if created else 200)
 
 

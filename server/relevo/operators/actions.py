@@ -268,15 +268,14 @@ def grant(database: Database, role: str, *, worker: bool = False) -> None:
         raise UsageError(f"There is no role {role} in this database.", hint="Create it first: CREATE ROLE …") from error
 
 
-def subscribe_news(
-    database: Database, name: str, *, kinds: Sequence[news.Kind], project: str | None, webhook: str | None
-) -> bool:
-    """Subscribe to news from now on, or change what a subscription asks for; return whether it is new."""
+def subscribe_news(database: Database, name: str, asked: Mapping[str, Any]) -> bool:
+    """Subscribe to news from now on, or change what is asked of a subscription; return whether it is new."""
+    project = {"project": asked["project"]} if asked.get("project") else {}
     with (
-        audit.recorded(database, "subscribe_news", subscription=name, **({"project": project} if project else {})),
+        audit.recorded(database, "subscribe_news", subscription=name, **project),
         database.transaction() as connection,
     ):
-        return news.subscribe_news(connection, name, kinds=kinds, project=project, webhook=webhook)
+        return news.subscribe_news(connection, name, **asked)
 
 
 def pause_news(database: Database, name: str, *, paused: bool = True) -> None:

@@ -2523,27 +2523,27 @@ export type Subscribed = {
 /**
  * SubscriptionIn
  *
- * What to hear of.
+ * What to hear of. A field that is left out stays as it is.
  */
 export type SubscriptionIn = {
     /**
      * Kinds
      *
-     * Which news; all but delivery.opened if left out, with a project not event.finished either.
+     * Which news. Null, and of a new subscription left out: all but delivery.opened, with a project not event.finished either.
      */
-    kinds?: Array<'event.finished' | 'delivery.failed' | 'token.disabled' | 'installation.unregistered' | 'delivery.opened'>;
+    kinds?: Array<'event.finished' | 'delivery.failed' | 'token.disabled' | 'installation.unregistered' | 'delivery.opened'> | null;
     /**
      * Project
      *
-     * Of whose phones; a token of one project has its own.
+     * Of whose phones; null: of all. A token of one project has its own.
      */
-    project?: string;
+    project?: string | null;
     /**
      * Webhook
      *
-     * The name in WEBHOOKS_FILE they are sent to; without it they are read here.
+     * The name in WEBHOOKS_FILE they are sent to; null: they are read here.
      */
-    webhook?: string;
+    webhook?: string | null;
 };
 
 /**
