@@ -50,6 +50,31 @@ def test_a_run_whose_requests_fail_is_partial_and_says_why(relay, sandbox, comma
     assert worker.received("ana") == 0
 
 
+def test_a_run_that_is_turned_away_throughout_is_partial(relay, sandbox, command) -> None:
+    """Expo answers each request with 429: a run by hand sent nothing, says so and exits with 1; the schedule's is ok."""
+    worker = relay(relevo_instance="tests")
+    worker.tell("ana", "bob")
+    sandbox.add_fault("429")
+    told = command("run-cycle", "dispatch", "--json")
+    (report,) = told.lines
+    assert (told.code, report["outcome"]) == (1, "partial")
+    assert report["error"].startswith("project default: ")
+    worker.travel(minutes=5)
+    assert worker.app.runner.run(worker.app.registry["dispatch"], "schedule").outcome == "ok"
+    sandbox.clear_faults()
+    worker.travel(minutes=5)
+    assert (worker.dispatch().outcome, worker.received("ana")) == ("ok", 1)
+
+
+def test_a_run_that_is_turned_away_once_is_not(relay, sandbox) -> None:
+    """Of two requests of a project one meets a 429 and the other is taken: that is the rate at work."""
+    worker = relay(push_chunk_size=1)
+    worker.tell("ana", "bob")
+    sandbox.add_fault("429", times=1)
+    report = worker.dispatch()
+    assert (report.outcome, report.counts["notifications_sent"]) == ("ok", 1)
+
+
 def test_a_run_without_a_way_to_expo_is_partial(relay, command, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody listens at EXPO_BASE_URL: `relevo run-cycle dispatch` and `relevo tick` exit with 1 and say it."""
     worker = relay(relevo_instance="tests")

@@ -63,6 +63,10 @@ class ReplyHandler:
             blocked = self._note_on_project(deliveries, reply)
         if failure := _failure_of(reply, blocked=blocked):
             self.context.report.add_failure(self.context.project, reason(failure))
+        elif reply.kind == "throttled":
+            self.context.report.turned_away.setdefault(self.context.project, reason(reply))
+        elif reply.kind == "answered":
+            self.context.report.answered.add(self.context.project)
         match reply.kind:
             case "answered":
                 return self._ticketed(deliveries, reply.tickets, floor_ms, blocked=blocked)

@@ -20,6 +20,10 @@ class Report:
     problems: list[str] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     """Projects that a request failed for, as a whole, and the reason of the first one."""
+    turned_away: dict[str, str] = field(default_factory=dict)
+    """Projects that a request was too many for, and what the push service said first."""
+    answered: set[str] = field(default_factory=set)
+    """Projects of which a request was answered."""
 
     def add(self, *problems: str) -> None:
         """Add problems, each once and up to a limit."""
@@ -36,11 +40,19 @@ class Report:
         """Add a request of a project that failed as a whole."""
         self.failures.setdefault(project, why)
 
+    def fail_turned_away(self) -> None:
+        """Count it as a failure where a project's requests were too many, and none was answered."""
+        for project, why in self.turned_away.items():
+            if project not in self.answered:
+                self.add_failure(project, why)
+
     def include(self, other: Report) -> None:
         """Add all that another says."""
         self.counts += other.counts
         self.add(*other.problems)
         self.failures = other.failures | self.failures
+        self.turned_away = other.turned_away | self.turned_away
+        self.answered |= other.answered
 
     def sentences(self) -> tuple[str, ...]:
         """Return problems and failures in words, up to a limit each."""

@@ -73,6 +73,7 @@ class _Dispatch:
         for sentence in self.services.hung.unreported():
             self.report.add_hung(sentence)
         if self.run.context.trigger in ("manual", "tick"):  # who looks at its end alone learns of no later run
+            self.report.fail_turned_away()
             self._add_stopped()
         return Step(
             {name: count for name, count in self.report.counts.items() if count},
