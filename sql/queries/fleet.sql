@@ -14,10 +14,12 @@ select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w
  limit %(limit)s;
 
 -- name: find_scheduler
--- Finds a worker that is alive, was seen when it should have been, and runs cycles by schedule.
+-- Finds a worker that is alive, was seen when it should have been, and runs cycles by schedule, or a tick of cron within the last quarter of an hour.
 select w.worker_id
   from relevo.workers w
- where relevo.is_alive(w) and not relevo.is_late(w) and w.stopping_at is null and w.role = 'run' and w.cycles <> '{}'
+ where w.cycles <> '{}'
+   and (w.role = 'run' and relevo.is_alive(w) and not relevo.is_late(w) and w.stopping_at is null
+        or w.role = 'tick' and w.last_seen_at > now() - interval '15 minutes')
  limit 1;
 
 -- name: list_projects

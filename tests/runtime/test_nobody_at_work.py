@@ -70,18 +70,26 @@ def test_the_only_worker_is_killed(processes, watcher, problems, codes, rows) ->
     assert second.stops() == 0
 
 
-def test_cron_takes_over_from_a_worker(processes, codes, rows) -> None:
-    """After a worker stopped, ticks run the cycles: no word of a missing worker between them, and one row for all."""
+def test_cron_takes_over_from_a_worker(processes, watcher, codes, rows) -> None:
+    """After a worker stopped, ticks run the cycles: no word of a missing worker between them, and one row for all.
+
+    So says HTTP, too, where `relevo serve` runs beside cron, until no tick came for a quarter of an hour."""
     worker = processes.relevo("run", worker_id="w", **QUICK)
     worker.hears("worker_started")
     eventually(lambda: codes() == [], "the fleet is healthy")
     assert worker.stops() == 0
     assert codes() == ["no_worker"]
+    assert not fleet.has_scheduler(watcher.database)
     for _ in range(2):
         assert processes.relevo("tick").ends() == 0
         assert codes() == []
+        assert fleet.has_scheduler(watcher.database)
     ended = rows("select stopped_at is not null as stopped from relevo.workers where role = 'tick'")
     assert ended == [{"stopped": True}]
     doctor = processes.relevo("doctor")
     doctor.ends()
     assert "No worker is running" not in doctor.stdout
+    rows(
+        "update relevo.workers set last_seen_at = now() - interval '20 minutes' where role = 'tick' returning worker_id"
+    )
+    assert not fleet.has_scheduler(watcher.database)

@@ -44,7 +44,7 @@ class Status(Observed):
 
 
 def has_scheduler(database: Database) -> bool:
-    """Return whether any worker that runs cycles is alive in the fleet."""
+    """Return whether a worker that runs cycles is alive in the fleet, or cron ran them lately."""
     return bool(fetch(database, _SQL["find_scheduler"]))
 
 
