@@ -79,5 +79,5 @@ OPTIONAL_PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "root": (lambda: os.geteuid() == 0, "run as root"),
 }
 
-NEVER_REQUIRED = {"npm-packages", "mount", "prometheus", "promtool", "systemd-analyze"}
+NEVER_REQUIRED = {"npm-packages", "mount", "systemd-analyze"}
 """What hangs on a registry of others, or on what a container may do: no installing brings it."""
