@@ -1702,7 +1702,8 @@ return array['enqueue(jsonb)', 'enqueue_many(jsonb)', 'event_id(text, text)', 'e
   'unregister_owner(text)', 'forget_installation(uuid)', 'forget_owner(text)', 'set_preference(uuid, text, jsonb)', 'subscribe_news(jsonb)',
   'read_news(text, bigint, int)', 'acknowledge_news(text, bigint)', 'inbox(jsonb)', 'inbox_counts(jsonb)', 'mark_inbox(jsonb, bigint, text)',
   'mark_inbox_before(jsonb, timestamptz, text)', 'set_category(jsonb)', 'list_categories(jsonb)', 'choose(jsonb)', 'block_owner(jsonb, boolean)',
-  'export_owner(jsonb)', 'set_quiet(jsonb)', 'get_quiet(jsonb)', 'set_cap(jsonb)', 'list_caps(text)', 'report_opened(uuid, bigint, timestamptz, text)'];
+  'export_owner(jsonb)', 'set_quiet(jsonb)', 'get_quiet(jsonb)', 'set_cap(jsonb)', 'list_caps(text)', 'set_event_type(jsonb)', 'reset_event_type(text)',
+  'list_event_types()', 'report_opened(uuid, bigint, timestamptz, text)'];
 
 revoke all on function relevo.app_functions from public;
 
@@ -2340,6 +2341,16 @@ $$;
 
 revoke all on function relevo.list_categories from public;
 
+-- Returns the event types that differ from the settings, each with all that may differ; null: the general setting applies.
+create or replace function relevo.list_event_types() returns jsonb
+  language sql stable security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+  select coalesce(jsonb_agg(to_jsonb(t) - 'own' order by t.event_type), '[]') from relevo.event_types t
+$$;
+
+revoke all on function relevo.list_event_types from public;
+
 -- Returns the installations of an owner, newest first, and whether each may receive pushes; no token among it.
 create or replace function relevo.list_installations(of_owner text, most int default 100) returns jsonb
   language plpgsql stable security definer
@@ -2561,6 +2572,23 @@ $$;
 
 revoke all on function relevo.report_opened from public;
 
+-- Lets an event type follow the settings again in everything; returns whether it differed.
+create or replace function relevo.reset_event_type(of_type text) returns boolean
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  differed boolean;
+begin
+  delete from relevo.event_types t where t.event_type = of_type;
+  differed := found;
+  perform relevo.follow_types(case when of_type like '%.batch' then array[of_type, left(of_type, -6)] else array[of_type] end);
+  return differed;
+end
+$$;
+
+revoke all on function relevo.reset_event_type from public;
+
 -- Sets how many events of a category an owner is sent at most by the phones of a project: {"project": "default", "category": "offers", "per": "day", "most": 5, "over": "digest"};
 -- without category of all together. What is over it is skipped unless `over` is digest; left out, `over` stays as it is. `most` must be given: null removes the cap.
 -- Returns whether something changed.
@@ -2667,6 +2695,67 @@ $$;
 
 revoke all on function relevo.set_category from public;
 
+-- Sets what differs for one event type: {"event_type": "offer", "lane": "urgent", "quiet": "ignore", "batch_window_s": 600, "inbox_days": 30, …}. A field that is left
+-- out stays as it is; null lets the type follow the general setting again. It holds for all projects, and also for what waits. Returns the type's settings.
+create or replace function relevo.set_event_type(asked jsonb) returns jsonb
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  wrong text;
+  number_of record;
+  choice_of record;
+  least_lease int;
+begin
+  if jsonb_typeof(asked) is distinct from 'object' then
+    perform relevo.refuse('an event type must be a JSON object');
+  end if;
+  if asked ->> 'event_type' is null then
+    perform relevo.refuse('event_type must be given');
+  end if;
+  perform relevo.check_texts(asked, '{"event_type": 100}');
+  if starts_with(asked ->> 'event_type', 'relevo.') and asked ->> 'event_type' <> 'relevo.digest' then
+    perform relevo.refuse('event_type must not begin with relevo., which is for Relevo itself; digests are relevo.digest');
+  end if;
+  select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(asked) as k
+   where k <> all (array['event_type', 'lease_ms', 'max_attempts', 'retry_base_ms', 'retry_max_ms', 'retry_jitter_ms', 'retry_multiplier', 'ttl_s', 'lane', 'at_most_once',
+                         'inbox', 'inbox_days', 'opens', 'complete_on', 'quiet', 'quiet_max_wait_s', 'quiet_deadline', 'quiet_spread_s', 'batch_window_s', 'batch_longest_s',
+                         'batch_first']);
+  if wrong is not null then
+    perform relevo.refuse(format('an event type has no field %s', wrong));
+  end if;
+  select coalesce(max(w.lease_ms), 60000) into least_lease from relevo.workers w where relevo.is_alive(w); -- a shorter one may end within a request
+  for number_of in
+    select * from (values ('lease_ms', least(least_lease, 3600000), 3600000, true), ('max_attempts', 1, 100, true), ('retry_base_ms', 1, 86400000, true),
+                          ('retry_max_ms', 1, 86400000, true), ('retry_jitter_ms', 0, 3600000, true), ('retry_multiplier', 1, 10, false), ('ttl_s', 1, 2419200, true),
+                          ('inbox_days', 1, 3650, true), ('quiet_max_wait_s', 60, 604800, true), ('quiet_spread_s', 0, 7200, true), ('batch_window_s', 0, 86400, true),
+                          ('batch_longest_s', 0, 86400, true)) as n(name, low, high, whole)
+  loop
+    perform relevo.check_number(asked, number_of.name, number_of.low, number_of.high, number_of.whole);
+  end loop;
+  perform relevo.check_boolean(asked, b.name) from unnest(array['at_most_once', 'inbox', 'opens', 'batch_first']) as b(name);
+  for choice_of in
+    select * from (values ('lane', array['urgent', 'bulk']), ('complete_on', array['read', 'opened']), ('quiet', array['wait', 'silent', 'ignore']),
+                          ('quiet_deadline', array['silent', 'expired'])) as c(name, values_of)
+  loop
+    if coalesce(asked -> choice_of.name, 'null') <> 'null' and asked ->> choice_of.name <> all (choice_of.values_of) then
+      perform relevo.refuse(format('%s must be %s or null, got %s', choice_of.name, array_to_string(choice_of.values_of, ', '), relevo.shown(asked -> choice_of.name)));
+    end if;
+  end loop;
+  if (asked ->> 'batch_window_s')::numeric > 0 and length(asked ->> 'event_type') > 94 then
+    perform relevo.refuse('event_type must have at most 94 characters where its events are gathered');
+  end if;
+  begin
+    perform relevo.write_event_type(asked ->> 'event_type', asked - 'event_type');
+  exception when check_violation then
+    perform relevo.refuse('retry_base_ms must not be above retry_max_ms');
+  end;
+  return (select to_jsonb(t) - 'own' from relevo.event_types t where t.event_type = asked ->> 'event_type');
+end
+$$;
+
+revoke all on function relevo.set_event_type from public;
+
 -- Sets one named preference of an installation; null is a wildcard, and a preference of null removes it.
 create or replace function relevo.set_preference(installation uuid, preference_name text, preference jsonb) returns boolean
   language plpgsql volatile security definer
@@ -2753,14 +2842,17 @@ $$;
 
 revoke all on function relevo.set_quiet from public;
 
--- Subscribes to news from now on, or changes what a subscription is for; returns whether it is new.
+-- Subscribes to news from now on, or changes what a subscription is for: a field that is left out stays as it is, and null removes webhook and project. Without kinds
+-- a new one is for the usual ones, and so is one whose kinds are null. Returns whether it is new.
 create or replace function relevo.subscribe_news(subscription jsonb) returns boolean
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
 as $$
 declare
   wrong text;
+  old relevo.news_subscriptions;
   asked text[];
+  of_project text;
   is_new boolean;
 begin
   if jsonb_typeof(subscription) is distinct from 'object' then
@@ -2776,15 +2868,20 @@ begin
     perform relevo.refuse('name must be letters, digits, dots, dashes and underscores');
   end if;
   perform relevo.check_list(subscription, 'kinds', 10, 50);
-  asked := array(select distinct k.kind from jsonb_array_elements_text(nullif(subscription -> 'kinds', 'null')) as k(kind) order by 1);
+  select s.* into old from relevo.news_subscriptions s where s.name = subscription ->> 'name' for update;
+  of_project := case when subscription ? 'project' then subscription ->> 'project' else old.project end;
+  asked := case
+    when coalesce(subscription -> 'kinds', 'null') <> 'null' then array(select distinct k.kind from jsonb_array_elements_text(subscription -> 'kinds') as k(kind) order by 1)
+    when old.kinds is not null and not subscription ? 'kinds' then old.kinds
+    else array['delivery.failed'] || case when of_project is null then array['event.finished'] end || array['installation.unregistered', 'token.disabled'] end;
   if asked = '{}' or not asked <@ array['event.finished', 'delivery.failed', 'token.disabled', 'installation.unregistered', 'delivery.opened'] then
     perform relevo.refuse('kinds must name some of event.finished, delivery.failed, token.disabled, installation.unregistered and delivery.opened');
   end if;
-  if subscription ->> 'project' is not null and 'event.finished' = any (asked) then
+  if of_project is not null and 'event.finished' = any (asked) then
     perform relevo.refuse('event.finished goes with no project, for an event may reach phones of several');
   end if;
   insert into relevo.news_subscriptions as s (name, kinds, project, webhook)
-  values (subscription ->> 'name', asked, subscription ->> 'project', subscription ->> 'webhook')
+  values (subscription ->> 'name', asked, of_project, case when subscription ? 'webhook' then subscription ->> 'webhook' else old.webhook end)
   on conflict (name) do update set kinds = excluded.kinds, project = excluded.project, webhook = excluded.webhook
   returning s.xmax = 0 into is_new;
   insert into relevo.news_cursors (subscription) values (subscription ->> 'name') on conflict do nothing;
@@ -3352,6 +3449,33 @@ $$;
 
 revoke all on function relevo.told_on_former_phones from public;
 
+-- Sets what differs for one event type: a field that is left out stays as it is, null lets the type follow the settings in it, and a window of 0 s is none.
+-- It applies at the next enqueue, claim and settle. Of a type that tells batches it is noted what was set for itself; in the rest it follows its type.
+create or replace function relevo.write_event_type(of_type text, given jsonb) returns void
+  language plpgsql volatile
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  tells_batches boolean := of_type like '%.batch';
+  own_now text[] := array(select g.key from jsonb_each(given) as g(key, value) where g.value <> 'null');
+begin
+  insert into relevo.event_types (event_type, own) values (of_type, case when tells_batches then '{}'::text[] end) on conflict do nothing;
+  update relevo.event_types t
+     set (lease_ms, max_attempts, retry_base_ms, retry_max_ms, retry_jitter_ms, retry_multiplier, ttl_s, lane, at_most_once, inbox, inbox_days, opens, complete_on, quiet,
+          quiet_max_wait_s, quiet_deadline, quiet_spread_s, batch_window_s, batch_longest_s, batch_first)
+       = (select r.lease_ms, r.max_attempts, r.retry_base_ms, r.retry_max_ms, r.retry_jitter_ms, r.retry_multiplier, r.ttl_s, r.lane, r.at_most_once, r.inbox, r.inbox_days, r.opens,
+                 r.complete_on, r.quiet, r.quiet_max_wait_s, r.quiet_deadline, r.quiet_spread_s, nullif(r.batch_window_s, 0), nullif(r.batch_longest_s, 0), r.batch_first
+            from jsonb_populate_record(t, given) r),
+         own = case when t.own is not null
+                    then array(select u.name from unnest(t.own || own_now) as u(name) where given -> u.name is distinct from 'null' group by u.name order by u.name) end,
+         updated_at = now()
+   where t.event_type = of_type;
+  perform relevo.follow_types(case when tells_batches then array[of_type, left(of_type, -6)] else array[of_type] end);
+end
+$$;
+
+revoke all on function relevo.write_event_type from public;
+
 -- Writes events, and returns for each whether it is new, and if not, whether it says the same; one that another transaction made meanwhile has
 -- no id here. A key is unique within its project: what others have under the same key is neither seen nor waited for.
 -- Steps: read what is given, look each up by its key among events and archived keys, number the new ones, insert them with their phones
@@ -3798,7 +3922,7 @@ as $$
              (n.phone).owner, coalesce(n.inbox_id, (n.phone).inbox_id) as inbox_id -- a phone that is named is meant with the owner it had then
         from (select p.phone, a.inbox_id from relevo.event_audience a
                 cross join lateral (select i as phone from relevo.device_installations i where i.installation_id = a.installation_id offset 0) p
-               where a.event_id = e.id
+               where a.event_id = e.id and not (a.inbox_id is null and relevo.had_another_owner(a.installation_id, (p.phone).owner_since, e.created_at))
               union all
               select p.phone, null from relevo.event_owners o
                 cross join lateral (select i as phone from relevo.device_installations i where i.owner = o.owner
@@ -3884,6 +4008,16 @@ $$;
 
 revoke all on function relevo.fill_inboxes from public;
 
+-- Returns whether a phone that had no owner at a moment was an owner's since, and is another's now, or nobody's. The first owner after that moment is the same person,
+-- who logged in.
+create or replace function relevo.had_another_owner(installation uuid, owner_since timestamptz, moment timestamptz) returns boolean
+  language sql stable
+as $$
+  select coalesce(owner_since > moment, false) and exists (select from relevo.former_phones f where f.installation_id = installation and f.left_at > moment)
+$$;
+
+revoke all on function relevo.had_another_owner from public;
+
 -- Returns the inbox of an owner in a project, made if it is not there yet; null without an owner. It is locked, so that cleanup does not delete it meanwhile.
 create or replace function relevo.inbox_of_owner(of_owner text, of_project text) returns bigint
   language plpgsql volatile
@@ -3918,13 +4052,15 @@ $$;
 revoke all on function relevo.inboxes_of_phones from public;
 
 -- Returns whether a delivery was made for another owner than its phone has now. An event for everyone is the phone's, and what was made for no owner goes to
--- whoever has the phone. After the phone moved to another project its owner is the same person only where equal owner names of projects are one person.
-create or replace function relevo.is_for_another(audience text, made_for bigint, of_phone bigint) returns boolean
+-- the first owner who has the phone after that. After the phone moved to another project its owner is the same person only where equal owner names of projects are one person.
+create or replace function relevo.is_for_another(audience text, made_for bigint, made_at timestamptz, phone uuid, of_phone bigint, owner_since timestamptz) returns boolean
   language sql stable
 as $$
-  select audience <> 'everyone' and made_for is not null and made_for is distinct from of_phone
-     and (relevo.project_of_owners() is not null
-          or ((select b.owner from relevo.inboxes b where b.id = made_for) = (select b.owner from relevo.inboxes b where b.id = of_phone)) is not true)
+  select audience <> 'everyone'
+     and case when made_for is null then relevo.had_another_owner(phone, owner_since, made_at)
+              else made_for is distinct from of_phone
+                   and (relevo.project_of_owners() is not null
+                        or ((select b.owner from relevo.inboxes b where b.id = made_for) = (select b.owner from relevo.inboxes b where b.id = of_phone)) is not true) end
 $$;
 
 revoke all on function relevo.is_for_another from public;
@@ -4316,6 +4452,9 @@ begin
          locale = case when g.i ? 'locale' then g.i ->> 'locale' else i.locale end,
          timezone = case when g.i ? 'timezone' then g.i ->> 'timezone' else i.timezone end,
          owner = case when g.i ? 'owner' then g.i ->> 'owner' else i.owner end,
+         -- in another project the phone is somebody else's, unless equal owner names are one person
+         owner_since = case when g.i ? 'project' and i.project <> coalesce(g.i ->> 'project', 'default')
+                                 and (i.owner is null or relevo.project_of_owners() is not null) then now() else i.owner_since end,
          opt_outs = case when g.i ? 'opt_outs' then array(select jsonb_array_elements_text(coalesce(nullif(g.i -> 'opt_outs', 'null'), '[]')))
                          when i.installation_id = any (passed_on) then '{}' else i.opt_outs end,
          quiet = case when i.installation_id = any (passed_on) then null else i.quiet end,
@@ -5302,13 +5441,33 @@ $$;
 
 revoke all on function relevo.used_profiles from public;
 
--- Returns hashes of the owners of some installations, each once; of those without owner, of their ids.
-create or replace function relevo.hashed_owners(of_installations uuid[]) returns bigint[]
+-- Returns whether somebody owns a phone of a project, as far as its oldest and its newest ones tell; the project is named as deliveries name it.
+create or replace function relevo.has_owners(of_project text) returns boolean
   language sql stable
 as $$
-  select array_agg(distinct hashtextextended(coalesce(i.owner, u.id::text), 0))
-    from unnest(of_installations) as u(id)
-    left join lateral (select i.owner from relevo.device_installations i where i.installation_id = u.id offset 0) i on true
+select exists (
+  select from (select distinct n.project
+                 from unnest(array[of_project, split_part(of_project, '::', 2), substr(of_project, strpos(of_project, '::') + 2)]) as n(project)) n
+    cross join lateral ((select i.owner from relevo.device_installations i
+                          where i.project = n.project and relevo.may_receive(i) order by i.seq limit 100)
+                        union all
+                        (select i.owner from relevo.device_installations i
+                          where i.project = n.project and relevo.may_receive(i) order by i.seq desc limit 100)) o
+   where o.owner is not null)
+$$;
+
+revoke all on function relevo.has_owners from public;
+
+-- Returns hashes of the owners of some installations of a project, each once; of those without owner, of their ids. Where others have an owner, all
+-- phones without one whose pushes were never confirmed count as one: strangers may register as many as they like.
+create or replace function relevo.hashed_owners(of_installations uuid[], of_project text) returns bigint[]
+  language sql stable
+as $$
+  select array_agg(distinct hashtextextended(coalesce(p.owner, case when p.is_stranger and relevo.has_owners(of_project) then '' else p.id::text end), 0))
+    from (select u.id, i.owner, i.owner is null and not relevo.was_taken(u.id, of_project, true) as is_stranger
+            from unnest(of_installations) as u(id)
+            left join lateral (select i.owner from relevo.device_installations i where i.installation_id = u.id offset 0) i on true
+          offset 0) p
 $$;
 
 revoke all on function relevo.hashed_owners from public;
@@ -6963,9 +7122,9 @@ begin
          and not exists (select from later l where l.collapse = e.collapse and (l.scheduled_at, l.event_id) > (e.scheduled_at, e.id)));
   end if;
   for phone in
-    select i.installation_id, i.owner, i.project, i.handled_before, i.inbox_id from relevo.device_installations i where b.subject like 'o:%' and i.owner = substr(b.subject, 3)
+    select i.installation_id, i.owner, i.project, i.handled_before, i.inbox_id, i.owner_since from relevo.device_installations i where b.subject like 'o:%' and i.owner = substr(b.subject, 3)
     union all
-    select i.installation_id, i.owner, i.project, i.handled_before, i.inbox_id from relevo.device_installations i
+    select i.installation_id, i.owner, i.project, i.handled_before, i.inbox_id, i.owner_since from relevo.device_installations i
      where i.installation_id = case when b.subject like 'i:%' then substr(b.subject, 3)::uuid end
   loop
     exit when undecided = '{}';
@@ -6980,7 +7139,7 @@ begin
                              where d.event_day = e.event_day and d.notification_event_id = e.id and d.installation_id = phone.installation_id
                                and d.last_error_code = 'batched' offset 0) d
        where (phone.handled_before >= d.created_at) is not true
-         and not relevo.is_for_another('installations', d.inbox_id, phone.inbox_id)
+         and not relevo.is_for_another('installations', d.inbox_id, d.created_at, phone.installation_id, phone.inbox_id, phone.owner_since)
          and not exists (select from relevo.event_completions c where c.event_id = e.id and c.owner = phone.owner and coalesce(c.project, phone.project) = phone.project)
          and not exists (select from later l where l.collapse = e.collapse and (l.scheduled_at, l.event_id) > (e.scheduled_at, e.id)));
     undecided := array(select u.id from unnest(undecided) as u(id) where u.id <> all (told));
@@ -7162,7 +7321,7 @@ begin
   select w.project, at, count(*) filter (where w.status in ('sent', 'ok') and w.former_status <> 'sent'), count(*),
          count(*) filter (where w.status = 'invalid'), count(*) filter (where w.status = 'ok' and w.former_status = 'sent'),
          count(*) filter (where w.status = 'failed'),
-         case when bool_or(w.status = 'invalid') then relevo.hashed_owners(array_agg(w.installation_id) filter (where w.status = 'invalid')) end
+         case when bool_or(w.status = 'invalid') then relevo.hashed_owners(array_agg(w.installation_id) filter (where w.status = 'invalid'), w.project) end
     from unnest(written) w where w.is_answer group by w.project;
 
   -- A late ticket that a delivery now has is no evidence any more.
@@ -7184,7 +7343,7 @@ revoke all on function relevo.record_outcomes from public;
 
 -- Returns where the deliveries of some chunks go and what keeps each from being sent now, chunk by chunk in their order. `quiet` is null where no
 -- phone of a chunk has quiet hours now; else of each that has when it may be sent to, and if nothing keeps it, it goes silently. Also the lease.
--- A digest that is more than an hour late goes silently, too.
+-- A digest that is more than an hour late goes silently, too, also if tries that failed made it late.
 create or replace function relevo.look_up_phones(chunks relevo.due_chunks[], at timestamptz, lease int)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
@@ -7198,19 +7357,21 @@ as $$
     left join relevo.notification_events e on e.id = c.event_id
     cross join lateral (select case when e.category is not null then relevo.category_rule(e.category) end as rule,
                                c.event_type = 'relevo.digest' and c.due_at < at - interval '1 hour' as is_late, -- it wakes nobody
+                               c.event_type = 'relevo.digest' and c.had_error and e.scheduled_at < at - interval '1 hour' as is_old, -- tried before: it may be late, too
                                (select exists (select from relevo.quiet_profiles))
                                and (cardinality(c.installations) = 1 or relevo.any_quiet(c.installations, array[c.event_id], at, '{wait,silent}')) as any_quiet offset 0) r
     cross join lateral (
       select array_agg(i.token) as tokens, array_agg(i.token_version) as versions, array_agg(i.platform) as platforms,
              array_agg(i.locale) as locales,
-             case when count(n.due_at) > 0 or r.is_late then array_agg(case when r.is_late then coalesce(n.due_at, at) else n.due_at end) end as quiet,
+             case when count(n.due_at) > 0 or r.is_late or bool_or(o.is_late) then array_agg(case when r.is_late or o.is_late then coalesce(n.due_at, at) else n.due_at end) end as quiet,
              array_agg(coalesce(
                relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, at, i.handled_before >= c.created_at
                  or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
                       select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner and coalesce(h.project, i.project) = i.project)),
                case when e.collapse is not null and relevo.is_superseded(e.id, e.event_type, e.collapse, e.scheduled_at, c.event_day, u.installation_id, u.inbox_id) then 'superseded' end,
                case when e.project <> i.project then 'project_changed'
-                    when u.inbox_id is distinct from i.inbox_id and i.installation_id is not null and relevo.is_for_another(e.audience, u.inbox_id, i.inbox_id) then 'owner_changed' end,
+                    when (u.inbox_id is distinct from i.inbox_id or u.inbox_id is null and i.owner_since > c.created_at) and i.installation_id is not null
+                         and relevo.is_for_another(e.audience, u.inbox_id, c.created_at, i.installation_id, i.inbox_id, i.owner_since) then 'owner_changed' end,
                relevo.obstacle_of_phone(i.installation_id, i.may_receive, relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, r.rule)),
                case when e.audience = 'matching' and not exists (
                       select from relevo.notification_preferences p
@@ -7226,10 +7387,12 @@ as $$
                end)) as obstacles
         from unnest(c.installations, c.inboxes) as u(installation_id, inbox_id)
         -- looked up one by one: the arrays are in the order of the chunk, whatever the plan
-        left join lateral (select x.installation_id, x.provider, x.token, x.token_version, x.platform, x.locale, x.owner, x.inbox_id, x.handled_before, x.opt_outs, x.refused, x.accepted, x.token_taken_at,
+        left join lateral (select x.installation_id, x.provider, x.token, x.token_version, x.platform, x.locale, x.owner, x.owner_since, x.inbox_id, x.handled_before, x.opt_outs, x.refused, x.accepted, x.token_taken_at,
                                   relevo.token_name(x.provider, x.part, x.token) as token_name, relevo.sending_project(x.provider, x.project, x.part) as sending_project,
                                   relevo.may_receive(x) as may_receive, x.quiet, x.owner_quiet, x.timezone, x.project
                              from relevo.device_installations x where x.installation_id = u.installation_id offset 0) i on true
+        left join lateral (select not exists (select from relevo.quiet_of(i.quiet, i.owner_quiet, i.project, i.timezone) q -- else its quiet hours ended since
+                                               where q.windows @> relevo.minute_of_week((at - interval '1 hour') at time zone q.zone)) as is_late where r.is_old) o on true
         left join lateral (select n.* from relevo.quiet_now(e, i.quiet, i.owner_quiet, i.project, i.timezone, u.installation_id, at) n
                             where r.any_quiet and (i.quiet is not null or i.owner_quiet is not null
                                    or i.installation_id is not null and (select exists (select from relevo.quiet_defaults))) offset 0) n on true) l
@@ -8087,14 +8250,14 @@ $$;
 
 revoke all on function relevo.batch_event from public;
 
--- Returns by which batch a phone is told an event that was gathered with others: until when that one gathers, or the event that told it and how many; null
+-- Returns by which batch a phone, of the owner of that inbox when it was gathered, is told an event that was gathered with others: until when that one gathers, or the event that told it and how many; null
 -- if by none, for it ended or was handled before.
-create or replace function relevo.explain_batch(e relevo.notification_events, i relevo.device_installations) returns jsonb
+create or replace function relevo.explain_batch(e relevo.notification_events, i relevo.device_installations, made_for bigint) returns jsonb
   language sql stable
 as $$
   select jsonb_build_object('until', case when b.closed_at is null then b.closes_at end, 'at', b.closed_at, 'event', b.event_id, 'count', cardinality(b.events))
     from relevo.batches b
-   where b.subject in ('o:' || (i).owner, 'i:' || (i).installation_id) and b.event_type = (e).event_type and b.key = coalesce((e).batch ->> 'key', '')
+   where b.subject in ('o:' || coalesce((select n.owner from relevo.inboxes n where n.id = made_for), (i).owner), 'i:' || (i).installation_id) and b.event_type = (e).event_type and b.key = coalesce((e).batch ->> 'key', '')
      and (e).id = any (b.events)
    order by b.id desc limit 1
 $$;
@@ -8808,7 +8971,7 @@ revoke all on function relevo.matching_targets from public;
 -- Returns the next phones that an event names, by themselves or by their owners, up to a slice of them:
 -- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers, sending projects, and
 -- their quiet hours and the inboxes of their owners if one of them has any.
--- What names a phone is for the owner that the phone had when it was enqueued. An audience that is longer than a slice is cut into slices once, and these are kept.
+-- What names a phone is for the owner that the phone had when it was enqueued, or if it had none for the first that it got since. An audience that is longer than a slice is cut into slices once, and these are kept.
 create or replace function relevo.named_targets(e relevo.notification_events, most int,
     out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[], out inboxes bigint[])
   language plpgsql volatile
@@ -8844,7 +9007,7 @@ begin
     from (select * from relevo.device_installations i where i.installation_id = any (named) offset 0) i -- not along all phones
     left join lateral (select a.installation_id, a.inbox_id from relevo.event_audience a where a.event_id = e.id and a.installation_id = i.installation_id offset 0) a on true
    where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and relevo.may_receive(i)
-     and (a.installation_id is not null -- else it is its owner's, as this statement reads the owner: it may have been handed over since it was found
+     and (a.installation_id is not null and not (a.inbox_id is null and relevo.had_another_owner(i.installation_id, i.owner_since, e.created_at)) -- else it is its owner's, as this statement reads the owner: it may have been handed over since it was found
           or exists (select from relevo.event_owners o where o.event_id = e.id and o.owner = i.owner and i.project = coalesce(owners_in, i.project) offset 0))
      and relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null and (e.project is null or i.project = e.project);
   last_seq := coalesce(last_seq, e.fanout_upto);
@@ -9232,6 +9395,7 @@ declare
   digest jsonb;
   cap jsonb;
   batch jsonb;
+  made record; -- for which owner it was made, and when
 begin
   select n.* into i from relevo.device_installations n where n.installation_id = installation;
   if e.event_day is not null then
@@ -9239,6 +9403,11 @@ begin
      where n.event_day = e.event_day and n.notification_event_id = e.id and n.installation_id = installation;
   end if;
   select c.* into done from relevo.event_completions c where c.event_id = e.id and c.owner = i.owner and coalesce(c.project, i.project) = i.project limit 1;
+  select n.* into made
+    from (select d.inbox_id, d.created_at as at, d.status in ('pending', 'retryable') or d.last_error_code = 'batched' as is_open where d.id is not null
+          union all
+          select a.inbox_id, e.created_at, e.fanout_finished_at is null or a.inbox_id is null from relevo.event_audience a
+           where d.id is null and a.event_id = e.id and a.installation_id = installation) n;
   if e.audience = 'matching' then
     select min(p.name) filter (where m.mismatch is null),
            coalesce(jsonb_agg(jsonb_build_object('name', p.name, 'differs_in', m.mismatch) order by p.name) filter (where m.mismatch is not null), '[]')
@@ -9261,7 +9430,7 @@ begin
     cap := relevo.explain_cap(e, i, coalesce((quiet ->> 'due_at')::timestamptz, greatest(now(), e.scheduled_at)));
   end if;
   if d.last_error_code = 'batched' then
-    batch := relevo.explain_batch(e, i);
+    batch := relevo.explain_batch(e, i, d.inbox_id);
   end if;
   unwanted := relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, relevo.category_rule(e.category));
   case
@@ -9269,7 +9438,8 @@ begin
       rule := 'event_gone'; why := 'There is no such event, or it was archived.';
     when i.installation_id is null then
       rule := 'installation_gone'; why := 'There is no such installation.';
-    when d.last_error_code = 'owner_changed' or d.status in ('pending', 'retryable') and relevo.is_for_another(e.audience, d.inbox_id, i.inbox_id) then
+    when d.last_error_code = 'owner_changed'
+         or made.is_open and batch ->> 'event' is null and relevo.is_for_another(e.audience, made.inbox_id, made.at, i.installation_id, i.inbox_id, i.owner_since) then
       rule := 'owner_changed'; why := 'This phone belongs to another owner now, or to none. The event stays in the inbox of the owner it was for.';
     when e.audience = 'everyone' and i.for_news then
       rule := 'not_named'; why := 'It is an address for news, and gets nothing else.'; about := jsonb_build_object('for_news', true);
