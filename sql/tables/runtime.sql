@@ -149,4 +149,4 @@ create unlogged table relevo.shared_locks (
   key bigint primary key -- the hash of a name
 ) with (fillfactor = 50);
 comment on table relevo.shared_locks is
-  'Names that transactions lock together or alone, see relevo.lock_shared and relevo.lock_alone: owners, and two fixed ones. Only locks change a row.';
+  'Names that transactions lock together or alone, see relevo.lock_shared and relevo.lock_alone: owners, and a fixed one. Only locks change a row.';

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -17,6 +18,7 @@ from relevo import Event, Installation, Owners, Preference
 from relevo.core.errors import InvalidInputError
 
 TOKEN, OTHER = "ExponentPushToken[one]", "ExponentPushToken[two]"
+WAITING = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 
 
 def phone(conn: psycopg.Connection[Any], installation_id: UUID) -> dict[str, Any]:
@@ -316,6 +318,73 @@ class TestRegisterMany:
         assert len(set(made)) == 30
         assert phone(conn, theirs)["invalid_reason"] == "token_moved"
         assert phone(conn, made[7])["receives"]
+
+    def test_a_long_list_keeps_nobody_else_waiting(self, conn, dsn: str) -> None:
+        """While an app's transaction with a long list is open, other phones, other long lists and other owners' choices go through."""
+        relevo.set_category(conn, "offers")
+        lists = [
+            [Installation(f"ExponentPushToken[{app}-{n}]", owner=f"{app}-{n}") for n in range(30)] for app in "abc"
+        ]
+        relevo.register(conn, Installation(OTHER, owner="ana"))
+        with psycopg.connect(dsn) as app:
+            relevo.register_many(app, lists[0])
+            conn.execute("set lock_timeout = '5s'")
+            relevo.register_many(conn, lists[1])
+            relevo.choose(conn, "offers", owner="ana", wanted=False)
+            app.commit()
+        assert conn.execute("select count(*) from relevo.device_installations").fetchone() == (61,)
+
+    def test_a_choice_waits_for_the_list_that_has_its_owner(self, conn, dsn: str) -> None:
+        """A choice of an owner whose phone a long list is registering holds for that phone, too."""
+        relevo.set_category(conn, "offers")
+        given = [Installation(f"ExponentPushToken[{n}]", owner=f"user-{n}") for n in range(30)]
+        with psycopg.connect(dsn) as app, psycopg.connect(dsn, autocommit=True) as other, ThreadPoolExecutor(1) as pool:
+            made = relevo.register_many(app, given)
+            choosing = pool.submit(relevo.choose, other, "offers", owner="user-7", wanted=False)
+            eventually(lambda: choosing.done() or conn.execute(WAITING).fetchone() == (1,), "it waits")
+            assert not choosing.done()
+            app.commit()
+            choosing.result(PATIENCE_S)
+        refused = "select refused from relevo.device_installations where installation_id = %s"
+        assert conn.execute(refused, [made[7]]).fetchone() == (["offers"],)
+
+    def test_lists_that_repeat_each_others_tokens(self, dsn: str, conn) -> None:
+        """Lists that name phones and tokens twice, in opposite orders, end without an error in every caller."""
+        one, two = uuid4(), uuid4()
+        lists = [
+            [Installation(f"ExponentPushToken[{token}]", phone) for phone, token in named]
+            for named in (((one, "a"), (one, "z"), (two, "b")), ((two, "z"), (two, "a"), (one, "b")))
+        ]
+        began = threading.Barrier(len(lists))
+
+        def register(given: list[Installation]) -> None:
+            with psycopg.connect(dsn, autocommit=True, options="-c deadlock_timeout=10ms") as on:
+                began.wait(PATIENCE_S)
+                for _ in range(100):
+                    relevo.register_many(on, given)
+
+        with ThreadPoolExecutor(len(lists)) as pool:
+            for each in [pool.submit(register, given) for given in lists]:
+                each.result(PATIENCE_S)
+
+    def test_a_deadlock_is_tried_again_inside(self, dsn: str, conn) -> None:
+        """Where another transaction waits for what a list holds, and the list for what that one holds, the list gives way and goes on."""
+        one, two = relevo.register_many(conn, [Installation(TOKEN), Installation(OTHER)])
+        again = [Installation(TOKEN, one), Installation(OTHER, two)]
+        order = sorted([one, two])
+        lock = "select from relevo.device_installations where installation_id = %s for update"
+        with (
+            psycopg.connect(dsn, options="-c deadlock_timeout=1h") as other,
+            psycopg.connect(dsn, autocommit=True, options="-c deadlock_timeout=100ms") as mine,
+            ThreadPoolExecutor(2) as pool,
+        ):
+            other.execute(lock, [order[1]])
+            registering = pool.submit(relevo.register_many, mine, again)
+            eventually(lambda: conn.execute(WAITING).fetchone() == (1,), "the list holds the first and waits")
+            crosswise = pool.submit(other.execute, lock, [order[0]])
+            crosswise.result(PATIENCE_S)
+            other.commit()
+            assert registering.result(PATIENCE_S) == [one, two]
 
 
 class TestOwner:

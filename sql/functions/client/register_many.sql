@@ -21,26 +21,25 @@ begin
             from jsonb_array_elements(installations) with ordinality as g(i, ord)) n;
   for tries in 1 .. 10 loop
     begin
+      perform relevo.lock_registrations(installations); -- those of all at once, in one order
+      ids := null;
       written := relevo.write_installations(case when others = '{}' then installations
         else (select jsonb_agg(installations -> (f.ord - 1) order by f.ord) from unnest(firsts) as f(ord)) end);
+      for n in 1 .. case when others = '{}' then 0 else cardinality(firsts) end loop
+        ids[firsts[n]] := written[n];
+      end loop;
+      for n in 1 .. cardinality(others) loop
+        ids[others[n]] := (relevo.write_installations(jsonb_build_array(installations -> (others[n] - 1))))[1];
+      end loop;
       exit;
-    exception when unique_violation then
-      -- somebody else took one of the tokens meanwhile, or changed a provider; the next look sees that
+    exception when unique_violation or deadlock_detected then
+      -- somebody else took one of the tokens meanwhile, changed a provider, or waits for what is undone here; the next look sees that
       if tries = 10 then
         raise;
       end if;
     end;
   end loop;
-  if others = '{}' then
-    return coalesce(written, '{}');
-  end if;
-  for n in 1 .. cardinality(firsts) loop
-    ids[firsts[n]] := written[n];
-  end loop;
-  for n in 1 .. cardinality(others) loop
-    ids[others[n]] := (relevo.register_many(jsonb_build_array(installations -> (others[n] - 1))))[1];
-  end loop;
-  return ids;
+  return coalesce(ids, written, '{}');
 end
 $$;
 

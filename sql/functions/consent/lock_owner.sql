@@ -2,7 +2,6 @@
 create or replace function relevo.lock_owner(of_owner text) returns void language plpgsql volatile
 as $$
 begin
-  perform relevo.lock_shared('owners'); -- a long list of phones takes this one alone
   perform relevo.lock_alone('owner:' || of_owner);
 end
 $$;

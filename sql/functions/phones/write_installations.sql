@@ -1,5 +1,5 @@
 -- Writes checked installations of which none shares its id or token with another, and returns their ids.
--- Steps: lock tokens, inboxes and phones in one order, take tokens away from their former installations, update those that are known, insert the
+-- Its caller holds the locks of their tokens and owners. Steps: lock inboxes and phones in one order, take tokens away from their former installations, update those that are known, insert the
 -- others with a default preference.
 create or replace function relevo.write_installations(given jsonb) returns uuid[]
   language plpgsql
@@ -11,7 +11,6 @@ declare
   hashes bytea[]; -- of the tokens
   expects text := coalesce(current_setting('relevo.expects', true), '');
 begin
-  perform relevo.lock_registrations(given);
   of_all := relevo.resolved_installations(given);
   select array_agg((g.i ->> 'installation_id')::uuid order by g.ord) into ids from jsonb_array_elements(of_all) with ordinality as g(i, ord);
   hashes := relevo.token_hashes(of_all);
