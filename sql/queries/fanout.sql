@@ -39,6 +39,13 @@ select exists (select from relevo.notification_events e where e.state = 'held' a
                    and e.fanout_retry_at > relevo.now(%(now)s)) d),
        coalesce(%(looks_since)s::timestamptz, now());
 
+-- name: list_held_late
+-- Lists a batch of held events whose deadline passed, but for those left out.
+select e.id from relevo.notification_events e
+ where e.state = 'held' and e.deadline_at <= relevo.now(%(now)s) and e.id <> all (%(left_out)s::bigint[])
+ order by e.deadline_at, e.id
+ limit %(limit)s;
+
 -- name: close_batches
 -- Closes batches whose time has come, or one of them, and lets what is left of each be told by an event.
 select c.closed, c.told from relevo.close_batches(%(most)s::int, %(alone)s::bigint, %(now)s::timestamptz) c;

@@ -50,6 +50,31 @@ with asked as materialized (
 )
 select (select count(*) from taken)::int, (select count(*) from share)::int;
 
+-- name: put_off_event
+-- Puts the first of the events that changed behind the others; returns its number before, and its number now.
+with first as (
+  delete from relevo.news_events n
+   where n.id = (select o.id from relevo.news_events o order by o.id limit 1 for update skip locked)
+  returning n.id, n.event_id
+), last as (
+  insert into relevo.news_events (event_id) select f.event_id from first f
+  returning id
+)
+select f.id, l.id from first f, last l;
+
+-- name: put_off_news
+-- Puts the first of the news that are to be shared out behind the others; returns its number before, and its number now.
+with first as (
+  delete from relevo.news_inbox n
+   where n.id = (select o.id from relevo.news_inbox o order by o.id limit 1 for update skip locked)
+  returning n.*
+), last as (
+  insert into relevo.news_inbox (at, kind, project, event_id, delivery_id, installation_id, data)
+  select f.at, f.kind, f.project, f.event_id, f.delivery_id, f.installation_id, f.data from first f
+  returning id
+)
+select f.id, l.id from first f, last l;
+
 -- name: trim_news
 -- Forgets a batch of each subscription's news that were acknowledged, are too old, or too many; returns how many went unread.
 with bound as materialized (

@@ -97,9 +97,13 @@ delete from relevo.refused_events r
                                     where o.last_refused_at < relevo.now(%(now)s) - interval '1 day'
                                     limit %(limit)s for update skip locked);
 
+-- name: pick_deleted_event
+-- Locks the first event that was deleted and of which something is left, skipping those that another reaper holds and those left out.
+select d.event_id from relevo.deleted_events d where d.event_id <> all (%(left_out)s::bigint[]) order by d.event_id limit 1 for update skip locked;
+
 -- name: delete_leftovers
--- Deletes so many of the deliveries that are left of an event that was deleted, and returns how many rows; 0 if nothing is left of any.
-select relevo.delete_leftovers(%(limit)s);
+-- Deletes so many of the deliveries that are left of an event that was deleted, and returns how many rows, at least 1.
+select relevo.delete_leftovers(%(event_id)s, %(limit)s);
 
 -- name: fill_inboxes
 -- Gives so many phones that have an owner since before 0.4.0 the inbox of that owner, and returns how many.
@@ -108,6 +112,18 @@ select relevo.fill_inboxes(%(limit)s);
 -- name: follow_moved_phones
 -- Brings what waits for so many of the phones that moved to where they are now, and returns how many phones it looked at.
 select relevo.follow_moved_phones(%(limit)s, %(now)s);
+
+-- name: put_off_moved_phone
+-- Puts the first of the phones that moved behind the others; returns its number before, and its number now.
+with first as (
+  delete from relevo.moved_phones m
+   where m.id = (select o.id from relevo.moved_phones o order by o.id limit 1 for update skip locked)
+  returning m.id, m.installation_id, m.moved_at
+), last as (
+  insert into relevo.moved_phones (installation_id, moved_at) select f.installation_id, f.moved_at from first f
+  returning id
+)
+select f.id, l.id from first f, last l;
 
 -- name: recheck_projects
 -- Looks again at personal events that wait for quiet hours of a project whose hours changed: at so many chunks; 0 if no project is left.

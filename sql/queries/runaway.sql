@@ -41,10 +41,11 @@ insert into relevo.project_incidents (project, at, what, detail)
 select p.project, relevo.now(%(now)s), 'runaway_stopped', %(detail)s from unnest(%(projects)s::text[]) as p(project);
 
 -- name: expire_held
--- Ends a batch of held events whose deadline passed.
+-- Ends a batch of held events whose deadline passed, or one of them, but for those left out.
 with late as materialized (
   select e.id from relevo.notification_events e
    where e.state = 'held' and e.deadline_at <= relevo.now(%(now)s)
+     and e.id <> all (%(left_out)s::bigint[]) and (%(alone)s::bigint is null or e.id = %(alone)s)
    order by e.deadline_at, e.id
    limit %(limit)s
      for update skip locked

@@ -348,3 +348,89 @@ def test_an_outage_is_nobodys_own() -> None:
     with pytest.raises(psycopg.errors.AdminShutdown):
         troubles.met(Thing("lane", "bulk one"), psycopg.errors.AdminShutdown())
     assert troubles.resting("lane") == {}
+
+
+def test_an_event_that_cannot_be_deleted_keeps_no_other(relay, refuse) -> None:
+    """What is left of other deleted events goes; that of one whose row cannot be deleted goes once it can be."""
+    worker = relay()
+    worker.register("ana")
+    events = [worker.tell("ana"), worker.tell("ana")]
+    for event in events:
+        worker.conn.execute(
+            "insert into relevo.deleted_events (event_id, event_day) values (%s, now() at time zone 'UTC')", [event]
+        )
+    refuse(f"met.notification_event_id = {events[0]}", "delete on relevo.notification_deliveries")
+    report = worker.reap()
+    left = "select event_id from relevo.deleted_events"
+    assert worker.rows(left) == [{"event_id": events[0]}]
+    assert worker.rows("select distinct notification_event_id as event_id from relevo.notification_deliveries") == [
+        {"event_id": events[0]}
+    ]
+    assert (report.outcome, f"leftovers of event {events[0]}: " in report.error) == ("partial", True)
+    mend(worker)
+    worker.reap()
+    assert worker.rows(left) == []
+
+
+def test_a_phone_that_cannot_be_followed_keeps_no_other(relay, refuse) -> None:
+    """What waits for phones that moved follows each of them, but for the one whose delivery cannot be written; that is told."""
+    worker = relay()
+    names = [f"phone-{n}" for n in range(9)]
+    worker.register(*names)
+    worker.tell(*names)
+    bad = worker.phones[names[3]]
+    worker.conn.execute("update relevo.notification_deliveries set project = 'fcm::before::android', provider = 'fcm'")
+    worker.conn.execute("update relevo.due_chunks set project = 'fcm::before::android'")
+    for name in names:
+        worker.conn.execute("insert into relevo.moved_phones (installation_id) values (%s)", [worker.phones[name]])
+    refuse(f"met.installation_id = '{bad}'", "update on relevo.notification_deliveries")
+    report = worker.reap()
+    assert worker.rows("select installation_id from relevo.deliveries where project <> 'default'") == [
+        {"installation_id": bad}
+    ]
+    assert (report.outcome, "reaper: follow_moved_phones" in report.error) == ("partial", True)
+    assert any("follow_moved_phones" in each for each in told(worker))
+    mend(worker)
+    worker.reap()
+    assert worker.rows("select from relevo.deliveries where project <> 'default'") == []
+
+
+def test_news_that_cannot_be_written_keep_no_other(relay, refuse) -> None:
+    """The other news are shared out; those that cannot be written are shared out once they can be."""
+    worker = relay()
+    relevo.subscribe_news(worker.conn, "app")
+    for name in ("ana", "eva", "leo"):
+        worker.tell(f"{name}!DeviceNotRegistered")
+    worker.dispatch()
+    bad = worker.phones["ana!DeviceNotRegistered"]
+    refuse(f"met.installation_id = '{bad}'", "insert on relevo.news")
+    shared = "select count(*)::int as n, count(*) filter (where installation_id = %s)::int as bad from relevo.news"
+    before = worker.rows("select count(*)::int as n from relevo.news_inbox")[0]["n"]
+    report = worker.reap()
+    assert (report.outcome, "reaper: news" in report.error) == ("partial", True)
+    assert report.counts["left_alone"] == 1
+    assert worker.rows(shared, bad)[0]["n"] >= before - 1
+    mend(worker)
+    worker.reap()
+    assert worker.rows(shared, bad)[0]["bad"] == 1
+    assert worker.rows("select from relevo.news_inbox") == []
+
+
+def test_a_held_event_that_cannot_be_ended_keeps_no_cancelled_one(relay, refuse) -> None:
+    """A cancelled event is swept though a held one, whose deadline passed, cannot be written; the run names that one."""
+    worker = relay()
+    worker.register("ana", "eva")
+    cancelled, held, late = (worker.tell("ana"), worker.tell("eva"), worker.tell("eva"))
+    worker.conn.execute(
+        """update relevo.notification_events
+              set state = 'held', event_day = null, fanout_started_at = null, fanout_finished_at = null, fanout_upto = null,
+                  fanout_cursor = 0, scheduled_at = now() - interval '1 hour', deadline_at = now() - interval '1 minute' where id = any (%s)""",
+        [[held, late]],
+    )
+    relevo.cancel(worker.conn, cancelled)
+    refuse(f"old.id = {held} and old.state = 'held'", "update on relevo.notification_events")
+    report = worker.run("fanout")
+    state = "select state, swept_at is not null as swept from relevo.notification_events where id = %s"
+    assert worker.rows(state, cancelled) == [{"state": "cancelled", "swept": True}]
+    assert [worker.rows(state, each)[0]["state"] for each in (held, late)] == ["held", "cancelled"]
+    assert (report.outcome, f"held event {held}: " in report.error) == ("partial", True)

@@ -23,6 +23,7 @@ NOT_COVERED: dict[str, str] = {
     "fanout.sweep_later": "likewise",
     "fanout.list_due_batches": "which are closed one by one where they could not be closed together",
     "fanout.put_off_batch": "likewise",
+    "fanout.list_held_late": "which are ended one by one where they could not be ended together",
     "runaway.fold_repeats": "the reaper's",
     "runaway.hold_repeats": "the reaper's",
     "runaway.prune_repeats": "cleanup's",

@@ -16,6 +16,11 @@ from kills import Mortals, kill_points
 from processes import eventually
 from relevo.app import App
 
+NOT_COVERED = {
+    "news.put_off_event": "only after a row that cannot be written was undone; without it that row is met first again",
+    "news.put_off_news": "likewise",
+}
+
 TOLD = "select count(*), count(distinct event_key) from relevo.notification_events where event_type = 'relevo.news'"
 
 HELD = (
@@ -41,7 +46,7 @@ def test_a_kill_at_any_statement(dsn: str, conn: psycopg.Connection[Any], build:
     with Mortals.start(dsn) as mortals:
         scene(conn, "first")
         executed = mortals.run("reaper")
-        points = kill_points(executed, "news", {})
+        points = kill_points(executed, "news", NOT_COVERED)
         assert len(points) > 10
         app = build()
         for number, point in enumerate(points):

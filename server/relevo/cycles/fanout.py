@@ -373,13 +373,38 @@ def _hold(run: Run, event: Turn, found: _TooManyError) -> Step:
 def _look_beside(run: Run) -> Step:
     """Look for what else there is to do once nothing is to be fanned out, and when the next event falls due."""
     look = {"looks_since": run.looks_since, "now": run.now}
-    with run.transaction("bound_relaxed") as connection:
-        row = connection.execute(_SQL["look_beside"], look).fetchone()
-        held_late, ended_before, due_in_s, run.looks_since = row or (False, False, None, None)
-        if held_late and (expired := runaway.expire_held(connection, run.settings.fanout_slice_size, run.now)):
-            return Step({"events_expired": expired}, items=expired, more=True)
+    row = run.execute(_SQL["look_beside"], look, "bound_relaxed").fetchone()
+    held_late, ended_before, due_in_s, run.looks_since = row or (False, False, None, None)
+    if held_late and (expired := _end_held(run)):
+        return expired
     swept = _sweep(run) if ended_before else None
     return Step(due_in_s=due_in_s) if swept is None else swept
+
+
+def _end_held(run: Run) -> Step | None:
+    """End held events whose deadline passed; one that cannot be written keeps no other."""
+    return _all_or_each(partial(_expire_held, run), partial(_list_held, run), partial(_pass_by, run))
+
+
+def _expire_held(run: Run, event_id: int | None = None) -> Step | None:
+    """End events that the brake held beyond their deadline, None if there is none that this run has not given up."""
+    with run.transaction("bound_relaxed") as connection:
+        expired = runaway.expire_held(connection, _held_late(run) | {"alone": event_id})
+    return Step({"events_expired": expired}, items=expired, more=True) if expired else None
+
+
+def _list_held(run: Run) -> list[int]:
+    return [row[0] for row in run.execute(_SQL["list_held_late"], _held_late(run), "bound_relaxed").fetchall()]
+
+
+def _held_late(run: Run) -> dict[str, Any]:
+    return {"limit": run.settings.fanout_slice_size, "left_out": array(run.given_up.events), "now": run.now}
+
+
+def _pass_by(run: Run, event_id: int, error: psycopg.Error) -> Step:
+    """Leave a held event that cannot be ended to a later run."""
+    run.given_up.events.add(event_id)
+    return Step(problems=(f"held event {event_id}: {normalise_error(error, 200)}",))
 
 
 def _sweep(run: Run) -> Step | None:

@@ -22,10 +22,12 @@ from relevo.core import queries
 from relevo.core.errors import RelevoError
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
+from relevo.database.arrays import array
 from relevo.database.outages import is_unavailable
 from relevo.database.pool import Connection, Manner
 from relevo.delivery import news, runaway
 from relevo.delivery.claims import end_claim
+from relevo.delivery.halving import in_batches
 from relevo.runtime import clock_set_back
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
@@ -36,6 +38,8 @@ _WAKE = queries.load("wakeups")
 _log = structlog.get_logger("relevo.reaper")
 _CLAIMS_PER_STEP = 50
 _FOLDS_PER_STEP = 10_000
+_LEFTOVERS, _MOST_LEFTOVERS = 5_000, 100_000
+_MOVED_PHONES, _MOST_MOVED_PHONES = 200, 10_000
 _TALLIES_SHOWN_MS = 15 * 60_000  # by `relevo status`; the brake on disabling tokens looks less far back
 _TAKEN_BACK = ("deliveries_recovered", "deliveries_dead", "deliveries_unknown", "deliveries_closed_by_late_ticket")
 
@@ -56,9 +60,7 @@ _IN_BATCHES = {
     "fold_counts": _Batches(),
     "fold_tallies": _Batches(),
     "prune_refused_events": _Batches(),
-    "delete_leftovers": _Batches(5_000, 1, 100_000, "bound_by_key"),
     "fill_inboxes": _Batches(1_000, 1_000, 100_000, "bound_by_key"),
-    "follow_moved_phones": _Batches(200, 200, 10_000, "bound_by_key"),
     "recheck_projects": _Batches(1_000, 1, 100, "bound_by_key"),
 }
 
@@ -128,6 +130,8 @@ def _keep_up(run: Run) -> Counter[str]:
     parts: dict[str, Callable[[Run], Counter[str]]] = {
         "end_lost_workers": _end_lost_workers,
         **{statement: partial(_go_on, statement) for statement in _IN_BATCHES},
+        "delete_leftovers": _delete_leftovers,
+        "follow_moved_phones": _follow_moved_phones,
         "fold_repeats": _fold_repeats,
         "fold_reactions": _fold_reactions,
         "news": news.distribute_news,
@@ -155,7 +159,7 @@ def _end_lost_workers(run: Run) -> Counter[str]:
 
 
 def _go_on(statement: str, run: Run) -> Counter[str]:
-    """Repeat a statement until little is left; count only what it deleted, the rest is the fleet's own business."""
+    """Repeat a statement until little is left; what it did is the fleet's own business."""
     batches, total = _IN_BATCHES[statement], 0
     found = batches.fewest
     while found >= batches.fewest and total < batches.most and run.may_go_on():
@@ -163,7 +167,42 @@ def _go_on(statement: str, run: Run) -> Counter[str]:
         done = run.execute(_SQL[statement], asked, batches.manner)
         (found,) = (done.fetchone() if done.description else None) or (0,)
         total += found
-    return Counter(leftovers_deleted=total if statement == "delete_leftovers" else 0)
+    return Counter()
+
+
+def _delete_leftovers(run: Run) -> Counter[str]:
+    """Delete what is left of deleted events, event by event; one that cannot be deleted keeps no other."""
+    deleted, left_out = 0, set[int]()
+    while deleted < _MOST_LEFTOVERS and run.may_go_on():
+        event: int | None = None
+        try:
+            with run.transaction("bound_by_key") as connection:
+                asked = {"left_out": array(left_out), "limit": _LEFTOVERS}
+                row = connection.execute(_SQL["pick_deleted_event"], asked).fetchone()
+                if row is None:
+                    break
+                event = row[0]
+                done = connection.execute(_SQL["delete_leftovers"], asked | {"event_id": event}).fetchone()
+                deleted += done[0] if done else 0
+        except psycopg.Error as error:
+            if event is None:
+                raise
+            left_out.add(event)
+            run.leave_alone(Thing("part", f"reaper leftovers of event {event}"), error)
+    return Counter(leftovers_deleted=deleted)
+
+
+def _follow_moved_phones(run: Run) -> Counter[str]:
+    """Bring what waits for phones that moved to where they are now."""
+
+    def follow(limit: int) -> int:
+        asked = {"limit": limit, "now": run.now}
+        row = run.execute(_SQL["follow_moved_phones"], asked, "bound_by_key").fetchone()
+        return row[0] if row else 0
+
+    put_off = _SQL["put_off_moved_phone"]
+    in_batches(run, "follow_moved_phones", follow, put_off, limit=_MOVED_PHONES, most=_MOST_MOVED_PHONES)
+    return Counter()
 
 
 def _fold_repeats(run: Run) -> Counter[str]:

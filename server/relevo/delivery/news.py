@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
 from relevo.core import queries
 from relevo.database.arrays import array
+from relevo.delivery.halving import in_batches
 from relevo.runtime.runs import Run
 from relevo.runtime.troubles import Thing
 
@@ -23,8 +25,8 @@ def distribute_news(run: Run) -> Counter[str]:
     """Share out what is new, send it on its way to webhooks, and forget what was dealt with, is old, or too much."""
     if run.execute(_SQL["is_anything_to_tell"]).fetchone() != (True,):
         return Counter()
-    _until_short(run, _note_finished)
-    _until_short(run, _share_out)
+    in_batches(run, "news of events", partial(_note_finished, run), _SQL["put_off_event"], limit=_BATCH)
+    in_batches(run, "news", partial(_share_out, run), _SQL["put_off_news"], limit=_BATCH)
     counts = _send_to_webhooks(run)
     _until_short(run, _trim)
     return counts
@@ -36,18 +38,18 @@ def _until_short(run: Run, step: Callable[[Run], bool]) -> None:
         pass
 
 
-def _note_finished(run: Run) -> bool:
+def _note_finished(run: Run, limit: int) -> int:
     with run.transaction("bound_by_key") as connection:
-        taken = connection.execute(_SQL["take_changed_events"], {"limit": _BATCH}).fetchall()
+        taken = connection.execute(_SQL["take_changed_events"], {"limit": limit}).fetchall()
         if taken:
             changed = {"events": array({row[0] for row in taken}), "now": run.now}
             connection.execute(_SQL["tell_finished_events"], changed)
-    return len(taken) == _BATCH
+    return len(taken)
 
 
-def _share_out(run: Run) -> bool:
-    row = run.execute(_SQL["share_out_news"], {"limit": _BATCH}).fetchone()
-    return row is not None and row[0] == _BATCH
+def _share_out(run: Run, limit: int) -> int:
+    row = run.execute(_SQL["share_out_news"], {"limit": limit}).fetchone()
+    return row[0] if row else 0
 
 
 def _trim(run: Run) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
+from typing import Any
 from uuid import UUID
 
 from psycopg.rows import class_row
@@ -233,9 +234,9 @@ def to_be_weighed(
     return {event for event, phone in zip(events, installations, strict=True) if phone in full} if full else set()
 
 
-def expire_held(connection: Connection, limit: int, now: datetime | None) -> int:
+def expire_held(connection: Connection, which: Mapping[str, Any]) -> int:
     """End held events whose deadline passed; return how many."""
-    return connection.execute(_SQL["expire_held"], {"limit": limit, "now": now}).rowcount
+    return connection.execute(_SQL["expire_held"], dict(which)).rowcount
 
 
 def fold_repeats(connection: Connection, settings: Settings, limit: int, now: datetime | None) -> int:

@@ -1,6 +1,6 @@
--- Deletes up to so many rows of what is left of one deleted event, skipping those that another reaper holds; returns how many, 0 if there is
--- none. Of a month on its way to the archive nothing is deleted.
-create or replace function relevo.delete_leftovers(most int) returns int
+-- Deletes up to so many rows of what is left of a deleted event, which the caller has locked; returns how many, at least 1. Of a month on its way
+-- to the archive nothing is deleted.
+create or replace function relevo.delete_leftovers(of_event bigint, most int) returns int
   language plpgsql volatile
   set search_path = pg_catalog, pg_temp
 as $$
@@ -8,10 +8,7 @@ declare
   gone relevo.deleted_events;
   done record;
 begin
-  select d.* into gone from relevo.deleted_events d order by d.event_id limit 1 for update skip locked;
-  if not found then
-    return 0;
-  end if;
+  select d.* into gone from relevo.deleted_events d where d.event_id = of_event;
   if cardinality(relevo.hold_open(array[gone.event_day])) = 0 then
     delete from relevo.deleted_events d where d.event_id = gone.event_id;
     return 1;
