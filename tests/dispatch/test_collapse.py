@@ -152,3 +152,51 @@ def test_a_retry_is_superseded_too(relay) -> None:
     worker.travel(minutes=5)
     worker.dispatch()
     assert codes(worker)[0] == ("cancelled", "superseded")
+
+
+MADE = """
+with event as (
+  insert into relevo.notification_events (event_type, event_key, title, audience, content_hash, collapse, scheduled_at, state, event_day,
+                                          fanout_started_at, fanout_finished_at, fanout_upto, deadline_at)
+  select 'x', 'k' || n, 't', 'installations', '', case when n %% 7 > 0 then 'c' || n %% %(keys)s end, now() + (n * 37 %% 60) * interval '1 second',
+         case when n %% 11 = 0 then 'cancelled' else 'fanned' end, (now() at time zone 'UTC')::date, now(), now(), 0,
+         case when n %% 13 = 0 then now() + interval '2 minutes' end from generate_series(1, %(many)s) n where n %% 11 > 0
+  returning id, event_day
+), made as (
+  insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, project)
+  select e.event_day, e.id, u.phone, 'x', 'default' from event e cross join unnest(%(phones)s::uuid[]) as u(phone)
+  returning *
+)
+insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error, ids, installations)
+select 'default', 'bulk', now(), m.event_day, m.notification_event_id, 'x', now(), 0, 0, false, array_agg(m.id), array_agg(m.installation_id)
+  from made m group by m.event_day, m.notification_event_id
+"""
+CHUNKS = "(select array_agg(q order by q.id) from relevo.due_chunks q)"
+ONE_BY_ONE = f"""
+select e.id, u.phone from unnest({CHUNKS}) c join relevo.notification_events e on e.id = c.event_id
+ cross join unnest(c.installations, c.inboxes) as u(phone, inbox)
+ where e.collapse is not null
+   and relevo.is_superseded(e.id, e.event_type, e.collapse, e.scheduled_at, c.event_day, u.phone, u.inbox)
+"""
+FETCHED = "select coalesce(sum(idx_tup_fetch), 0)::int from pg_stat_xact_user_tables where relname ~ 'deliveries|notification_events'"
+
+
+def test_a_claim_finds_together_what_each_event_finds_by_itself(relay, conn: psycopg.Connection[Any]) -> None:
+    """Which deliveries of a claim a later event replaces is the same asked for all at once as asked one by one."""
+    worker = relay()
+    worker.register("ana", "bob")
+    conn.execute(MADE, {"many": 200, "keys": 40, "phones": list(worker.phones.values())})
+    together = conn.execute(f"select event_id, installation_id from relevo.superseded({CHUNKS})").fetchall()
+    assert sorted(together) == sorted(conn.execute(ONE_BY_ONE).fetchall())
+    assert len(together) > 100
+
+
+def test_a_phone_with_many_collapse_keys_costs_a_claim_one_look(relay, conn: psycopg.Connection[Any]) -> None:
+    """A claim of 500 events with keys of their own for one phone reads what the phone got once, not once for each event."""
+    worker = relay()
+    worker.register("ana")
+    conn.execute(MADE, {"many": 500, "keys": 1_000_000, "phones": list(worker.phones.values())})
+    with worker.app.database.transaction("bound_by_key") as connection:
+        connection.execute(f"select count(*) from relevo.look_up_phones({CHUNKS}, now(), 60000)".encode())
+        [(fetched,)] = connection.execute(FETCHED.encode()).fetchall()
+    assert fetched <= 10 * 500

@@ -7,6 +7,7 @@ create or replace function relevo.look_up_phones(chunks relevo.due_chunks[], at 
                  versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int)
   language sql stable
 as $$
+  with superseded as materialized (select s.event_id, s.installation_id from relevo.superseded(chunks) s) -- asked only where an event has a collapse key
   select c.event_day, c.event_id, c.event_type, coalesce(e.at_most_once, false), c.attempt_count, c.lapse_count, e.deadline_at,
          extract(epoch from e.deadline_at - at)::float8, c.created_at, c.ids, c.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles, l.quiet,
          lease
@@ -25,7 +26,7 @@ as $$
                relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, at, i.handled_before >= c.created_at
                  or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
                       select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner and coalesce(h.project, i.project) = i.project)),
-               case when e.collapse is not null and relevo.is_superseded(e.id, e.event_type, e.collapse, e.scheduled_at, c.event_day, u.installation_id, u.inbox_id) then 'superseded' end,
+               case when e.collapse is not null and (e.id, u.installation_id) in (select s.event_id, s.installation_id from superseded s) then 'superseded' end,
                case when e.project <> i.project then 'project_changed'
                     when (u.inbox_id is distinct from i.inbox_id or u.inbox_id is null and i.owner_since > c.created_at) and i.installation_id is not null
                          and relevo.is_for_another(e.audience, u.inbox_id, c.created_at, i.installation_id, i.inbox_id, i.owner_since) then 'owner_changed' end,
