@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import time
 from functools import partial
@@ -72,3 +73,39 @@ def test_the_other_replica_sends_as_usual(
 
         [said] = eventually(named, "status names the worker that cannot send")
     assert f"worker bad on {socket.gethostname()} has not reached Expo" in said
+
+
+def test_a_stopped_replica_delays_nobody(
+    processes: Processes, sandbox: Sandbox, conn: psycopg.Connection[Any], dsn: str
+) -> None:
+    """While a replica stands still, pushes of two projects leave by the other in the usual time; status names it after its lease."""
+    for project in PROJECTS:
+        token = f"ExponentPushToken[{project[1:].replace('/', '-')}]"
+        relevo.register(conn, Installation(token, project=project, owner="ana"))
+    common = {
+        "worker_cycles": "fanout,dispatch,receipt,reaper",
+        "expo_base_url": sandbox.url,
+        "outbox_lease_duration_ms": 15_000,
+    }
+    good, stopped = (processes.relevo("run", worker_id=name, **common) for name in ("good", "stopped"))
+    for worker in (stopped, good):
+        worker.hears("worker_started")
+    stopped.signal(signal.SIGSTOP)
+    try:
+        took = []
+        for number in range(EVENTS):
+            began = time.monotonic()
+            eventually(partial(are_sent, conn, enqueue(conn, number)), f"event {number} is sent")
+            took.append(time.monotonic() - began)
+        assert sorted(took)[len(took) // 2] < USUAL_S, took
+        assert max(took) < LONGEST_S, took
+        with build(Settings(database_url=dsn)) as app:
+
+            def named() -> list[str]:
+                problems = fleet.status(app.database, app.settings).problems
+                return [str(each) for each in problems if str(each).startswith("worker stopped ")]
+
+            [said] = eventually(named, "status names the worker that stands still")
+        assert "worker stopped has not been seen for" in said
+    finally:
+        stopped.signal(signal.SIGCONT)
