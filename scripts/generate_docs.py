@@ -16,7 +16,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from relevo import config
 from relevo.cli import HEADINGS, cli, heading_of
-from relevo.client.checks import PUSH_FIELDS
+from relevo.client.push_rules import PUSH_FIELDS
 from relevo.config.settings import fields_of
 from relevo.core.metrics import Metrics
 from relevo.core.push_fields import ROUTES, TABLE, Cell

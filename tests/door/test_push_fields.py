@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 
 import relevo
 from relevo import Event
-from relevo.client import checks
+from relevo.client import push_rules
 from relevo.core.errors import InvalidInputError
 from relevo.core.model import Content
 from relevo.delivery import rendering
@@ -23,16 +23,50 @@ VALUES: list[Any] = [
 
 def test_both_tables_are_one(conn) -> None:
     """The package's table is the database's."""
-    assert conn.execute("select relevo.push_fields()").fetchone() == (checks.PUSH_FIELDS,)
+    assert conn.execute("select relevo.push_fields()").fetchone() == (push_rules.PUSH_FIELDS,)
 
 
 def test_both_say_the_same(conn) -> None:
     """Whatever is given in whichever field: Python and SQL have the same complaint, or none."""
-    pushes = [{name: value} for name in [*checks.PUSH_FIELDS, "title", "to", "Badge"] for value in VALUES]
+    pushes = [{name: value} for name in [*push_rules.PUSH_FIELDS, "title", "to", "Badge"] for value in VALUES]
     ask = "select relevo.push_complaint(p) from jsonb_array_elements(%s) with ordinality as g(p, n) order by n"
     told = [row[0] for row in conn.execute(ask, [Jsonb(pushes)]).fetchall()]
-    assert told == [checks.push_complaint(push) for push in pushes]
+    assert told == [push_rules.push_complaint(push) for push in pushes]
     assert told.count(None) > 60
+
+
+NESTED: list[Any] = [
+    None, True, 7, "x", [], [None], ["x"], ["x", None], ["x", ["x"]], ["x"] * 11, [7], [7, 10_001], [0.5], {}, {"x": 1}, [{}], [{"id": "a"}],
+    [{"id": "a", "title": "A"}], [{"id": "a", "title": "A", "link": "/a", "icon": "/i.png"}], [{"id": "a", "title": "A", "x": 1}],
+    [{"id": "a", "title": None}], [{"id": "a", "title": "A"}, {"id": "a", "title": "B"}], [{"id": str(n), "title": "A"} for n in range(5)],
+    [{"id": "a", "title": "A"}, 7], "#2244ff", "#2244fg", "2244ff", "#2244ff0", "PUBLIC", "auto", "very-low", "high", "unread", 5, 253_402_300_799_000,
+]  # fmt: skip
+
+
+def test_both_say_the_same_of_lists_and_platforms(conn) -> None:
+    """Lists, their entries and the fields of one platform are checked alike, and a complaint names the place."""
+    pushes = [
+        *({"actions": value} for value in NESTED),
+        *({platform: value} for platform in push_rules.OVERRIDES for value in NESTED),
+        *(
+            {platform: {name: value}}
+            for platform, fields in push_rules.OVERRIDES.items()
+            for name in [*fields, "ttl"]
+            for value in NESTED
+        ),
+    ]
+    ask = "select relevo.push_complaint(p) from jsonb_array_elements(%s) with ordinality as g(p, n) order by n"
+    told = [row[0] for row in conn.execute(ask, [Jsonb(pushes)]).fetchall()]
+    assert told == [push_rules.push_complaint(push) for push in pushes]
+    assert told.count(None) > 100
+    for push, complaint in (
+        ({"actions": [{"id": "a", "title": "A"}, {"id": "b"}]}, "push.actions.1.title must be given"),
+        ({"actions": [{"id": "a", "title": "A"}] * 2}, "push.actions must have another id in each entry"),
+        ({"android": {"color": "red"}}, "push.android.color must be a color such as #2244ff"),
+        ({"web": {"vibrate": []}}, "push.web.vibrate must be a list of 1 to 20 entries"),
+        ({"apns": {"badge": "unread"}}, "push.apns.badge must be a whole number between 0 and 2147483647"),
+    ):
+        assert push_rules.push_complaint(push) == complaint
 
 
 def test_it_is_refused_before_a_statement_is_sent(dsn: str) -> None:

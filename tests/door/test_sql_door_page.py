@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from relevo.client import checks
+from relevo.client import push_rules
 
 PAGE = (Path(__file__).resolve().parents[2] / "server" / "docs" / "sql-functions.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```sql\n(.*?);\n-- → (.*?)\n```", PAGE, re.DOTALL)
@@ -39,8 +39,8 @@ def test_every_function_of_the_door_is_on_it(conn) -> None:
 def test_the_push_fields_are_listed() -> None:
     """The table of push fields says what is checked."""
     rows = [
-        f"| `{name}` | {checks.wanted(rule)}{': ' + ', '.join(sorted(rule['fields'])) if 'fields' in rule else ''} |"
-        for name, rule in sorted(checks.PUSH_FIELDS.items())
+        f"| `{name}` | {push_rules.wanted(rule)}{': ' + ', '.join(sorted(rule['fields'])) if 'fields' in rule else ''} |"
+        for name, rule in sorted(push_rules.PUSH_FIELDS.items())
     ]
     table = PAGE[PAGE.index("<!-- push fields") : PAGE.index("<!-- /push fields -->")]
     assert re.findall(r"^\| `.*$", table, re.MULTILINE) == rows

@@ -6,7 +6,8 @@ from importlib import import_module
 
 import pytest
 
-from relevo.client.checks import PUSH_FIELDS, weight
+from relevo.client.checks import weight
+from relevo.client.push_rules import PUSH_FIELDS
 from relevo.core.known_services import EXPO, NATIVE, SERVICES
 from relevo.core.push_fields import ROUTES, TABLE, TAKEN_FOR, cell, route_of, size_warnings, warnings
 from relevo.core.sending_project import SendingProject, project_in_words

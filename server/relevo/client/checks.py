@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from relevo.client import tokens
+from relevo.client.push_rules import MOST_TTL_S, is_within, push_complaint
 from relevo.core.errors import InvalidInputError
 
 _MAX_DEPTH = 100
@@ -29,7 +30,6 @@ _MOST_BYTES = 4096
 _ADDED_BYTES_AT_MOST = 700
 _HEAVIEST_CHAR = 6  # a control character, as JSON writes it
 _MOST_NAMED = 100_000
-_MOST_TTL_S = 2_419_200
 _LANES = ("urgent", "bulk")
 _PLATFORMS = ("ios", "android", "web", "unknown")
 _PERMISSIONS = ("granted", "denied", "undetermined")
@@ -61,40 +61,6 @@ _EVENT_FIELDS = {
 
 _PLAIN_TEXTS = {"type", "key", "title", "body"}
 _PLAIN_FIELDS = _PLAIN_TEXTS | {"data", "push", "audience", "installations", "owners"}
-
-PUSH_FIELDS: Mapping[str, Mapping[str, Any]] = {
-    "subtitle": {"kind": "text", "most": 500},
-    "sound": {
-        "kind": "text or object",
-        "most": 100,
-        "fields": {
-            "name": {"kind": "text", "most": 100},
-            "critical": {"kind": "boolean"},
-            "volume": {"kind": "number", "low": 0, "high": 1},
-        },
-    },
-    "badge": {"kind": "whole number or word", "low": 0, "high": 2_147_483_647, "word": "unread"},
-    "ttl": {"kind": "whole number", "low": 0, "high": _MOST_TTL_S},
-    "expiration": {"kind": "whole number", "low": 0, "high": 253_402_300_799},
-    "priority": {"kind": "choice", "of": ["default", "normal", "high"]},
-    "interruptionLevel": {"kind": "choice", "of": ["active", "critical", "passive", "time-sensitive"]},
-    "relevanceScore": {"kind": "number", "low": 0, "high": 1},
-    "channelId": {"kind": "text", "most": 200},
-    "categoryId": {"kind": "text", "most": 200},
-    "collapseId": {"kind": "text", "most": 64},
-    "threadId": {"kind": "text", "most": 200},
-    "targetContentId": {"kind": "text", "most": 200},
-    "filterCriteria": {"kind": "text", "most": 200},
-    "tag": {"kind": "text", "most": 200},
-    "icon": {"kind": "text", "most": 500},
-    "richContent": {"kind": "object", "fields": {"image": {"kind": "text", "most": 2000}}},
-    "mutableContent": {"kind": "boolean"},
-    "contentAvailable": {"kind": "boolean"},
-    "_contentAvailable": {"kind": "boolean"},
-    "_displayInForeground": {"kind": "boolean"},
-}
-"""What a push may carry beside title, body and data. `relevo.push_fields()` is the same table; a test compares them."""
-
 
 _ALWAYS_STORABLE = (bool, datetime, UUID, NoneType)
 _CONTAINERS = (dict, list, tuple)
@@ -237,7 +203,7 @@ def _complaints(event: Mapping[str, Any]) -> Iterator[str]:
         yield "lane must be urgent or bulk"
     if not isinstance(event.get("at_most_once", False), bool):
         yield "at_most_once must be true or false"
-    yield from number(event, "ttl_s", 1, _MOST_TTL_S, whole=True)
+    yield from number(event, "ttl_s", 1, MOST_TTL_S, whole=True)
     yield from _deadline(event)
     if not _is_light(event) and weight(event) > _MOST_BYTES:
         yield "title, body, data and push together must fit into 4096 bytes once rendered"
@@ -350,60 +316,8 @@ def number(
 ) -> Iterator[str]:
     """Complain about a field that is not a number within bounds, or not a whole one where it must be."""
     value = given.get(name)
-    if value is not None and not _is_within(value, low, high, whole=whole):
+    if value is not None and not is_within(value, low, high, whole=whole):
         yield f"{place}{name} must be a {'whole ' if whole else ''}number between {low} and {high}"
-
-
-def _is_within(value: object, low: float, high: float, *, whole: bool) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        return False
-    return bool(low <= value <= high and (not whole or value % 1 == 0))
-
-
-def push_complaint(given: Mapping[str, Any], rules: Mapping[str, Any] = PUSH_FIELDS, place: str = "push") -> str | None:
-    """Say what is wrong with the fields of a push, or None; a field of None is as if it were not there."""
-    for name in sorted(given, key=str):
-        if name not in rules:
-            return f"{place} has no field {str(name)[:60]}; it may have {', '.join(sorted(rules))}"
-        value, rule = given[name], rules[name]
-        if isinstance(value, Mapping) and "object" in rule["kind"]:
-            if (wrong := push_complaint(value, rule["fields"], f"{place}.{name}")) is not None:
-                return wrong
-        elif value is not None and not _fits(value, rule):
-            return f"{place}.{name} must be {wanted(rule)}"
-    return None
-
-
-def _fits(value: object, rule: Mapping[str, Any]) -> bool:
-    match rule["kind"]:
-        case "text" | "text or object":
-            return isinstance(value, str) and 1 <= len(value) <= rule["most"]
-        case "choice":
-            return value in rule["of"]
-        case "boolean":
-            return isinstance(value, bool)
-        case "whole number or word" if value == rule["word"]:
-            return True
-        case "number" | "whole number" | "whole number or word" as kind:
-            return _is_within(value, rule["low"], rule["high"], whole=kind != "number")
-    return False
-
-
-def wanted(rule: Mapping[str, Any]) -> str:
-    """Say what a rule of the table asks for."""
-    match rule["kind"]:
-        case "text":
-            return f"text of 1 to {rule['most']} characters"
-        case "text or object":
-            return f"text of 1 to {rule['most']} characters, or a JSON object"
-        case "choice":
-            return f"one of {', '.join(rule['of'])}"
-        case "boolean":
-            return "true or false"
-        case "object":
-            return "a JSON object"
-    kind, _, or_word = rule["kind"].partition(" or ")
-    return f"a {kind} between {rule['low']} and {rule['high']}" + (f", or {rule[or_word]}" if or_word else "")
 
 
 def _is_light(event: Mapping[str, Any]) -> bool:
@@ -431,7 +345,7 @@ def weight(event: Mapping[str, Any]) -> int:
         "to": "x" * 64,
         "title": event.get("title", ""),
         "body": event.get("body", ""),
-        "ttl": _MOST_TTL_S,
+        "ttl": MOST_TTL_S,
         "priority": "high",
         "sound": "default",
         "tag": "x" * 40,

@@ -23,7 +23,8 @@ begin
         continue;
       when 'string' then
         if kind in ('text', 'text or object') and length(value #>> '{}') between 1 and (rule ->> 'most')::int
-           or kind = 'choice' and rule -> 'of' @> value or value = rule -> 'word' then
+           or kind = 'choice' and rule -> 'of' @> value or value = rule -> 'word'
+           or kind = 'color' and value #>> '{}' ~ '^#[0-9A-Fa-f]{6}$' then
           continue;
         end if;
       when 'boolean' then
@@ -38,6 +39,18 @@ begin
       when 'object' then
         if kind in ('object', 'text or object') then
           wrong := relevo.push_complaint(value, rule -> 'fields', format('%s.%s', place, field));
+          if wrong is null then
+            select format('%s.%s.%s must be given', place, field, needed.name) into wrong
+              from jsonb_array_elements_text(rule -> 'needs') with ordinality as needed(name, place_in) where value ->> needed.name is null order by needed.place_in limit 1;
+          end if;
+          if wrong is not null then
+            return wrong;
+          end if;
+          continue;
+        end if;
+      when 'array' then
+        if kind = 'list' and jsonb_array_length(value) between 1 and (rule ->> 'most')::int and not value @> '[null]' then
+          wrong := relevo.push_list_complaint(value, rule, format('%s.%s', place, field));
           if wrong is not null then
             return wrong;
           end if;
@@ -51,6 +64,8 @@ begin
       when 'choice' then 'one of ' || (select string_agg(c, ', ') from jsonb_array_elements_text(rule -> 'of') c)
       when 'boolean' then 'true or false'
       when 'object' then 'a JSON object'
+      when 'color' then 'a color such as #2244ff'
+      when 'list' then format('a list of 1 to %s entries', rule ->> 'most')
       when 'whole number or word' then format('a whole number between %s and %s, or %s', rule ->> 'low', rule ->> 'high', rule ->> 'word')
       else format('a %s between %s and %s', kind, rule ->> 'low', rule ->> 'high') end);
   end loop;
