@@ -12,6 +12,7 @@ import native
 from relevo.core.messages import WrittenMessage
 from relevo.core.model import Content, Lane
 from relevo.core.push_fields import ROUTES, TABLE, Cell, Route
+from relevo.core.push_overrides import platform_field
 from relevo.delivery import rendering
 from relevo.providers import apns_message, expo_message, fcm_message, webpush_message
 
@@ -31,13 +32,61 @@ GIVEN: dict[str, Any] = {
     "filterCriteria": "work",
     "tag": "order-17",
     "icon": "bell",
+    "image": "https://example.com/b.png",
+    "link": "https://example.com/orders/17",
+    "actions": [{"id": "track", "title": "Track it", "icon": "/track.png", "link": "/orders/17/track"}],
     "richContent": {"image": "https://example.com/a.png"},
     "mutableContent": True,
     "contentAvailable": True,
     "_contentAvailable": True,
     "_displayInForeground": True,
 }
+OVERRIDES: dict[str, Any] = {
+    "android": {
+        "color": "#2244ff",
+        "ticker": "Ding",
+        "clickAction": "OPEN_ORDER",
+        "sticky": True,
+        "localOnly": True,
+        "directBootOk": True,
+        "visibility": "PRIVATE",
+        "notificationPriority": "PRIORITY_HIGH",
+        "titleLocKey": "t",
+        "titleLocArgs": ["1"],
+        "bodyLocKey": "b",
+        "bodyLocArgs": ["2"],
+    },
+    "apns": {
+        "launchImage": "start",
+        "titleLocKey": "t",
+        "titleLocArgs": ["1"],
+        "subtitleLocKey": "s",
+        "subtitleLocArgs": ["2"],
+        "locKey": "b",
+        "locArgs": ["3"],
+    },
+    "web": {
+        "badgeIcon": "/b.png",
+        "requireInteraction": True,
+        "renotify": True,
+        "silent": True,
+        "vibrate": [100, 50],
+        "lang": "es",
+        "dir": "ltr",
+        "timestamp": 1_800_000_000_000,
+        "urgency": "very-low",
+    },
+}
+"""By platform, what it has for itself."""
+GIVEN |= {
+    f"{platform}.{name}": {platform: {name: value}}
+    for platform, fields in OVERRIDES.items()
+    for name, value in fields.items()
+}
 CHANGED = {
+    "data.actions": "data.actions",
+    "data.actions, buttons by categoryId": "data.actions",
+    "actions beside aps, buttons by categoryId": "actions",
     "data, every value as text": "data.order",
     "beside aps": "order",
     "Topic, as a hash": "topic",
@@ -65,7 +114,8 @@ def flat(value: object, path: str = "") -> Iterator[tuple[str, Any]]:
 def wire(route: Route, push: dict[str, Any], *, composed: bool, lane: Lane = "bulk", **texts: str) -> Wire:
     """Return what a provider sends of an event to a phone of a route, written once for all or by itself."""
     content = Content(5, texts.get("title", "Hola"), texts.get("body", "¿Qué tal?"), {"order": 17}, push)
-    draft = rendering.draft(content, lane, ios=route.platform == "ios", default_ttl_s=3_600)
+    phone = {"provider": route.provider, "platform": route.platform}
+    draft = rendering.draft(content, lane, ios=route.platform == "ios", default_ttl_s=3_600, **phone)
     delivery = native.delivery(TOKENS[route.provider], route.provider, platform=route.platform)
     plain = draft.message(delivery)
     match route.provider:
@@ -100,8 +150,13 @@ def differing(with_it: Wire, without: Wire) -> set[str]:
 
 def place(field: str, cell: Cell) -> str:
     """Return where the table says that a field is."""
-    told = field.removeprefix("push.") if cell.where == "same" else CHANGED.get(cell.where, cell.where)
+    told = field.rpartition(".")[2] if cell.where == "same" else CHANGED.get(cell.where, cell.where)
     return f".{told.lower()}."
+
+
+def pushed(name: str) -> dict[str, Any]:
+    """Return the push that has one field."""
+    return dict(GIVEN[name]) if "." in name else {name: GIVEN[name]}
 
 
 def is_at(place: str, paths: set[str]) -> bool:
@@ -123,13 +178,16 @@ def test_every_row_is_held_against_the_wire() -> None:
 @each_way
 @each_route
 def test_what_is_kept_is_on_the_wire_and_what_is_dropped_is_not(route: Route, composed: bool) -> None:
-    """Whatever the table says of a field is what the provider writes; Expo gets all, and itself drops for a platform."""
+    """Whatever the table says of a field is what the provider writes.
+
+    Expo gets all that it knows, and itself drops for a platform.
+    """
     column = ROUTES.index(route)
     bare = wire(route, {}, composed=composed)
     for field in FIELDS:
         name, cell = field.removeprefix("push."), TABLE[field][column]
-        differ = differing(wire(route, {name: GIVEN[name]}, composed=composed), bare)
-        if cell.how == "dropped" and route.provider != "expo":
+        differ = differing(wire(route, pushed(name), composed=composed), bare)
+        if cell.how == "dropped" and (route.provider != "expo" or "." in name):
             assert not differ, field
         else:
             assert is_at(place(field, cell if cell.where else Cell("kept", "same")), differ), (field, differ)
@@ -140,8 +198,11 @@ def test_what_is_kept_is_on_the_wire_and_what_is_dropped_is_not(route: Route, co
 def test_all_fields_at_once(route: Route, composed: bool) -> None:
     """No field drives another one out."""
     column = ROUTES.index(route)
-    whole = wire(route, GIVEN, composed=composed)
+    together = {name: value for name, value in GIVEN.items() if "." not in name}
+    whole = wire(route, together | OVERRIDES, composed=composed)
     for field in FIELDS:
+        if field == "push.web.vibrate":
+            continue  # browsers show no push that vibrates and is silent
         if (cell := TABLE[field][column]).how != "dropped":
             assert is_at(place(field, cell), set(whole)), field
 
@@ -235,3 +296,74 @@ def test_a_push_says_whether_taps_are_wanted(route: Route, composed: bool) -> No
     """Only the data of an event whose type asks for taps says so."""
     asking, bare = wire(route, {"opens": True}, composed=composed), wire(route, {}, composed=composed)
     assert {path.rpartition(".")[2] for path in differing(asking, bare)} == {"reportopened"}
+
+
+@each_way
+@each_route
+def test_a_platform_s_field_takes_the_place_of_the_common_one(route: Route, composed: bool) -> None:
+    """One event has an icon, link and sound for Android, for browsers and for iPhones; no phone gets another's."""
+    by = {
+        "android": {"icon": "ic_order", "link": "shop://17", "sound": "ding"},
+        "apns": {"link": "shop://ios/17", "sound": "bell.caf"},
+        "web": {"icon": "/order.png", "link": "https://shop.example/17"},
+    }
+    mine = platform_field(route.provider, route.platform)
+    assert mine is not None
+    common = {"icon": "common", "link": "/17", "sound": "common.wav", "tag": "t"}
+    sent = wire(route, common | by, composed=composed)
+    assert sent == wire(route, common | by[mine], composed=composed)
+    assert wire(route, by[mine], composed=composed) == wire(route, by, composed=composed)
+    assert differing(sent, wire(route, common, composed=composed))
+
+
+@each_way
+@pytest.mark.parametrize("provider", ["webhook", "mine"])
+def test_a_provider_of_your_own_gets_every_field(provider: str, composed: bool) -> None:
+    """What Relevo does not know how to send is handed over as the event has it."""
+    push = {"link": "/17", "image": "/a.png", "web": {"icon": "/order.png"}}
+    draft = rendering.draft(Content(5, "A", "b", {}, push), "bulk", ios=False, default_ttl_s=60, provider=provider)
+    assert push.items() <= draft.fields.items()
+    assert "url" not in draft.data
+
+
+@each_way
+@each_route
+def test_quiet_hours_leave_nothing_loud(route: Route, composed: bool) -> None:
+    """A push without a sound neither vibrates nor stays on the screen, whatever its platform's fields say."""
+    push = {name: {**fields} for name, fields in OVERRIDES.items()}
+    push["web"] |= {"silent": False}
+    for fields in push.values():
+        fields |= {"priority": "high"}
+    push["android"] |= {"sound": "ding"}
+    push["apns"] |= {"sound": "ding", "interruptionLevel": "critical"}
+    content = Content(5, "Hola", "", {}, push)
+    phone = {"provider": route.provider, "platform": route.platform}
+    ios = route.platform == "ios"
+    draft = rendering.draft(content, "bulk", ios=ios, default_ttl_s=60, quiet_channel="quiet", **phone)
+    said = dict(flat(draft.fields))
+    loud = ("sound", "vibrate", "renotify", "requireinteraction", "notificationpriority", "urgency")
+    assert not [path for path in said if path.endswith(loud)]
+    assert (said[".priority"], said[".interruptionlevel"]) == ("normal", "passive")
+    if route.provider == "webpush":
+        payload = json.loads(webpush_message.write(draft.fields, draft.data, "webpush").head + b"}}")
+        assert payload["silent"] is True
+    if (route.provider, route.platform) == ("fcm", "web"):
+        text = fcm_message.plain(draft.message(native.delivery("ana", "fcm", platform="web")), "web")
+        assert json.loads(text)["message"]["webpush"]["notification"]["silent"] is True
+
+
+@each_way
+def test_buttons_in_browsers(composed: bool) -> None:
+    """Browsers show actions as buttons; Web Push has each with its link, for the service worker to open."""
+    by_label = {route.label: wire(route, pushed("actions"), composed=composed) for route in ROUTES}
+    assert by_label["Web Push"][".actions"] == GIVEN["actions"]
+    shown = {"action": "track", "title": "Track it", "icon": "/track.png"}
+    assert by_label["FCM, web"][".message.webpush.notification.actions"] == [shown]
+
+
+def test_fcm_takes_no_link_but_https() -> None:
+    """FCM refuses a message whose link is not https, so such a link is in its data alone."""
+    [web] = [route for route in ROUTES if route.label == "FCM, web"]
+    sent = wire(web, {"link": "/orders/17"}, composed=False)
+    assert sent[".message.data.url"] == "/orders/17"
+    assert not [path for path in sent if "fcm_options" in path]

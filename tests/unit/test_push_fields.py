@@ -7,9 +7,10 @@ from importlib import import_module
 import pytest
 
 from relevo.client.checks import weight
-from relevo.client.push_rules import PUSH_FIELDS
+from relevo.client.push_rules import OVERRIDES, PUSH_FIELDS
 from relevo.core.known_services import EXPO, NATIVE, SERVICES
 from relevo.core.push_fields import ROUTES, TABLE, TAKEN_FOR, cell, route_of, size_warnings, warnings
+from relevo.core.push_overrides import LOUD, OWN, PLATFORM_FIELDS
 from relevo.core.sending_project import SendingProject, project_in_words
 from relevo.providers.expo import MAX_PAYLOAD_BYTES
 from relevo.providers.http2_provider import Http2Provider
@@ -17,8 +18,13 @@ from relevo.providers.http2_provider import Http2Provider
 
 def test_every_field_has_a_row_and_every_row_every_route() -> None:
     """No field that an event may carry is missing, and no route."""
-    rows = {TAKEN_FOR.get(f"push.{name}", f"push.{name}") for name in PUSH_FIELDS}
+    names = {name for name in PUSH_FIELDS if name not in PLATFORM_FIELDS}
+    assert PUSH_FIELDS.keys() - names == OVERRIDES.keys() == OWN.keys() == LOUD.keys()
+    rows = {TAKEN_FOR.get(f"push.{name}", f"push.{name}") for name in names}
     assert rows <= TABLE.keys()
+    for platform, fields in OVERRIDES.items():
+        assert fields.keys() - names == OWN[platform].keys() >= LOUD[platform]
+        assert {f"push.{platform}.{name}" for name in OWN[platform]} <= TABLE.keys()
     assert {len(row) for row in TABLE.values()} == {len(ROUTES)}
 
 
@@ -51,6 +57,44 @@ def test_what_is_lost_is_said_with_whom() -> None:
         "Web Push take no push without a title and a body: it is skipped there."
     ]
     assert warnings(event, [("expo", "ios")]) == []
+
+
+def test_what_a_platform_s_fields_lose_is_said_for_its_phones() -> None:
+    """A field for one platform is warned of for its phones alone, whether it is the platform's own or a common one."""
+    kinds = [("expo", "android"), ("expo", "ios"), ("fcm", "android"), ("apns", None), ("webpush", "web")]
+    push = {
+        "android": {"color": "#2244ff", "icon": "ic", "badge": None},
+        "apns": {"launchImage": "a", "threadId": "b"},
+        "web": {"badgeIcon": "/b.png", "icon": "/i.png", "badge": 7},
+    }
+    assert warnings({"title": "A", "push": push}, kinds) == [
+        "push.android.color does not reach Expo, Android.",
+        "push.apns.launchImage does not reach Expo, iOS.",
+    ]
+    assert warnings({"title": "A", "push": {"web": {"collapseId": "x"}, "android": {"badge": 1}}}, kinds) == [
+        "push.android.badge does not reach Expo, Android."
+    ]
+
+
+def test_buttons_that_a_phone_would_not_show_are_said() -> None:
+    """Browsers show actions; iPhones show those of a category of the app; FCM shows none on Android."""
+    kinds = [("expo", "ios"), ("fcm", "android"), ("apns", None), ("webpush", "web")]
+    actions = [{"id": "track", "title": "Track it"}]
+    nobody = "FCM, Android show no buttons by themselves: data has the actions."
+    assert warnings({"title": "A", "push": {"actions": actions}}, kinds) == [
+        nobody,
+        "Expo, iOS; APNs show the buttons of push.categoryId, and none without it.",
+    ]
+    push = {"actions": actions, "apns": {"categoryId": "order"}}
+    assert warnings({"title": "A", "push": push}, kinds) == [nobody]
+    assert warnings({"title": "A", "push": {"web": {"actions": actions}}}, kinds) == []
+
+
+def test_each_phone_is_weighed_with_its_own_fields() -> None:
+    """What is for browsers makes no push to a phone too large."""
+    event = {"title": "A", "push": {"web": {"link": "x" * 1_900, "icon": "y" * 400}}, "data": {"text": "z" * 1_400}}
+    [told] = size_warnings(event, [("apns", None), ("webpush", "web")], weight)
+    assert told.startswith("It may be too large for Web Push: ")
 
 
 def test_what_may_be_too_large_is_said_with_whom() -> None:

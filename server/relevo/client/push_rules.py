@@ -11,6 +11,7 @@ Rule = Mapping[str, Any]
 
 MOST_TTL_S = 2_419_200
 _COLOR = re.compile("#[0-9A-Fa-f]{6}")
+_WORDS = {"boolean": "true or false", "object": "a JSON object", "color": "a color such as #2244ff"}
 _MOST_ARGS, _MOST_PULSES = 10, 20
 
 _WHOLE_BADGE: Rule = {"kind": "whole number", "low": 0, "high": 2_147_483_647}
@@ -116,13 +117,13 @@ _OWN: Mapping[str, Mapping[str, Rule]] = {
 """What a platform has beside the common fields, by the names of its push services."""
 
 OVERRIDES: Mapping[str, Mapping[str, Rule]] = {
-    "android": _OWN["android"]
+    "android": {**_OWN["android"]}
     | _common("sound", "badge", "priority", "channelId", "categoryId", "tag", "icon", "image", "link", "actions"),
-    "apns": _OWN["apns"]
+    "apns": {**_OWN["apns"]}
     | _common("subtitle", "sound", "badge", "priority", "interruptionLevel", "relevanceScore", "categoryId")
     | _common("collapseId", "threadId", "targetContentId", "filterCriteria", "image", "link", "actions")
     | _common("mutableContent", "contentAvailable"),
-    "web": _OWN["web"] | _common("badge", "priority", "collapseId", "tag", "icon", "image", "link", "actions"),
+    "web": {**_OWN["web"]} | _common("badge", "priority", "collapseId", "tag", "icon", "image", "link", "actions"),
 }
 """By platform, the fields that an event may have for it alone."""
 
@@ -170,10 +171,8 @@ def _list_complaint(values: Sequence[object], rule: Rule, place: str) -> str | N
 
 def _fits(value: object, rule: Rule) -> bool:
     match rule["kind"]:
-        case "text" | "text or object":
-            return isinstance(value, str) and 1 <= len(value) <= rule["most"]
-        case "color":
-            return isinstance(value, str) and _COLOR.fullmatch(value) is not None
+        case "text" | "text or object" | "color" if isinstance(value, str):
+            return bool(_COLOR.fullmatch(value)) if rule["kind"] == "color" else 1 <= len(value) <= rule["most"]
         case "choice":
             return value in rule["of"]
         case "boolean":
@@ -201,12 +200,8 @@ def wanted(rule: Rule) -> str:
             return f"text of 1 to {rule['most']} characters, or a JSON object"
         case "choice":
             return f"one of {', '.join(rule['of'])}"
-        case "boolean":
-            return "true or false"
-        case "object":
-            return "a JSON object"
-        case "color":
-            return "a color such as #2244ff"
+        case "boolean" | "object" | "color":
+            return _WORDS[rule["kind"]]
         case "list":
             return f"a list of 1 to {rule['most']} entries"
     kind, _, or_word = rule["kind"].partition(" or ")

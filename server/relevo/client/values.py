@@ -55,7 +55,7 @@ class Event:
     body: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
     push: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of the push message: sound, badge, channelId, …; `relevo.client.push_rules.PUSH_FIELDS` lists them."""
+    """Further fields of the push message: sound, badge, link, …; `relevo.client.push_rules.PUSH_FIELDS` lists them."""
     audience: Audience = field(kw_only=True)
     """Whom it is for. There is no default: nobody tells everyone by forgetting a word. An empty list is nobody."""
     topics: Sequence[str] = field(default=(), kw_only=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from relevo.core.known_services import PLATFORMS, SERVICES
 from relevo.core.phrases import Phrase
+from relevo.core.push_overrides import OWN, PLATFORM_FIELDS, for_phone, platform_field
 
 How = Literal["kept", "changed", "dropped"]
 
@@ -63,6 +64,16 @@ _WRITTEN: Mapping[str, tuple[str, ...]] = {
     "push.filterCriteria": ("=", "", "", "aps.filter-criteria", "", "aps.filter-criteria", ""),
     "push.tag": ("", "=", "notification.tag", "", "notification.tag", "", "="),
     "push.icon": ("", "=", "notification.icon", "", "notification.icon", "", "="),
+    "push.image": (
+        *("richContent.image", "richContent.image", "notification.image", "fcm_options.image", "notification.image"),
+        *("~beside aps, for the app's extension", "image"),
+    ),
+    "push.link": (*["data.url"] * 4, "fcm_options.link", "url", "data.url"),
+    "push.actions": (
+        *("~data.actions, buttons by categoryId", "~data.actions, buttons by categoryId", "~data.actions"),
+        *("~data.actions, buttons by categoryId", "notification.actions"),
+        *("~actions beside aps, buttons by categoryId", "="),
+    ),
     "push.richContent": (
         *("=", "=", "notification.image", "fcm_options.image", "notification.image"),
         *("~beside aps, for the app's extension", "image"),
@@ -71,6 +82,12 @@ _WRITTEN: Mapping[str, tuple[str, ...]] = {
     "push.contentAvailable": ("=", "", "", "aps.content-available", "", "aps.content-available", ""),
     "push._contentAvailable": ("=", "", "", "aps.content-available", "", "aps.content-available", ""),
     "push._displayInForeground": ("=", "=", "", "", "", "", ""),
+    **{f"push.android.{name}": ("", "", where, "", "", "", "") for name, where in OWN["android"].items()},
+    **{f"push.apns.{name}": ("", "", "", where, "", where, "") for name, where in OWN["apns"].items()},
+    **{
+        f"push.web.{name}": ("", "", "", "", where, "", where if name == "urgency" else "=")
+        for name, where in OWN["web"].items()
+    },
 }
 """By field, what it is on each of ROUTES: "" nothing, "=" the same, "~…" changed, else its name there."""
 
@@ -106,13 +123,33 @@ def warnings(event: Mapping[str, Any], kinds: Iterable[tuple[str, str | None]]) 
     """Return what of an event would not reach phones of these kinds (provider and platform) as it is, in sentences."""
     routes = _routes(kinds)
     lost: dict[str, list[Route]] = {}
-    for field in _given(event):
-        if unreached := [route for route in routes if cell(field, route).how == "dropped"]:
+    for field, mine in _given(event, routes):
+        if unreached := [route for route in mine if cell(_row(field), route).how == "dropped"]:
             lost[field] = unreached
     told = [_sentence(field, unreached) for field, unreached in lost.items()]
     as_text = [route for route in routes if cell("data", route).how == "changed"]
     if as_text and any(not isinstance(value, str) for value in _mapping(event.get("data")).values()):
         told.append(Phrase("{phones} get every value of data as text.", phones=_named(as_text)))
+    return told + _button_warnings(_mapping(event.get("push")), routes)
+
+
+def _button_warnings(push: Mapping[str, Any], routes: list[Route]) -> list[Phrase]:
+    """Return on which phones the actions of a push are no buttons by themselves."""
+    asked = [route for route in routes if for_phone(push, route.provider, route.platform).data.get("actions")]
+    unable = [route for route in asked if cell("push.actions", route).where == "data.actions"]
+    without = [
+        route
+        for route in asked
+        if "categoryId" in cell("push.actions", route).where
+        and not for_phone(push, route.provider, route.platform).fields.get("categoryId")
+    ]
+    told = []
+    if unable:
+        told.append(Phrase("{phones} show no buttons by themselves: data has the actions.", phones=_named(unable)))
+    if without:
+        told.append(
+            Phrase("{phones} show the buttons of push.categoryId, and none without it.", phones=_named(without))
+        )
     return told
 
 
@@ -122,10 +159,9 @@ def size_warnings(
     """Return for which phones of these kinds an event's push may be too large, as `weigh` estimates its bytes."""
     too_large: dict[tuple[int, int], list[Route]] = {}
     for route in _routes(kinds):
-        size, most = (
-            weigh(_as_texts(event) if cell("data", route).how == "changed" else event),
-            SERVICES[route.provider].max_bytes,
-        )
+        seen = _as_sent(event, route)
+        size = weigh(_as_texts(seen) if cell("data", route).how == "changed" else seen)
+        most = SERVICES[route.provider].max_bytes
         if size > most:
             too_large.setdefault((size, most), []).append(route)
     return [
@@ -139,6 +175,12 @@ def size_warnings(
     ]
 
 
+def _as_sent(event: Mapping[str, Any], route: Route) -> dict[str, Any]:
+    """Return an event with what of its push is for the phones of a route."""
+    fields, filled = for_phone(_mapping(event.get("push")), route.provider, route.platform)
+    return {**event, "push": fields, "data": {**_mapping(event.get("data")), **filled}}
+
+
 def _as_texts(event: Mapping[str, Any]) -> dict[str, Any]:
     """Return an event whose data holds texts alone."""
     data = _mapping(event.get("data"))
@@ -150,11 +192,22 @@ def _routes(kinds: Iterable[tuple[str, str | None]]) -> list[Route]:
     return sorted({route for kind in kinds if (route := route_of(*kind))}, key=ROUTES.index)
 
 
-def _given(event: Mapping[str, Any]) -> list[str]:
-    """Return the rows of the table that an event has something in."""
+def _given(event: Mapping[str, Any], routes: list[Route]) -> Iterator[tuple[str, list[Route]]]:
+    """Yield the fields that an event has something in, each with the phones that it is for."""
     texts = [name for name in ("title", "body") if event.get(name) or event.get("arguments") is not None]
-    fields = [f"push.{name}" for name, value in _mapping(event.get("push")).items() if value is not None]
-    return [*(texts or ["no title and no body"]), *fields]
+    yield from ((name, routes) for name in texts or ["no title and no body"])
+    for name, value in _mapping(event.get("push")).items():
+        if name not in PLATFORM_FIELDS:
+            yield from [(f"push.{name}", routes)] if value is not None else ()
+            continue
+        mine = [route for route in routes if platform_field(route.provider, route.platform) == name]
+        yield from ((f"push.{name}.{inner}", mine) for inner, given in _mapping(value).items() if given is not None)
+
+
+def _row(field: str) -> str:
+    """Return the row of a field: one that a platform has in common with others has the row of all."""
+    platform, _, name = field.removeprefix("push.").partition(".")
+    return f"push.{name}" if platform in PLATFORM_FIELDS and name not in OWN[platform] else field
 
 
 def _sentence(field: str, routes: list[Route]) -> Phrase:

@@ -319,6 +319,8 @@ class MessageBuilder:
                 default_ttl_s=settings.push_ttl_s,
                 unread=unread,
                 quiet_channel=settings.push_quiet_channel if hushed else None,
+                provider=delivery.provider,
+                platform=delivery.platform,
             )
             weight = len(json.dumps([draft.fields, draft.data], ensure_ascii=False, allow_nan=False).encode())
             known = self._drafts[kind] = draft, weight < _LIGHT_BYTES

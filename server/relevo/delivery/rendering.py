@@ -12,6 +12,7 @@ from relevo.client.checks import is_blank
 from relevo.core.items import Item
 from relevo.core.messages import Draft
 from relevo.core.model import Content, Lane
+from relevo.core.push_overrides import for_phone, without_loud
 
 UNREAD = "unread"
 """The badge that asks for how much is unread."""
@@ -42,8 +43,13 @@ def draft(
     default_ttl_s: int,
     unread: int | None = None,
     quiet_channel: str | None = None,
+    provider: str = "",
+    platform: str | None = None,
 ) -> Draft:
     """Write down what an event says to every phone of one kind; `unread` is the badge of one that asks for that.
+
+    Of the fields for one platform, those of the phone's platform are taken, and no others; a provider that is not one
+    of ours gets them all.
 
     With a `quiet_channel`, which may be empty, it makes no sound: the phone has quiet hours.
 
@@ -52,12 +58,13 @@ def draft(
     One with a collapse key takes the place of the former of its key, at the push service, too. iOS shows an urgent one
     during a Focus if the app has Apple's entitlement, and treats it as an ordinary one otherwise.
     """
-    push = dict(content.push)
-    collapse, opens = push.pop("collapse", None), push.pop("opens", None)
-    if push.get("badge") == UNREAD:
-        push = {key: value for key, value in push.items() if key != "badge"} | (
+    given = dict(content.push)
+    collapse, opens = given.pop("collapse", None), given.pop("opens", None)
+    if given.get("badge") == UNREAD:
+        given = {key: value for key, value in given.items() if key != "badge"} | (
             {} if unread is None else {"badge": unread}
         )
+    push, filled = for_phone(given, provider, platform)
     silent = is_blank(content.title) and is_blank(content.body)
     if not silent:
         fields = {
@@ -82,13 +89,13 @@ def draft(
         fields = {**quiet, **_replacing(collapse, ios=ios), **push}
     wished = fields.pop("ttl", None)
     sane = isinstance(wished, int | float) and not isinstance(wished, bool) and 0 <= wished <= _LONGEST_TTL_S
-    data = {**content.data, "notificationEventId": content.id, **({"reportOpened": True} if opens else {})}
+    data = {**content.data, **filled, "notificationEventId": content.id, **({"reportOpened": True} if opens else {})}
     return Draft(fields, data, int(wished) if sane else None, default_ttl_s, silent)
 
 
 def _without_sound(fields: Mapping[str, Any], channel: str, *, ios: bool) -> dict[str, Any]:
     """Return the fields of a push that lights no screen: on Android the channel rings, so it goes by a quiet one."""
-    hushed = {key: value for key, value in fields.items() if key != "sound"}
+    hushed = {key: value for key, value in without_loud(fields).items() if key != "sound"}
     by_channel = {"channelId": channel} if channel and not ios else {}
     return hushed | {"priority": "normal", "interruptionLevel": "passive"} | by_channel
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 import uuid
 from collections.abc import Mapping
@@ -18,11 +19,13 @@ from relevo.providers.message_parts import (
     data_of,
     dumps,
     image_of,
+    own_fields,
     sound_name,
 )
 
 MAX_COLLAPSE_BYTES = 64
 _SPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://relevo.example/deliveries")
+_UPPER = re.compile("[A-Z]")
 _PLAIN = {
     "badge": "badge",
     "threadId": "thread-id",
@@ -42,6 +45,8 @@ _FLAGS = {
 def aps(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return what iOS itself reads, made of an event's fields."""
     alert = {key: fields[key] for key in ("title", "subtitle", "body") if fields.get(key)}
+    if alert:
+        alert |= {_kebab(name): value for name, value in own_fields(fields, "apns").items()}
     made: dict[str, Any] = {"alert": alert} if alert else {}
     made |= {theirs: fields[ours] for ours, theirs in _PLAIN.items() if fields.get(ours) is not None}
     made |= {theirs: 1 for ours, theirs in _FLAGS.items() if fields.get(ours)}
@@ -52,6 +57,10 @@ def aps(fields: Mapping[str, Any]) -> dict[str, Any]:
     if not {"alert", "badge", "sound"} & made.keys():
         made["content-available"] = 1  # with nothing to show it is for the app alone
     return made
+
+
+def _kebab(name: str) -> str:
+    return _UPPER.sub(lambda letter: f"-{letter[0].lower()}", name)
 
 
 def _is_critical(sound: object) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -16,6 +17,8 @@ from relevo.providers.message_parts import (
     data_of,
     dumps,
     image_of,
+    own_fields,
+    shown_actions,
     sound_name,
     topic,
 )
@@ -29,6 +32,8 @@ _NOTIFICATION = {
     "channelId": "channel_id",
     "badge": "notification_count",
 }
+_BESIDE_NOTIFICATION = ("direct_boot_ok",)
+_UPPER = re.compile("[A-Z]")
 _TTL = "\ue000"
 """Stands where a message's time to live is written, which is the last value of its sections."""
 
@@ -126,10 +131,16 @@ def _shown(fields: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
+def _snake(name: str) -> str:
+    return _UPPER.sub(lambda letter: f"_{letter[0].lower()}", name)
+
+
 def _android(fields: Mapping[str, Any]) -> dict[str, Any]:
     section: dict[str, Any] = {"priority": "high" if _is_high(fields) else "normal"}
+    own = {_snake(name): value for name, value in own_fields(fields, "android").items()}
+    section |= {name: own.pop(name) for name in _BESIDE_NOTIFICATION if name in own}
     if fields.get("title") or fields.get("body"):
-        section["notification"] = _shown(fields)
+        section["notification"] = _shown(fields) | own
     return {"android": {**section, "ttl": f"{_TTL}s"}}
 
 
@@ -150,10 +161,22 @@ def _ios(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _web(fields: Mapping[str, Any]) -> dict[str, Any]:
     shown = {key: fields[key] for key in ("title", "body", "icon", "tag") if fields.get(key)}
+    own = dict(own_fields(fields, "web"))
+    urgency = own.pop("urgency", None) or ("high" if _is_high(fields) else "normal")
+    if icon := own.pop("badgeIcon", None):
+        shown["badge"] = icon
     if image := image_of(fields):
         shown["image"] = image
-    section: dict[str, Any] = {"notification": shown} if shown.keys() & {"title", "body"} else {}
-    headers = {"Urgency": "high" if _is_high(fields) else "normal"}
+    if actions := shown_actions(fields):
+        shown["actions"] = actions
+    if fields.get("interruptionLevel") == "passive" or own.get("silent"):
+        shown["silent"] = True
+        own = {name: value for name, value in own.items() if name not in ("silent", "vibrate")}  # never both
+    section: dict[str, Any] = {"notification": shown | own} if shown.keys() & {"title", "body"} else {}
+    link = fields.get("link")
+    if isinstance(link, str) and link.startswith("https://"):  # FCM refuses every other one
+        section["fcm_options"] = {"link": link}
+    headers = {"Urgency": urgency}
     if collapse := fields.get("collapseId"):
         headers["Topic"] = topic(str(collapse))
     return {"webpush": {**section, "headers": {**headers, "TTL": _TTL}}}

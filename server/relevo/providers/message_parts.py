@@ -75,6 +75,22 @@ def dumps(value: Mapping[str, Any]) -> bytes:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
+def own_fields(fields: Mapping[str, Any], platform: str) -> Mapping[str, Any]:
+    """Return the fields that only one platform has."""
+    found = fields.get(platform)
+    return found if isinstance(found, Mapping) else {}
+
+
+def shown_actions(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the buttons of a push as browsers show them."""
+    given = fields.get("actions")
+    actions = [each for each in given if isinstance(each, Mapping)] if isinstance(given, list | tuple) else []
+    return [
+        {"action": each.get("id"), **{name: each[name] for name in ("title", "icon") if each.get(name)}}
+        for each in actions
+    ]
+
+
 def image_of(fields: Mapping[str, Any]) -> str | None:
     """Return the address of the picture that a push shows."""
     rich = fields.get("richContent")

@@ -14,6 +14,7 @@ from relevo.providers.message_parts import (
     data_of,
     dumps,
     image_of,
+    own_fields,
     topic,
 )
 
@@ -70,11 +71,19 @@ def write(fields: Mapping[str, Any], data: Mapping[str, Any], provider: str) -> 
         payload.setdefault("tag", replaces)
     if image := image_of(fields):
         payload["image"] = image
+    if actions := fields.get("actions"):
+        payload["actions"] = actions
+    own = dict(own_fields(fields, "web"))
+    wished = own.pop("urgency", None)
+    payload |= own
     hushed = fields.get("interruptionLevel") == "passive"
     if hushed:
         payload["silent"] = True
+    if payload.get("silent"):
+        payload.pop("vibrate", None)  # browsers show no push that has both
     kept = {key: value for key, value in data.items() if key not in OWN_NAMES}
     payload["data"] = {**kept, "pushProvider": provider}
-    urgency = ("urgency", "high" if fields.get("priority") == "high" else "low" if hushed else "normal")
+    usual = "high" if fields.get("priority") == "high" else "low" if hushed else "normal"
+    urgency = ("urgency", str(wished or usual))
     headers = (urgency, ("topic", topic(str(replaces)))) if replaces else (urgency,)
     return Written(headers, dumps(payload)[:-2])

@@ -1,0 +1,108 @@
+"""What of an event's push is for one phone: the common fields, and in their place those of the phone's platform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from relevo.core.known_services import EXPO, SERVICES
+
+PLATFORM_FIELDS = ("android", "apns", "web")
+"""The fields of a push that hold the fields of one platform."""
+
+OWN: Mapping[str, Mapping[str, str]] = {
+    "android": {
+        "color": "notification.color",
+        "ticker": "notification.ticker",
+        "clickAction": "notification.click_action",
+        "sticky": "notification.sticky",
+        "localOnly": "notification.local_only",
+        "directBootOk": "android.direct_boot_ok",
+        "visibility": "notification.visibility",
+        "notificationPriority": "notification.notification_priority",
+        "titleLocKey": "notification.title_loc_key",
+        "titleLocArgs": "notification.title_loc_args",
+        "bodyLocKey": "notification.body_loc_key",
+        "bodyLocArgs": "notification.body_loc_args",
+    },
+    "apns": {
+        "launchImage": "aps.alert.launch-image",
+        "titleLocKey": "aps.alert.title-loc-key",
+        "titleLocArgs": "aps.alert.title-loc-args",
+        "subtitleLocKey": "aps.alert.subtitle-loc-key",
+        "subtitleLocArgs": "aps.alert.subtitle-loc-args",
+        "locKey": "aps.alert.loc-key",
+        "locArgs": "aps.alert.loc-args",
+    },
+    "web": {
+        "badgeIcon": "notification.badge",
+        "requireInteraction": "notification.requireInteraction",
+        "renotify": "notification.renotify",
+        "silent": "notification.silent",
+        "vibrate": "notification.vibrate",
+        "lang": "notification.lang",
+        "dir": "notification.dir",
+        "timestamp": "notification.timestamp",
+        "urgency": "Urgency",
+    },
+}
+"""By platform, the fields that no other platform has, and what each is in a message of FCM or APNs."""
+LOUD: Mapping[str, frozenset[str]] = {
+    "android": frozenset(("notificationPriority",)),
+    "apns": frozenset(),
+    "web": frozenset(("requireInteraction", "renotify", "silent", "vibrate", "urgency")),
+}
+"""By platform, its own fields that a push without a sound must not have."""
+
+
+class ForPhone(NamedTuple):
+    """The fields of a push for one phone, and what of its data they fill."""
+
+    fields: Mapping[str, Any]
+    data: Mapping[str, Any]
+
+
+def platform_field(provider: str, platform: str | None) -> str | None:
+    """Return which field of a push is for a phone alone; None for providers that get everything as it is."""
+    service = SERVICES.get(provider)
+    if service is None:
+        return None
+    usual = service.platforms[0] if len(service.platforms) == 1 else "android"
+    known = platform if platform in service.platforms else usual
+    return "apns" if known == "ios" else known
+
+
+def for_phone(push: Mapping[str, Any], provider: str, platform: str | None) -> ForPhone:
+    """Return a push as a phone gets it.
+
+    A field of the phone's platform takes the place of the common one. A platform's own fields stay under its name,
+    for the services that have them. An image is part of `richContent`, and `data` has the link and the actions.
+    """
+    mine = platform_field(provider, platform)
+    if mine is None:
+        return ForPhone(push, {})
+    given = push.get(mine) or {}
+    own = {name: value for name, value in given.items() if name in OWN[mine] and value is not None}
+    fields = {name: value for name, value in push.items() if name not in PLATFORM_FIELDS}
+    fields |= {name: value for name, value in given.items() if name not in OWN[mine] and value is not None}
+    image, link, actions = (fields.pop(name, None) for name in ("image", "link", "actions"))
+    if image is not None:
+        fields["richContent"] = {**(fields.get("richContent") or {}), "image": image}
+    if own and provider != EXPO:
+        fields[mine] = own
+    data = {} if link is None else {"url": link}
+    if actions is not None and mine == "web":
+        fields["actions"] = actions
+    if actions is not None and provider != "webpush":
+        data["actions"] = actions
+    if link is not None and (provider, mine) == ("fcm", "web"):
+        fields["link"] = link
+    return ForPhone(fields, data)
+
+
+def without_loud(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a push without those of a platform that ring, vibrate or light the screen."""
+    return {
+        name: {inner: kept for inner, kept in value.items() if inner not in LOUD[name]} if name in LOUD else value
+        for name, value in fields.items()
+    }
