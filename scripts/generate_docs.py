@@ -16,10 +16,11 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from relevo import config
 from relevo.cli import HEADINGS, cli, heading_of
-from relevo.client.push_rules import PUSH_FIELDS
+from relevo.client.push_rules import OVERRIDES, PUSH_FIELDS
 from relevo.config.settings import fields_of
 from relevo.core.metrics import Metrics
 from relevo.core.push_fields import ROUTES, TABLE, Cell
+from relevo.core.push_overrides import OWN
 from relevo.http import api
 from relevo.http.rules import rule_of
 from relevo.operators.gauges import GAUGES
@@ -50,8 +51,43 @@ _PUSH = """\
 What `push` of an event may carry beside title, body and data. Names and types are checked when the event is enqueued;
 the push service decides what each phone makes of it.
 
+The smallest example has a picture, a link and two buttons, and an icon of its own for Android and for browsers:
+
+```json
+{"type": "order.shipped", "key": "order-17", "title": "On its way", "audience": "owners", "owners": ["user-7"],
+ "push": {"image": "https://shop.example/17.png", "link": "https://shop.example/orders/17",
+          "actions": [{"id": "track", "title": "Track it", "link": "https://shop.example/orders/17/track"},
+                      {"id": "later", "title": "Later"}],
+          "android": {"icon": "ic_order", "color": "#2244ff"}, "web": {"icon": "/order.png"}}}
+```
+
 An urgent push has `"interruptionLevel": "time-sensitive"` unless `push` gives another one. iOS shows it during a Focus
 if the app has Apple's entitlement "Time Sensitive Notifications"; without it iOS treats the push as `active`.
+"""
+
+_PLATFORMS = """\
+## Picture, link and buttons
+
+- `image` is the address of a picture, as `richContent.image` is; `image` wins where an event has both. An iPhone shows
+  it if the app has a notification service extension.
+- `link` is what a tap opens. The app finds it as `data.url`, in place of a `url` of the event's own data. The kit for
+  web pages opens it, and FCM opens an `https` link in browsers.
+- `actions` are up to four buttons. Browsers show them. An iPhone, and Android by Expo, show the buttons of the category
+  that `categoryId` names and the app registered: give them the same ids. The app finds the actions as `data.actions`
+  (with FCM as JSON text). A tap on a button is [reported](taps.md) with its id as `action`: the kits do that. The kit
+  for web pages opens the button's own link.
+
+## One platform
+
+Fields in `android` are for Android phones, by Expo and by FCM; fields in `apns` for iPhones, by Expo, FCM and APNs;
+fields in `web` for browsers, by FCM and by Web Push. A field that is there takes the place of the common field of its
+name for these phones. In quiet hours none of them makes a sound. The common fields that a platform may have:
+"""
+
+_PLATFORM_OWN = """\
+A platform also has fields of its own, which go as they are to the push services that have them; a fault in them would
+cost every push of the event, so their kinds are checked, too. Browsers show no push that is silent and vibrates:
+`vibrate` is left out then.
 """
 
 _ROUTES = """\
@@ -315,9 +351,25 @@ def _push_fields() -> Iterator[str]:
     yield _PUSH
     rows = []
     for name, rule in PUSH_FIELDS.items():
+        if name in OVERRIDES:
+            rows.append((f"`{name}`", "object: [one platform](#one-platform)"))
+            continue
         rows.append((f"`{name}`", _push_kind(rule)))
-        rows += [(f"`{name}.{inner}`", _push_kind(told)) for inner, told in rule.get("fields", {}).items()]
+        inner = rule.get("each", rule).get("fields", {})
+        rows += [(f"`{name}.{each}`", _push_kind(told)) for each, told in inner.items()]
     yield from _table(("field", "kind"), rows)
+    yield _PLATFORMS
+    common = {
+        platform: [name for name in fields if name not in OWN[platform]] for platform, fields in OVERRIDES.items()
+    }
+    yield from _table(
+        ("in", "common fields"), [(f"`{at}`", ", ".join(f"`{name}`" for name in names)) for at, names in common.items()]
+    )
+    yield _PLATFORM_OWN
+    own = [(f"{platform}.{name}", rule) for platform, fields in OVERRIDES.items() for name, rule in fields.items()]
+    yield from _table(
+        ("field", "kind"), [(f"`{name}`", _push_kind(rule)) for name, rule in own if f"push.{name}" in TABLE]
+    )
     yield _ROUTES
     yield from _table(
         ("field", *(route.label for route in ROUTES)),
@@ -333,10 +385,14 @@ def _reached(cell: Cell) -> str:
 
 def _push_kind(rule: Mapping[str, Any]) -> str:
     kind = str(rule["kind"])
+    if "each" in rule:
+        return f"list of 1 to {rule['most']}: {_push_kind(rule['each'])}"
     if "of" in rule:
         return f"one of {', '.join(f'`{each}`' for each in rule['of'])}"
     if "most" in rule:
         return f"{kind}, at most {rule['most']} characters"
+    if kind == "color":
+        return "color, such as `#2244ff`"
     if "word" in rule:
         return f"{kind.removesuffix(' or word')}, {rule['low']} to {rule['high']}, or `{rule['word']}`"
     return f"{kind}, {rule['low']} to {rule['high']}" if "low" in rule else kind

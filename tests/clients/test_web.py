@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,46 @@ def test_a_browser_s_life(browser: Any, shop: Any, dsn: str) -> None:
         page.evaluate("inbox.refresh()")
         titles = page.evaluate("inbox.state().items.map((each) => each.title)")
         assert (titles, page.evaluate("inbox.state().unread")) == (["Third", "Second", "First"], 3)
+
+
+BUTTONS = [{"id": "track", "title": "Track it", "link": "/#track"}, {"id": "later", "title": "Later"}]
+
+
+@pytest.mark.parametrize("declarative", [False, True], ids=["plain", "declarative"])
+def test_buttons_and_links(browser: Any, shop: Any, dsn: str, declarative: bool) -> None:
+    """A push has picture, icon and buttons; a tap on one opens its link and is reported by its id.
+
+    The service worker does the same with a declarative push.
+    """
+    running, site = shop
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("insert into relevo.event_types (event_type, opens) values ('order.shipped', true)")
+        if declarative:
+            file = Path(running.sandbox.projects_file)
+            projects = json.loads(file.read_text())
+            for services in projects.values():
+                services["webpush"]["page"] = "https://shop.example/"
+            file.write_text(json.dumps(projects))
+        ana = Visitor(browser, site, running.sandbox)
+        ana.page.evaluate("push.start('ana')")
+        ana.page.click("#on")
+        eventually(lambda: ana.page.evaluate("push.state().on"), ana.status)
+        web = {"icon": "/web.png", "badgeIcon": "/b.png", "requireInteraction": True, "lang": "en"}
+        said = {"link": "/#order", "image": "/p.png", "actions": BUTTONS, "icon": "ic", "badge": 4, "web": web}
+        event = push(running, "ana", "Buttons", push=said)
+        ana.receive("Buttons")
+        [shown] = eventually(lambda: ana.in_worker("() => noted().options"))
+        assert [(each["action"], each["title"]) for each in shown["actions"]] == [
+            ("track", "Track it"),
+            ("later", "Later"),
+        ]
+        assert (shown["icon"], shown["badge"], shown["image"]) == ("/web.png", "/b.png", "/p.png")
+        assert (shown["requireInteraction"], shown["lang"]) == (True, "en")
+        ana.in_worker("() => tapOn('Buttons', 'track')")
+        origin = "https://shop.example" if declarative else site.url
+        assert ana.in_worker("() => noted().opened") == [f"{origin}/#track"]
+        find = "select opened_action from relevo.notification_deliveries where notification_event_id = %s"
+        assert conn.execute(find, [event]).fetchone() == ("track",)
 
 
 def test_log_out_tabs_and_a_subscription_that_is_replaced(browser: Any, shop: Any) -> None:

@@ -6,9 +6,11 @@ import re
 from collections import Counter
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 import generate_docs
+from relevo.client import push_rules
 from relevo.http.rules import RULES
 
 
@@ -76,3 +78,38 @@ def test_every_answer_has_a_named_schema(document: dict[str, Any]) -> None:
                 choices = content["schema"].get("anyOf", [content["schema"]]) if "json" in kind else []
                 assert {each.get("$ref", "").rsplit("/", 1)[-1] for each in choices} <= schemas.keys(), (key, code)
     assert not schemas.keys() & {"HTTPValidationError", "ValidationError"}
+
+
+def test_a_push_is_described_as_it_is_checked(document: dict[str, Any]) -> None:
+    """The document allows a push if the check of events does; that ids of actions differ is beyond a schema."""
+    schemas = document["components"]["schemas"]
+    described = jsonschema_rs.Draft202012Validator(
+        {"$ref": "#/components/schemas/PushFields", "components": {"schemas": schemas}}
+    )
+    action = {"id": "a", "title": "A"}
+    values: list[Any] = [
+        *(None, True, 0, -1, 0.5, 7, 2.0, 2**31, "", "x", "high", "unread", "critical", "x" * 2_001, "#2244ff", "#12"),
+        *(
+            [],
+            ["x"],
+            [7],
+            [None],
+            [action],
+            [{"id": "a"}],
+            [action | {"x": 1}],
+            [action | {"icon": None}],
+            {},
+            {"x": 1},
+        ),
+        *({"name": "a", "volume": 1}, {"name": "a", "volume": 2}, {"image": "/a.png"}, {"image": 7}),
+    ]
+    inner = [({platform: fields}, platform) for platform, fields in push_rules.OVERRIDES.items()]
+    pushes = [{name: value} for name in [*push_rules.PUSH_FIELDS, "title"] for value in values]
+    pushes += [{at: {name: value}} for told, at in inner for name in [*told[at], "ttl"] for value in values]
+    for push in pushes:
+        assert described.is_valid(push) == (push_rules.push_complaint(push) is None), push
+    events = [
+        each for each in schemas.values() if "audience" in each.get("properties", {}) and "push" in each["properties"]
+    ]
+    assert len(events) >= 2
+    assert all("PushFields" in str(each["properties"]["push"]) for each in events)

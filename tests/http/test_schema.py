@@ -37,7 +37,7 @@ BEYOND_A_SCHEMA = re.compile(
     r"key: must be given, here or as the header"
     r"|Idempotency-Key: differs"
     r"|together must fit into"
-    r"|(^|: )push"
+    r"|push\.([a-z]+\.)?actions must have another id"
     r"|^token must"
     r"|NUL"
     r"|deadline_at|scheduled_at"

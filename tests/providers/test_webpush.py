@@ -20,7 +20,9 @@ from fakes.proxy import CERTIFICATE
 from fakes.server import Answer, FakeServer
 from providers.browsers import SUBJECT, Browser, base64url, from_base64url
 from relevo.core.messages import Draft
-from relevo.core.model import Delivery, Reply, Ticket
+from relevo.core.model import Content, Delivery, Reply, Ticket
+from relevo.delivery import rendering
+from relevo.providers import webpush_encryption, webpush_message
 from relevo.providers.lookups import Lookups
 from relevo.providers.message_parts import topic
 from relevo.providers.push_projects import PushProjects
@@ -73,8 +75,12 @@ def make(stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> Made:
     """Make providers of a project `shop`, for whom push.example is this machine."""
     monkeypatch.setattr(Lookups, "addresses", lambda *_: ["127.0.0.1"])
 
-    def start(*hosts: str, subject: str = SUBJECT, private_key: str = make_pair().private_pem, **how: Any) -> WebPush:
-        entry = {"private_key": private_key, "subject": subject, "hosts": hosts}
+    pair = make_pair().private_pem
+
+    def start(
+        *hosts: str, subject: str = SUBJECT, private_key: str = pair, page: str | None = None, **how: Any
+    ) -> WebPush:
+        entry = {"private_key": private_key, "subject": subject, "hosts": hosts, "page": page}
         projects = PushProjects(None, json.dumps({"shop": {"webpush": entry}}))
         usual = {"timeout_ms": 10_000, "connect_timeout_ms": 5_000, "ca_file": str(CERTIFICATE)}
         made = WebPush(projects, **usual | how)
@@ -165,6 +171,67 @@ def test_a_composed_push_is_the_same(stack: ExitStack, make: Made) -> None:
     assert first == {"title": "Hola", "body": "¿Qué tal?", "tag": "ñ" * 64, "data": data}
     assert second == {"title": "Hola", "body": "¿Qué tal?", "data": {"pushProvider": "webpush"}}
     assert [asked.headers.get("topic") for asked in service.asked] == [topic("ñ" * 64), None]
+
+
+NAMES = {"pushProvider": "webpush", "notificationDeliveryId": 7, "installationId": str(INSTALLATION)}
+
+
+@pytest.mark.parametrize(
+    ("link", "navigate"),
+    [
+        (None, "https://shop.example/app/"),
+        ("orders/17", "https://shop.example/app/orders/17"),
+        ("/orders/17", "https://shop.example/orders/17"),
+        ("https://other.example/x", "https://other.example/x"),
+        ("shop://orders/17", "https://shop.example/app/"),
+        ("javascript:alert(1)", "https://shop.example/app/"),
+        ("http://[", "https://shop.example/app/"),
+    ],
+)
+def test_with_a_page_a_push_is_declarative(stack: ExitStack, make: Made, link: str | None, navigate: str) -> None:
+    """A browser without the page's service worker can show it; a service worker gets all it needs to show it itself."""
+    service = Service(stack, {})
+    provider, browser = make(service.place, page="https://shop.example/app/"), service.browser("/one")
+    action = {"id": "track", "title": "Track it", "link": "/orders/17/track"}
+    push: dict[str, Any] = {
+        "badge": 3,
+        "actions": [action, {"id": "later", "title": "Later"}],
+        "web": {"badgeIcon": "/b.png", "requireInteraction": True},
+    }
+    content = Content(9, "Hola", "", {"big": 10**30}, push | ({} if link is None else {"link": link}))
+    draft = rendering.draft(content, "bulk", ios=False, default_ttl_s=600, provider="webpush", platform="web")
+    written = provider.writer(draft, "web")
+    assert written is not None
+    [ticket] = send(provider, written(delivery(browser.token)))
+    assert ticket.fate == "ok"
+    [asked] = service.asked
+    got = browser.read(bytes(asked.body))
+    notification = got.pop("notification")
+    assert got == {"web_push": 8030, "mutable": True, "app_badge": 3}
+    assert notification == {
+        "title": "Hola",
+        "tag": "relevo-9",
+        "badge": "/b.png",
+        "requireInteraction": True,
+        "navigate": navigate,
+        "actions": [
+            {"action": "track", "title": "Track it", "navigate": "https://shop.example/orders/17/track"},
+            {"action": "later", "title": "Later", "navigate": navigate},
+        ],
+        "data": {"big": 10**30, **({} if link is None else {"url": link}), "notificationEventId": 9, **NAMES},
+    }
+
+
+def test_a_push_without_room_for_the_difference_is_not_declarative(stack: ExitStack, make: Made) -> None:
+    """What fits as it was is sent as it was, to the byte that a push service takes."""
+    service = Service(stack, {})
+    provider, browser = make(service.place, page="https://shop.example/"), service.browser("/one")
+    empty = len(webpush_message.posted(message(browser, data={"x": ""})).body)
+    full = message(browser, data={"x": "y" * (webpush_encryption.MAX_PLAIN_BYTES - empty)})
+    assert provider.refuse(full) is None
+    send(provider, full, message(browser))
+    first, second = (browser.read(bytes(asked.body)) for asked in service.asked)
+    assert ("web_push" in first, "web_push" in second) == (False, True)
 
 
 def test_the_sender_proves_who_it_is(stack: ExitStack, make: Made) -> None:

@@ -16,6 +16,7 @@ from relevo.http import (
     api_page,
     choices,
     dashboard,
+    event_schema,
     event_types,
     events,
     explanations,
@@ -153,6 +154,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
             _tidy(operation["responses"])
         if not app.state.has_tenders:
             _leave_tenders_out(document["components"]["schemas"])
+        event_schema.describe_push(document["components"]["schemas"])
         _name_providers(document, app.state.relevo)
         app.openapi_schema = _exact(document)
     return app.openapi_schema

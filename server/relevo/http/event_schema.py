@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import Field, JsonValue
 
+from relevo.client.push_rules import PUSH_FIELDS, Rule
 from relevo.http.fields import Text
 
 SOMETHING: dict[str, JsonValue] = {"pattern": r"\S"}
 _NULL: JsonValue = {"type": "null"}
 _TEXT: JsonValue = {"type": "string", **SOMETHING}
+_NO_NUL = "^[^\\u0000]*$"
 _EMPTY: JsonValue = {"type": ["string", "null"], "maxLength": 0}
 
 
@@ -77,3 +80,49 @@ KEYED_EVENT = EVENT | {"allOf": [{"anyOf": _SAYS_SOMETHING}, {"anyOf": _AUDIENCE
 
 Moment = Annotated[Text, Field(max_length=64, json_schema_extra={"format": "date-time"})]
 Uuid = Annotated[str, Field(json_schema_extra={"format": "uuid"})]
+
+
+def describe_push(schemas: dict[str, Any]) -> None:
+    """Describe the push of every event by the table that checks it."""
+    schemas["PushFields"] = {
+        "title": "PushFields",
+        "description": "What a push may carry beside title, body and data; android, apns and web are for one platform.",
+        **_fields(PUSH_FIELDS),
+    }
+    for schema in schemas.values():
+        if "audience" in (own := schema.get("properties", {})) and "push" in own:
+            own["push"]["anyOf"] = [{"$ref": "#/components/schemas/PushFields"}, {"type": "null"}]
+
+
+def _fields(rules: Mapping[str, Rule], needed: list[str] | None = None) -> dict[str, Any]:
+    described = {name: _described(rule, name not in (needed or ())) for name, rule in rules.items()}
+    required = {"required": needed} if needed else {}
+    return {"type": "object", "additionalProperties": False, "properties": described, **required}
+
+
+def _described(rule: Rule, nullable: bool = False) -> dict[str, Any]:
+    """Return what a rule of the table takes; a field of null counts as missing."""
+    shapes = [*_shapes(rule), *([{"type": "null"}] if nullable else ())]
+    return shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
+
+
+def _shapes(rule: Rule) -> list[dict[str, Any]]:
+    kind, _, other = rule["kind"].partition(" or ")
+    found: list[dict[str, Any]] = []
+    match kind:
+        case "text":
+            found.append({"type": "string", "minLength": 1, "maxLength": rule["most"], "pattern": _NO_NUL})
+        case "color":
+            found.append({"type": "string", "pattern": "^#[0-9A-Fa-f]{6}$"})
+        case "choice":
+            found.append({"enum": rule["of"]})
+        case "boolean":
+            found.append({"type": "boolean"})
+        case "list":
+            found.append({"type": "array", "minItems": 1, "maxItems": rule["most"], "items": _described(rule["each"])})
+        case "number" | "whole number":
+            number = "integer" if kind == "whole number" else "number"
+            found.append({"type": number, "minimum": rule["low"], "maximum": rule["high"]})
+    if "object" in (kind, other):
+        found.append(_fields(rule["fields"], rule.get("needs")))
+    return [*found, {"const": rule["word"]}] if other == "word" else found

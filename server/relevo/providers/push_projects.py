@@ -102,6 +102,8 @@ class WebPushEntry(Entry):
     private_key: Text | None = Field(None, repr=False)
     subject: Annotated[str, StringConstraints(pattern=r"^(mailto:[!-~]+@[!-~]+|https://[!-~]+)$", max_length=500)]
     hosts: tuple[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.:-]{1,255}$")], ...] = Field((), strict=False)
+    page: Annotated[str, StringConstraints(pattern=r"^https://[!-~]+$", max_length=500)] | None = None
+    """Where the site is: with it messages are declarative, too, and links are relative to it."""
 
 
 KINDS: Mapping[str, type[Entry]] = {kind.provider: kind for kind in (ExpoEntry, FcmEntry, ApnsEntry, WebPushEntry)}

@@ -129,6 +129,9 @@ class WebPush(Http2Provider[WebPushEntry, Posted]):
     ) -> Reply:
         call = CallTime(self._total_s)
         hosts = Hosts(self._hosts, project.entry.hosts)
+        page = project.entry.page
+        if page is not None:
+            ready = [each._replace(body=webpush_message.declared(each.body, page)) for each in ready]
         found, by_place = _sort(ready, hosts)
 
         def post(place: str) -> list[Outcome]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+from urllib.parse import urljoin
 
 from relevo.core.messages import Message
 from relevo.providers.message_parts import (
@@ -15,11 +17,14 @@ from relevo.providers.message_parts import (
     dumps,
     image_of,
     own_fields,
+    shown_actions,
     topic,
 )
+from relevo.providers.webpush_encryption import MAX_PLAIN_BYTES
 
 _SHOWN = ("title", "body", "tag", "badge", "icon")
 _LONGEST_TTL_S = 2_419_200
+_RFC = 8030  # says that a message is declarative
 
 
 class WebPushMessage(PayloadMessage):
@@ -49,6 +54,38 @@ def posted(message: Message) -> Posted:
     wished = message.get("ttl")
     life = _ttl(int(wished) if isinstance(wished, int | float) else 0)
     return Posted(str(message.get("to")), (life, *written.headers), body)
+
+
+def declared(body: bytes, page: str) -> bytes:
+    """Return a payload as a declarative push message, which a browser can show without the page's service worker.
+
+    A service worker gets it all the same, with what it needs to show it and to report taps within `notification`.
+    If there is no room for the difference, the payload stays as it is.
+    """
+    payload: dict[str, Any] = json.loads(body)
+    data, badge = payload.get("data") or {}, payload.pop("badge", None)
+    actions = payload.pop("actions", None)
+    if icon := payload.pop("badgeIcon", None):
+        payload["badge"] = icon
+    payload["navigate"] = _address(page, data.get("url"))
+    if actions:
+        given = [each for each in actions if isinstance(each, dict)]
+        payload["actions"] = [
+            shown | {"navigate": _address(page, each.get("link") or data.get("url"))}
+            for shown, each in zip(shown_actions({"actions": given}), given, strict=True)
+        ]
+    badged = {} if badge is None else {"app_badge": badge}
+    made = dumps({"web_push": _RFC, "mutable": True, **badged, "notification": payload})
+    return made if len(made) <= MAX_PLAIN_BYTES else body
+
+
+def _address(page: str, link: object) -> str:
+    """Return the address that a browser opens: a link of another scheme is for the service worker alone."""
+    try:
+        found = urljoin(page, link) if isinstance(link, str) else page
+    except ValueError:
+        return page
+    return found if found.startswith(("https://", "http://")) else page
 
 
 def is_silent(fields: Mapping[str, Any]) -> bool:

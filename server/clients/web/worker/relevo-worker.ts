@@ -1,14 +1,39 @@
 // Relevo's service worker: copy it beside your pages, or load it into your own with importScripts.
 (() => {
+  interface Button {
+    id: string;
+    title: string;
+    icon?: string;
+    link?: string;
+  }
+
+  /** A button as browsers know it; `navigate` is that of declarative pushes. */
+  interface Shown {
+    action: string;
+    title: string;
+    icon?: string;
+    navigate?: string;
+  }
+
+  interface Message extends Omit<NotificationOptions, "badge"> {
+    title?: string;
+    /** The number on the app's icon. */
+    badge?: number;
+    badgeIcon?: string;
+    actions?: Button[];
+  }
+
+  /** What browsers add to the event of a declarative push. */
+  interface Declared {
+    // eslint-disable-next-line @typescript-eslint/no-explicit-any -- not in the types of browsers yet
+    notification?: any;
+    appBadge?: number;
+  }
+
   const worker = self as unknown as ServiceWorkerGlobalScope;
   const { registration, clients } = worker;
 
-  worker.addEventListener("push", (event) => {
-    const { title, body, tag, icon, image, badge, data } = event.data?.json() ?? {};
-    const shown = { body: title ? body : "", tag, icon, image, data };
-    const counted = badge === undefined ? undefined : worker.navigator.setAppBadge?.(badge);
-    event.waitUntil(Promise.all([registration.showNotification(title || body || "", shown), counted]));
-  });
+  worker.addEventListener("push", (event) => event.waitUntil(show(messageOf(event as PushEvent & Declared))));
 
   worker.addEventListener("notificationclick", (event) => {
     const { notification, action } = event;
@@ -18,9 +43,34 @@
 
   worker.addEventListener("pushsubscriptionchange", (event) => event.waitUntil(renew(event)));
 
-  /** Show the page that a push leads to; one that is open already is told of the tap. */
-  async function open(data: { url?: string } | null, action: string): Promise<void> {
-    const url = new URL(data?.url || "/", worker.location.origin).href;
+  /** A push as it came: plain, declarative, or as a browser read a declarative one. */
+  function messageOf(event: PushEvent & Declared): Message {
+    const given = event.data?.json() ?? {};
+    const declared = given.notification ?? (event.data ? undefined : event.notification);
+    if (!declared) return given;
+    const { title, body, tag, icon, image, badge, silent, lang, dir, vibrate, renotify, requireInteraction, timestamp, data, navigate } = declared;
+    const actions = declared.actions?.map((each: Shown) => ({ id: each.action, title: each.title, icon: each.icon, link: each.navigate }));
+    const shown = { title, body, tag, icon, image, silent, lang, dir, vibrate, renotify, requireInteraction, timestamp, actions };
+    return { ...shown, badgeIcon: badge, badge: given.app_badge ?? event.appBadge, data: { ...data, url: data?.url ?? navigate } };
+  }
+
+  async function show({ title, body, badge, badgeIcon, actions, data, ...more }: Message): Promise<void> {
+    const links = Object.fromEntries((actions ?? []).flatMap(({ id, link }) => (link ? [[id, link]] : [])));
+    const options = {
+      ...more,
+      body: title ? body : "",
+      ...(badgeIcon ? { badge: badgeIcon } : {}),
+      ...(actions ? { actions: actions.map(({ id, title: told, icon }) => ({ action: id, title: told, ...(icon ? { icon } : {}) })) } : {}),
+      data: actions ? { ...data, links } : data,
+    };
+    const counted = badge == null ? undefined : worker.navigator.setAppBadge?.(badge);
+    await Promise.all([registration.showNotification(title || body || "", options as NotificationOptions), counted]);
+  }
+
+  /** Show the page that a push, or its button, leads to; one that is open already is told of the tap. */
+  async function open(given: { url?: string; links?: Record<string, string> } | null, action: string): Promise<void> {
+    const { links, ...data } = given ?? {};
+    const url = new URL(links?.[action] || data.url || "/", worker.location.origin).href;
     const page = (await clients.matchAll({ type: "window", includeUncontrolled: true })).find((each) => each.url === url);
     page?.postMessage({ relevo: "tap", data, action });
     await (page ? page.focus() : clients.openWindow(url));

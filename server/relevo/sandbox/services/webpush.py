@@ -37,6 +37,7 @@ _URGENCIES = (None, "very-low", "low", "normal", "high")
 _HEADER = struct.Struct("!16sIB")
 _POINT_BYTES = 65
 _LAST_RECORD = 2
+_DECLARATIVE = 8030
 
 
 class CannotDecrypt(Exception):  # noqa: N818 what somebody sent, not an error of ours
@@ -155,6 +156,9 @@ class WebPush(Service):
             payload = plain.decode("utf-8", "replace")
         if not isinstance(payload, dict):
             return {"title": None, "body": str(payload), "webpush": headers}
+        declared = payload.get("notification")
+        if payload.get("web_push") == _DECLARATIVE and isinstance(declared, dict):
+            payload = {**payload, **declared}
         return {"title": None, "body": None} | payload | {"webpush": headers}
 
 

@@ -11,7 +11,11 @@ WindowClient.prototype.focus = async function () {
   opened.push(`focus ${this.url}`);
 };
 self.addEventListener("install", () => self.skipWaiting());
-self.noted = () => ({ shown: [...shown.values()].map(({ title, body, tag }) => ({ title, body, tag })), opened });
+self.noted = () => ({
+  shown: [...shown.values()].map(({ title, body, tag }) => ({ title, body, tag })),
+  options: [...shown.values()].map(({ close, ...options }) => options),
+  opened,
+});
 
 /** Let an event happen that only a browser may make, and wait for what it starts. */
 async function happen(kind, told) {
