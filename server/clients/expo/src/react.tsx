@@ -2,7 +2,7 @@ import { type CategoryBody, Device, type InboxOptions, type InstallationBody, ty
 import { useInboxOf, type UseInbox } from "@relevo/client/react";
 import * as Notifications from "expo-notifications";
 import { createContext, type ReactNode, useCallback, useContext, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
-import { type Ask, type Channel, PushSession, type PushState } from "./session.js";
+import { type Ask, type Category, type Channel, PushSession, type PushState } from "./session.js";
 import { secureStorage } from "./storage.js";
 
 export interface RelevoProviderProps {
@@ -18,6 +18,7 @@ export interface RelevoProviderProps {
   provider?: "expo" | "native";
   environment?: NonNullable<InstallationBody["environment"]>;
   channels?: readonly Channel[];
+  categories?: readonly Category[];
   /** The phone's secure storage unless said. */
   storage?: KeyValue;
   fetch?: typeof fetch;
@@ -27,7 +28,7 @@ export interface RelevoProviderProps {
 const Session = createContext<PushSession | null>(null);
 
 /** Keeps this phone registered for whoever is logged in. */
-export function RelevoProvider({ url, project, sign, owner, enabled = true, provider, environment, channels, storage, fetch, children }: RelevoProviderProps): ReactNode {
+export function RelevoProvider({ url, project, sign, owner, enabled = true, provider, environment, channels, categories, storage, fetch, children }: RelevoProviderProps): ReactNode {
   const latest = useRef(sign);
   latest.current = sign;
   const has = sign !== undefined;
@@ -35,8 +36,8 @@ export function RelevoProvider({ url, project, sign, owner, enabled = true, prov
     const client = new RelevoClient({ url, ...(fetch ? { fetch } : {}) });
     const signing: Sign = (phone) => (latest.current as Sign)(phone);
     const device = new Device({ client, storage: storage ?? secureStorage, ...(project ? { project } : {}), ...(has ? { sign: signing } : {}) });
-    return new PushSession({ device, ...(provider ? { provider } : {}), ...(environment ? { environment } : {}), ...(channels ? { channels } : {}) });
-    // eslint-disable-next-line react-hooks/exhaustive-deps -- channels and fetch may be new objects at every render
+    return new PushSession({ device, ...(provider ? { provider } : {}), ...(environment ? { environment } : {}), ...(channels ? { channels } : {}), ...(categories ? { categories } : {}) });
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- channels, categories and fetch may be new objects at every render
   }, [url, project, has, provider, environment, storage]);
   useEffect(() => session.start(), [session]);
   useEffect(() => {

@@ -1,4 +1,5 @@
 import { Device, type InstallationBody, isTemporary, type Phone, tapOf } from "@relevo/client";
+import * as Application from "expo-application";
 import Constants from "expo-constants";
 import * as Notifications from "expo-notifications";
 import { AppState, Platform } from "react-native";
@@ -15,6 +16,12 @@ export interface Channel {
   importance?: number;
 }
 
+/** Buttons that a push with this `categoryId` shows; ids are those of `push.actions`. */
+export interface Category {
+  id: string;
+  actions: readonly { id: string; title: string; options?: Notifications.NotificationAction["options"] }[];
+}
+
 export interface PushState {
   status: Status;
   permission: Permission;
@@ -29,9 +36,10 @@ export interface SessionOptions {
   device: Device;
   /** `expo` (unless said) sends by Expo; `native` by FCM and APNs themselves. */
   provider?: "expo" | "native";
-  /** With `native` on iOS: which of Apple's services knows the token. */
+  /** With `native` on iOS: which of Apple's services knows the token; that of the build unless said. */
   environment?: NonNullable<InstallationBody["environment"]>;
   channels?: readonly Channel[];
+  categories?: readonly Category[];
 }
 
 type Response = Notifications.NotificationResponse;
@@ -90,6 +98,7 @@ export class PushSession {
     const last = Notifications.getLastNotificationResponse(); // the listener is too late for the tap that started the app
     if (last) void this.#tapped(last);
     void this.device.flush().catch(() => undefined); // a log-out that waits goes first
+    void quietly(() => this.#categorise());
     return () => {
       clearTimeout(this.#retry);
       for (const subscription of subscriptions) subscription.remove();
@@ -153,6 +162,13 @@ export class PushSession {
     return permission === "granted" ? { ...known, ...(await this.#token()) } : known;
   }
 
+  async #categorise(): Promise<void> {
+    for (const { id, actions } of this.#options.categories ?? []) {
+      const shown = actions.map((each) => ({ identifier: each.id, buttonTitle: each.title, ...(each.options ? { options: each.options } : {}) }));
+      await Notifications.setNotificationCategoryAsync(id, shown);
+    }
+  }
+
   async #permission(ask: Ask): Promise<Permission> {
     if (Platform.OS === "android") {
       // Android asks for permission only where there is a channel.
@@ -175,7 +191,7 @@ export class PushSession {
       return { provider: "expo", token: data };
     }
     const { type, data } = await Notifications.getDevicePushTokenAsync();
-    if (type === "ios") return { provider: "apns", token: String(data), environment: this.#options.environment ?? "production" };
+    if (type === "ios") return { provider: "apns", token: String(data), environment: this.#options.environment ?? (await environmentOfBuild()) };
     return { provider: "fcm", token: String(data) };
   }
 
@@ -209,6 +225,29 @@ export class PushSession {
 
 function isGranted(found: Notifications.NotificationPermissionsStatus): boolean {
   return found.granted || found.ios?.status === Notifications.IosAuthorizationStatus.PROVISIONAL;
+}
+
+/** Which of Apple's services knows the tokens of this build: a development build's are known to the sandbox alone. */
+async function environmentOfBuild(): Promise<NonNullable<InstallationBody["environment"]>> {
+  const found = await Application.getIosPushNotificationServiceEnvironmentAsync().catch(() => null);
+  return found === "development" ? "sandbox" : "production";
+}
+
+/** What a tap leads to: the link of the button, else that of the push. */
+export function linkOf(response: Response): string | undefined {
+  const data = dataOf(response);
+  const button = actionsOf(data).find((each) => each.id === response.actionIdentifier);
+  const found = button?.link ?? data["url"];
+  return typeof found === "string" ? found : undefined;
+}
+
+function actionsOf({ actions }: Record<string, unknown>): { id?: unknown; link?: unknown }[] {
+  try {
+    const found: unknown = typeof actions === "string" ? JSON.parse(actions) : actions; // FCM takes texts alone
+    return Array.isArray(found) ? (found as unknown[]).filter((each): each is object => typeof each === "object" && each !== null) : [];
+  } catch {
+    return [];
+  }
 }
 
 /** A push's data, by Expo or by the phone's own service. */

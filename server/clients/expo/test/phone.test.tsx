@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { RelevoProvider, type RelevoProviderProps, useInbox, usePreferences, useRelevoPush } from "@relevo/expo";
+import { linkOf, RelevoProvider, type RelevoProviderProps, useInbox, usePreferences, useRelevoPush } from "@relevo/expo";
 import type { NotificationResponse } from "expo-notifications";
 import { act, create, type ReactTestRenderer } from "react-test-renderer";
 import { app as server, database, eventually, fresh, Network, phonesOf, push, received, sign, url } from "@relevo/testing";
@@ -125,6 +125,42 @@ test("register, push, tap that starts the app, inbox, log out", async () => {
   await push(owner, "nobody's");
   assert.equal((await received(token)).length, 1);
   await app.end();
+});
+
+test("a tap on a button is reported by its id, and leads to its link", async () => {
+  const owner = fresh("ana");
+  const { token } = freshPhone();
+  const categories = [{ id: "order", actions: [{ id: "track", title: "Track it" }, { id: "later", title: "Later", options: { opensAppToForeground: false } }] }];
+  const app = await new App().start({ owner, categories });
+  await app.registered();
+  assert.deepEqual(phone.categories.get("order"), [
+    { identifier: "track", buttonTitle: "Track it" },
+    { identifier: "later", buttonTitle: "Later", options: { opensAppToForeground: false } },
+  ]);
+  const actions = [{ id: "track", title: "Track it", link: "/orders/17/track" }, { id: "later", title: "Later" }];
+  const push = { link: "/orders/17", actions, categoryId: "none", apns: { categoryId: "order" } };
+  const { event_id } = await server.enqueue({ type: "order.shipped", key: fresh("order"), title: "Buttons", audience: "owners", owners: [owner], push });
+  await eventually(async () => (await received(token)).length === 1, "it was sent");
+  const message = await tracked(token);
+  assert.equal((message as { categoryId?: string }).categoryId, "order");
+  const asTexts = { ...message, data: { ...message.data, actions: JSON.stringify(message.data["actions"]) } }; // as FCM has it
+  assert.deepEqual([tapOn(message), tapOn(message, "track"), tapOn(message, "later"), tapOn(asTexts, "track")].map(linkOf), ["/orders/17", "/orders/17/track", "/orders/17", "/orders/17/track"]);
+  await act(async () => phone.tell("response", tapOn(message, "track")));
+  await opened(event_id);
+  const find = "select opened_action from relevo.notification_deliveries where notification_event_id = $1";
+  assert.equal((await database.query<{ opened_action: string }>(find, [event_id])).rows[0]?.opened_action, "track");
+  await app.end();
+});
+
+test("a development build is registered with Apple's sandbox, any other with production", async () => {
+  for (const [build, environment] of [["development", "sandbox"], ["production", "production"], [null, "production"]] as const) {
+    const owner = fresh("ana");
+    newPhone(fresh("").replace(/[^0-9a-f]/g, "").padStart(64, "a").slice(-64)).build = build;
+    const app = await new App().start({ owner, provider: "native" });
+    await app.registered();
+    assert.deepEqual((await phonesOf(owner)).map((each) => (each as { environment?: string }).environment), [environment]);
+    await app.end();
+  }
 });
 
 test("what is new comes to the open screen", async () => {

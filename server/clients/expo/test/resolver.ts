@@ -1,4 +1,4 @@
-const FAKES = new Set(["expo-constants", "expo-notifications", "expo-secure-store", "react-native"]);
+const FAKES = new Set(["expo-application", "expo-constants", "expo-notifications", "expo-secure-store", "react-native"]);
 
 type Next = (specifier: string, context: unknown) => Promise<{ url: string }>;
 

@@ -30,6 +30,11 @@ declare module "expo-notifications" {
   interface NotificationPermissionsRequest {
     ios?: { allowAlert?: boolean; allowBadge?: boolean; allowSound?: boolean; allowProvisional?: boolean };
   }
+  interface NotificationAction {
+    identifier: string;
+    buttonTitle: string;
+    options?: { opensAppToForeground?: boolean; isDestructive?: boolean; isAuthenticationRequired?: boolean };
+  }
   const DEFAULT_ACTION_IDENTIFIER: string;
   const AndroidImportance: { DEFAULT: number };
   const IosAuthorizationStatus: { PROVISIONAL: number };
@@ -43,6 +48,7 @@ declare module "expo-notifications" {
   function getLastNotificationResponse(): NotificationResponse | null;
   function clearLastNotificationResponse(): void;
   function setNotificationChannelAsync(id: string, channel: NotificationChannelInput): Promise<unknown>;
+  function setNotificationCategoryAsync(id: string, actions: NotificationAction[]): Promise<unknown>;
   function setBadgeCountAsync(count: number): Promise<boolean>;
   function unregisterForNotificationsAsync(): Promise<void>;
 }
@@ -52,6 +58,11 @@ declare module "expo-secure-store" {
   function getItemAsync(key: string, options?: { keychainAccessible?: number }): Promise<string | null>;
   function setItemAsync(key: string, value: string, options?: { keychainAccessible?: number }): Promise<void>;
   function deleteItemAsync(key: string, options?: { keychainAccessible?: number }): Promise<void>;
+}
+
+declare module "expo-application" {
+  /** Rejects on Android; null on a simulator. */
+  function getIosPushNotificationServiceEnvironmentAsync(): Promise<"development" | "production" | null>;
 }
 
 declare module "expo-constants" {

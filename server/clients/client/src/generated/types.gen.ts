@@ -714,9 +714,7 @@ export type EventIn = ({
      *
      * Further fields of the push message.
      */
-    push?: {
-        [key: string]: unknown;
-    } | null;
+    push?: PushFields | null;
     /**
      * Audience
      */
@@ -1647,9 +1645,7 @@ export type KeyedEventIn = ({
      *
      * Further fields of the push message.
      */
-    push?: {
-        [key: string]: unknown;
-    } | null;
+    push?: PushFields | null;
     /**
      * Audience
      */
@@ -2886,6 +2882,140 @@ export type WordsPage = {
      * The type to go on behind (`after`), if there may be more.
      */
     next: string | null;
+};
+
+/**
+ * PushFields
+ *
+ * What a push may carry beside title, body and data; android, apns and web are for one platform.
+ */
+export type PushFields = {
+    subtitle?: string | null;
+    sound?: string | {
+        name?: string | null;
+        critical?: boolean | null;
+        volume?: number | null;
+    } | null;
+    badge?: number | 'unread' | null;
+    ttl?: number | null;
+    expiration?: number | null;
+    priority?: 'default' | 'normal' | 'high' | null;
+    interruptionLevel?: 'active' | 'critical' | 'passive' | 'time-sensitive' | null;
+    relevanceScore?: number | null;
+    channelId?: string | null;
+    categoryId?: string | null;
+    collapseId?: string | null;
+    threadId?: string | null;
+    targetContentId?: string | null;
+    filterCriteria?: string | null;
+    tag?: string | null;
+    icon?: string | null;
+    image?: string | null;
+    link?: string | null;
+    actions?: Array<{
+        id: string;
+        title: string;
+        icon?: string | null;
+        link?: string | null;
+    }> | null;
+    richContent?: {
+        image?: string | null;
+    } | null;
+    mutableContent?: boolean | null;
+    contentAvailable?: boolean | null;
+    _contentAvailable?: boolean | null;
+    _displayInForeground?: boolean | null;
+    android?: {
+        color?: string | null;
+        ticker?: string | null;
+        clickAction?: string | null;
+        sticky?: boolean | null;
+        localOnly?: boolean | null;
+        directBootOk?: boolean | null;
+        visibility?: 'PRIVATE' | 'PUBLIC' | 'SECRET' | null;
+        notificationPriority?: 'PRIORITY_MIN' | 'PRIORITY_LOW' | 'PRIORITY_DEFAULT' | 'PRIORITY_HIGH' | 'PRIORITY_MAX' | null;
+        titleLocKey?: string | null;
+        titleLocArgs?: Array<string> | null;
+        bodyLocKey?: string | null;
+        bodyLocArgs?: Array<string> | null;
+        sound?: string | {
+            name?: string | null;
+            critical?: boolean | null;
+            volume?: number | null;
+        } | null;
+        badge?: number | null;
+        priority?: 'default' | 'normal' | 'high' | null;
+        channelId?: string | null;
+        categoryId?: string | null;
+        tag?: string | null;
+        icon?: string | null;
+        image?: string | null;
+        link?: string | null;
+        actions?: Array<{
+            id: string;
+            title: string;
+            icon?: string | null;
+            link?: string | null;
+        }> | null;
+    } | null;
+    apns?: {
+        launchImage?: string | null;
+        titleLocKey?: string | null;
+        titleLocArgs?: Array<string> | null;
+        subtitleLocKey?: string | null;
+        subtitleLocArgs?: Array<string> | null;
+        locKey?: string | null;
+        locArgs?: Array<string> | null;
+        subtitle?: string | null;
+        sound?: string | {
+            name?: string | null;
+            critical?: boolean | null;
+            volume?: number | null;
+        } | null;
+        badge?: number | null;
+        priority?: 'default' | 'normal' | 'high' | null;
+        interruptionLevel?: 'active' | 'critical' | 'passive' | 'time-sensitive' | null;
+        relevanceScore?: number | null;
+        categoryId?: string | null;
+        collapseId?: string | null;
+        threadId?: string | null;
+        targetContentId?: string | null;
+        filterCriteria?: string | null;
+        image?: string | null;
+        link?: string | null;
+        actions?: Array<{
+            id: string;
+            title: string;
+            icon?: string | null;
+            link?: string | null;
+        }> | null;
+        mutableContent?: boolean | null;
+        contentAvailable?: boolean | null;
+    } | null;
+    web?: {
+        badgeIcon?: string | null;
+        requireInteraction?: boolean | null;
+        renotify?: boolean | null;
+        silent?: boolean | null;
+        vibrate?: Array<number> | null;
+        lang?: string | null;
+        dir?: 'auto' | 'ltr' | 'rtl' | null;
+        timestamp?: number | null;
+        urgency?: 'very-low' | 'low' | 'normal' | 'high' | null;
+        badge?: number | null;
+        priority?: 'default' | 'normal' | 'high' | null;
+        collapseId?: string | null;
+        tag?: string | null;
+        icon?: string | null;
+        image?: string | null;
+        link?: string | null;
+        actions?: Array<{
+            id: string;
+            title: string;
+            icon?: string | null;
+            link?: string | null;
+        }> | null;
+    } | null;
 };
 
 export type FindEventData = {

@@ -29,6 +29,7 @@ export const clearLastNotificationResponse = () => {
   phone.last = null;
 };
 export const setNotificationChannelAsync = async (id: string) => phone.channels.push(id);
+export const setNotificationCategoryAsync = async (id: string, actions: { identifier: string; buttonTitle: string }[]) => phone.categories.set(id, actions);
 export const setBadgeCountAsync = async (count: number) => {
   phone.badge = count;
   return true;

@@ -12,6 +12,9 @@ export class FakePhone {
   kept = new Map<string, string>();
   badge: number | null = null;
   channels: string[] = [];
+  /** What the app's entitlement says; null on a simulator. */
+  build: "development" | "production" | null = "production";
+  categories = new Map<string, { identifier: string; buttonTitle: string }[]>();
   asked = 0;
   unregistered = 0;
   listeners = { response: new Set<Listener>(), received: new Set<Listener>(), token: new Set<Listener>(), state: new Set<Listener>() };
