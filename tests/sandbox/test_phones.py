@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 from dataclasses import asdict
@@ -12,6 +13,7 @@ from uuid import UUID
 
 import pytest
 
+from fakes.server import Answer, FakeServer
 from relevo.core.errors import InvalidInputError, RelevoError
 from relevo.sandbox import Sandbox, Settings, phones, projects, tickets, tokens
 from relevo.sandbox.faults import parse
@@ -305,3 +307,45 @@ def test_a_tap_on_what_a_stranger_sent(event: object) -> None:
     """A message whose data names no event, as any sender may send one, is tapped, and nothing is told to Relevo."""
     app = PhoneApp("http://127.0.0.1:9", UUID(int=7), "secret")
     assert app.tap({"notificationDeliveryId": 1, "notificationEventId": event}) == "not told"
+
+
+BUTTONS = [{"id": "track", "title": "Track it", "link": "/17"}, {"id": "later", "title": "Later"}]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"data": {"actions": BUTTONS}},
+        {"data": {"actions": json.dumps(BUTTONS)}},
+        {"actions": BUTTONS},
+        {"actions": [{"action": each["id"], "title": each["title"]} for each in BUTTONS], "data": {}},
+    ],
+    ids=["expo", "fcm", "webpush", "declarative"],
+)
+def test_buttons_of_every_push_service(message: dict[str, Any]) -> None:
+    """A phone finds the buttons wherever its push service has them."""
+    assert phones.actions_of(message) == [("track", "Track it"), ("later", "Later")]
+
+
+@pytest.mark.parametrize("odd", [None, 7, "x", "{}", [None, 7, {}, {"id": 1, "title": "a"}], {"id": "a"}])
+def test_odd_buttons_are_none(odd: object) -> None:
+    """Anybody may send anything as actions."""
+    assert phones.actions_of({"data": {"actions": odd}}) == []
+
+
+def test_a_tap_on_a_button_is_reported_with_its_id(client: Any) -> None:
+    """The page shows a push's buttons, and the app tells Relevo which one was pressed."""
+    names = {"notificationDeliveryId": 7, "notificationEventId": 9, "reportOpened": True}
+    client.tickets(ANA, title="On its way", data=names | {"actions": BUTTONS})
+    with FakeServer(lambda _asked: Answer(body=b"{}")) as relevo:
+        app = {"url": relevo.url, "installationId": str(UUID(int=7)), "secret": "s"}
+        client.call("POST", f"/sandbox/phones/{quote(ANA)}", json={"app": app})
+        page = client.call("GET", f"/phones/{quote(ANA)}").text
+        assert re.findall(r'name="action" value="([^"]*)"', page) == ["track", "later"]
+        form = {"phone": ANA, "delivery": "7", "action": "track"}
+        client.call("POST", "/tap", data=form)
+        told = {asked.path: json.loads(asked.body) for asked in relevo.asked}
+    assert told == {
+        f"/v1/installations/{UUID(int=7)}/opened": {"delivery_id": 7, "action": "track"},
+        "/v1/inbox/9/read": {},
+    }

@@ -24,7 +24,7 @@ from relevo.core.known_services import LABELS, NATIVE
 from relevo.core.phrases import clipped
 from relevo.sandbox.answers import HTML, Answer
 from relevo.sandbox.phone_apps import LOCALES
-from relevo.sandbox.phones import Phone, delivery_of
+from relevo.sandbox.phones import Phone, actions_of, delivery_of
 from relevo.sandbox.services import device_tokens
 from relevo.sandbox.state import SandboxState
 
@@ -40,6 +40,7 @@ _FILES = {
 }
 _KEPT = {"cache-control": "public, max-age=3600"}
 _MAX_TEXT = 300
+_MAX_ACTION = 100
 _MILLION = 1_000_000
 _NAMES = {"events": "notificationEventId", "deliveries": "notificationDeliveryId"}
 _TOUCHES = {
@@ -160,6 +161,7 @@ def _environment() -> Environment:
     made.globals |= {"labels": LABELS, "language": i18n.language, "locales": LOCALES, "touches": _TOUCHES}
     made.globals["native_labels"] = [LABELS[name] for name in NATIVE]
     made.filters |= {
+        "actions": actions_of,
         "as_it_came": _as_it_came,
         "brief": _brief,
         "clipped": clipped,
@@ -183,13 +185,13 @@ async def press(state: SandboxState, path: str, body: bytes) -> Answer:
 
 
 async def _do(state: SandboxState, path: str, phone: Phone, form: Mapping[str, str]) -> None:
-    delivery, app = form.get("delivery", ""), phone.app
+    delivery, app, action = form.get("delivery", ""), phone.app, form.get("action", "")[:_MAX_ACTION]
     data = phone.data_of(delivery)
     match path:
         case "/switch":
             state.switch(phone.token, on=form.get("on") == "1")
         case "/tap" if data is not None:
-            phone.touch(delivery, await asyncio.to_thread(app.tap, data) if app else "tapped")
+            phone.touch(delivery, await asyncio.to_thread(app.tap, data, action) if app else "tapped")
         case "/dismiss" if data is not None:
             phone.touch(delivery, "dismissed")
         case "/language" if app and form.get("locale") in LOCALES:

@@ -46,11 +46,11 @@ class PhoneApp:
         except ValueError:
             raise InvalidInputError("installationId must be a UUID.") from None
 
-    def tap(self, data: Mapping[str, Any]) -> Touch:
-        """Report a tap, if the push asks for that, and mark what it leads to as read."""
+    def tap(self, data: Mapping[str, Any], action: str = "") -> Touch:
+        """Report a tap and its button, if the push asks for that, and mark what it leads to as read."""
         try:
             if data.get("reportOpened") in (True, "true"):
-                opened = {"delivery_id": int(data["notificationDeliveryId"])}
+                opened = {"delivery_id": int(data["notificationDeliveryId"]), **({"action": action} if action else {})}
                 self._call("POST", f"/v1/installations/{self.installation_id}/opened", opened)
             self._call("POST", f"/v1/inbox/{int(data['notificationEventId'])}/read", {})
         except (OSError, ValueError, TypeError, LookupError):  # requests' are OSErrors; anybody may have sent the data

@@ -7,6 +7,7 @@ messages by which a repetition is known.
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -20,6 +21,7 @@ MAX_PHONES = 1_000_000
 MAX_KEPT = 100_000
 MAX_FINGERPRINTS = 1_000_000
 MAX_TOUCHED = 1_000
+_MOST_ACTIONS = 4
 
 _Kept = tuple[float, Message]
 
@@ -188,6 +190,20 @@ def delivery_of(message: Message) -> str:
     """Return the delivery that a message is of; nothing if it says none."""
     data = message.get("data")
     return str(data.get("notificationDeliveryId", "")) if isinstance(data, dict) else ""
+
+
+def actions_of(message: Message) -> list[tuple[str, str]]:
+    """Return the buttons of a message, each with its id: of a browser's push, or as its data has them for the app."""
+    data = message.get("data")
+    given = message.get("actions") or (data.get("actions") if isinstance(data, dict) else None)
+    if isinstance(given, str):  # FCM takes texts alone
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            return []
+    listed = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+    found = [(each.get("id") or each.get("action"), each.get("title")) for each in listed[:_MOST_ACTIONS]]
+    return [(name, title) for name, title in found if isinstance(name, str) and isinstance(title, str)]
 
 
 def _as_expo_keeps(message: Message) -> Kept:

@@ -1,5 +1,5 @@
 // An app whose users get pushes, tap them, and read what they missed.
-import { RelevoProvider, useInbox, useRelevoPush } from "@relevo/expo";
+import { linkOf, RelevoProvider, useInbox, useRelevoPush } from "@relevo/expo";
 import type { ReactElement, ReactNode } from "react";
 
 declare const api: { post(path: string, body: unknown): Promise<{ signature: string }> };
@@ -16,7 +16,7 @@ export function App({ user }: { user: { id: string } | null }): ReactElement {
 }
 
 function Inbox(): ReactElement {
-  const push = useRelevoPush({ onTap: (response) => router.open(response.notification.request.content.data["url"]) });
+  const push = useRelevoPush({ onTap: (response) => router.open(linkOf(response) ?? "/") });
   const inbox = useInbox({ badge: true });
   return (
     <>
