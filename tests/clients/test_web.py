@@ -129,6 +129,7 @@ def test_buttons_and_links(browser: Any, shop: Any, dsn: str, declarative: bool)
         ]
         assert (shown["icon"], shown["badge"], shown["image"]) == ("/web.png", "/b.png", "/p.png")
         assert (shown["requireInteraction"], shown["lang"]) == (True, "en")
+        assert ana.in_worker("() => noted().badge") == 4
         ana.in_worker("() => tapOn('Buttons', 'track')")
         origin = "https://shop.example" if declarative else site.url
         assert ana.in_worker("() => noted().opened") == [f"{origin}/#track"]

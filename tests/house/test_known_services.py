@@ -42,6 +42,10 @@ OTHERWISE = {
         "apns",
     },  # the command `relevo webpush`, which the map names; an example of a fault
     "server/relevo/push_services.py": {"webpush"},  # what that command calls
+    "server/relevo/client/push_rules.py": {"apns"},  # a field of a push, for iPhones
+    "server/relevo/core/push_overrides.py": {"apns"},
+    "server/relevo/core/push_fields.py": {"apns"},
+    "sql/functions/checks/push_fields.sql": {"apns"},
     "server/relevo/sandbox/faults.py": {"fcm", "apns"},  # errors of theirs that Expo passes on
     "server/relevo/sandbox/templates/overview.html": {"webpush"},  # an example
     "sql/functions/client/list_installations_in_project.sql": {"apns"},  # a field of the answer

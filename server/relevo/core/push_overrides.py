@@ -90,13 +90,9 @@ def for_phone(push: Mapping[str, Any], provider: str, platform: str | None) -> F
         fields["richContent"] = {**(fields.get("richContent") or {}), "image": image}
     if own and provider != EXPO:
         fields[mine] = own
-    data = {} if link is None else {"url": link}
-    if actions is not None and mine == "web":
-        fields["actions"] = actions
-    if actions is not None and provider != "webpush":
-        data["actions"] = actions
-    if link is not None and (provider, mine) == ("fcm", "web"):
-        fields["link"] = link
+    data = {name: value for name, value in (("url", link), ("actions", actions)) if value is not None}
+    if mine == "web":  # browsers show both themselves
+        fields |= {name: value for name, value in (("link", link), ("actions", actions)) if value is not None}
     return ForPhone(fields, data)
 
 

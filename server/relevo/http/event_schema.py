@@ -86,7 +86,7 @@ def describe_push(schemas: dict[str, Any]) -> None:
     """Describe the push of every event by the table that checks it."""
     schemas["PushFields"] = {
         "title": "PushFields",
-        "description": "What a push may carry beside title, body and data; android, apns and web are for one platform.",
+        "description": "What a push may carry beside title, body and data; objects of a platform are for its phones.",
         **_fields(PUSH_FIELDS),
     }
     for schema in schemas.values():

@@ -118,7 +118,8 @@ def write(fields: Mapping[str, Any], data: Mapping[str, Any], provider: str) -> 
         payload["silent"] = True
     if payload.get("silent"):
         payload.pop("vibrate", None)  # browsers show no push that has both
-    kept = {key: value for key, value in data.items() if key not in OWN_NAMES}
+    taken = (*OWN_NAMES, "actions") if actions else OWN_NAMES
+    kept = {key: value for key, value in data.items() if key not in taken}
     payload["data"] = {**kept, "pushProvider": provider}
     usual = "high" if fields.get("priority") == "high" else "low" if hushed else "normal"
     urgency = ("urgency", str(wished or usual))

@@ -2887,7 +2887,7 @@ export type WordsPage = {
 /**
  * PushFields
  *
- * What a push may carry beside title, body and data; android, apns and web are for one platform.
+ * What a push may carry beside title, body and data; objects of a platform are for its phones.
  */
 export type PushFields = {
     subtitle?: string | null;

@@ -1,6 +1,8 @@
 // What a headless browser does not let a service worker do is noted here instead: show, focus, open.
 const shown = new Map();
 const opened = [];
+let badge;
+Object.defineProperty(WorkerNavigator.prototype, "setAppBadge", { value: async (count) => (badge = count) });
 self.registration.showNotification = async (title, options) => {
   const key = options.tag || Symbol(title);
   shown.delete(key);
@@ -15,6 +17,7 @@ self.noted = () => ({
   shown: [...shown.values()].map(({ title, body, tag }) => ({ title, body, tag })),
   options: [...shown.values()].map(({ close, ...options }) => options),
   opened,
+  badge,
 });
 
 /** Let an event happen that only a browser may make, and wait for what it starts. */
