@@ -71,7 +71,8 @@ _PLATFORMS = """\
 - `image` is the address of a picture, as `richContent.image` is; `image` wins where an event has both. An iPhone shows
   it if the app has a notification service extension.
 - `link` is what a tap opens. The app finds it as `data.url`, in place of a `url` of the event's own data. The kit for
-  web pages opens it, and FCM opens an `https` link in browsers.
+  web pages opens it, and FCM opens an `https` link in browsers. Items of the inbox have the event's `data` as it was
+  given: put a `url` there if an item has to lead somewhere.
 - `actions` are up to four buttons. Browsers show them. An iPhone, and Android by Expo, show the buttons of the category
   that `categoryId` names and the app registered: give them the same ids. The app finds the actions as `data.actions`
   (with FCM as JSON text). A tap on a button is [reported](taps.md) with its id as `action`: the kits do that. The kit
