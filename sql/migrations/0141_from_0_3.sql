@@ -1610,14 +1610,71 @@ return '{
   "filterCriteria": {"kind": "text", "most": 200},
   "tag": {"kind": "text", "most": 200},
   "icon": {"kind": "text", "most": 500},
+  "image": {"kind": "text", "most": 2000},
+  "link": {"kind": "text", "most": 2000},
+  "actions": {"kind": "list", "most": 4, "unique": "id", "each": {"kind": "object", "needs": ["id", "title"], "fields": {
+    "id": {"kind": "text", "most": 100}, "title": {"kind": "text", "most": 200}, "icon": {"kind": "text", "most": 500}, "link": {"kind": "text", "most": 2000}}}},
   "richContent": {"kind": "object", "fields": {"image": {"kind": "text", "most": 2000}}},
-  "mutableContent": {"kind": "boolean"},
-  "contentAvailable": {"kind": "boolean"},
-  "_contentAvailable": {"kind": "boolean"},
-  "_displayInForeground": {"kind": "boolean"}
+  "mutableContent": {"kind": "boolean"}, "contentAvailable": {"kind": "boolean"}, "_contentAvailable": {"kind": "boolean"},
+  "_displayInForeground": {"kind": "boolean"},
+  "android": {"kind": "object", "fields": {
+    "color": {"kind": "color"}, "ticker": {"kind": "text", "most": 200}, "clickAction": {"kind": "text", "most": 200}, "sticky": {"kind": "boolean"},
+    "localOnly": {"kind": "boolean"}, "directBootOk": {"kind": "boolean"}, "visibility": {"kind": "choice", "of": ["PRIVATE", "PUBLIC", "SECRET"]},
+    "notificationPriority": {"kind": "choice", "of": ["PRIORITY_MIN", "PRIORITY_LOW", "PRIORITY_DEFAULT", "PRIORITY_HIGH", "PRIORITY_MAX"]},
+    "titleLocKey": {"kind": "text", "most": 200}, "titleLocArgs": {"kind": "list", "most": 10, "each": {"kind": "text", "most": 200}},
+    "bodyLocKey": {"kind": "text", "most": 200}, "bodyLocArgs": {"kind": "list", "most": 10, "each": {"kind": "text", "most": 200}},
+    "sound": {"kind": "text or object", "most": 100, "fields": {"name": {"kind": "text", "most": 100}, "critical": {"kind": "boolean"}, "volume": {"kind": "number", "low": 0, "high": 1}}},
+    "badge": {"kind": "whole number", "low": 0, "high": 2147483647}, "priority": {"kind": "choice", "of": ["default", "normal", "high"]},
+    "channelId": {"kind": "text", "most": 200}, "categoryId": {"kind": "text", "most": 200}, "tag": {"kind": "text", "most": 200},
+    "icon": {"kind": "text", "most": 500}, "image": {"kind": "text", "most": 2000}, "link": {"kind": "text", "most": 2000},
+    "actions": {"kind": "list", "most": 4, "unique": "id", "each": {"kind": "object", "needs": ["id", "title"], "fields": {"id": {"kind": "text", "most": 100}, "title": {"kind": "text", "most": 200}, "icon": {"kind": "text", "most": 500}, "link": {"kind": "text", "most": 2000}}}}}},
+  "apns": {"kind": "object", "fields": {
+    "launchImage": {"kind": "text", "most": 200}, "titleLocKey": {"kind": "text", "most": 200},
+    "titleLocArgs": {"kind": "list", "most": 10, "each": {"kind": "text", "most": 200}}, "subtitleLocKey": {"kind": "text", "most": 200},
+    "subtitleLocArgs": {"kind": "list", "most": 10, "each": {"kind": "text", "most": 200}}, "locKey": {"kind": "text", "most": 200},
+    "locArgs": {"kind": "list", "most": 10, "each": {"kind": "text", "most": 200}}, "subtitle": {"kind": "text", "most": 500},
+    "sound": {"kind": "text or object", "most": 100, "fields": {"name": {"kind": "text", "most": 100}, "critical": {"kind": "boolean"}, "volume": {"kind": "number", "low": 0, "high": 1}}},
+    "badge": {"kind": "whole number", "low": 0, "high": 2147483647}, "priority": {"kind": "choice", "of": ["default", "normal", "high"]},
+    "interruptionLevel": {"kind": "choice", "of": ["active", "critical", "passive", "time-sensitive"]},
+    "relevanceScore": {"kind": "number", "low": 0, "high": 1}, "categoryId": {"kind": "text", "most": 200}, "collapseId": {"kind": "text", "most": 64},
+    "threadId": {"kind": "text", "most": 200}, "targetContentId": {"kind": "text", "most": 200}, "filterCriteria": {"kind": "text", "most": 200},
+    "image": {"kind": "text", "most": 2000}, "link": {"kind": "text", "most": 2000},
+    "actions": {"kind": "list", "most": 4, "unique": "id", "each": {"kind": "object", "needs": ["id", "title"], "fields": {"id": {"kind": "text", "most": 100}, "title": {"kind": "text", "most": 200}, "icon": {"kind": "text", "most": 500}, "link": {"kind": "text", "most": 2000}}}},
+    "mutableContent": {"kind": "boolean"}, "contentAvailable": {"kind": "boolean"}}},
+  "web": {"kind": "object", "fields": {
+    "badgeIcon": {"kind": "text", "most": 500}, "requireInteraction": {"kind": "boolean"}, "renotify": {"kind": "boolean"}, "silent": {"kind": "boolean"},
+    "vibrate": {"kind": "list", "most": 20, "each": {"kind": "whole number", "low": 0, "high": 10000}}, "lang": {"kind": "text", "most": 35},
+    "dir": {"kind": "choice", "of": ["auto", "ltr", "rtl"]}, "timestamp": {"kind": "whole number", "low": 0, "high": 253402300799000},
+    "urgency": {"kind": "choice", "of": ["very-low", "low", "normal", "high"]}, "badge": {"kind": "whole number", "low": 0, "high": 2147483647},
+    "priority": {"kind": "choice", "of": ["default", "normal", "high"]}, "collapseId": {"kind": "text", "most": 64}, "tag": {"kind": "text", "most": 200},
+    "icon": {"kind": "text", "most": 500}, "image": {"kind": "text", "most": 2000}, "link": {"kind": "text", "most": 2000},
+    "actions": {"kind": "list", "most": 4, "unique": "id", "each": {"kind": "object", "needs": ["id", "title"], "fields": {"id": {"kind": "text", "most": 100}, "title": {"kind": "text", "most": 200}, "icon": {"kind": "text", "most": 500}, "link": {"kind": "text", "most": 2000}}}}}}
 }'::jsonb;
 
 revoke all on function relevo.push_fields from public;
+
+-- Returns what is wrong with the entries of a list in a push, in a sentence, or null.
+create or replace function relevo.push_list_complaint(given jsonb, rule jsonb, place text) returns text language plpgsql immutable
+as $$
+declare
+  entry jsonb;
+  place_in int;
+  wrong text;
+begin
+  for entry, place_in in select e.value, e.n - 1 from jsonb_array_elements(given) with ordinality as e(value, n) order by e.n loop
+    wrong := relevo.push_complaint(jsonb_build_object(place_in, entry), jsonb_build_object(place_in, rule -> 'each'), place);
+    if wrong is not null then
+      return wrong;
+    end if;
+  end loop;
+  if rule ? 'unique' and (select count(*) > count(distinct e ->> (rule ->> 'unique')) from jsonb_array_elements(given) e) then
+    return format('%s must have another %s in each entry', place, rule ->> 'unique');
+  end if;
+  return null;
+end
+$$;
+
+revoke all on function relevo.push_list_complaint from public;
 
 -- Refuses the first new event that shows nothing and is for browsers alone, as far as its phones are known: Web Push takes no silent push.
 create or replace function relevo.refuse_unshown(events jsonb, news boolean[]) returns void
@@ -2489,26 +2546,25 @@ begin
             from jsonb_array_elements(installations) with ordinality as g(i, ord)) n;
   for tries in 1 .. 10 loop
     begin
+      perform relevo.lock_registrations(installations); -- those of all at once, in one order
+      ids := null;
       written := relevo.write_installations(case when others = '{}' then installations
         else (select jsonb_agg(installations -> (f.ord - 1) order by f.ord) from unnest(firsts) as f(ord)) end);
+      for n in 1 .. case when others = '{}' then 0 else cardinality(firsts) end loop
+        ids[firsts[n]] := written[n];
+      end loop;
+      for n in 1 .. cardinality(others) loop
+        ids[others[n]] := (relevo.write_installations(jsonb_build_array(installations -> (others[n] - 1))))[1];
+      end loop;
       exit;
-    exception when unique_violation then
-      -- somebody else took one of the tokens meanwhile, or changed a provider; the next look sees that
+    exception when unique_violation or deadlock_detected then
+      -- somebody else took one of the tokens meanwhile, changed a provider, or waits for what is undone here; the next look sees that
       if tries = 10 then
         raise;
       end if;
     end;
   end loop;
-  if others = '{}' then
-    return coalesce(written, '{}');
-  end if;
-  for n in 1 .. cardinality(firsts) loop
-    ids[firsts[n]] := written[n];
-  end loop;
-  for n in 1 .. cardinality(others) loop
-    ids[others[n]] := (relevo.register_many(jsonb_build_array(installations -> (others[n] - 1))))[1];
-  end loop;
-  return ids;
+  return coalesce(ids, written, '{}');
 end
 $$;
 
@@ -2950,7 +3006,6 @@ revoke all on function relevo.in_locale from public;
 create or replace function relevo.lock_owner(of_owner text) returns void language plpgsql volatile
 as $$
 begin
-  perform relevo.lock_shared('owners'); -- a long list of phones takes this one alone
   perform relevo.lock_alone('owner:' || of_owner);
 end
 $$;
@@ -3313,9 +3368,9 @@ $$;
 
 revoke all on function relevo.delete_deliveries from public;
 
--- Deletes up to so many rows of what is left of one deleted event, skipping those that another reaper holds; returns how many, 0 if there is
--- none. Of a month on its way to the archive nothing is deleted.
-create or replace function relevo.delete_leftovers(most int) returns int
+-- Deletes up to so many rows of what is left of a deleted event, which the caller has locked; returns how many, at least 1. Of a month on its way
+-- to the archive nothing is deleted.
+create or replace function relevo.delete_leftovers(of_event bigint, most int) returns int
   language plpgsql volatile
   set search_path = pg_catalog, pg_temp
 as $$
@@ -3323,10 +3378,7 @@ declare
   gone relevo.deleted_events;
   done record;
 begin
-  select d.* into gone from relevo.deleted_events d order by d.event_id limit 1 for update skip locked;
-  if not found then
-    return 0;
-  end if;
+  select d.* into gone from relevo.deleted_events d where d.event_id = of_event;
   if cardinality(relevo.hold_open(array[gone.event_day])) = 0 then
     delete from relevo.deleted_events d where d.event_id = gone.event_id;
     return 1;
@@ -4291,20 +4343,15 @@ $$;
 
 revoke all on function relevo.lock_installations from public;
 
--- Lets phones that claim one token at once take turns, and whoever is choosing for an owner. A long list would fill the table of locks: it takes
--- one in place of a lock for each owner.
+-- Lets phones that claim one token at once take turns, and whoever is choosing for an owner: a lock for each token, then one for each owner, in
+-- one order however long the list is.
 create or replace function relevo.lock_registrations(given jsonb) returns void
   language plpgsql volatile
 as $$
 begin
-  if jsonb_array_length(given) > 20 then
-    perform relevo.lock_alone('owners');
-    return;
-  end if;
-  perform relevo.take_turn('token:' || t.token)
-     from (select distinct g.i ->> 'token' as token from jsonb_array_elements(given) as g(i) where g.i ->> 'token' is not null order by 1) t;
-  perform relevo.lock_shared('owner:' || o.owner) -- what is being chosen is found by the trigger
-     from (select distinct g.i ->> 'owner' as owner from jsonb_array_elements(given) as g(i) where g.i ->> 'owner' is not null order by 1) o;
+  perform relevo.take_turns(array(select 'token:' || (g.i ->> 'token') from jsonb_array_elements(given) as g(i) where g.i ->> 'token' is not null));
+  -- what is being chosen is found by the trigger
+  perform relevo.lock_all_shared(array(select 'owner:' || (g.i ->> 'owner') from jsonb_array_elements(given) as g(i) where g.i ->> 'owner' is not null));
 end
 $$;
 
@@ -4493,7 +4540,7 @@ $$;
 revoke all on function relevo.was_sent_to_token from public;
 
 -- Writes checked installations of which none shares its id or token with another, and returns their ids.
--- Steps: lock tokens, inboxes and phones in one order, take tokens away from their former installations, update those that are known, insert the
+-- Its caller holds the locks of their tokens and owners. Steps: lock inboxes and phones in one order, take tokens away from their former installations, update those that are known, insert the
 -- others with a default preference.
 create or replace function relevo.write_installations(given jsonb) returns uuid[]
   language plpgsql
@@ -4505,7 +4552,6 @@ declare
   hashes bytea[]; -- of the tokens
   expects text := coalesce(current_setting('relevo.expects', true), '');
 begin
-  perform relevo.lock_registrations(given);
   of_all := relevo.resolved_installations(given);
   select array_agg((g.i ->> 'installation_id')::uuid order by g.ord) into ids from jsonb_array_elements(of_all) with ordinality as g(i, ord);
   hashes := relevo.token_hashes(of_all);
@@ -5954,6 +6000,26 @@ $$;
 
 revoke all on function relevo.grant_worker from public;
 
+-- Does what relevo.lock_shared does for many names, in one order for everybody who names several.
+create or replace function relevo.lock_all_shared(names text[]) returns void
+  language plpgsql volatile strict
+  set enable_seqscan = off
+as $$
+declare
+  keys bigint[] := array(select distinct hashtextextended(u.name, 0) as key from unnest(names) as u(name) order by key);
+  held bigint;
+begin
+  loop
+    perform from relevo.shared_locks l where l.key = any (keys) order by l.key for key share;
+    get diagnostics held = row_count;
+    exit when held = cardinality(keys);
+    insert into relevo.shared_locks (key) select u.key from unnest(keys) as u(key) on conflict do nothing;
+  end loop;
+end
+$$;
+
+revoke all on function relevo.lock_all_shared from public;
+
 -- Locks a name until the transaction ends, against everybody who locks it by relevo.lock_shared or by this.
 create or replace function relevo.lock_alone(of_name text) returns void
   language plpgsql volatile strict
@@ -6011,6 +6077,23 @@ end
 $$;
 
 revoke all on function relevo.take_turn from public;
+
+-- Does what relevo.take_turn does for many names, in one order for everybody who names several.
+create or replace function relevo.take_turns(names text[]) returns void
+  language plpgsql volatile strict
+  set enable_seqscan = off
+as $$
+declare
+  keys bigint[] := array(select distinct hashtextextended(u.name, 0) as key from unnest(names) as u(name) order by key);
+begin
+  if keys <> '{}' then
+    insert into relevo.turns (key) select u.key from unnest(keys) as u(key); -- the keys are in order
+    delete from relevo.turns t where t.key = any (keys);
+  end if;
+end
+$$;
+
+revoke all on function relevo.take_turns from public;
 
 -- Wakes a cycle, if it sleeps.
 create or replace function relevo.wake(cycle_name text) returns void
@@ -6738,10 +6821,13 @@ as $$ select relevo.move_counts($1, $2, $3, $4) $$;
 
 revoke all on function relevo.count_over_1 from public;
 
--- delete_leftovers as 0.3.0 calls it.
+-- delete_leftovers as 0.3.0 calls it: of the first event of which something is left; 0 if there is none.
 create or replace function relevo.delete_leftovers_1(most int) returns int
   language sql volatile
-as $$ select relevo.delete_leftovers($1) $$;
+as $$
+  select coalesce((select relevo.delete_leftovers(d.event_id, $1)
+                     from (select o.event_id from relevo.deleted_events o order by o.event_id limit 1 for update skip locked) d), 0)
+$$;
 
 revoke all on function relevo.delete_leftovers_1 from public;
 
@@ -7350,6 +7436,7 @@ create or replace function relevo.look_up_phones(chunks relevo.due_chunks[], at 
                  versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int)
   language sql stable
 as $$
+  with superseded as materialized (select s.event_id, s.installation_id from relevo.superseded(chunks) s) -- asked only where an event has a collapse key
   select c.event_day, c.event_id, c.event_type, coalesce(e.at_most_once, false), c.attempt_count, c.lapse_count, e.deadline_at,
          extract(epoch from e.deadline_at - at)::float8, c.created_at, c.ids, c.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles, l.quiet,
          lease
@@ -7368,7 +7455,7 @@ as $$
                relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, at, i.handled_before >= c.created_at
                  or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
                       select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner and coalesce(h.project, i.project) = i.project)),
-               case when e.collapse is not null and relevo.is_superseded(e.id, e.event_type, e.collapse, e.scheduled_at, c.event_day, u.installation_id, u.inbox_id) then 'superseded' end,
+               case when e.collapse is not null and (e.id, u.installation_id) in (select s.event_id, s.installation_id from superseded s) then 'superseded' end,
                case when e.project <> i.project then 'project_changed'
                     when (u.inbox_id is distinct from i.inbox_id or u.inbox_id is null and i.owner_since > c.created_at) and i.installation_id is not null
                          and relevo.is_for_another(e.audience, u.inbox_id, c.created_at, i.installation_id, i.inbox_id, i.owner_since) then 'owner_changed' end,
@@ -7413,6 +7500,43 @@ end
 $$;
 
 revoke all on function relevo.put_back from public;
+
+-- Returns which deliveries of some chunks relevo.is_superseded by a later event, each by its event and phone. It reads what a phone got once for all chunks:
+-- a claim costs the same however many events with a collapse key wait for one phone.
+create or replace function relevo.superseded(chunks relevo.due_chunks[]) returns table (event_id bigint, installation_id uuid)
+  language plpgsql stable
+  set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off set enable_mergejoin = off set enable_hashjoin = on set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+begin
+  return query
+    with asked as materialized (
+      select e.id, e.event_type, e.collapse, e.scheduled_at, u.installation_id, u.inbox_id, least(c.event_day, (e.scheduled_at at time zone 'UTC')::date) - 1 as from_day
+        from unnest(chunks) c
+        join lateral (select n.id, n.event_type, n.collapse, n.scheduled_at from relevo.notification_events n
+                       where n.id = c.event_id and n.collapse is not null offset 0) e on true
+        cross join lateral unnest(c.installations, c.inboxes) as u(installation_id, inbox_id)
+    ), got as materialized (
+      select p.installation_id, d.event_day, d.status, d.last_error_code, d.inbox_id, d.event_type, l.id, l.collapse, l.scheduled_at, l.deadline_at
+        from (select a.installation_id, min(a.from_day) as from_day from asked a group by a.installation_id) p
+        cross join lateral (select d.notification_event_id, d.event_day, d.event_type, d.status, d.last_error_code, d.inbox_id
+                              from relevo.notification_deliveries d
+                             where d.installation_id = p.installation_id and d.event_day >= p.from_day order by d.id desc limit 1000) d
+        cross join lateral (select l.id, l.collapse, l.scheduled_at, l.state, l.deadline_at from relevo.notification_events l
+                             where l.id = d.notification_event_id offset 0) l
+       where l.collapse is not null and l.state <> 'cancelled'
+         and (d.status not in ('expired', 'skipped', 'failed', 'invalid', 'cancelled') or d.last_error_code = 'superseded')
+         and (d.status not in ('pending', 'retryable') or l.deadline_at is null or l.deadline_at > now())
+    )
+    select distinct a.id, a.installation_id
+      from asked a
+      join got g on g.installation_id = a.installation_id and g.event_type = a.event_type and g.collapse = a.collapse
+     where g.event_day >= a.from_day and (g.scheduled_at, g.id) > (a.scheduled_at, a.id)
+       and (a.inbox_id is null or g.inbox_id is null or g.inbox_id = a.inbox_id);
+end
+$$;
+
+revoke all on function relevo.superseded from public;
 
 -- Writes a claim: who has it, until when, and what it holds. Many small chunks are unnested by one statement, a few large ones one by one.
 create or replace function relevo.write_claim(claim uuid, worker text, of_cycle text, lease int, at timestamptz, chunks relevo.due_chunks[]) returns void
@@ -8084,7 +8208,8 @@ begin
         continue;
       when 'string' then
         if kind in ('text', 'text or object') and length(value #>> '{}') between 1 and (rule ->> 'most')::int
-           or kind = 'choice' and rule -> 'of' @> value or value = rule -> 'word' then
+           or kind = 'choice' and rule -> 'of' @> value or value = rule -> 'word'
+           or kind = 'color' and value #>> '{}' ~ '^#[0-9A-Fa-f]{6}$' then
           continue;
         end if;
       when 'boolean' then
@@ -8099,6 +8224,18 @@ begin
       when 'object' then
         if kind in ('object', 'text or object') then
           wrong := relevo.push_complaint(value, rule -> 'fields', format('%s.%s', place, field));
+          if wrong is null then
+            select format('%s.%s.%s must be given', place, field, needed.name) into wrong
+              from jsonb_array_elements_text(rule -> 'needs') with ordinality as needed(name, place_in) where value ->> needed.name is null order by needed.place_in limit 1;
+          end if;
+          if wrong is not null then
+            return wrong;
+          end if;
+          continue;
+        end if;
+      when 'array' then
+        if kind = 'list' and jsonb_array_length(value) between 1 and (rule ->> 'most')::int and not value @> '[null]' then
+          wrong := relevo.push_list_complaint(value, rule, format('%s.%s', place, field));
           if wrong is not null then
             return wrong;
           end if;
@@ -8112,6 +8249,8 @@ begin
       when 'choice' then 'one of ' || (select string_agg(c, ', ') from jsonb_array_elements_text(rule -> 'of') c)
       when 'boolean' then 'true or false'
       when 'object' then 'a JSON object'
+      when 'color' then 'a color such as #2244ff'
+      when 'list' then format('a list of 1 to %s entries', rule ->> 'most')
       when 'whole number or word' then format('a whole number between %s and %s, or %s', rule ->> 'low', rule ->> 'high', rule ->> 'word')
       else format('a %s between %s and %s', kind, rule ->> 'low', rule ->> 'high') end);
   end loop;
