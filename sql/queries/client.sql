@@ -6,6 +6,12 @@ select e.event_id, e.created, e.same_content, e.unknown_installations from relev
 -- Enqueues many events in the caller's transaction, in order, with one notification.
 select e.event_id, e.created, e.same_content, e.unknown_installations from relevo.enqueue_many(%(events)s::jsonb) e;
 
+-- name: enqueue_together
+-- Enqueues events of several callers in a transaction of their own, which waits for no lock longer than a bound in milliseconds.
+select e.event_id, e.created, e.same_content, e.unknown_installations
+  from (select set_config('lock_timeout', %(lock_ms)s::int::text, true) as lock_timeout) bound
+ cross join lateral relevo.enqueue_many(case when bound.lock_timeout is not null then %(events)s::jsonb end) e; -- so that it is bounded first
+
 -- name: cancel_event
 -- Ends an event: nothing of it is sent any more.
 select relevo.cancel(coalesce(%(event_id)s::bigint, relevo.event_id_in_project(%(event_type)s::text, %(event_key)s::text, %(project)s::text)), %(reason)s::text);

@@ -95,6 +95,19 @@ def enqueue_json(events: Sequence[Mapping[str, Any]]) -> Call[list[Enqueued]]:
 
 
 @verb
+def enqueue_texts(events: Sequence[str], *, lock_ms: int) -> Call[list[Enqueued]]:
+    """Enqueue events that `event_text` wrote, outside a transaction; no lock is waited for longer than `lock_ms`."""
+    return Call("enqueue_together", {"events": f"[{','.join(events)}]", "lock_ms": lock_ms}, each(_enqueued))
+
+
+def event_text(event: Mapping[str, Any]) -> str:
+    """Return an event that is given as the SQL functions take it as JSON text; refuse what cannot be stored."""
+    for name, value in event.items():
+        check_storable(name, value)
+    return as_json("event", dict(event))
+
+
+@verb
 def cancel(event: EventRef, reason: str = "") -> Call[bool]:
     """End an event: nothing of it is sent any more. False if there is none, or it has ended or was finished before."""
     return Call("cancel_event", {**_ref(event), "reason": _reason(reason)}, one(bool))

@@ -39,6 +39,7 @@ from relevo.http.database_threads import DatabaseThreads, Threads
 from relevo.http.guard import COOKIE, Callers, Guarded
 from relevo.http.middleware import OverLimit
 from relevo.http.recorded import RecordedActions
+from relevo.http.shared_writes import SharedWrites
 from relevo.http.waiting import EventWaiters, InboxWaiters, Places
 from relevo.operators import fleet
 
@@ -138,6 +139,7 @@ def furnish(app: FastAPI, threads: DatabaseThreads, places: Places, rules: Rules
     app.state.exports = choices.Exports()
     app.state.waiters = EventWaiters(threads, places)
     app.state.inbox_waiters = InboxWaiters(threads, places)
+    app.state.writes = SharedWrites(threads)
     app.state.callers = callers = Callers(threads)
     limiter = RateLimiter(relevo.settings.http_rate_per_second)
     app.state.admission = Admission(callers, limiter, COOKIE, rules.keys)

@@ -19,11 +19,32 @@ from fastapi import Request
 from relevo.app import App
 from relevo.database.pool import Connection, Database
 from relevo.database.replica import Answer, Reader
-from relevo.http.problems import busy
+from relevo.http.problems import Problem, busy
 
 P = ParamSpec("P")
 T = TypeVar("T")
 _LONGEST_REST_S = 1.0
+
+
+class Turns(asyncio.Semaphore):
+    """So many at once, the others wait for their turn; who gets none in time is answered 503."""
+
+    def __init__(self, size: int, wait_s: float, busy_because: str) -> None:
+        super().__init__(size)
+        self.wait_s = wait_s
+        self._busy_because = busy_because
+
+    async def take(self) -> None:
+        """Wait for a turn; `release` gives it back."""
+        try:
+            async with asyncio.timeout(self.wait_s):
+                await self.acquire()
+        except TimeoutError:
+            raise self.busy() from None
+
+    def busy(self) -> Problem:
+        """Return the problem of who got no turn."""
+        return busy(self._busy_because)
 
 
 class Threads:
@@ -34,39 +55,34 @@ class Threads:
     """
 
     def __init__(self, size: int, wait_s: float, busy_because: str, rest: float = 0.0) -> None:
-        self._wait_s = wait_s
-        self._busy_because = busy_because
         self._rest = rest
-        self._turns = asyncio.Semaphore(size)
+        self.turns = Turns(size, wait_s, busy_because)
         self._threads = ThreadPoolExecutor(size, "relevo-http")
 
     async def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function on a thread; whoever leaves before it is done keeps its turn until then."""
-        await self._take_turn()
+        await self.turns.take()
+        return await self.call_in_turn(function, *args, **kwargs)
+
+    async def call_in_turn(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function on a thread by a turn that was taken, and that ends with it."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
             called = partial(copy_context().run, function, *args, **kwargs)
             work = loop.run_in_executor(self._threads, called)
         except BaseException:
-            self._turns.release()
+            self.turns.release()
             raise
         work.add_done_callback(partial(self._end_turn, begun))
         return await asyncio.shield(work)
 
-    async def _take_turn(self) -> None:
-        try:
-            async with asyncio.timeout(self._wait_s):
-                await self._turns.acquire()
-        except TimeoutError:
-            raise busy(self._busy_because) from None
-
     def _end_turn(self, begun: float, work: asyncio.Future[Any]) -> None:
         if self._rest:
             loop = work.get_loop()
-            loop.call_later(min(_LONGEST_REST_S, (loop.time() - begun) * self._rest), self._turns.release)
+            loop.call_later(min(_LONGEST_REST_S, (loop.time() - begun) * self._rest), self.turns.release)
         else:
-            self._turns.release()
+            self.turns.release()
         if not work.cancelled():
             work.exception()  # whoever asked may have left: an error that nobody hears is no surprise
 
@@ -87,6 +103,7 @@ class DatabaseThreads(Threads):
         busy_because: str = "All connections to the database are in use.",
     ) -> None:
         super().__init__(size, wait_s, busy_because)
+        self.size = size
         self.database = database
         self.reader = reader or Reader(database)
 
@@ -110,7 +127,13 @@ class DatabaseThreads(Threads):
         self, function: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Call a function of a single statement with a connection, without the ceremony of a transaction."""
-        return await self.call(partial(_call_in, self.database.connection, function, *args, **kwargs))
+        return await self.call(self.statement(function, *args, **kwargs))
+
+    def statement(
+        self, function: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Callable[[], T]:
+        """Return a call of a function of a single statement, for `call_in_turn`."""
+        return partial(_call_in, self.database.connection, function, *args, **kwargs)
 
     def close(self) -> None:
         """Take no more functions."""

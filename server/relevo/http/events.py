@@ -15,13 +15,13 @@ from starlette.responses import Response
 from relevo.access import app_verbs
 from relevo.access.app_verbs import EventLook
 from relevo.client.progress import progress_of
-from relevo.client.values import Enqueued
 from relevo.http import event_schema
-from relevo.http.database_threads import DatabaseThreads, threads_of
+from relevo.http.database_threads import threads_of
 from relevo.http.fields import NO_TEXT, Body, Exact, Id, Reason, Text, Text100, Text200
 from relevo.http.guard import Guarded, admit_again, caller_of, do, own_project
 from relevo.http.json_response import Json
 from relevo.http.problems import ProblemBody, invalid, missing
+from relevo.http.shared_writes import SharedWrites
 from relevo.http.waiting import EventWaiters
 from relevo.operators.deliveries import of_event
 
@@ -276,7 +276,8 @@ async def enqueue_event(
 ) -> Response:
     """Enqueue an event, once: the same type and key again is the same event. With `wait_ms`, wait for it, too."""
     caller, threads = caller_of(request), threads_of(request)
-    [done] = await _enqueue(threads, [_given(request, event, idempotency_key)], caller.project)
+    writes: SharedWrites = request.app.state.writes
+    done = await writes.enqueue(caller, _given(request, event, idempotency_key), len(await request.body()))
     headers = {"Location": f"/v1/events/{done.event_id}"}
     wait_ms = former if wait_ms is None else wait_ms
     if wait_ms is None:
@@ -289,7 +290,8 @@ async def enqueue_event(
 async def enqueue_events(request: Request, batch: Batch) -> Response:
     """Enqueue many events in one transaction, all or none; each needs its key."""
     events = [_given(request, event, None, f"events.{number}.") for number, event in enumerate(batch.events)]
-    done = await _enqueue(threads_of(request), events, caller_of(request).project)
+    # one statement is a transaction by itself
+    done = await threads_of(request).run_statement(app_verbs.enqueue, events, caller_of(request).project)
     return Json({"items": [vars(each) for each in done]})
 
 
@@ -423,10 +425,6 @@ def _event(request: Request, event: Mapping[str, Any]) -> Mapping[str, Any]:
     if request.app.state.has_tenders:
         return event
     return {name: value for name, value in event.items() if name != "licitacion_id"}
-
-
-async def _enqueue(threads: DatabaseThreads, events: list[dict[str, Any]], project: str | None) -> list[Enqueued]:
-    return await threads.run_statement(app_verbs.enqueue, events, project)  # one statement is a transaction by itself
 
 
 async def _waited(

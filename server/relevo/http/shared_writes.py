@@ -1,0 +1,208 @@
+"""Enqueues the events of requests that wait at the same moment by one statement, each with its own answer.
+
+A request that finds no write under way is written at once. Requests that arrive during a write gather for the next
+one, so nobody waits for a timer. A shared write waits only a moment for locks. If it fails, each of its requests is
+written by itself, and only the request with the error is refused. A request that meets a lock waits for it as long as
+a statement may; until then every request of its caller is written by itself, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import Context
+from typing import Any
+
+import psycopg
+from psycopg import errors as pg
+
+from relevo.access import app_verbs
+from relevo.access.api_tokens import Token
+from relevo.client import verbs
+from relevo.client.values import Enqueued
+from relevo.core.errors import DatabaseUnavailableError, RelevoError
+from relevo.database.outages import is_unavailable
+from relevo.http.database_threads import DatabaseThreads, Turns
+
+_MOST_EVENTS, _MOST_BYTES = 100, 262_144
+"""How much one write takes."""
+_MOST_BYTES_EACH = 32_768
+"""How large the body of a request may be that shares its write."""
+_LOCK_MS = 50
+_OVERDUE_S = 1.0
+"""How long a write keeps those who wait from beginning the next one, whatever it waits for."""
+
+
+class _SharedWriteFailedError(Exception):
+    """A write that several requests shared failed; which of them it was for is not known."""
+
+
+Answer = asyncio.Future[Enqueued]
+
+
+class SharedWrites:
+    """Writes the events of one process's requests; callers take turns, so that none fills the next write."""
+
+    def __init__(self, threads: DatabaseThreads, *, lock_ms: int = _LOCK_MS, overdue_s: float = _OVERDUE_S) -> None:
+        self._threads = threads
+        self._lock_ms = min(lock_ms, threads.database.lock_ms)
+        self._overdue_s = overdue_s
+        turns = threads.turns
+        self._alone = Turns(max(1, threads.size - 1), turns.wait_s, "Other events wait for locks in the database.")
+        """Of those who may wait long; one connection is left to shared writes."""
+        self._waiting: OrderedDict[str, dict[Answer, str]] = OrderedDict()
+        """By caller, in the order in which they are served: the answers that requests wait for, and their events."""
+        self._writer: asyncio.Task[None] | None = None
+        self._writers: set[asyncio.Task[None]] = set()
+        """The one that goes on with those who wait, and those that are overdue."""
+        self._locked: Counter[str] = Counter()
+        """How many requests of a caller wait for locks."""
+        self._refused: set[str] = set()
+        """Callers whose last event was refused."""
+
+    async def enqueue(self, caller: Token, event: Mapping[str, Any], size: int) -> Enqueued:
+        """Enqueue an event of a caller, whose request's body has so many bytes."""
+        event = app_verbs.in_project(event, caller.project)  # each caller's own, before any is written
+        if size > _MOST_BYTES_EACH:
+            return await self._write_alone(event)
+        text = verbs.event_text(event)
+        with self._noted(caller.id):
+            if caller.id in self._locked or caller.id in self._refused:
+                return await self._write_alone(event)
+            try:
+                return await self._write_soon(caller.id, text)
+            except pg.LockNotAvailable:
+                with self._lock_met(caller.id):
+                    return await self._write_alone(event)
+
+    async def _write_soon(self, caller: str, text: str) -> Enqueued:
+        """Write an event together with others or, if that fails, by itself, without waiting long for a lock."""
+        try:
+            return await self._join(caller, text)
+        except _SharedWriteFailedError:
+            written = self._threads.statement(verbs.enqueue_texts, [text], lock_ms=self._lock_ms)
+            [done] = await self._threads.call(written)
+            return done
+
+    async def _write_alone(self, event: Mapping[str, Any]) -> Enqueued:
+        """Write an event by itself, and wait for locks as long as any statement does."""
+        await self._alone.take()
+        try:
+            [done] = await self._threads.run_statement(verbs.enqueue_json, [event])
+        finally:
+            self._alone.release()
+        return done
+
+    @contextmanager
+    def _noted(self, caller: str) -> Iterator[None]:
+        """Note whether a caller's event is refused: the next ones keep nobody else's from a shared write."""
+        try:
+            yield
+        except (RelevoError, psycopg.Error) as error:
+            if not is_unavailable(error):
+                self._refused.add(caller)
+            raise
+        self._refused.discard(caller)
+
+    @contextmanager
+    def _lock_met(self, caller: str) -> Iterator[None]:
+        self._locked[caller] += 1
+        try:
+            yield
+        finally:
+            self._locked[caller] -= 1
+            if not self._locked[caller]:
+                del self._locked[caller]
+
+    async def _join(self, caller: str, text: str) -> Enqueued:
+        """Wait for the next write and return its answer; 503 if none begins in time."""
+        loop = asyncio.get_running_loop()
+        answer: Answer = loop.create_future()
+        patience = loop.call_later(self._threads.turns.wait_s, self._give_up, caller, answer)
+        self._waiting.setdefault(caller, {})[answer] = text
+        if self._writer is None:
+            self._begin()
+        try:
+            return await answer
+        finally:
+            patience.cancel()
+            self._take(caller, answer)
+
+    def _give_up(self, caller: str, answer: Answer) -> None:
+        """Tell a request that no write has begun in time; one that is being written is waited for."""
+        if self._take(caller, answer) and not answer.done():
+            answer.set_exception(self._threads.turns.busy())
+
+    def _take(self, caller: str, answer: Answer) -> str:
+        """Take a request out of those that wait; return its event, nothing if it does not wait any more."""
+        line = self._waiting.get(caller, {})
+        text = line.pop(answer, "")
+        if not line:
+            self._waiting.pop(caller, None)
+        return text
+
+    def _begin(self) -> None:
+        """Write on, in a context of no request's: what is logged meanwhile is nobody's own."""
+        self._writer = asyncio.create_task(self._write_on(), context=Context())
+        self._writers.add(self._writer)
+        self._writer.add_done_callback(self._writers.discard)
+
+    async def _write_on(self) -> None:
+        """Write those who wait, until nobody does, or until a write was overdue and another task goes on."""
+        mine = asyncio.current_task()
+        while self._writer is mine:
+            await self._threads.turns.acquire()  # who waits leaves by itself when it has waited too long
+            chosen = self._choose()
+            if not chosen:
+                self._threads.turns.release()
+                self._writer = None
+                return
+            overdue = asyncio.get_running_loop().call_later(self._overdue_s, self._pass_on, mine)
+            try:
+                await self._write(chosen)
+            finally:
+                overdue.cancel()
+            if not self._waiting and self._writer is mine:
+                self._writer = None
+
+    def _pass_on(self, writer: object) -> None:
+        """Have another task go on with those who wait: this write takes too long."""
+        if self._writer is writer:
+            self._writer = None
+            if self._waiting:
+                self._begin()
+
+    def _choose(self) -> dict[Answer, str]:
+        """Take those who wait, one of each caller in turn, up to the most events and bytes of a write."""
+        chosen, size = dict[Answer, str](), 0
+        while self._waiting and len(chosen) < _MOST_EVENTS:
+            caller = next(iter(self._waiting))
+            answer, text = next(iter(self._waiting[caller].items()))
+            size += len(text)
+            if chosen and size > _MOST_BYTES:
+                break
+            chosen[answer] = self._take(caller, answer)
+            if caller in self._waiting:
+                self._waiting.move_to_end(caller)
+        return chosen
+
+    async def _write(self, chosen: Mapping[Answer, str]) -> None:
+        """Write by a turn that was taken, and tell each what became of it; who has left hears nothing."""
+        try:
+            written = self._threads.statement(verbs.enqueue_texts, list(chosen.values()), lock_ms=self._lock_ms)
+            done = await self._threads.call_in_turn(written)
+        except Exception as error:  # noqa: BLE001 whatever it is, it is told to those whose write it was
+            is_told = len(chosen) == 1 or self._is_everyones(error)
+            for answer in chosen:
+                if not answer.done():
+                    answer.set_exception(error if is_told else _SharedWriteFailedError())
+        else:
+            for answer, enqueued in zip(chosen, done, strict=True):
+                if not answer.done():
+                    answer.set_result(enqueued)
+
+    def _is_everyones(self, error: Exception) -> bool:
+        """Return whether each would meet the same by itself: the database cannot be reached at all."""
+        return isinstance(error, DatabaseUnavailableError) and not self._threads.database.is_reachable
