@@ -162,6 +162,36 @@ def test_a_token_that_ended_is_refused_within_a_second(
     run(story())
 
 
+def test_a_token_is_asked_for_once_by_all_who_bring_it_at_once(build: Callable[..., App]) -> None:
+    """Requests at once with one token share one question; who leaves takes it from nobody, and a bad token is nobody's."""
+    database = build().database
+    written, token = api_tokens.make(database, "caller", "viewer")
+
+    async def story() -> None:
+        threads = DatabaseThreads(database, 1, 60)
+        callers, asked, run_one = Callers(threads), list[str](), threads.run
+
+        async def counted(function: Any, *args: Any, **kwargs: Any) -> Any:
+            asked.append(args[0])
+            return await run_one(function, *args, **kwargs)
+
+        threads.run = counted  # type: ignore[method-assign]
+        ask = request_with("authorization", f"Bearer {written}")
+        leaving, *others = [asyncio.create_task(callers.admit(ask, READ)) for _ in range(20)]
+        bad = request_with("authorization", f"Bearer {written[:-1]}")
+        refused = [asyncio.create_task(callers.admit(bad, READ)) for _ in range(20)]
+        await asyncio.sleep(0)
+        leaving.cancel()
+        assert await asyncio.gather(*others) == [token] * 19
+        for each in refused:
+            with pytest.raises(Problem, match="unknown"):
+                await each
+        assert asked == [written, written[:-1]]
+        threads.close()
+
+    run(story())
+
+
 def test_a_session_is_remembered_by_nobody(build: Callable[..., App]) -> None:
     """A session that was good is no token, and one that was ended is refused at once."""
     database = build().database

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
 import math
@@ -9,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -60,6 +62,8 @@ class Callers:
         self._known: OrderedDict[bytes, Token] = OrderedDict()
         self._good: OrderedDict[bytes, tuple[Token, float]] = OrderedDict()
         """Tokens that were found good, by their hash, and when that was asked; of sessions none."""
+        self._asked: dict[bytes, tuple[asyncio.Task[Token | None], float]] = {}
+        """Tokens that are asked for just now, by their hash, and since when: all their requests wait for one answer."""
         self._phones: OrderedDict[bytes, None] = OrderedDict()
         """Phones' secrets that were found good, by their hash."""
 
@@ -105,11 +109,24 @@ class Callers:
         token, asked_at = self._good.get(digest, (None, -math.inf))
         if token is not None and self._clock() - asked_at <= FRESH_S:
             return token
-        asked_at = self._clock()
+        asking, asked_at = self._asked.get(digest, (None, -math.inf))
+        if asking is None or self._clock() - asked_at > FRESH_S:
+            asking = asyncio.create_task(self._ask(digest, written, self._clock()))
+            self._asked[digest] = asking, self._clock()
+            asking.add_done_callback(partial(self._end_asking, digest))
+        return await asyncio.shield(asking)  # whoever leaves does not take it from the others
+
+    async def _ask(self, digest: bytes, written: str, asked_at: float) -> Token | None:
         token = await self._threads.run(api_tokens.verify, written)
         if token is not None:
             _remember(self._good, digest, (token, asked_at))
         return token
+
+    def _end_asking(self, digest: bytes, asking: asyncio.Task[Token | None]) -> None:
+        if self._asked.get(digest, (None,))[0] is asking:
+            del self._asked[digest]
+        if not asking.cancelled():
+            asking.exception()  # whoever asked may have left: an error that nobody hears is no surprise
 
     async def admit(self, request: Request, rule: Rule) -> Token | None:
         """Return the caller if the rule lets it in; 401 or 403 if not."""
