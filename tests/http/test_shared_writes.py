@@ -223,10 +223,10 @@ def test_the_same_event_twice_in_one_write(tell: Tell, conn: psycopg.Connection[
 
 def test_a_locked_key_holds_up_its_own_request_alone(tell: Tell, conn: psycopg.Connection[Any], dsn: str) -> None:
     """While an open transaction holds the key of some requests, all other callers' events are written."""
-    mine = "select relevo.enqueue(jsonb_build_object('type', 'order.shipped', 'key', 'locked', 'title', 'On its way', 'audience', 'everyone', 'project', 'shop'))"
+    key = "select relevo.enqueue(jsonb_build_object('type', 'order.shipped', 'key', 'locked', 'title', 'On its way', 'audience', 'everyone', 'project', 'shop'))"
 
     async def story(writes: SharedWrites, _: DatabaseThreads) -> None:
-        async with held(dsn, mine) as other:
+        async with held(dsn, key) as other:
             locked = begin(writes, SHOP, *(event("locked") for _ in range(5)))
             beside = begin(writes, BANK, *(event(f"beside {n}") for n in range(5)))
             assert all(each.created for each in await asyncio.gather(*beside))
@@ -235,6 +235,10 @@ def test_a_locked_key_holds_up_its_own_request_alone(tell: Tell, conn: psycopg.C
             for caller in (APP, BANK):
                 later = begin(writes, caller, event(f"later {caller.id}"), event("locked"))
                 assert all(each.created for each in await asyncio.gather(*later)), "this key is locked in shop alone"
+            mine = begin(writes, SHOP, event("free"), event("free", title="Other"), event("last"))
+            done = await asyncio.gather(*mine, return_exceptions=True)
+            assert isinstance(done.pop(1), EventConflictError), "nor do those of the same caller wait"
+            assert all(each.created for each in done)
             assert not any(each.done() for each in locked)
             other.commit()
         done = await asyncio.gather(*locked)

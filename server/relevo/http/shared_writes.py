@@ -2,8 +2,8 @@
 
 A request that finds no write under way is written at once. Requests that arrive during a write gather for the next
 one, so nobody waits for a timer. A shared write waits only a moment for locks. If it fails, each of its requests is
-written by itself, and only the request with the error is refused. A request that meets a lock waits for it as long as
-a statement may; until then every request of its caller is written by itself, too.
+written by itself, and only the request with the error is refused. A request that meets a lock then waits for it as
+long as a statement may; meanwhile every other request of its caller is written by itself, too.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from relevo.client import verbs
 from relevo.client.values import Enqueued
 from relevo.core.errors import DatabaseUnavailableError, RelevoError
 from relevo.database.outages import is_unavailable
+from relevo.database.pool import Connection
 from relevo.http.database_threads import DatabaseThreads, Turns
 
 _MOST_EVENTS, _MOST_BYTES = 100, 262_144
@@ -42,6 +43,11 @@ class _SharedWriteFailedError(Exception):
 Answer = asyncio.Future[Enqueued]
 
 
+def _write(connection: Connection, event: Mapping[str, Any], lock_ms: int) -> Enqueued:
+    [done] = verbs.enqueue_texts(connection, [verbs.event_text(event)], lock_ms=lock_ms)
+    return done
+
+
 class SharedWrites:
     """Writes the events of one process's requests; callers take turns, so that none fills the next write."""
 
@@ -50,8 +56,8 @@ class SharedWrites:
         self._lock_ms = min(lock_ms, threads.database.lock_ms)
         self._overdue_s = overdue_s
         turns = threads.turns
-        self._alone = Turns(max(1, threads.size - 1), turns.wait_s, "Other events wait for locks in the database.")
-        """Of those who may wait long; one connection is left to shared writes."""
+        self._patient = Turns(max(1, threads.size - 1), turns.wait_s, "Other events wait for locks in the database.")
+        """Of those who wait for locks; one connection is left to all others."""
         self._waiting: OrderedDict[str, dict[Answer, str]] = OrderedDict()
         """By caller, in the order in which they are served: the answers that requests wait for, and their events."""
         self._writer: asyncio.Task[None] | None = None
@@ -65,35 +71,32 @@ class SharedWrites:
     async def enqueue(self, caller: Token, event: Mapping[str, Any], size: int) -> Enqueued:
         """Enqueue an event of a caller, whose request's body has so many bytes."""
         event = app_verbs.in_project(event, caller.project)  # each caller's own, before any is written
-        if size > _MOST_BYTES_EACH:
-            return await self._write_alone(event)
-        text = verbs.event_text(event)
+        is_apart = size > _MOST_BYTES_EACH or caller.id in self._locked or caller.id in self._refused
         with self._noted(caller.id):
-            if caller.id in self._locked or caller.id in self._refused:
-                return await self._write_alone(event)
             try:
-                return await self._write_soon(caller.id, text)
+                return await (self._write(event) if is_apart else self._write_shared(caller.id, event))
             except pg.LockNotAvailable:
                 with self._lock_met(caller.id):
-                    return await self._write_alone(event)
+                    return await self._write_patiently(event)
 
-    async def _write_soon(self, caller: str, text: str) -> Enqueued:
-        """Write an event together with others or, if that fails, by itself, without waiting long for a lock."""
+    async def _write_shared(self, caller: str, event: Mapping[str, Any]) -> Enqueued:
+        """Write an event together with others or, if that fails, by itself."""
         try:
-            return await self._join(caller, text)
+            return await self._join(caller, verbs.event_text(event))
         except _SharedWriteFailedError:
-            written = self._threads.statement(verbs.enqueue_texts, [text], lock_ms=self._lock_ms)
-            [done] = await self._threads.call(written)
-            return done
+            return await self._write(event)
 
-    async def _write_alone(self, event: Mapping[str, Any]) -> Enqueued:
-        """Write an event by itself, and wait for locks as long as any statement does."""
-        await self._alone.take()
+    async def _write(self, event: Mapping[str, Any]) -> Enqueued:
+        """Write an event by itself, and wait for a lock only a moment."""
+        return await self._threads.run_statement(_write, event, self._lock_ms)
+
+    async def _write_patiently(self, event: Mapping[str, Any]) -> Enqueued:
+        """Write an event by itself, and wait for a lock as long as any statement does."""
+        await self._patient.take()
         try:
-            [done] = await self._threads.run_statement(verbs.enqueue_json, [event])
+            return await self._threads.run_statement(_write, event, self._threads.database.lock_ms)
         finally:
-            self._alone.release()
-        return done
+            self._patient.release()
 
     @contextmanager
     def _noted(self, caller: str) -> Iterator[None]:
@@ -161,7 +164,7 @@ class SharedWrites:
                 return
             overdue = asyncio.get_running_loop().call_later(self._overdue_s, self._pass_on, mine)
             try:
-                await self._write(chosen)
+                await self._write_chosen(chosen)
             finally:
                 overdue.cancel()
             if not self._waiting and self._writer is mine:
@@ -188,7 +191,7 @@ class SharedWrites:
                 self._waiting.move_to_end(caller)
         return chosen
 
-    async def _write(self, chosen: Mapping[Answer, str]) -> None:
+    async def _write_chosen(self, chosen: Mapping[Answer, str]) -> None:
         """Write by a turn that was taken, and tell each what became of it; who has left hears nothing."""
         try:
             written = self._threads.statement(verbs.enqueue_texts, list(chosen.values()), lock_ms=self._lock_ms)
