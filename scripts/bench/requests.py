@@ -12,12 +12,13 @@ from uuid import UUID
 
 from bench.environment import Environment, relevo_run
 from bench.http import Caller, await_port, free_port, later_event
-from bench.measuring import Row
+from bench.measuring import Goal, Row
 from relevo.access import api_tokens
 from relevo.database.pool import Database
 
 _CYCLES = "reaper,fanout,dispatch"
 _CONNECTIONS = 4
+_AT_ONCE = 32
 _WARM = 100
 _PHONES = 50  # so many that no brake looks at one of them
 Ask = tuple[str, str, dict[str, Any] | None]
@@ -36,6 +37,12 @@ def rows(env: Environment) -> Iterator[Row]:
             _apply(port, token, ask, _WARM)
             cost = env.meter.measure(partial(_apply, port, token, ask, sizes.http_calls), worker.pid)
             yield Row(f"request_{name.lower().replace(' ', '_')}", f"1,000 x {name}", f"{cost.cpu_ms:,.0f} ms", cost)
+        together = partial(_apply, port, token, routes["POST event for later"])
+        together(_WARM, _AT_ONCE)
+        cost = env.meter.measure(partial(together, sizes.http_calls, _AT_ONCE), worker.pid)
+        goal = Goal("worker_ms_per_1000", 1_000, "ms of the process")
+        what = f"1,000 x POST event for later, {_AT_ONCE} callers at once"
+        yield Row("request_post_together", what, f"{cost.cpu_ms:,.0f} ms", cost, goals=(goal,))
 
 
 def _routes(event_id: int, phones: Sequence[UUID]) -> Mapping[str, Callable[[int], Ask]]:
@@ -57,11 +64,11 @@ def _routes(event_id: int, phones: Sequence[UUID]) -> Mapping[str, Callable[[int
     }
 
 
-def _apply(port: int, token: str, ask: Callable[[int], Ask], count: int) -> int:
-    return asyncio.run(_call(port, token, ask, count))
+def _apply(port: int, token: str, ask: Callable[[int], Ask], count: int, callers: int = _CONNECTIONS) -> int:
+    return asyncio.run(_call(port, token, ask, count, callers))
 
 
-async def _call(port: int, token: str, ask: Callable[[int], Ask], count: int) -> int:
+async def _call(port: int, token: str, ask: Callable[[int], Ask], count: int, callers: int) -> int:
     """Ask so often, one after the other on each of a few connections."""
     numbers = iter(range(first := time.perf_counter_ns(), first + count))
 
@@ -70,5 +77,5 @@ async def _call(port: int, token: str, ask: Callable[[int], Ask], count: int) ->
             status = await caller.ask(*ask(number))
             assert status in (200, 201, 202), status
 
-    await asyncio.gather(*(go_on(Caller(port, token)) for _ in range(_CONNECTIONS)))
+    await asyncio.gather(*(go_on(Caller(port, token)) for _ in range(callers)))
     return count
