@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relevo.http.rules import RULES
+from who_may_call import WHO_MAY_CALL, Callers
 
 OPEN = {
     "/", "/docs", "/favicon.ico", "/openapi.json", "/health/live", "/health/ready", "/guide", "/guide/{name}", "/guide/pictures/{name}",
@@ -12,6 +13,15 @@ READS_BY_POST = {"/v1/words/preview", "/dashboard/search", "/dashboard/compose"}
 """A body asks, and nothing is changed."""
 OWN_SESSIONS = {"/dashboard/sessions/end", "/dashboard/sessions/end-own"}
 OF_ALL_PROJECTS = ("/metrics", "/v1/ops/", "/v1/words", "/v1/event-types", "/dashboard")
+
+
+def test_each_route_has_the_callers_of_the_list() -> None:
+    """The table of rules says of each route what the list beside the tests says: a slip in one of them shows."""
+    found = {
+        key: Callers(rule.roles, bool(rule.roles) and rule.scoped, rule.own_check, rule.page)
+        for key, rule in RULES.items()
+    }
+    assert found == WHO_MAY_CALL
 
 
 def test_who_comes_without_proof() -> None:

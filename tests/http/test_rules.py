@@ -15,8 +15,9 @@ from processes import eventually
 from relevo.access import api_tokens
 from relevo.http import api
 from relevo.http.guard import Guarded
-from relevo.http.rules import RULES, rule_of
+from relevo.http.rules import RULES
 from serving import Client, Served
+from who_may_call import WHO_MAY_CALL
 
 FILLED = {"event_id": "1", "name": "reaper", "installation_id": str(UUID(int=1)), "project": "default"}
 """What stands in place of a path's parameters while only the door is knocked at."""
@@ -41,7 +42,7 @@ def _names(path: str) -> list[str]:
     return [part.split("}")[0] for part in path.split("{")[1:]]
 
 
-GUARDED = sorted(key for key, rule in RULES.items() if rule.roles)
+GUARDED = sorted(key for key, callers in WHO_MAY_CALL.items() if callers.roles)
 
 
 def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
@@ -63,21 +64,21 @@ def test_a_route_without_a_rule_cannot_be_made() -> None:
         app.get("/v1/new")(lambda: None)
 
 
-def test_each_route_lets_in_whom_its_rule_names(served: Served) -> None:
+def test_each_route_lets_in_whom_the_list_names(served: Served) -> None:
     """Without a token 401, with a wrong one 401, with too little 403, with enough neither."""
     callers = {role: served.client(role) for role in get_args(api_tokens.Role)}
     stranger, scoped = served.client(), served.client("operator", project="other")
     wrong = Client(served.server.url, callers["operator"].token[:-1] + "!" if callers["operator"].token else None)
     for method, path in GUARDED:
-        rule, address = rule_of(method, path), filled(path)
+        callers_of, address = WHO_MAY_CALL[method, path], filled(path)
         for name, client in {"stranger": stranger, "wrong": wrong}.items():
             assert client.call(method, address).status_code == 401, (method, path, name)
         for role, client in callers.items():
             status = client.call(method, address, params={"wait_ms": 0}).status_code
-            assert (status == 403) == (role not in rule.roles), (method, path, role, status)
+            assert (status == 403) == (role not in callers_of.roles), (method, path, role, status)
             assert status not in (401, 405, 500), (method, path, role, status)
         status = scoped.call(method, address, params={"wait_ms": 0}).status_code
-        assert (status == 403) == ("operator" not in rule.roles or not rule.scoped), (method, path, status)
+        assert (status == 403) == (not callers_of.of_one_project), (method, path, status)
     wrong.close()
 
 
