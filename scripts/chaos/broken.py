@@ -60,6 +60,56 @@ BUILDS = {
             ),
         ),
     ),
+    "settle": Build(
+        "what was sent is settled without the lock of its claim, and takes a while",
+        (
+            (
+                "settle/settle_sent.sql",
+                "from relevo.claims c where c.token = claim for no key update;",
+                "from relevo.claims c where c.token = claim;\n  perform pg_sleep(1);",
+            ),
+        ),
+        ("stopped at a request, for about its lease", "stopped beyond the lease"),
+        minutes=1,
+    ),
+    "lock": Build(
+        "workers decide about a project without its lock",
+        (
+            (
+                "rates/lock_project.sql",
+                "perform from relevo.projects p where p.project = of_project for no key update;",
+                "perform from relevo.projects p where p.project = of_project;",
+            ),
+        ),
+        ("more due than the rate",),
+    ),
+    "cancel": Build(
+        "a cancel is ignored by the journal",
+        (
+            (
+                "sending/journal_plain_wave.sql",
+                "e.is_there is null or e.ended_at is not null or",
+                "e.is_there is null or",
+            ),
+            (
+                "queue/event_obstacle.sql",
+                "when ended_at is not null then 'event_ended'",
+                "when false then 'event_ended'",
+            ),
+        ),
+        ("Expo slow", "stopped beyond the lease"),
+    ),
+    "version": Build(
+        "a push goes to the token that was claimed, whatever token the phone has by then",
+        (
+            (
+                "sending/phones_unchanged.sql",
+                "(i.token_version = w.token_version and relevo.may_receive(i)",
+                "(relevo.may_receive(i)",
+            ),
+        ),
+        ("Expo slow", "more due than the rate"),
+    ),
     "counts": Build(
         "counts do not follow what a reaper takes back",
         (("counts/move_counts.sql", "having sum(s.n) <> 0;", "having false;"),),

@@ -7,6 +7,7 @@ import { gunzipSync } from "node:zlib";
 const REQUEST_S = 20; // how long a request may be under way: its time-out, and as long as its process may be stopped in its midst
 const LEASE_S = 4; // what may be sent is decided when it is claimed; it is sent within a lease
 const WINDOW_S = 10; // over which a rate is looked at
+const SEEN_S = 0.2; // what was acknowledged so long before a request was written down is seen by it
 const PUSHED = new Set(["sent", "ok", "unconfirmed"]);
 const OPEN = new Set(["pending", "retryable", "sent"]);
 const WAITING = new Set(["pending", "retryable"]);
@@ -117,7 +118,10 @@ function judge(folder) {
         const installation = deliveryById.get(row.delivery)?.installation;
         const next = (moves.get(installation) ?? []).filter((line) => row.phone !== `ExponentPushToken[${line.phone}]`);
         const own = (moves.get(installation) ?? []).filter((line) => row.phone === `ExponentPushToken[${line.phone}]`);
-        return own.length > 0 && next.some((line) => line.at > own.at(-1).at && row.at > line.at + REQUEST_S);
+        // judged by when its request was written down, which comes before the look at its phone, and where that is not known by the clock
+        const begun = (requestsOf.get(row.delivery) ?? []).map((request) => request.at).filter((at) => at <= row.at);
+        const isLate = (at) => row.at > at + REQUEST_S || (begun.length > 0 && !restoreOver(row.at) && !isBesideOlder(row.at) && begun.every((one) => one > at + SEEN_S));
+        return own.length > 0 && next.some((line) => line.at > own.at(-1).at && isLate(line.at));
       });
     },
     "in two places, or in none": () => {
@@ -194,6 +198,15 @@ function judge(folder) {
     },
   };
 
+  /** Seconds at whose end the rate of Expo had been used up, as far as requests of a chunk tell. */
+  const usedUp = () => {
+    const perSecond = new Map();
+    for (const row of requests.filter((each) => !each.project.includes("::"))) {
+      const second = Math.floor(row.at);
+      perSecond.set(second, (perSecond.get(second) ?? 0) + row.ids.length);
+    }
+    return [...perSecond.values()].filter((sent) => sent >= summary.rate_per_s * 0.9).length;
+  };
   const said = (word) => logs.filter((line) => line.includes(`"${word}"`)).length;
   const outcomes = (...kinds) => requests.filter((row) => kinds.includes(row.outcome)).length;
   /** How often a fault hit a moment that matters; a run that never met one proves nothing about it. */
@@ -212,6 +225,8 @@ function judge(folder) {
     "dead letters opened again": all("redriven").reduce((sum, line) => sum + line.deliveries, 0),
     "pushes that came too late and were not sent": deliveries.filter((row) => row.status === "expired").length,
     "pushes above a cap that were not sent": deliveries.filter((row) => row.code === "capped").length,
+    "tokens that push services called gone": deliveries.filter((row) => row.status === "invalid").length,
+    "seconds in which a rate was used up": usedUp(),
     "processes that stopped as told": said("worker_stopped"),
     "events acknowledged after a backup that a restore took": taken.filter((line) => eventById.get(line.event)?.event_key !== line.key).length,
     "events told by digests": digests.reduce((sum, row) => sum + row.items.length, 0),

@@ -26,6 +26,7 @@ MOMENTS = {
     "killed at a request": "killed with a request under way",
     "stopped beyond the lease": "a holder that found its claim lost",
     "stopped at a request, beyond the lease": "tickets that came after their claim was lost",
+    "stopped at a request, for about its lease": "stopped for about the lease with a request under way",
     "told to stop": "processes that stopped as told",
     "clock ten minutes slow": "requests of a process whose clock is ten minutes slow",
     "connections ended": "connections ended under a replica",
@@ -50,6 +51,8 @@ MOMENTS = {
     "Expo took it and hung up": "answers that nobody could read",
     "Expo slow": "answers that nobody could read",
     "Expo throttles": "requests that were turned away",
+    "more due than the rate": "seconds in which a rate was used up",
+    "phones called gone": "tokens that push services called gone",
     "Expo refuses messages": "dead letters opened again",
     "Expo refuses credentials": "breakers that opened",
     "FCM, APNs or Web Push refuses credentials": "messages refused for their credentials",
@@ -79,6 +82,11 @@ class Faults:
         for kind in self._kinds:
             self.context.hits[MOMENTS[kind]] += 0  # a moment that is never met is told, too
         self._due: list[str] = []
+
+    @property
+    def kinds(self) -> list[str]:
+        """What can be done in this run."""
+        return list(self._kinds)
 
     def strike_until(self, deadline: float, after_each: Callable[[], None]) -> None:
         """Strike until the time is over; each kind comes before one comes again."""

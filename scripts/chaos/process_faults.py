@@ -49,6 +49,15 @@ def _pause(context: FaultContext, replica: Replica) -> None:
     replica.send(signal.SIGCONT)
 
 
+def pause_about_the_lease(context: FaultContext) -> None:
+    """Stop one at a request for about as long as its lease: it settles while a reaper takes it back."""
+    if replica := context.one_with_a_request():
+        replica.send(signal.SIGSTOP)
+        time.sleep(LEASE_MS / 1000 * (0.9 + 0.4 * context.chance.random()))
+        replica.send(signal.SIGCONT)
+        context.hit("stopped for about the lease with a request under way")
+
+
 def stop(context: FaultContext) -> None:
     """Tell any to stop, and start it again."""
     if replica := context.any_replica():
@@ -72,6 +81,7 @@ KINDS: dict[str, Callable[[FaultContext], None]] = {
     "killed at a request": kill_at_a_request,
     "stopped beyond the lease": pause,
     "stopped at a request, beyond the lease": pause_at_a_request,
+    "stopped at a request, for about its lease": pause_about_the_lease,
     "told to stop": stop,
 }
 

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from functools import partial
 
 from chaos.fault_context import FaultContext
+from chaos.system import RATE_PER_S
+from relevo.client import verbs
+from relevo.client.values import Event, Installation
 
 SERVICES = ("fcm", "apns", "webpush")
 _TURNED_AWAY = """
@@ -19,6 +22,15 @@ _IN_DOUBT = """
 select count(*) from relevo.failed_attempts f join relevo.push_requests r on r.id = f.request_id
  where r.project like %(service)s and f.found_by = 'dispatch'
 """
+_PHONES = """
+select installation_id from relevo.device_installations
+ where provider = 'expo' and invalidated_at is null and owner like 'owner-%'
+"""
+_GONE_BROWSERS = """
+select installation_id, owner from relevo.device_installations where provider = 'webpush' and invalidated_at is not null
+"""
+BURST_S = 12
+"""How long the rate needs for a burst: longer than the checker's window."""
 _REFUSALS = {"fcm": "UNAUTHENTICATED", "apns": "ExpiredProviderToken", "webpush": "401"}
 
 
@@ -49,12 +61,48 @@ def _befall_service(context: FaultContext, service: str, fault: str) -> int:
     return int(after - before)
 
 
+def burst(context: FaultContext) -> None:
+    """Enqueue more for phones of one project than its rate lets through in a while."""
+    chosen = context.chance.randrange(10**9)
+    phones = [phone for (phone,) in context.system.ask(_PHONES)]
+    with context.system.connect() as conn:
+        for number in range(RATE_PER_S * BURST_S // max(1, len(phones))):
+            key = f"burst-{chosen}-{number}"
+            made = Event("order", key, "Order", "One of many", audience=phones)
+            context.acknowledged.note(
+                "enqueued", event=verbs.enqueue(conn, made).event_id, key=key, owner=None, by="Python", once=False
+            )
+    time.sleep(BURST_S / 2)
+
+
+def call_gone(context: FaultContext) -> None:
+    """Call some phones gone whose apps register other tokens a little later, as the writers do for Expo's."""
+    context.system.sandbox.add_fault("DeviceNotRegistered", share=0.3, seconds=2.0)
+    context.system.sandbox.add_fault("410", service="webpush", share=0.3, seconds=2.0)
+    time.sleep(2.5)
+    with context.system.connect() as conn:
+        for phone, owner in context.system.ask(_GONE_BROWSERS):
+            name = f"back-{context.chance.randrange(10**9)}"
+            verbs.register(
+                conn,
+                Installation(
+                    context.system.sandbox.subscription(name),
+                    installation_id=phone,
+                    provider="webpush",
+                    platform="web",
+                    owner=owner,
+                ),
+            )
+
+
 KINDS: dict[str, Callable[[FaultContext], None]] = {
     "Expo down": partial(_befall, fault="503"),
     "Expo took it and said 500": partial(_befall, fault="500-delivered", share=0.5),
     "Expo took it and hung up": partial(_befall, fault="reset-delivered", share=0.5),
     "Expo slow": partial(_befall, fault="slow=1", share=0.5),
     "Expo throttles": partial(_befall, fault="429", share=0.2),
+    "more due than the rate": burst,
+    "phones called gone": call_gone,
     "Expo refuses messages": partial(_befall, fault="MessageTooBig", share=0.3),
     "Expo refuses credentials": partial(_befall, fault="401", share=1.0),
     "FCM, APNs or Web Push refuses credentials": partial(

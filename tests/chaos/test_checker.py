@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from chaos.__main__ import never_met
 from parts import find_part
 
 pytestmark = pytest.mark.needs("node")
@@ -193,6 +194,30 @@ def test_a_broken_rule_is_found(rule: str, said: dict[str, str]) -> None:
 def test_a_secret_in_a_log_is_found(number: int, said: dict[str, str]) -> None:
     """A whole push token or an API token in a replica's log fails the run."""
     assert "BROKEN  secrets or whole tokens in logs: 1" in said[f"secret {number}"]
+
+
+@pytest.mark.parametrize(("moved_at", "is_found"), [(2.5, True), (2.9, False)])
+def test_a_move_is_judged_by_the_second(tmp_path: Path, moved_at: float, is_found: bool) -> None:
+    """A push to the former token is a fault if its request was written down after the move, half a second being enough."""
+    history = copy.deepcopy(GOOD)
+    history["told"].append(dict(MOVED, at=moved_at))
+    history["received"] = [
+        row for row in history["received"] if row["delivery"] not in (11, 15, 16) and row["at"] < 300
+    ]
+    write(tmp_path, history)
+    done = subprocess.run(
+        [find_part("node"), str(CHECKER), str(tmp_path)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ("BROKEN  pushed to a token that had moved" in done.stdout) is is_found
+
+
+@pytest.mark.parametrize(("is_short", "unmet"), [(False, ["cuts"]), (True, [])])
+def test_a_moment_that_was_never_met_is_named(
+    is_short: bool, unmet: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that had time for a moment and never met it fails by it; one that was short by wish only names it."""
+    assert never_met({"kills": 2, "cuts": 0}, is_short=is_short) == unmet
+    assert "1 moment was never met" in capsys.readouterr().out
 
 
 def test_a_run_that_does_not_come_to_rest_fails(said: dict[str, str]) -> None:
