@@ -27,6 +27,8 @@ HISTORIES = ROOT / "build" / "chaos"
 CALM_S = 600.0
 LONG_MINUTES = 10
 """A run of so many minutes has time for every moment; one that was to be shorter may miss some."""
+OF_NO_REST = ("not over after calm", "news missing, or numbered twice")
+"""Rules that are broken whenever a run ends before all is over, as on a machine with much else to do."""
 UNMET = 3
 """How a run ends that broke no rule, and never met a moment that it had time for."""
 SHOWN = 500
@@ -187,7 +189,8 @@ def _replay(steps: Path) -> dict[str, Any]:
 
 def _judge_broken(name: str, verdict: dict[str, Any]) -> int:
     """Return 0 if a build without one of its rules was caught; one that only finds no rest was not."""
-    found = [rule for rule, count in verdict["rules"].items() if count]
+    unproven = () if verdict["summary"]["calm"] else OF_NO_REST
+    found = [rule for rule, count in verdict["rules"].items() if count and rule not in unproven]
     found += [] if verdict["replay"]["ok"] else ["replay"]
     print(f"the build without {name} was {'caught: ' + '; '.join(found) if found else 'NOT CAUGHT'}", flush=True)
     return int(not found)

@@ -66,10 +66,10 @@ BUILDS = {
             (
                 "settle/settle_sent.sql",
                 "from relevo.claims c where c.token = claim for no key update;",
-                "from relevo.claims c where c.token = claim;\n  perform pg_sleep(1);",
+                "from relevo.claims c where c.token = claim;\n  perform pg_sleep(7);",
             ),
         ),
-        ("stopped at a request, for about its lease", "stopped beyond the lease"),
+        ("stopped beyond the lease",),
         minutes=1,
     ),
     "lock": Build(

@@ -6,7 +6,7 @@ import { gunzipSync } from "node:zlib";
 
 const REQUEST_S = 20; // how long a request may be under way: its time-out, and as long as its process may be stopped in its midst
 const LEASE_S = 4; // what may be sent is decided when it is claimed; it is sent within a lease
-const WINDOW_S = 10; // over which a rate is looked at
+const WINDOWS_S = [10, 20, 40]; // over which a rate is looked at: a claim sends within a lease, so a short one tells least
 const SEEN_S = 0.2; // what was acknowledged so long before a request was written down is seen by it
 const PUSHED = new Set(["sent", "ok", "unconfirmed"]);
 const OPEN = new Set(["pending", "retryable", "sent"]);
@@ -145,12 +145,14 @@ function judge(folder) {
         .filter((same) => same.length > 1),
     "rate above the bucket": () => {
       const sent = requests.filter((row) => !row.project.includes("::")).sort((a, b) => a.at - b.at);
-      const most = summary.rate_per_s * (WINDOW_S + LEASE_S + 1);
-      let first = 0, sum = 0;
-      return sent.filter((row) => {
-        sum += row.ids.length;
-        while (sent[first].at <= row.at - WINDOW_S) sum -= sent[first++].ids.length;
-        return sum > most;
+      return WINDOWS_S.flatMap((window) => {
+        const most = summary.rate_per_s * (window + LEASE_S + 1);
+        let first = 0, sum = 0;
+        return sent.filter((row) => {
+          sum += row.ids.length;
+          while (sent[first].at <= row.at - window) sum -= sent[first++].ids.length;
+          return sum > most;
+        });
       });
     },
     "more of a category than its cap": () => {

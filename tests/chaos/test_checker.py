@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from chaos.__main__ import never_met
+from chaos.__main__ import _judge_broken, never_met
 from parts import find_part
 
 pytestmark = pytest.mark.needs("node")
@@ -209,6 +209,26 @@ def test_a_move_is_judged_by_the_second(tmp_path: Path, moved_at: float, is_foun
         [find_part("node"), str(CHECKER), str(tmp_path)], capture_output=True, text=True, check=False, timeout=60
     )
     assert ("BROKEN  pushed to a token that had moved" in done.stdout) is is_found
+
+
+def test_a_rate_is_looked_at_over_longer_windows(tmp_path: Path) -> None:
+    """What exceeds a rate a little, and for long, breaks the rule as well: a lease blurs a short window."""
+    history = copy.deepcopy(GOOD)
+    history["requests"] += [
+        dict(history["requests"][1], id=f"r{n}", at=float(n), ids=list(range(1_000 + 14 * n, 1_014 + 14 * n)))
+        for n in range(20, 60)
+    ]
+    write(tmp_path, history)
+    command = [find_part("node"), str(CHECKER), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert "BROKEN  rate above the bucket" in done.stdout
+
+
+def test_a_build_is_not_caught_by_a_run_without_rest() -> None:
+    """A build without one of its rules that comes to no rest breaks what only holds after it: that proves nothing."""
+    verdict = {"rules": {"not over after calm": 9}, "replay": {"ok": True}, "summary": {"calm": False}}
+    assert _judge_broken("lock", verdict) == 1
+    assert _judge_broken("lock", verdict | {"rules": {"rate above the bucket": 1}}) == 0
 
 
 @pytest.mark.parametrize(("is_short", "unmet"), [(False, ["cuts"]), (True, [])])
