@@ -60,18 +60,6 @@ BUILDS = {
             ),
         ),
     ),
-    "settle": Build(
-        "what was sent is settled without the lock of its claim, and takes a while",
-        (
-            (
-                "settle/settle_sent.sql",
-                "from relevo.claims c where c.token = claim for no key update;",
-                "from relevo.claims c where c.token = claim;\n  perform pg_sleep(7);",
-            ),
-        ),
-        ("stopped beyond the lease",),
-        minutes=1,
-    ),
     "lock": Build(
         "workers decide about a project without its lock",
         (
