@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 KITS_INSTALLED = Path(__file__).parents[1] / "server" / "clients" / "node_modules" / ".installed"
@@ -51,6 +52,7 @@ def find_part(part: str) -> str:
 
 OPTIONAL_PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "pgbouncer": (lambda: _where("pgbouncer") is not None, "install pgbouncer (Debian: apt-get install pgbouncer)"),
+    "cosmic-ray": (lambda: find_spec("cosmic_ray") is not None, "let `make soak` install it from a package index"),
     "nginx": (lambda: _where("nginx") is not None, "install nginx (Debian: apt-get install nginx-light)"),
     "haproxy": (lambda: _where("haproxy") is not None, "install HAProxy (Debian: apt-get install haproxy)"),
     "ps": (lambda: _where("ps") is not None, "install ps (Debian: apt-get install procps)"),
@@ -79,5 +81,5 @@ OPTIONAL_PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "root": (lambda: os.geteuid() == 0, "run as root"),
 }
 
-NEVER_REQUIRED = {"npm-packages", "mount", "systemd-analyze"}
+NEVER_REQUIRED = {"cosmic-ray", "npm-packages", "mount", "systemd-analyze"}
 """What hangs on a registry of others, or on what a container may do: no installing brings it."""

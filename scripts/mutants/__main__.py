@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -16,11 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
+from mutants.families import FAMILIES, find
 from mutants.in_python import IN_PYTHON
 from mutants.in_sql import IN_SQL
 from mutants.mistake import ROOT, Mistake
+from mutants.second_values import SECOND_VALUES
 
-MISTAKES: dict[str, Mistake] = IN_SQL | IN_PYTHON
+MISTAKES: dict[str, Mistake] = IN_SQL | IN_PYTHON | SECOND_VALUES
 _NOT_COPIED = shutil.ignore_patterns(
     ".git", ".venv", "build", "dist", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache"
 )
@@ -65,13 +68,20 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--only", action="append", choices=sorted(MISTAKES), help="this mistake; may be given more than once"
     )
+    parser.add_argument(
+        "--family", choices=FAMILIES, help="instead each place in SQL where one of these can be left out"
+    )
+    parser.add_argument("--sample", type=int, help="so many of them, chosen by chance")
     parser.add_argument("--at-once", type=int, default=2, help="how many copies work side by side")
     asked = parser.parse_args(given)
-    names = asked.only or list(MISTAKES)
+    chosen = find(asked.family) if asked.family else MISTAKES
+    names = asked.only or list(chosen)
+    if asked.sample:
+        names = random.sample(names, min(asked.sample, len(names)))
     unnoticed = 0
     with ThreadPoolExecutor(asked.at_once) as pool, copies(asked.at_once) as free:
-        for name, verdict, last, took_s in pool.map(lambda each: _one(each, free), names):
-            print(f"{verdict:12} {took_s:5.0f} s  {name}: {MISTAKES[name].rule}", flush=True)
+        for name, verdict, last, took_s in pool.map(lambda each: _one(each, chosen[each], free), names):
+            print(f"{verdict:12} {took_s:5.0f} s  {name}: {chosen[name].rule}", flush=True)
             if verdict != "noticed":
                 unnoticed += 1
                 print(last, flush=True)
@@ -95,10 +105,10 @@ def copies(count: int) -> Iterator[SimpleQueue[Path]]:
         yield free
 
 
-def _one(name: str, free: SimpleQueue[Path]) -> tuple[str, str, str, float]:
+def _one(name: str, mistake: Mistake, free: SimpleQueue[Path]) -> tuple[str, str, str, float]:
     copy, began = free.get(), time.monotonic()
     try:
-        verdict, last = try_out(MISTAKES[name], copy)
+        verdict, last = try_out(mistake, copy)
     finally:
         free.put(copy)
     return name, verdict, last, time.monotonic() - began

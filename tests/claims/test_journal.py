@@ -337,3 +337,21 @@ def test_a_phone_that_moved_before_the_claim(build, conn, move, obstacle) -> Non
     conn.execute(f"update relevo.device_installations set {move}")
     [delivery] = take(build()).deliveries
     assert delivery.obstacle == obstacle
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        ("state = 'cancelled', ended_at = now()", "event_ended"),
+        ("scheduled_at = '2019-01-01T00:00:00Z', deadline_at = '2020-01-01T00:00:00Z'", "deadline_passed"),
+    ],
+)
+def test_an_event_that_changed_since_the_claim_is_held_back(build, conn, change: str, verdict: str) -> None:
+    """An event that ended or came too late after the claim was made is not journalled, and each of its deliveries is told why."""
+    worker = build()
+    add(conn, 2)
+    claim = take(worker)
+    conn.execute(f"update relevo.notification_events set {change}")
+    verdicts = worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)], NOW)
+    assert [each.verdict for each in verdicts] == [verdict] * 2
+    assert journalled(conn) == {}

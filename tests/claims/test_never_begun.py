@@ -42,6 +42,15 @@ def test_what_was_never_begun_is_opened_again(lost, conn) -> None:
     assert dict(conn.execute(told).fetchall()) == {"pending": -1, "sent": 1}
 
 
+def test_what_another_request_left_in_doubt_stays(lost, conn) -> None:
+    """A delivery that ended unknown by a later request than the one that was never begun is not opened again."""
+    lost.send(at_most_once=True)
+    later = "update relevo.notification_deliveries set last_attempt_at = last_attempt_at + interval '1 second' where id = %s"
+    conn.execute(later, [lost.delivery])
+    unsent(lost, REAPED_AT + SECOND)
+    assert (one(conn, lost.delivery)["status"], chunks_in(conn)) == ("unknown", [])
+
+
 def test_a_journal_that_commits_late_is_waited_for(build, conn, dsn) -> None:
     """A journal whose answer was lost commits while its requests are marked: they are found, and nobody takes them for sent."""
     worker = build(**PATIENT)

@@ -218,9 +218,13 @@ def test_the_zone_of_a_project_moves_what_gathered(conn: psycopg.Connection[Any]
     assert [told(conn, each) for each in phones] == [[event]] * 3
 
 
-def test_what_another_transaction_moves_is_left_to_it(conn: psycopg.Connection[Any], build, dsn: str) -> None:
+@pytest.mark.timeout(120)  # a digest that does not move on closes the same slice for ever
+@pytest.mark.parametrize("phones_of_slice", [1, 2])
+def test_what_another_transaction_moves_is_left_to_it(
+    conn: psycopg.Connection[Any], build, dsn: str, phones_of_slice: int
+) -> None:
     """A preference that is being changed holds up no closing: other phones are told, and this one by its next digest."""
-    app = build()
+    app = build(fanout_slice_size=phones_of_slice)
     ana, bob = add_phones(conn, 2)
     prefer(conn, [ana, bob], delivery="daily 08:00")
     event = announce(conn, app, "gathered")

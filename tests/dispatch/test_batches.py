@@ -11,6 +11,7 @@ from psycopg.types.json import Jsonb
 from relaying import Relay
 
 import relevo
+from phones import fan_out_to_the_end
 from relevo.client import consent, quiet, verbs
 from relevo.client.values import Event, Owners
 from relevo.core import wordings
@@ -278,3 +279,21 @@ def test_a_batch_has_one_category(worker: Relay) -> None:
         sorted(each.category for each in relevo.inbox(worker.conn, owner="ana").items)
         == ["offers"] * 2 + ["replies"] * 2
     )
+
+
+def test_a_batch_that_is_joined_in_two_slices(relay: Any) -> None:
+    """Phones of one owner in different slices of an event: the event is in the batch once, also if the batch closed in between."""
+    made: Relay = relay(fanout_slice_size=1)
+    made.register("a1", "a2", owner="ana")
+    gather(made, batch_window_s=600)
+    for key in ("Bo", "Cy"):
+        verbs.enqueue(
+            made.conn,
+            Event("comment", key, key, audience=Owners("ana"), batch={"key": "post", "title": "{count} in all"}),
+        )
+        fan_out_to_the_end(made.app)
+    assert [len(row["events"]) for row in made.rows("select events from relevo.batches")] == [2]
+    close(made)
+    fan_out_to_the_end(made.app)
+    made.drain()
+    assert [shown(made, name) for name in ("a1", "a2")] == [["2 in all"]] * 2

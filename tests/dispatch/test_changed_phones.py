@@ -13,9 +13,11 @@ import psycopg
 import pytest
 from relaying import Relay, at_once, beside, token
 
+from phones import add_phones
 from processes import eventually
 from relevo.client import consent, verbs
 from relevo.client.values import Installation
+from relevo.core import queries
 from relevo.core.model import Reply
 
 Change = Callable[[psycopg.Connection[Any], UUID, str], object]
@@ -249,3 +251,14 @@ def test_a_ticket_about_a_former_token(relay) -> None:
     worker.dispatch()
     assert [worker.delivery(name)["last_error_code"] for name in names] == ["token_changed", "DeviceNotRegistered"]
     assert [worker.installation(name)["invalidated_at"] is None for name in names] == [True, False]
+
+
+def test_only_the_token_that_was_asked_about_is_disabled(conn) -> None:
+    """A phone that got another token since the look at it keeps that one, whatever is said of the former."""
+    same, other = add_phones(conn, 2)
+    asked = {"installations": [same, other], "versions": [1, 1], "reasons": ["gone", "gone"], "now": None}
+    conn.execute("update relevo.device_installations set token_version = 1")
+    conn.execute("update relevo.device_installations set token_version = 2 where installation_id = %s", [other])
+    conn.execute(queries.load("settle")["disable_tokens"], asked)
+    gone = "select installation_id from relevo.device_installations where invalidated_at is not null"
+    assert conn.execute(gone).fetchall() == [(same,)]

@@ -12,6 +12,7 @@ from relaying import Relay, seconds_from, token
 from relevo.client import verbs
 from relevo.core.model import Accepted, Reply, Ticket
 from relevo.core.ports import ProviderFacts
+from relevo.delivery.claim import Claim
 from relevo.delivery.reply_checks import checked_reply
 from relevo.providers.expo import Expo
 
@@ -254,3 +255,22 @@ def test_what_is_turned_away_for_ever_waits_ever_longer(relay, answering, clock,
     answering()
     worker.dispatch()
     assert worker.delivery("eva")["status"] == "sent"
+
+
+def test_an_answer_missed_by_a_process_that_stood_still_is_not_the_services(
+    relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request whose answer was missed while its claim was lost counts nothing against the push service; else it does."""
+
+    def send(_self: Expo, _messages: Any, *_: Any) -> Reply:
+        monkeypatch.setattr(Claim, "is_lost", property(lambda _: lost))
+        return Reply("unclear", code="ReadTimeout", message="no whole answer in time")
+
+    monkeypatch.setattr(Expo, "send", send)
+    worker = relay(push_breaker_failures=5)
+    for lost, failures in ((True, 0), (False, 1)):
+        worker.tell("ana" if lost else "eva")
+        worker.dispatch(at_most=1)
+        assert worker.project()["failures"] == failures
+        monkeypatch.undo()
+        monkeypatch.setattr(Expo, "send", send)

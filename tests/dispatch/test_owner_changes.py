@@ -391,3 +391,39 @@ def test_phones_that_are_left_in_a_chunk_keep_their_owners(relay: Any, release: 
     assert dict(zip(phones, inboxes, strict=True)) == {
         worker.phones[name]: worker.installation(name)["inbox_id"] for name in ("ana", "pia")
     }
+
+
+def test_a_former_owners_push_is_not_superseded_by_the_next_owners(relay: Any) -> None:
+    """What the phone got for its next owner takes no place of what it was to get for the one before, who has it again by then."""
+    made = relay()
+    made.phones["ana"] = verbs.register(made.conn, Installation(token("ana"), owner="ana"))
+    made.enqueue(audience=Owners("ana"), collapse="score", title="for ana")
+    made.fan_out()
+    pass_on(made, "bea")
+    made.enqueue(audience=Owners("bea"), collapse="score", title="for bea")
+    made.fan_out()
+    pass_on(made, "ana")
+    made.dispatch()
+    assert [message["title"] for message in made.messages("ana")] == ["for ana"]
+
+
+def test_what_is_handled_in_one_project_goes_on_in_the_other(relay: Any) -> None:
+    """Ana of the shop handles an event between the claim and the request: the phone of ana of the bank gets it all the same."""
+    handled: list[bool] = []
+
+    def compose(message: dict[str, Any], _delivery: Any) -> dict[str, Any]:
+        if not handled:
+            handled.append(True)
+            made.conn.execute(
+                "insert into relevo.event_completions (event_id, owner, project) values (%s, 'ana', 'shop')", [event]
+            )
+        return message
+
+    made: Relay = relay(composers={"notice": compose})
+    for name, project in (("ana", "shop"), ("bank", "bank")):
+        made.phones[name] = verbs.register(made.conn, Installation(token(name), owner="ana", project=project))
+    event = made.enqueue(audience=list(made.phones.values()))
+    made.fan_out()
+    made.drain()
+    assert outcome(made) == ("cancelled", "handled_elsewhere", 0)
+    assert made.received("bank") == 1

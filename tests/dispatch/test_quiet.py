@@ -58,6 +58,20 @@ def test_what_comes_in_quiet_hours_waits_for_their_end(worker: Relay, audience: 
     assert received(worker) == [1, 1]
 
 
+@pytest.mark.parametrize("audience", AUDIENCES.values(), ids=AUDIENCES)
+def test_phones_of_one_slice_wait_for_their_own_hours(worker: Relay, audience: Any) -> None:
+    """Two kinds of hours in one slice: from fan-out on each phone is due at the end of its own, and one without hours at once."""
+    for name, ends in (("ida", 4), ("leo", 6)):
+        worker.phones[name] = verbs.register(worker.conn, Installation(token(name), owner=name))
+        quiet.set_quiet(worker.conn, [window(-1, ends)], owner=name, zone="UTC")
+    to = Owners("ana", "eva", "ida", "leo") if isinstance(audience, Owners) else audience
+    verbs.enqueue(worker.conn, Event("notice", "hours", title="Hello", audience=to))
+    worker.fan_out()
+    now = datetime.now(UTC)
+    hours = {name: (worker.delivery(name)["next_attempt_at"] - now) / timedelta(hours=1) for name in worker.phones}
+    assert hours == pytest.approx({"ana": 2, "eva": 0, "ida": 4, "leo": 6}, abs=0.1)
+
+
 def sounds(worker: Relay, name: str) -> list[Any]:
     """Return how loud the pushes to a phone were: sound, priority and interruption level."""
     pushes = worker.messages(name)

@@ -82,6 +82,17 @@ class TestConfirmed:
         again = worker.app.claims.claim_awaiting("default", limit=10, now=worker.clock())
         assert [each.id for each in again.deliveries] == [second.id]
 
+    def test_what_was_not_asked_for_does_not_end(self, relay) -> None:
+        """A day later, too, what the claim holds and nobody asked for goes on waiting: it does not end unconfirmed."""
+        worker = relay()
+        for name in ("ana", "bea"):
+            worker.tell(name)
+        worker.dispatch()
+        worker.travel(hours=25)
+        claim = worker.app.claims.claim_awaiting("default", limit=10, now=worker.clock())
+        settled = worker.app.claims.settle_receipts(claim, [ReceiptAnswer(claim.deliveries[0], "ok")], worker.clock())
+        assert settled.written == {"ok": 1, "sent": 1}
+
 
 class TestWhen:
     """When receipts are asked for."""

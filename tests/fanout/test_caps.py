@@ -153,6 +153,36 @@ def test_what_ends_unsent_does_not_count(build: Any, conn: psycopg.Connection[An
     assert states(conn, phones[1]) == [("invalid", None), ("cancelled", None), OPEN, CAPPED]
 
 
+def test_a_push_of_unknown_end_counts(build: Any, conn: psycopg.Connection[Any], phones: list[UUID]) -> None:
+    """A push that the phone may have got takes its room in a cap: another one is held."""
+    worker = build()
+    quiet.set_cap(conn, 1, per="day")
+    first = tell(conn, "1", Owners("eva"))
+    fan_out_to_the_end(worker)
+    conn.execute("delete from relevo.due_chunks where event_id = %s", [first])
+    ended = "update relevo.notification_deliveries set status = 'unknown', attempt_count = 1, completed_at = now() where notification_event_id = %s"
+    conn.execute(ended, [first])
+    tell(conn, "2", Owners("eva"))
+    fan_out_to_the_end(worker)
+    assert states(conn, phones[2]) == [("unknown", None), CAPPED]
+
+
+def test_a_raised_cap_has_room_at_once(build: Any, conn: psycopg.Connection[Any], phones: list[UUID]) -> None:
+    """A cap that was used up for good by what was sent lets more through as soon as it is raised."""
+    worker = build()
+    quiet.set_cap(conn, 1, per="day")
+    first = tell(conn, "1", Owners("eva"))
+    fan_out_to_the_end(worker)
+    conn.execute("delete from relevo.due_chunks where event_id = %s", [first])
+    ended = "update relevo.notification_deliveries set status = 'ok', completed_at = now(), provider_ticket_id = 't' where notification_event_id = %s"
+    conn.execute(ended, [first])
+    for key in ("2", "3"):
+        tell(conn, key, Owners("eva"))
+        fan_out_to_the_end(worker)
+        quiet.set_cap(conn, 2, per="day")
+    assert states(conn, phones[2]) == [("ok", None), CAPPED, OPEN]
+
+
 def test_a_cap_goes_by_the_day_it_would_be_sent(build: Any, conn: psycopg.Connection[Any], phones: list[UUID]) -> None:
     """What waits for the end of quiet hours counts on the day of that end, by the clock of the phone."""
     worker = build()

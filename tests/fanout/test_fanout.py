@@ -376,3 +376,23 @@ class TestTelling:
         verbs.enqueue(conn, Event("notice", "asleep", "t", audience="everyone"))
         one_step(app)
         assert called_out(conn) == ["dispatch"]
+
+
+@pytest.mark.parametrize("status", ["sent", "ok", "unconfirmed", "unknown"])
+@pytest.mark.parametrize("audience", ["everyone", "phones"])
+def test_whoever_may_have_got_the_former_is_not_told_again(build, conn, status: str, audience: str) -> None:
+    """An event that follows another goes to those alone who certainly did not get the former one."""
+    phones = add_phones(conn, 2)
+    app = build()
+    former = verbs.enqueue(conn, Event("notice", "1", "t", audience=[phones[0]])).event_id
+    fan_out_to_the_end(app)
+    conn.execute(
+        "update relevo.notification_deliveries set status = %s, attempt_count = 1, provider_ticket_id = 't',"
+        " completed_at = case when %s <> 'sent' then now() end",
+        [status, status],
+    )
+    to = "everyone" if audience == "everyone" else phones
+    again = verbs.enqueue(conn, Event("notice", "2", "t", audience=to)).event_id
+    conn.execute("insert into relevo.event_followers (event_id, former_event_id) values (%s, %s)", [again, former])
+    fan_out_to_the_end(app)
+    assert reached(conn, again) == [phones[1]]

@@ -258,6 +258,21 @@ def test_a_failure_is_recorded_too(served: Served) -> None:
     assert audit.latest(served.app.database)[0]["actor"] == "a program"
 
 
+def test_an_interrupted_action_is_recorded_as_failed(served: Served) -> None:
+    """Whoever interrupts a command, or a process that is told to stop in its midst, leaves no entry that has only begun."""
+    with pytest.raises(KeyboardInterrupt), audit.recorded(served.app.database, "redrive"):
+        raise KeyboardInterrupt
+    assert [entry["outcome"] for entry in audit.latest(served.app.database)] == ["failed"]
+
+
+def test_an_entry_that_ended_stays_as_it_is(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Nobody ends an entry of the audit log a second time, with another outcome."""
+    actions.redrive(served.app.database, DeadLetters(error_code="x"))
+    conn.execute("select relevo.finish_audit(a.id, 'failed', '{}', 'forged') from relevo.audit_log a")
+    [entry] = audit.latest(served.app.database)
+    assert (entry["outcome"], entry["error_message"]) == ("ok", None)
+
+
 def test_the_record_is_kept_for_its_time(served: Served, conn: psycopg.Connection[Any]) -> None:
     """Cleanup forgets what is older than AUDIT_RETENTION_DAYS, and nothing younger."""
     actions.resume(served.app.database, "reaper")

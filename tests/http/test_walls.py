@@ -137,6 +137,21 @@ def _told(client: Client, method: str, path: str, route: Route, side: Side) -> s
     return said
 
 
+KINDS = ("installations", "events", "deliveries", "digests", "marks", "kept_items", "choices", "rules")
+
+
+def test_an_export_of_one_project_has_nothing_of_another(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Each kind of an owner's export holds what the token's project has of the name, and nothing of the other project."""
+    shop, bank = plant(served, conn)
+    found = []
+    for kind in KINDS:
+        asked = {"owner": "ana", "kind": kind}
+        own, other = (side.app.post("/v1/owners/export", asked) for side in (shop, bank))
+        assert [mark for mark in MARKS if mark in own.text] == [], kind
+        found += [kind] if own.json()["items"] and other.json()["items"] else []
+    assert {"installations", "events", "deliveries", "marks", "choices", "rules"} <= set(found)
+
+
 def test_what_is_not_there_and_what_is_anothers_look_alike(phones: Phones, conn: psycopg.Connection[Any]) -> None:
     """To a token of one project another's event, phone, item and subscription are as if they were not there: status and words."""
     shop, bank = plant(phones.served, conn)

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from phones import add_phones
 from plans import rows_read_by_table
 from relevo.core import queries
 
@@ -65,3 +66,11 @@ def test_equal_names_elsewhere_cost_nothing(many: psycopg.Connection[Any], case:
         case,
         {k: v for k, v in found.items() if v > 20},
     )
+
+
+def test_an_address_for_news_is_no_phone_of_an_inbox(conn: psycopg.Connection[Any]) -> None:
+    """Where an owner has but an address for news in a project, events without project are in the inbox of `default`."""
+    add_phones(conn, 1, owner="ana", project="shop", for_news=True)
+    conn.execute("update relevo.owner_sharing set shared = true")
+    takes = "select relevo.takes_unscoped('ana', 'shop'), relevo.takes_unscoped('ana', 'default')"
+    assert conn.execute(takes).fetchone() == (False, True)

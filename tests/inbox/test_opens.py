@@ -353,3 +353,16 @@ def test_a_tap_after_an_answer_that_nobody_saw(conn: psycopg.Connection[Any], ta
     assert relevo.report_opened(conn, phone, delivery) == "unsent"
     conn.execute(attempt, [2, "answer_not_seen", delivery])
     assert relevo.report_opened(conn, phone, delivery) == "noted"
+
+
+def test_a_late_ticket_makes_a_tap_possible(conn: psycopg.Connection[Any], tapped: tuple[UUID, int, int]) -> None:
+    """A delivery that ended unsent takes no tap, but one whose ticket came late does: the phone has its push."""
+    phone, _, delivery = tapped
+    ended = "update relevo.notification_deliveries set status = 'failed', completed_at = now(), provider_ticket_id = null, last_error_code = 'x' where id = %s"
+    conn.execute(ended, [delivery])
+    assert relevo.report_opened(conn, phone, delivery) == "unsent"
+    conn.execute(
+        "insert into relevo.late_tickets select d.event_day, d.id, 'ticket', gen_random_uuid(), now() from relevo.notification_deliveries d where d.id = %s",
+        [delivery],
+    )
+    assert relevo.report_opened(conn, phone, delivery) == "noted"

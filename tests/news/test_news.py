@@ -315,3 +315,14 @@ def test_what_is_left_out_of_a_subscription_stays(conn: psycopg.Connection[Any])
     assert now() == (["token.disabled"], None, "crm")
     relevo.subscribe_news(conn, "billing", webhook=None)
     assert now() == (["token.disabled"], None, None)
+
+
+def test_an_acknowledgement_never_goes_back(conn: psycopg.Connection[Any], build: Callable[..., App]) -> None:
+    """A former position that is acknowledged again, as by a reader that was slow, brings nothing back."""
+    app = build()
+    subscribe(conn)
+    mark_failed(conn, add_deliveries(conn, 3), code="x")
+    reap(app)
+    assert acknowledge(conn, 3)
+    assert not acknowledge(conn, 1)
+    assert read(conn) == []

@@ -222,6 +222,18 @@ def test_an_expired_token_is_replaced_once(sandbox: Sandbox) -> None:
         assert apns.send([native.message(own.apns_token("ana"))], PRODUCTION).tickets[0].fate == "ok"
 
 
+def test_a_key_that_is_refused_is_tried_alone_again(sandbox: Sandbox) -> None:
+    """A key that Apple took before and refuses now is refused once in the next request, not by each of its messages."""
+    with Sandbox(native=True, apns_token_interval_s=0) as own, native.apns(own) as apns:
+        three = [native.message(own.apns_token(name)) for name in ("ana", "bea", "eva")]
+        assert [ticket.fate for ticket in apns.send(three, PRODUCTION).tickets] == ["ok"] * 3
+        own.add_fault("InvalidProviderToken", service="apns")
+        apns.send(three, PRODUCTION)
+        before = own.totals()["services"]["apns"]["403"]
+        apns.send(three, PRODUCTION)
+        assert own.totals()["services"]["apns"]["403"] - before == 1
+
+
 def payload(apns: Apns, draft: Any, **more: Any) -> tuple[dict[str, str], dict[str, Any]]:
     """Return headers and payload that an event's writer makes for a phone."""
     write = apns.writer(draft, "ios")

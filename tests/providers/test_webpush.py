@@ -322,6 +322,13 @@ def test_a_push_service_that_throttles_everybody_rests(stack: ExitStack, make: M
     assert {(ticket.pauses, ticket.retry_after_ms) for ticket in reply.tickets} == {("project", 7_000)}
 
 
+def test_one_browser_with_many_messages_is_one_browser(stack: ExitStack, make: Made) -> None:
+    """Five messages to one browser that are throttled tell nothing of the sender's pace: this browser waits alone."""
+    service = Service(stack, {"/busy": (429, {}, b"")})
+    tickets = send(make(service.place), *(message(service.browser("/busy")) for _ in range(5)))
+    assert {(ticket.fate, ticket.pauses) for ticket in tickets} == {("retryable", "phone")}
+
+
 def test_a_subscription_that_moved_within_its_push_service(stack: ExitStack, make: Made) -> None:
     """A permanent move within the same push service is followed, once, with the very same message."""
     service = Service(stack, {"/old": (301, {"location": "/new"}, b""), "/a": (301, {"location": "/old"}, b"")})

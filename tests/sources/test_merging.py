@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -122,6 +122,12 @@ def at(day: int, hour: int = 0, minute: int = 0, second: int = 0) -> datetime:
             {"cierra_at": at(12), "whole_days": ("cierra_at",)},
             {"cierra_at": at(12), "whole_days": ("cierra_at",)},
             id="another day is news",
+        ),
+        pytest.param(
+            {"cierra_at": datetime(2026, 2, 10, 2, 30, tzinfo=UTC)},
+            {"cierra_at": at(9, 23, 59, 59), "whole_days": ("cierra_at",)},
+            {"cierra_at": datetime(2026, 2, 10, 2, 30, tzinfo=UTC), "whole_days": ()},
+            id="a day says less of a time that was told in another zone",
         ),
         pytest.param(
             {"fingerprint": "api:1 web:2"}, {"fingerprint": "web:3"}, {"fingerprint": "web:3 api:1"}, id="each its mark"
