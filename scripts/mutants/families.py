@@ -11,7 +11,7 @@ from mutants.mistake import ROOT, Mistake
 FAMILIES = ("lock", "scope", "version")
 _LOCK = re.compile(r" ?\bfor (?:no key update|update|key share|share)\b(?: of \w+)?(?: skip locked)?")
 _NAME = r"(?:%\(\w+\)s(?:::\w+)?|[\w.]+)"
-_SCOPE = re.compile(rf" and [\w.]*project = {_NAME}(?![\w.(,])")
+_SCOPE = re.compile(rf" and [\w.]*project = (?!any\b){_NAME}(?![\w.(,])")
 _VERSION = re.compile(rf" and [\w.]*(?:token_version|term) = {_NAME}(?![\w.(,])")
 _LEFT_OUT = {"lock": _LOCK, "scope": _SCOPE, "version": _VERSION}
 _RULES = {
