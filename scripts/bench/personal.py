@@ -25,7 +25,7 @@ def rows(env: Environment) -> Iterator[Row]:
     yield rate("personal", "one-phone events, enqueue to sent", _sum(enqueued, fanned, sent))
     goal = Goal("per_s", 5_000, "/s", at_least=True)
     yield rate("personal_fanout", "· their fan-out", fanned, goal)
-    yield rate("personal_dispatch", "· their dispatch, a chunk each", sent)
+    yield rate("personal_dispatch", "· their dispatch, in chunks of many events", sent)
     yield from _under_caps(env)
 
 

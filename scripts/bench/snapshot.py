@@ -26,7 +26,7 @@ def rows(env: Environment) -> Iterator[Row]:
 
 
 def _one_phone_each(env: Environment) -> Iterator[Row]:
-    """The same with events for one phone each: a chunk each, and so a dead row each at the head of the queue."""
+    """The same with events for one phone each, which wait in chunks of many events."""
     some = max(1, env.sizes.personal // 10)
     with env.worker() as built:
         before = least([_send(env, built, f"before-{n}", some) for n in range(2)])

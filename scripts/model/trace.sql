@@ -25,7 +25,7 @@ begin
   perform pg_advisory_xact_lock(7390);
   insert into relevo_trace.steps (delivery_id, at_most_once, max_attempts, status, attempts, place, is_journalled, has_late)
   select d.id, coalesce(e.at_most_once, d.at_most_once), t.max_attempts, d.status, d.attempt_count,
-         coalesce((select 'queue' from relevo.due_chunks q where q.event_id = d.notification_event_id and d.id = any (q.ids) limit 1),
+         coalesce((select 'queue' from relevo.due_chunks q where q.event_id in (d.notification_event_id, 0) and d.id = any (q.ids) limit 1),
                   (select c.token::text from relevo.claims c where c.cycle <> 'receipt' and d.id = any (c.ids) limit 1)),
          exists (select from relevo.push_requests r join relevo.claims c on c.token = r.claim_token
                   where r.answered_at is null and d.id = any (r.ids) and d.id = any (c.ids)),

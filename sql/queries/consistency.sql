@@ -37,7 +37,7 @@ with piece as materialized (
           union all
           select u.id, null, 1, q.id
             from relevo.due_chunks q cross join lateral unnest(q.ids) as u(id)
-           where q.event_id = any (array(select distinct o.event_id from open o))
+           where q.event_id = any (array(select distinct o.event_id from open o) || 0::bigint) -- 0: of several events
              and u.id >= (select min(o.id) from open o) and u.id <= (select max(o.id) from open o)
           union all
           select u.id, null, 1, null
@@ -202,7 +202,7 @@ with open as materialized (
           union all
           select u.id, null, null, null, null, 1
             from relevo.due_chunks q cross join lateral unnest(q.ids) as u(id)
-           where q.event_id = any (array(select distinct o.event_id from open o))
+           where q.event_id = any (array(select distinct o.event_id from open o) || 0::bigint) -- 0: of several events
              and u.id >= (select min(o.id) from open o) and u.id <= (select max(o.id) from open o)
           union all
           select u.id, null, null, null, null, 1
@@ -302,7 +302,8 @@ with standing as materialized (
     from (select q.id as chunk_id, q.event_day, u.id, u.place
             from relevo.due_chunks q
             cross join lateral unnest(q.ids) with ordinality as u(id, place)
-           where q.event_id = any (array(select distinct o.event_id from relevo.due_chunks o where o.id = any (%(ids)s::bigint[])))
+           where q.event_id = any (0::bigint || array(select distinct e.id from relevo.due_chunks o cross join lateral unnest(coalesce(o.events, array[o.event_id])) as e(id)
+                                                       where o.id = any (%(ids)s::bigint[])))
           union all
           select null, null, u.id, null from relevo.claims c cross join lateral unnest(c.ids) as u(id) where c.cycle <> 'receipt') x
 ), wrong as materialized (
@@ -312,20 +313,13 @@ with standing as materialized (
    where s.chunk_id = any (%(ids)s::bigint[]) and (s.turn > 1 or d.status is null or d.status not in ('pending', 'retryable'))
    group by s.chunk_id
 ), taken as (
-  delete from relevo.due_chunks q using wrong w where q.id = w.chunk_id returning q.*, w.places
-), put_back as (
-  insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                 ids, installations, inboxes)
-  select t.project, t.lane, t.due_at, t.event_day, t.event_id, t.event_type, t.created_at, t.attempt_count, t.lapse_count, t.had_error,
-         r.ids, r.installations, case when t.inboxes is not null then r.inboxes end
+  delete from relevo.due_chunks q using wrong w where q.id = w.chunk_id returning q as chunk, w.places
+), put_back as materialized (
+  select relevo.put_back(relevo.part_of_chunk(t.chunk, array(
+           select u.place from generate_series(1, cardinality((t.chunk).ids)) as u(place) where u.place <> all (t.places) order by u.place)))
     from taken t
-    cross join lateral (select array_agg(u.id order by u.place) as ids, array_agg(u.installation_id order by u.place) as installations,
-                               array_agg(u.inbox_id order by u.place) as inboxes
-                          from unnest(t.ids, t.installations, t.inboxes) with ordinality as u(id, installation_id, inbox_id, place)
-                         where u.place <> all (t.places)) r
-   where r.ids is not null
 )
-select coalesce(sum(cardinality(w.places)), 0)::int from wrong w;
+select coalesce(sum(cardinality(w.places)), 0)::int from wrong w where (select count(*) from put_back) >= 0;
 
 -- name: lock_awaited
 -- Keeps claims from some awaited receipts that none has.

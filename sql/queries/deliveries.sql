@@ -143,8 +143,8 @@ select q.due_at, coalesce(q.is_quiet, false) as is_quiet,
        (select s.paused_reason from relevo.cycle_state s where s.cycle = 'receipt' and s.source = '' and s.paused_at is not null) as receipts_paused
   from (select 1) as one
   left join lateral (select q.due_at, q.installations[array_position(q.ids, %(id)s)] as phone, relevo.waits_for_quiet(q) as is_quiet
-                       from relevo.due_chunks q
-                      where %(open)s and q.event_id = %(event_id)s and %(id)s = any (q.ids) limit 1) q on true
+                       from relevo.notification_events e cross join lateral relevo.chunks_of(e) q
+                      where %(open)s and e.id = %(event_id)s and %(id)s = any (q.ids) limit 1) q on true
   left join lateral (select c.claimed_at, c.worker_id, c.leased_until from relevo.claims c
                       where %(open)s and %(event_id)s = any (c.events) and %(id)s = any (c.ids) limit 1) c on true
   left join lateral (select w.look_at from relevo.awaited_receipts w

@@ -168,9 +168,10 @@ select x.project, x.lane, sum(x.deliveries)::int as deliveries, min(x.due_at) as
        case when x.is_quiet then (select relevo.zone_of(i.timezone, i.quiet, i.owner_quiet, i.project) from relevo.device_installations i
                                    where i.installation_id = (array_agg(x.phone order by x.due_at))[1]) end as quiet_zone,
        x.lane = 'bulk' and exists (select from relevo.event_repeats r where r.event_id = %(event_id)s and r.held_at is not null) as repeats_held
-  from (select q.project, q.lane, q.due_at, cardinality(q.ids) as deliveries, false as claimed, q.installations[1] as phone,
-               q.is_quiet
-          from (select q.*, relevo.waits_for_quiet(q) as is_quiet from relevo.due_chunks q where q.event_id = %(event_id)s limit 10000) q
+  from (select q.project, q.lane, q.due_at, case when q.events is null then cardinality(q.ids) else cardinality(array_positions(q.events, %(event_id)s)) end as deliveries,
+               false as claimed, q.installations[coalesce(array_position(q.events, %(event_id)s), 1)] as phone, q.is_quiet
+          from (select q.*, relevo.waits_for_quiet(q) as is_quiet
+                  from relevo.notification_events e cross join lateral relevo.chunks_of(e) q where e.id = %(event_id)s limit 10000) q
         union all
         select d.project, d.lane, c.due_at, 1, true, d.installation_id, false
           from (select * from relevo.claims c where %(event_id)s = any (c.events) limit 100) c

@@ -110,19 +110,31 @@ select e.id, e.event_day
 
 -- name: cancel_deliveries
 -- Ends some chunks of an ended event's deliveries, and counts them off; what is claimed is ended by its holder, and what a late ticket says
--- to have been sent by whoever claims it.
+-- to have been sent by whoever claims it. Deliveries that wait beside those of other events are taken out of their chunks.
 with taken as materialized (
   delete from relevo.due_chunks q
    where q.id = any (array(select o.id from relevo.due_chunks o
                             where o.event_id = %(event_id)s
+                              and not exists (select from relevo.notification_events e where e.id = %(event_id)s and e.queued_in is not null)
                               and not ((select exists (select from relevo.late_tickets)) and exists (
                                 select from relevo.late_tickets l join relevo.notification_deliveries d on d.event_day = l.event_day and d.id = l.delivery_id
                                  where l.event_day = o.event_day and l.delivery_id = any (o.ids) and l.ticket_id is distinct from d.provider_ticket_id))
                             order by o.id limit greatest(1, %(limit)s / 100) for update skip locked))
   returning q.event_day, q.ids
+), taken_apart as materialized (
+  select t.event_day, t.id
+    from relevo.notification_events e
+    cross join lateral relevo.take_from_queue(array[e.id], array(
+      select d.id from relevo.notification_deliveries d
+       where d.event_day = e.event_day and d.notification_event_id = e.id
+         and not exists (select from relevo.late_tickets l where l.event_day = d.event_day and l.delivery_id = d.id
+                           and l.ticket_id is distinct from d.provider_ticket_id))) t
+   where e.id = %(event_id)s and e.queued_in is not null
 ), open as materialized (
   select d.event_day, d.id, d.status
-    from (select t.event_day, u.id from taken t cross join unnest(t.ids) as u(id) order by 1, 2) k
+    from (select t.event_day, u.id from taken t cross join unnest(t.ids) as u(id)
+          union all
+          select a.event_day, a.id from taken_apart a order by 1, 2) k
     cross join lateral (select d.event_day, d.id, d.status from relevo.notification_deliveries d
                          where d.event_day = k.event_day and d.id = k.id for no key update) d
 ), ended as (
@@ -141,7 +153,7 @@ select (select count(*)::int from ended), (select count(*)::int from taken) wher
 -- Notes whether nothing open is left of an ended event; if something is, the event goes to the end of the line.
 update relevo.notification_events e
    set updated_at = clock_timestamp(),
-       swept_at = case when not exists (select from relevo.due_chunks q where q.event_id = %(event_id)s)
+       swept_at = case when not exists (select from relevo.chunks_of(e))
                         and not exists (select from relevo.claims c where %(event_id)s = any (c.events))
          then relevo.now(%(now)s) end
  where e.id = %(event_id)s

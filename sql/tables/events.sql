@@ -99,6 +99,7 @@ create table relevo.notification_events (
   read_count         bigint,
   batch              jsonb check (jsonb_typeof(batch) = 'object'),
   batch_id           bigint,
+  queued_in          bigint[],
   constraint fanout_error_is_short check (length(fanout_error) between 1 and 300),
   constraint notification_events_check check ((event_day is null) = (fanout_started_at is null)),
   constraint notification_events_check1 check ((event_day is null) = (fanout_upto is null)),
@@ -110,7 +111,7 @@ create table relevo.notification_events (
     and match_monto is distinct from 'NaN'
     and least(scheduled_at, deadline_at, fanout_started_at, fanout_finished_at, ended_at, created_at, updated_at) >= '1900-01-01Z'
     and greatest(scheduled_at, deadline_at, fanout_started_at, fanout_finished_at, ended_at, created_at, updated_at) <= '2300-01-01Z')
-);
+) with (fillfactor = 60);
 comment on table relevo.notification_events is 'One thing worth telling; its fan-out writes event_day once and its cursor with every slice.';
 comment on column relevo.notification_events.project is 'The only project whose phones it is for, and whose callers may see it; null for all.';
 comment on column relevo.notification_events.turn_at is
@@ -130,6 +131,8 @@ comment on column relevo.notification_events.opened_count is 'How many of its de
 comment on column relevo.notification_events.read_count is 'In how many inboxes it was marked as read, likewise.';
 comment on column relevo.notification_events.batch is 'What it is gathered by, if its type gathers: a key, and what the push that tells several of them says.';
 comment on column relevo.notification_events.batch_id is 'The batch that it tells; its events are in inboxes, and it is not.';
+comment on column relevo.notification_events.queued_in is
+  'The chunks of several events in which its fan-out queued its deliveries; null if they were queued apart from others.';
 create unique index notification_events_key on relevo.notification_events (event_type, event_key, coalesce(project, ''));
 create index notification_events_by_month on relevo.notification_events (
   (date_trunc('month', coalesce(event_day, (ended_at at time zone 'UTC')::date)::timestamp)::date), id);

@@ -15,18 +15,25 @@ create table relevo.due_chunks (
   ids           bigint[] not null check (cardinality(ids) between 1 and 100), -- its deliveries
   installations uuid[] not null, -- their phones, in the same order
   inboxes       bigint[],
+  events        bigint[],
   constraint due_chunks_check check (cardinality(installations) = cardinality(ids)),
-  constraint due_chunks_inboxes check (cardinality(inboxes) = cardinality(ids))
+  constraint due_chunks_inboxes check (cardinality(inboxes) = cardinality(ids)),
+  constraint due_chunks_events check (events is null or event_id = 0 and cardinality(events) = cardinality(ids))
 ) with (toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 comment on table relevo.due_chunks is
-  'What waits to be sent: up to one request''s worth of deliveries of one event that fall due together. Written and deleted, never changed.';
+  'What waits to be sent: up to one request''s worth of deliveries of one type that fall due together. Written and deleted, never changed.';
 comment on column relevo.due_chunks.created_at is 'When its deliveries were made: what was handled in the app since then is not pushed any more.';
 comment on column relevo.due_chunks.had_error is 'Whether their last try met an error: a probe takes others first.';
 comment on column relevo.due_chunks.inboxes is
   'The inboxes its deliveries were made for, in the same order: a phone that is another owner''s by now is not sent to. Null: nothing to compare.';
+comment on column relevo.due_chunks.event_id is 'The event of all its deliveries; 0: they are of several events.';
+comment on column relevo.due_chunks.events is
+  'The events of its deliveries, in the same order, if they are of several: small personal events that were fanned out together. Such a chunk keeps its
+id until its last delivery is claimed, and its events know it (notification_events.queued_in).';
 alter table relevo.due_chunks alter column ids set storage main;
 alter table relevo.due_chunks alter column installations set storage main;
 alter table relevo.due_chunks alter column inboxes set storage main;
+alter table relevo.due_chunks alter column events set storage main;
 create index due_chunks_event on relevo.due_chunks (event_id, id);
 create index due_chunks_next on relevo.due_chunks (project, lane, due_at, id);
 

@@ -149,6 +149,7 @@ IMPOSSIBLE = {
     "due_chunks_ids_check": CHUNK + "ids = '{}', installations = '{}'",
     "due_chunks_check": CHUNK + "ids = ids || 1::bigint",
     "due_chunks_inboxes": CHUNK + "inboxes = '{}'",
+    "due_chunks_events": CHUNK + "events = array[1, 2]",
     "awaited_receipts_ids_check": AWAITED
     + "days = '{}', ids = '{}', installations = '{}', tickets = '{}', versions = '{}', attempts = '{}'",
     "awaited_receipts_check": AWAITED + "tickets = tickets || 'one more'::text",

@@ -32,7 +32,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Chunk(NamedTuple):
-    """A row of a claim: deliveries of one event that fell due together, with their phones as columns."""
+    """A row of a claim: deliveries of one type that fell due together, with their phones as columns."""
 
     event_day: date
     event_id: int
@@ -53,6 +53,12 @@ class Chunk(NamedTuple):
     quiet: Sequence[datetime | None] | None
     """Until when each phone that has quiet hours now is left in peace; None if none has."""
     lease_ms: int
+    events: Sequence[int] | None = None
+    """The event of each delivery, if they are of several; None if all are of `event_id`."""
+    once: Sequence[bool] | None = None
+    deadlines: Sequence[datetime | None] | None = None
+    seconds: Sequence[float | None] | None = None
+    """What is then each delivery's own: whether it goes at most once, its deadline, and in how many seconds that is."""
     content_id: int | None = None
     title: str = ""
     body: str = ""
@@ -67,7 +73,25 @@ class Chunk(NamedTuple):
 def deliveries_of(project: str, lane: Lane, chunks: Iterable[Chunk]) -> tuple[Delivery, ...]:
     """Return the deliveries of claimed chunks, in the claim's order."""
     where = SendingProject.parse(project).provider, project, lane
-    return tuple([each for chunk in chunks for each in _deliveries_of(where, chunk)])
+    return tuple(
+        [
+            each
+            for c in chunks
+            for each in (_deliveries_of(where, c) if c.events is None else _deliveries_of_several(where, c))
+        ]
+    )
+
+
+def _deliveries_of_several(where: tuple[str, str, Lane], c: Chunk) -> Iterator[Delivery]:
+    """Return the deliveries of a chunk of several events."""
+    day, of_type, made, spent, lapsed = c.event_day, c.event_type, c.created_at, c.attempt_count, c.lapse_count
+    status = "retryable" if spent else "pending"
+    phones = zip(c.ids, c.installations, c.tokens, c.versions, c.platforms, c.locales, c.obstacles, strict=True)
+    events = zip(c.events or (), c.once or (), c.deadlines or (), c.seconds or (), strict=True)
+    quiet = repeat(None) if c.quiet is None else c.quiet
+    for (key, phone, *rest), (event, once, deadline, seconds_left), until in zip(phones, events, quiet, strict=False):
+        past = once, status, spent, lapsed, deadline
+        yield Delivery._make((day, key, event, phone, of_type, *where, *past, *rest, seconds_left, made, until))
 
 
 def _deliveries_of(where: tuple[str, str, Lane], c: Chunk) -> Iterator[Delivery]:

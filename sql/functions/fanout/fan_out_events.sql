@@ -35,28 +35,29 @@ begin
       from above w where not w.is_digested order by w.place
     returning notification_event_id
   ), made as (
-    insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane,
-                                                at_most_once, deadline_at, created_at, inbox_id)
-    select today, t.event_id, t.installation_id, t.event_type, t.provider, t.project, t.lane, t.at_most_once, t.deadline_at, now(), t.inbox_id
-      from targets t
+    insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane, at_most_once, deadline_at, created_at, inbox_id)
+    select today, t.event_id, t.installation_id, t.event_type, t.provider, t.project, t.lane, t.at_most_once, t.deadline_at, now(), t.inbox_id from targets t
      where t.installation_id is not null and not exists (select from above w where w.event_id = t.event_id and w.installation_id = t.installation_id)
      order by t.place
     returning id, notification_event_id, installation_id, event_type, project, lane, created_at, inbox_id
   ), queued as (
-    insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                   ids, installations, inboxes)
-    select m.project, m.lane, at, today, m.notification_event_id, m.event_type, m.created_at, 0, 0, false, array_agg(m.id), array_agg(m.installation_id),
-           case when count(m.inbox_id) > 0 then array_agg(m.inbox_id) end
-      from made m
-     group by m.project, m.lane, m.notification_event_id, m.event_type, m.created_at
-     order by min(m.id)
+    insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error, ids, installations, inboxes, events)
+    select m.project, m.lane, at, today, case when min(m.notification_event_id) = max(m.notification_event_id) then min(m.notification_event_id) else 0 end, m.event_type,
+           m.created_at, 0, 0, false, array_agg(m.id), array_agg(m.installation_id), case when count(m.inbox_id) > 0 then array_agg(m.inbox_id) end,
+           case when min(m.notification_event_id) < max(m.notification_event_id) then array_agg(m.notification_event_id) end
+      from (select m.*, (row_number() over (partition by m.project, m.lane, m.event_type, m.created_at order by m.id) - 1) / 100 as piece from made m) m
+     group by m.project, m.lane, m.event_type, m.created_at, m.piece order by min(m.id)
+    returning id, events
+  ), placed as (
+    select u.event_id, array_agg(distinct q.id) as chunks from queued q cross join lateral unnest(q.events) as u(event_id) group by u.event_id
   ), counted as materialized (
     select t.event_id, count(t.installation_id)::int as deliveries from targets t group by t.event_id
   ), fanned as (
     update relevo.notification_events e
        set state = 'fanned', event_day = today, fanout_started_at = at, fanout_finished_at = at, updated_at = at,
-           fanout_upto = u.seq, fanout_cursor = u.seq, targets_selected = c.deliveries, deliveries_created = c.deliveries
+           fanout_upto = u.seq, fanout_cursor = u.seq, targets_selected = c.deliveries, deliveries_created = c.deliveries, queued_in = p.chunks
       from counted c
+      left join placed p on p.event_id = c.event_id
       cross join (select coalesce(max(i.seq), 0) as seq from relevo.device_installations i) u
      where e.id = c.event_id
   ), missed as ( -- owners without a phone find it in their inbox

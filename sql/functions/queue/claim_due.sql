@@ -8,7 +8,8 @@ create or replace function relevo.claim_due(claim uuid, worker text, of_cycle te
                                    since timestamptz)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
-                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int)
+                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int, events bigint[],
+                 once boolean[], deadlines timestamptz[], seconds float8[])
   language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -16,6 +17,7 @@ declare
   at timestamptz := relevo.now(given_at);
   head record;
   chunk relevo.due_chunks;
+  rest relevo.due_chunks;
   taken relevo.due_chunks[] := '{}';
   lease int;
   room int := most;
@@ -25,7 +27,7 @@ begin
       from relevo.due_chunks c
      where c.project = of_project and c.lane = of_lane and c.due_at <= at and c.due_at >= coalesce(since, '-infinity')
        and (only_types is null or c.event_type = any (only_types)) and (not_types is null or c.event_type <> all (not_types))
-       and (not_worded is null or c.event_type <> all (not_worded) or not relevo.is_worded(c.event_id))
+       and (not_worded is null or c.event_type <> all (not_worded) or not relevo.is_any_worded(coalesce(c.events, array[c.event_id])))
        and relevo.in_shard(c.id, shard, shards)
      order by c.due_at, c.id
   loop
@@ -35,10 +37,16 @@ begin
     returning d.* into chunk;
     continue when not found;
     if cardinality(chunk.ids) > room then
-      perform relevo.put_back(chunk, chunk.ids[room + 1:], chunk.installations[room + 1:], chunk.inboxes[room + 1:]);
+      rest := chunk;
+      rest.ids := chunk.ids[room + 1:];
+      rest.installations := chunk.installations[room + 1:];
+      rest.inboxes := chunk.inboxes[room + 1:];
+      rest.events := chunk.events[room + 1:];
+      perform relevo.put_back(rest);
       chunk.ids := chunk.ids[:room];
       chunk.installations := chunk.installations[:room];
       chunk.inboxes := chunk.inboxes[:room];
+      chunk.events := chunk.events[:room];
     end if;
     taken := taken || chunk;
     room := room - cardinality(chunk.ids);

@@ -4,7 +4,8 @@ create or replace function relevo.claim_probe(claim uuid, worker text, of_cycle 
                                      shard int, shards int, only_types text[], not_types text[], not_worded text[], usual_lease_ms int, look_at int)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
-                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int)
+                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int, events bigint[],
+                 once boolean[], deadlines timestamptz[], seconds float8[])
   language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -25,17 +26,17 @@ begin
     select h.chunk_id, h.lease_ms, array_agg(h.id order by h.place) as ids, min(h.place) as first_place
       from (select c.id as chunk_id, u.id,
                    coalesce((select t.lease_ms from relevo.event_types t where t.event_type = c.event_type), usual_lease_ms) as lease_ms,
-                   row_number() over (order by u.installation_id = any (faulty) or c.event_id = any (refused),
+                   row_number() over (order by u.installation_id = any (faulty) or coalesce(u.event_id, c.event_id) = any (refused),
                                                not relevo.was_taken(u.installation_id, of_project, by_receipt), c.had_error, c.due_at, u.id) as place
               from (select o.*, sum(cardinality(o.ids)) over (order by o.due_at, o.id) - cardinality(o.ids) as before
                       from (select * from relevo.due_chunks o
                              where o.project = of_project and o.lane = of_lane and o.due_at <= at
                                and (only_types is null or o.event_type = any (only_types))
                                and (not_types is null or o.event_type <> all (not_types))
-                               and (not_worded is null or o.event_type <> all (not_worded) or not relevo.is_worded(o.event_id))
+                               and (not_worded is null or o.event_type <> all (not_worded) or not relevo.is_any_worded(coalesce(o.events, array[o.event_id])))
                                and relevo.in_shard(o.id, shard, shards)
                              order by o.due_at, o.id limit look_at) o) c
-              cross join lateral unnest(c.ids, c.installations) as u(id, installation_id)
+              cross join lateral unnest(c.ids, c.installations, c.events) as u(id, installation_id, event_id)
              where c.before < look_at) h
      where h.place <= 10 * most -- some may be in others' hands
      group by h.chunk_id, h.lease_ms
@@ -49,12 +50,9 @@ begin
     continue when not found;
     picked.ids := picked.ids[:room];
     if cardinality(picked.ids) < cardinality(chunk.ids) then
-      perform relevo.put_back(chunk, array_agg(u.id), array_agg(u.installation_id), case when chunk.inboxes is not null then array_agg(u.inbox_id) end)
-         from unnest(chunk.ids, chunk.installations, chunk.inboxes) as u(id, installation_id, inbox_id) where u.id <> all (picked.ids);
-      select array_agg(u.id order by array_position(picked.ids, u.id)), array_agg(u.installation_id order by array_position(picked.ids, u.id)),
-             case when chunk.inboxes is not null then array_agg(u.inbox_id order by array_position(picked.ids, u.id)) end
-        into chunk.ids, chunk.installations, chunk.inboxes
-        from unnest(chunk.ids, chunk.installations, chunk.inboxes) as u(id, installation_id, inbox_id) where u.id = any (picked.ids);
+      perform relevo.put_back(relevo.part_of_chunk(chunk, array(
+        select u.place from unnest(chunk.ids) with ordinality as u(id, place) where u.id <> all (picked.ids) order by u.place)::int[]));
+      chunk := relevo.part_of_chunk(chunk, array(select array_position(chunk.ids, u.id) from unnest(picked.ids) with ordinality as u(id, place) order by u.place));
     end if;
     taken := taken || chunk;
     room := room - cardinality(chunk.ids);
@@ -66,7 +64,8 @@ begin
   perform relevo.write_claim(claim, worker, of_cycle, lease, at, taken);
   return query
     select l.event_day, l.event_id, l.event_type, l.at_most_once, l.attempt_count, l.lapse_count, l.deadline_at, l.seconds_left, l.created_at,
-           l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles, l.quiet, l.lease_ms
+           l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles, l.quiet, l.lease_ms, l.events, l.once, l.deadlines,
+           l.seconds
       from relevo.look_up_phones(taken, at, lease) l;
 end
 $$;

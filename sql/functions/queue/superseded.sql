@@ -10,9 +10,9 @@ begin
     with asked as materialized (
       select e.id, e.event_type, e.collapse, e.scheduled_at, u.installation_id, u.inbox_id, least(c.event_day, (e.scheduled_at at time zone 'UTC')::date) - 1 as from_day
         from unnest(chunks) c
+        cross join lateral unnest(c.installations, c.inboxes, c.events) as u(installation_id, inbox_id, event_id)
         join lateral (select n.id, n.event_type, n.collapse, n.scheduled_at from relevo.notification_events n
-                       where n.id = c.event_id and n.collapse is not null offset 0) e on true
-        cross join lateral unnest(c.installations, c.inboxes) as u(installation_id, inbox_id)
+                       where n.id = coalesce(u.event_id, c.event_id) and n.collapse is not null offset 0) e on true
     ), got as materialized (
       select p.installation_id, d.event_day, d.status, d.last_error_code, d.inbox_id, d.event_type, l.id, l.collapse, l.scheduled_at, l.deadline_at
         from (select a.installation_id, min(a.from_day) as from_day from asked a group by a.installation_id) p

@@ -9,11 +9,14 @@ declare
   chunk relevo.due_chunks;
 begin
   for chunk in
-    select c.* from relevo.due_chunks c where c.event_id = any (of_events) and c.ids && of_ids order by c.id for update skip locked
+    select c.* from relevo.due_chunks c
+     where (c.event_id = any (of_events)
+            or c.events is not null and c.id = any (array(select unnest(e.queued_in) from relevo.notification_events e where e.id = any (of_events))))
+       and c.ids && of_ids order by c.id for update skip locked
   loop
     delete from relevo.due_chunks c where c.id = chunk.id;
-    perform relevo.put_back(chunk, array_agg(u.id), array_agg(u.installation_id), case when chunk.inboxes is not null then array_agg(u.inbox_id) end)
-       from unnest(chunk.ids, chunk.installations, chunk.inboxes) as u(id, installation_id, inbox_id) where u.id <> all (of_ids) having count(*) > 0;
+    perform relevo.put_back(relevo.part_of_chunk(chunk, array(
+      select u.place from unnest(chunk.ids) with ordinality as u(id, place) where u.id <> all (of_ids) order by u.place)::int[]));
     return query select chunk.event_day, u.id, chunk.due_at from unnest(chunk.ids) as u(id) where u.id = any (of_ids);
   end loop;
 end

@@ -18,8 +18,8 @@ begin
       from unnest(chunks) c cross join lateral unnest(c.ids) as u(id);
   end if;
   insert into relevo.claims (token, worker_id, cycle, claimed_at, lease_ms, leased_until, days, ids, events, due_at)
-  select claim, worker, of_cycle, at, lease, at + lease * interval '1 millisecond', held_days, held_ids, array_agg(distinct c.event_id), min(c.due_at)
-    from unnest(chunks) c;
+  select claim, worker, of_cycle, at, lease, at + lease * interval '1 millisecond', held_days, held_ids, array_agg(distinct u.event_id), min(c.due_at)
+    from unnest(chunks) c cross join lateral unnest(coalesce(c.events, array[c.event_id])) as u(event_id);
 end
 $$;
 

@@ -7,7 +7,7 @@ declare
   moved int;
 begin
   with waiting as materialized (
-    select q.id from relevo.due_chunks q where q.id = any (chunks) and relevo.waits_for_quiet(q) order by q.id for update skip locked
+    select q.id from relevo.due_chunks q where q.id = any (chunks) and q.events is null and relevo.waits_for_quiet(q) order by q.id for update skip locked
   ), taken as (
     delete from relevo.due_chunks q using waiting w where q.id = w.id returning q.*
   )

@@ -9,7 +9,7 @@ as $$
   select l.project, l.lane, l.due_at,
          case when l.wait_s <= 0 and (exists (select from relevo.wordings) or exists (select from relevo.digests))
                    and not exists (select from relevo.due_chunks c
-                                    where c.project = l.project and c.lane = l.lane and c.due_at <= relevo.now($1) and c.event_type <> 'relevo.digest' and not relevo.is_worded(c.event_id))
+                                    where c.project = l.project and c.lane = l.lane and c.due_at <= relevo.now($1) and c.event_type <> 'relevo.digest' and not relevo.is_any_worded(coalesce(c.events, array[c.event_id])))
               then 5 else l.wait_s end,
          l.troubled, l.numbered, l.oldest_xid, l.next_xid, l.walked, l.last_project, l.last_lane
     from relevo.due_lanes($1, $2, $3, $4, $5, $6, $7, $8, $9) l

@@ -5,9 +5,11 @@ create or replace function relevo.look_at_3(chunks relevo.due_chunks[], at times
     obstacles text[], lease_ms int, as_of text, places text)
   language sql stable
 as $$
-  select l.event_day, l.event_id, l.event_type, l.at_most_once, l.attempt_count, l.lapse_count, l.deadline_at, l.seconds_left, l.created_at,
-         l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, relevo.obstacles_of_0_3(l.obstacles), l.lease_ms, '', '{}'
-    from relevo.look_up_phones($1, $2, $3) l
+  select c.event_day, r.event_id, c.event_type, r.at_most_once, c.attempt_count, c.lapse_count, r.deadline_at, r.seconds_to_go, c.created_at,
+         r.its_ids, r.its_installations, r.its_tokens, r.its_versions, r.its_platforms, r.its_locales, r.its_obstacles, c.lease_ms, '', '{}'
+    from relevo.look_up_phones($1, $2, $3) c
+    cross join lateral relevo.rows_of_0_3(c.event_id, c.events, c.once, c.deadlines, c.seconds, c.at_most_once, c.deadline_at, c.seconds_left, c.ids, c.installations,
+                                          c.tokens, c.versions, c.platforms, c.locales, c.obstacles) r
 $$;
 
 revoke all on function relevo.look_at_3 from public;

@@ -1,10 +1,7 @@
--- put_back as 0.3.0 calls it: the inboxes are looked up in the chunk.
+-- put_back as 0.3.0 calls it: what it has no columns for is looked up in the chunk.
 create or replace function relevo.put_back_1(chunk relevo.due_chunks, left_ids bigint[], left_installations uuid[]) returns void
   language sql volatile
-as $$ select relevo.put_back($1, $2, $3, (
-  select array_agg(c.inbox_id order by l.place)
-    from unnest($2) with ordinality as l(id, place)
-    left join unnest(($1).ids, ($1).inboxes) as c(id, inbox_id) on c.id = l.id
-   where ($1).inboxes is not null)) $$;
+as $$ select relevo.put_back(relevo.part_of_chunk($1, array(
+  select array_position(($1).ids, l.id) from unnest($2) with ordinality as l(id, place) order by l.place))) $$;
 
 revoke all on function relevo.put_back_1 from public;
