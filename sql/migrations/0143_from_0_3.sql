@@ -1862,6 +1862,10 @@ begin
   for gone in select e.* from relevo.notification_events e
                where e.id = any (event_ids) and (e.event_day is null or e.event_day = any (open_days))
                order by e.id for update loop -- in the order of all who write the same
+    if gone.queued_in is not null then -- its deliveries wait beside others'
+      perform from relevo.take_from_queue(array[gone.id], array(select d.id from relevo.notification_deliveries d
+                                                                 where d.event_day = gone.event_day and d.notification_event_id = gone.id));
+    end if;
     delete from relevo.notification_events e where e.id = gone.id;
     deleted := deleted + 1;
     continue when gone.event_day is null; -- never fanned out
@@ -3651,28 +3655,29 @@ begin
       from above w where not w.is_digested order by w.place
     returning notification_event_id
   ), made as (
-    insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane,
-                                                at_most_once, deadline_at, created_at, inbox_id)
-    select today, t.event_id, t.installation_id, t.event_type, t.provider, t.project, t.lane, t.at_most_once, t.deadline_at, now(), t.inbox_id
-      from targets t
+    insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane, at_most_once, deadline_at, created_at, inbox_id)
+    select today, t.event_id, t.installation_id, t.event_type, t.provider, t.project, t.lane, t.at_most_once, t.deadline_at, now(), t.inbox_id from targets t
      where t.installation_id is not null and not exists (select from above w where w.event_id = t.event_id and w.installation_id = t.installation_id)
      order by t.place
     returning id, notification_event_id, installation_id, event_type, project, lane, created_at, inbox_id
   ), queued as (
-    insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                   ids, installations, inboxes)
-    select m.project, m.lane, at, today, m.notification_event_id, m.event_type, m.created_at, 0, 0, false, array_agg(m.id), array_agg(m.installation_id),
-           case when count(m.inbox_id) > 0 then array_agg(m.inbox_id) end
-      from made m
-     group by m.project, m.lane, m.notification_event_id, m.event_type, m.created_at
-     order by min(m.id)
+    insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error, ids, installations, inboxes, events)
+    select m.project, m.lane, at, today, case when min(m.notification_event_id) = max(m.notification_event_id) then min(m.notification_event_id) else 0 end, m.event_type,
+           m.created_at, 0, 0, false, array_agg(m.id), array_agg(m.installation_id), case when count(m.inbox_id) > 0 then array_agg(m.inbox_id) end,
+           case when min(m.notification_event_id) < max(m.notification_event_id) then array_agg(m.notification_event_id) end
+      from (select m.*, (row_number() over (partition by m.project, m.lane, m.event_type, m.created_at order by m.id) - 1) / 100 as piece from made m) m
+     group by m.project, m.lane, m.event_type, m.created_at, m.piece order by min(m.id)
+    returning id, events
+  ), placed as (
+    select u.event_id, array_agg(distinct q.id) as chunks from queued q cross join lateral unnest(q.events) as u(event_id) group by u.event_id
   ), counted as materialized (
     select t.event_id, count(t.installation_id)::int as deliveries from targets t group by t.event_id
   ), fanned as (
     update relevo.notification_events e
        set state = 'fanned', event_day = today, fanout_started_at = at, fanout_finished_at = at, updated_at = at,
-           fanout_upto = u.seq, fanout_cursor = u.seq, targets_selected = c.deliveries, deliveries_created = c.deliveries
+           fanout_upto = u.seq, fanout_cursor = u.seq, targets_selected = c.deliveries, deliveries_created = c.deliveries, queued_in = p.chunks
       from counted c
+      left join placed p on p.event_id = c.event_id
       cross join (select coalesce(max(i.seq), 0) as seq from relevo.device_installations i) u
      where e.id = c.event_id
   ), missed as ( -- owners without a phone find it in their inbox
@@ -4597,15 +4602,16 @@ revoke all on function relevo.preview_draft from public;
 create or replace function relevo.adopt_claim(claim uuid, at timestamptz)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
-                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int)
+                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int, events bigint[],
+                 once boolean[], deadlines timestamptz[], seconds float8[])
   language sql stable
 as $$
   select l.event_day, l.event_id, l.event_type, l.at_most_once, l.attempt_count, l.lapse_count, l.deadline_at, l.seconds_left, l.created_at,
-         l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles, l.quiet, l.lease_ms
+         l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles, l.quiet, l.lease_ms, l.events, l.once, l.deadlines, l.seconds
     from relevo.claims c
     cross join lateral relevo.look_up_phones(
       array(select row(0, d.project, d.lane, c.due_at, d.event_day, d.notification_event_id, d.event_type, d.created_at, d.attempt_count,
-                       d.lapse_count, d.last_error_code is not null, array[d.id], array[d.installation_id], array[d.inbox_id])::relevo.due_chunks
+                       d.lapse_count, d.last_error_code is not null, array[d.id], array[d.installation_id], array[d.inbox_id], null)::relevo.due_chunks
               from unnest(c.days, c.ids) with ordinality as k(event_day, id, n)
               cross join lateral (select * from relevo.notification_deliveries d
                                    where d.event_day = k.event_day and d.id = k.id and d.status in ('pending', 'retryable') offset 0) d
@@ -4625,7 +4631,8 @@ create or replace function relevo.claim_due(claim uuid, worker text, of_cycle te
                                    since timestamptz)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
-                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int)
+                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int, events bigint[],
+                 once boolean[], deadlines timestamptz[], seconds float8[])
   language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -4633,6 +4640,7 @@ declare
   at timestamptz := relevo.now(given_at);
   head record;
   chunk relevo.due_chunks;
+  rest relevo.due_chunks;
   taken relevo.due_chunks[] := '{}';
   lease int;
   room int := most;
@@ -4642,7 +4650,7 @@ begin
       from relevo.due_chunks c
      where c.project = of_project and c.lane = of_lane and c.due_at <= at and c.due_at >= coalesce(since, '-infinity')
        and (only_types is null or c.event_type = any (only_types)) and (not_types is null or c.event_type <> all (not_types))
-       and (not_worded is null or c.event_type <> all (not_worded) or not relevo.is_worded(c.event_id))
+       and (not_worded is null or c.event_type <> all (not_worded) or not relevo.is_any_worded(coalesce(c.events, array[c.event_id])))
        and relevo.in_shard(c.id, shard, shards)
      order by c.due_at, c.id
   loop
@@ -4652,10 +4660,16 @@ begin
     returning d.* into chunk;
     continue when not found;
     if cardinality(chunk.ids) > room then
-      perform relevo.put_back(chunk, chunk.ids[room + 1:], chunk.installations[room + 1:], chunk.inboxes[room + 1:]);
+      rest := chunk;
+      rest.ids := chunk.ids[room + 1:];
+      rest.installations := chunk.installations[room + 1:];
+      rest.inboxes := chunk.inboxes[room + 1:];
+      rest.events := chunk.events[room + 1:];
+      perform relevo.put_back(rest);
       chunk.ids := chunk.ids[:room];
       chunk.installations := chunk.installations[:room];
       chunk.inboxes := chunk.inboxes[:room];
+      chunk.events := chunk.events[:room];
     end if;
     taken := taken || chunk;
     room := room - cardinality(chunk.ids);
@@ -4678,7 +4692,8 @@ create or replace function relevo.claim_probe(claim uuid, worker text, of_cycle 
                                      shard int, shards int, only_types text[], not_types text[], not_worded text[], usual_lease_ms int, look_at int)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
-                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int)
+                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int, events bigint[],
+                 once boolean[], deadlines timestamptz[], seconds float8[])
   language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -4699,17 +4714,17 @@ begin
     select h.chunk_id, h.lease_ms, array_agg(h.id order by h.place) as ids, min(h.place) as first_place
       from (select c.id as chunk_id, u.id,
                    coalesce((select t.lease_ms from relevo.event_types t where t.event_type = c.event_type), usual_lease_ms) as lease_ms,
-                   row_number() over (order by u.installation_id = any (faulty) or c.event_id = any (refused),
+                   row_number() over (order by u.installation_id = any (faulty) or coalesce(u.event_id, c.event_id) = any (refused),
                                                not relevo.was_taken(u.installation_id, of_project, by_receipt), c.had_error, c.due_at, u.id) as place
               from (select o.*, sum(cardinality(o.ids)) over (order by o.due_at, o.id) - cardinality(o.ids) as before
                       from (select * from relevo.due_chunks o
                              where o.project = of_project and o.lane = of_lane and o.due_at <= at
                                and (only_types is null or o.event_type = any (only_types))
                                and (not_types is null or o.event_type <> all (not_types))
-                               and (not_worded is null or o.event_type <> all (not_worded) or not relevo.is_worded(o.event_id))
+                               and (not_worded is null or o.event_type <> all (not_worded) or not relevo.is_any_worded(coalesce(o.events, array[o.event_id])))
                                and relevo.in_shard(o.id, shard, shards)
                              order by o.due_at, o.id limit look_at) o) c
-              cross join lateral unnest(c.ids, c.installations) as u(id, installation_id)
+              cross join lateral unnest(c.ids, c.installations, c.events) as u(id, installation_id, event_id)
              where c.before < look_at) h
      where h.place <= 10 * most -- some may be in others' hands
      group by h.chunk_id, h.lease_ms
@@ -4723,12 +4738,9 @@ begin
     continue when not found;
     picked.ids := picked.ids[:room];
     if cardinality(picked.ids) < cardinality(chunk.ids) then
-      perform relevo.put_back(chunk, array_agg(u.id), array_agg(u.installation_id), case when chunk.inboxes is not null then array_agg(u.inbox_id) end)
-         from unnest(chunk.ids, chunk.installations, chunk.inboxes) as u(id, installation_id, inbox_id) where u.id <> all (picked.ids);
-      select array_agg(u.id order by array_position(picked.ids, u.id)), array_agg(u.installation_id order by array_position(picked.ids, u.id)),
-             case when chunk.inboxes is not null then array_agg(u.inbox_id order by array_position(picked.ids, u.id)) end
-        into chunk.ids, chunk.installations, chunk.inboxes
-        from unnest(chunk.ids, chunk.installations, chunk.inboxes) as u(id, installation_id, inbox_id) where u.id = any (picked.ids);
+      perform relevo.put_back(relevo.part_of_chunk(chunk, array(
+        select u.place from unnest(chunk.ids) with ordinality as u(id, place) where u.id <> all (picked.ids) order by u.place)::int[]));
+      chunk := relevo.part_of_chunk(chunk, array(select array_position(chunk.ids, u.id) from unnest(picked.ids) with ordinality as u(id, place) order by u.place));
     end if;
     taken := taken || chunk;
     room := room - cardinality(chunk.ids);
@@ -4740,7 +4752,8 @@ begin
   perform relevo.write_claim(claim, worker, of_cycle, lease, at, taken);
   return query
     select l.event_day, l.event_id, l.event_type, l.at_most_once, l.attempt_count, l.lapse_count, l.deadline_at, l.seconds_left, l.created_at,
-           l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles, l.quiet, l.lease_ms
+           l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles, l.quiet, l.lease_ms, l.events, l.once, l.deadlines,
+           l.seconds
       from relevo.look_up_phones(taken, at, lease) l;
 end
 $$;
@@ -4935,11 +4948,14 @@ declare
   chunk relevo.due_chunks;
 begin
   for chunk in
-    select c.* from relevo.due_chunks c where c.event_id = any (of_events) and c.ids && of_ids order by c.id for update skip locked
+    select c.* from relevo.due_chunks c
+     where (c.event_id = any (of_events)
+            or c.events is not null and c.id = any (array(select unnest(e.queued_in) from relevo.notification_events e where e.id = any (of_events))))
+       and c.ids && of_ids order by c.id for update skip locked
   loop
     delete from relevo.due_chunks c where c.id = chunk.id;
-    perform relevo.put_back(chunk, array_agg(u.id), array_agg(u.installation_id), case when chunk.inboxes is not null then array_agg(u.inbox_id) end)
-       from unnest(chunk.ids, chunk.installations, chunk.inboxes) as u(id, installation_id, inbox_id) where u.id <> all (of_ids) having count(*) > 0;
+    perform relevo.put_back(relevo.part_of_chunk(chunk, array(
+      select u.place from unnest(chunk.ids) with ordinality as u(id, place) where u.id <> all (of_ids) order by u.place)::int[]));
     return query select chunk.event_day, u.id, chunk.due_at from unnest(chunk.ids) as u(id) where u.id = any (of_ids);
   end loop;
 end
@@ -5061,29 +5077,35 @@ create or replace function relevo.defer_quiet(of_events bigint[], at timestamptz
   language sql volatile
 as $$
   with waiting as materialized (
-    select q.id, d.dues, t.quiet_spread_s, e.deadline_at
+    select q.id as chunk, e.id as event_id, u.id, u.phone, u.inbox_id, d.dues[u.n] as due, t.quiet_spread_s, e.deadline_at
       from unnest(of_events) as o(event_id)
-      cross join lateral (select * from relevo.due_chunks q where q.event_id = o.event_id offset 0) q
       cross join lateral (select * from relevo.notification_events e where e.id = o.event_id offset 0) e
       left join lateral (select t.quiet_spread_s from relevo.event_types t where t.event_type = e.event_type offset 0) t on true
-      cross join lateral (select relevo.quiet_dues(e, q.installations, at) as dues
+      cross join lateral (select * from relevo.chunks_of(e) offset 0) q
+      cross join lateral (select array_agg(u.id) as ids, array_agg(u.phone) as phones, array_agg(u.inbox_id) as inboxes
+                            from unnest(q.ids, q.installations, q.inboxes, q.events) as u(id, phone, inbox_id, event_id)
+                           where coalesce(u.event_id, e.id) = e.id) its
+      cross join lateral (select relevo.quiet_dues(e, its.phones, at) as dues
                            where (select exists (select from relevo.quiet_defaults)) or exists (
-                             select from unnest(q.installations) as u(id)
+                             select from unnest(its.phones) as u(id)
                                cross join lateral (select i.quiet, i.owner_quiet from relevo.device_installations i where i.installation_id = u.id offset 0) i
                               where i.quiet is not null or i.owner_quiet is not null)) d
-     where d.dues is not null
+      cross join lateral unnest(its.ids, its.phones, its.inboxes) with ordinality as u(id, phone, inbox_id, n)
+     where d.dues[u.n] > at
   ), taken as (
-    delete from relevo.due_chunks q using waiting w where q.id = w.id returning q.*, w.dues, w.quiet_spread_s, w.deadline_at
+    delete from relevo.due_chunks q where q.id in (select w.chunk from waiting w) returning q.*
+  ), left_due as (
+    select count(relevo.put_back(relevo.part_of_chunk(t, array(
+      select u.place from unnest(t.ids) with ordinality as u(id, place) where u.id not in (select w.id from waiting w) order by u.place)::int[]))) from taken t
   )
   insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
                                  ids, installations, inboxes)
-  select t.project, t.lane,
-         case when u.due > at then relevo.spread_quiet(u.due, (array_agg(u.phone))[1], t.quiet_spread_s, t.deadline_at) else t.due_at end,
-         t.event_day, t.event_id, t.event_type, t.created_at, t.attempt_count, t.lapse_count, t.had_error, array_agg(u.id), array_agg(u.phone),
-         case when count(u.inbox_id) > 0 then array_agg(u.inbox_id) end
-    from taken t cross join lateral unnest(t.ids, t.installations, t.dues, t.inboxes) as u(id, phone, due, inbox_id)
-   group by t.id, t.project, t.lane, t.due_at, t.event_day, t.event_id, t.event_type, t.created_at, t.attempt_count, t.lapse_count, t.had_error,
-            t.quiet_spread_s, t.deadline_at, u.due
+  select t.project, t.lane, relevo.spread_quiet(w.due, (array_agg(w.phone))[1], w.quiet_spread_s, w.deadline_at),
+         t.event_day, w.event_id, t.event_type, t.created_at, t.attempt_count, t.lapse_count, t.had_error, array_agg(w.id), array_agg(w.phone),
+         case when count(w.inbox_id) > 0 then array_agg(w.inbox_id) end
+    from taken t join waiting w on w.chunk = t.id cross join left_due
+   group by t.id, t.project, t.lane, t.event_day, w.event_id, t.event_type, t.created_at, t.attempt_count, t.lapse_count, t.had_error,
+            w.quiet_spread_s, w.deadline_at, w.due
 $$;
 
 revoke all on function relevo.defer_quiet from public;
@@ -5166,7 +5188,7 @@ declare
   moved int;
 begin
   with waiting as materialized (
-    select q.id from relevo.due_chunks q where q.id = any (chunks) and relevo.waits_for_quiet(q) order by q.id for update skip locked
+    select q.id from relevo.due_chunks q where q.id = any (chunks) and q.events is null and relevo.waits_for_quiet(q) order by q.id for update skip locked
   ), taken as (
     delete from relevo.due_chunks q using waiting w where q.id = w.id returning q.*
   )
@@ -6773,10 +6795,12 @@ create or replace function relevo.claim_due_4(claim uuid, worker text, of_cycle 
     platforms text[], locales text[], obstacles text[], lease_ms int, as_of text, places text)
   language sql volatile
 as $$
-  select c.event_day, c.event_id, c.event_type, c.at_most_once, c.attempt_count, c.lapse_count, c.deadline_at, c.seconds_left, c.created_at,
-         c.ids, c.installations, c.tokens, c.versions, c.platforms, c.locales, relevo.obstacles_of_0_3(c.obstacles), c.lease_ms, '', '{}'
+  select c.event_day, r.event_id, c.event_type, r.at_most_once, c.attempt_count, c.lapse_count, r.deadline_at, r.seconds_to_go, c.created_at,
+         r.its_ids, r.its_installations, r.its_tokens, r.its_versions, r.its_platforms, r.its_locales, r.its_obstacles, c.lease_ms, '', '{}'
     from relevo.claim_due($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, coalesce($11, '{}') || '{relevo.digest}',
            array(select distinct w.event_type from relevo.wordings w), $12, $13, $14) c
+    cross join lateral relevo.rows_of_0_3(c.event_id, c.events, c.once, c.deadlines, c.seconds, c.at_most_once, c.deadline_at, c.seconds_left, c.ids, c.installations,
+                                          c.tokens, c.versions, c.platforms, c.locales, c.obstacles) r
 $$;
 
 revoke all on function relevo.claim_due_4 from public;
@@ -6790,10 +6814,12 @@ create or replace function relevo.claim_probe_2(claim uuid, worker text, of_cycl
     locales text[], obstacles text[], lease_ms int)
   language sql volatile
 as $$
-  select c.event_day, c.event_id, c.event_type, c.at_most_once, c.attempt_count, c.lapse_count, c.deadline_at, c.seconds_left, c.created_at,
-         c.ids, c.installations, c.tokens, c.versions, c.platforms, c.locales, relevo.obstacles_of_0_3(c.obstacles), c.lease_ms
+  select c.event_day, r.event_id, c.event_type, r.at_most_once, c.attempt_count, c.lapse_count, r.deadline_at, r.seconds_to_go, c.created_at,
+         r.its_ids, r.its_installations, r.its_tokens, r.its_versions, r.its_platforms, r.its_locales, r.its_obstacles, c.lease_ms
     from relevo.claim_probe($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, coalesce($11, '{}') || '{relevo.digest}',
            array(select distinct w.event_type from relevo.wordings w), $12, $13) c
+    cross join lateral relevo.rows_of_0_3(c.event_id, c.events, c.once, c.deadlines, c.seconds, c.at_most_once, c.deadline_at, c.seconds_left, c.ids, c.installations,
+                                          c.tokens, c.versions, c.platforms, c.locales, c.obstacles) r
 $$;
 
 revoke all on function relevo.claim_probe_2 from public;
@@ -6850,7 +6876,7 @@ as $$
   select l.project, l.lane, l.due_at,
          case when l.wait_s <= 0 and (exists (select from relevo.wordings) or exists (select from relevo.digests))
                    and not exists (select from relevo.due_chunks c
-                                    where c.project = l.project and c.lane = l.lane and c.due_at <= relevo.now($1) and c.event_type <> 'relevo.digest' and not relevo.is_worded(c.event_id))
+                                    where c.project = l.project and c.lane = l.lane and c.due_at <= relevo.now($1) and c.event_type <> 'relevo.digest' and not relevo.is_any_worded(coalesce(c.events, array[c.event_id])))
               then 5 else l.wait_s end,
          l.troubled, l.numbered, l.oldest_xid, l.next_xid, l.walked, l.last_project, l.last_lane
     from relevo.due_lanes($1, $2, $3, $4, $5, $6, $7, $8, $9) l
@@ -6991,6 +7017,25 @@ as $$ select relevo.preview_draft(event, most, of_project) $$;
 
 revoke all on function relevo.preview_in_project from public;
 
+-- Returns what 0.3.0 knows of a chunk that was claimed: a row for each of its events.
+create or replace function relevo.rows_of_0_3(of_event bigint, events bigint[], once boolean[], deadlines timestamptz[], seconds float8[], only_once boolean,
+                                              deadline timestamptz, seconds_left float8, ids bigint[], installations uuid[], tokens text[], versions int[],
+                                              platforms text[], locales text[], obstacles text[])
+  returns table (event_id bigint, at_most_once boolean, deadline_at timestamptz, seconds_to_go float8, its_ids bigint[], its_installations uuid[], its_tokens text[],
+                 its_versions int[], its_platforms text[], its_locales text[], its_obstacles text[])
+  language sql immutable
+as $$
+  select $1, $6, $7, $8, $9, $10, $11, $12, $13, $14, relevo.obstacles_of_0_3($15) where $2 is null
+  union all
+  select u.event_id, bool_or(u.once), min(u.deadline), min(u.seconds), array_agg(u.id), array_agg(u.phone), array_agg(u.token), array_agg(u.version),
+         array_agg(u.platform), array_agg(u.locale), relevo.obstacles_of_0_3(array_agg(u.obstacle))
+    from unnest($2, $3, $4, $5, $9, $10, $11, $12, $13, $14, $15) as u(event_id, once, deadline, seconds, id, phone, token, version, platform, locale, obstacle)
+   where $2 is not null
+   group by u.event_id
+$$;
+
+revoke all on function relevo.rows_of_0_3 from public;
+
 -- settle_confirmed as 0.3.0 calls it.
 create or replace function relevo.settle_confirmed_1(claim uuid, asked int, given_at timestamptz) returns int
   language sql volatile
@@ -7095,12 +7140,12 @@ $$;
 
 revoke all on function relevo.check_arguments from public;
 
--- Returns whether the text of an event is made from the texts of its type.
-create or replace function relevo.is_worded(event bigint) returns boolean
+-- Returns whether the text of one of some events is made from the texts of its type.
+create or replace function relevo.is_any_worded(events bigint[]) returns boolean
   language sql stable
-as $$ select exists (select from relevo.notification_events e where e.id = event and e.wording is not null) $$;
+as $$ select exists (select from relevo.notification_events e where e.id = any (events) and e.wording is not null) $$;
 
-revoke all on function relevo.is_worded from public;
+revoke all on function relevo.is_any_worded from public;
 
 -- Returns the locales whose texts a phone may be shown, the best first: es-CL, es-419, es. In Latin America's Spanish es-419 is in between, and in
 -- English outside of the United States en-001. The package has the same function; a test compares them.
@@ -7429,50 +7474,60 @@ revoke all on function relevo.record_outcomes from public;
 
 -- Returns where the deliveries of some chunks go and what keeps each from being sent now, chunk by chunk in their order. `quiet` is null where no
 -- phone of a chunk has quiet hours now; else of each that has when it may be sent to, and if nothing keeps it, it goes silently. Also the lease.
--- A digest that is more than an hour late goes silently, too, also if tries that failed made it late.
+-- A digest that is more than an hour late goes silently, too, also if tries that failed made it late. Of a chunk of several events
+-- the event of each delivery is returned, too, with what is that event's own.
 create or replace function relevo.look_up_phones(chunks relevo.due_chunks[], at timestamptz, lease int)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
-                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int)
+                 versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int, events bigint[],
+                 once boolean[], deadlines timestamptz[], seconds float8[])
   language sql stable
 as $$
   with superseded as materialized (select s.event_id, s.installation_id from relevo.superseded(chunks) s) -- asked only where an event has a collapse key
   select c.event_day, c.event_id, c.event_type, coalesce(e.at_most_once, false), c.attempt_count, c.lapse_count, e.deadline_at,
          extract(epoch from e.deadline_at - at)::float8, c.created_at, c.ids, c.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles, l.quiet,
-         lease
+         lease, c.events, l.once, l.deadlines, l.seconds
     from unnest(chunks) c
     left join relevo.notification_events e on e.id = c.event_id
     cross join lateral (select case when e.category is not null then relevo.category_rule(e.category) end as rule,
                                c.event_type = 'relevo.digest' and c.due_at < at - interval '1 hour' as is_late, -- it wakes nobody
                                c.event_type = 'relevo.digest' and c.had_error and e.scheduled_at < at - interval '1 hour' as is_old, -- tried before: it may be late, too
                                (select exists (select from relevo.quiet_profiles))
-                               and (cardinality(c.installations) = 1 or relevo.any_quiet(c.installations, array[c.event_id], at, '{wait,silent}')) as any_quiet offset 0) r
+                               and (cardinality(c.installations) = 1 or relevo.any_quiet(c.installations, coalesce(c.events, array[c.event_id]), at, '{wait,silent}')) as any_quiet offset 0) r
     cross join lateral (
-      select array_agg(i.token) as tokens, array_agg(i.token_version) as versions, array_agg(i.platform) as platforms,
-             array_agg(i.locale) as locales,
+      select array_agg(i.token) as tokens, array_agg(i.token_version) as versions, array_agg(i.platform) as platforms, array_agg(i.locale) as locales,
+             case when c.events is not null then array_agg(v.at_most_once) end as once, case when c.events is not null then array_agg(v.deadline_at) end as deadlines, case when c.events is not null then array_agg(extract(epoch from v.deadline_at - at)::float8) end as seconds,
              case when count(n.due_at) > 0 or r.is_late or bool_or(o.is_late) then array_agg(case when r.is_late or o.is_late then coalesce(n.due_at, at) else n.due_at end) end as quiet,
              array_agg(coalesce(
-               relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, at, i.handled_before >= c.created_at
+               relevo.event_obstacle(v.id, v.ended_at, v.deadline_at, at, i.handled_before >= c.created_at
                  or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
-                      select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner and coalesce(h.project, i.project) = i.project)),
-               case when e.collapse is not null and (e.id, u.installation_id) in (select s.event_id, s.installation_id from superseded s) then 'superseded' end,
-               case when e.project <> i.project then 'project_changed'
+                      select from relevo.event_completions h where h.event_id = v.id and h.owner = i.owner and coalesce(h.project, i.project) = i.project)),
+               case when v.collapse is not null and (v.id, u.installation_id) in (select s.event_id, s.installation_id from superseded s) then 'superseded' end,
+               case when v.project <> i.project then 'project_changed'
                     when (u.inbox_id is distinct from i.inbox_id or u.inbox_id is null and i.owner_since > c.created_at) and i.installation_id is not null
-                         and relevo.is_for_another(e.audience, u.inbox_id, c.created_at, i.installation_id, i.inbox_id, i.owner_since) then 'owner_changed' end,
-               relevo.obstacle_of_phone(i.installation_id, i.may_receive, relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, r.rule)),
-               case when e.audience = 'matching' and not exists (
+                         and relevo.is_for_another(v.audience, u.inbox_id, c.created_at, i.installation_id, i.inbox_id, i.owner_since) then 'owner_changed' end,
+               relevo.obstacle_of_phone(i.installation_id, i.may_receive, relevo.unwanted(i.opt_outs, i.refused, i.accepted, v.category, v.rule)),
+               case when v.audience = 'matching' and not exists (
                       select from relevo.notification_preferences p
                        where p.installation_id = u.installation_id and relevo.preference_matches(p, e)) then 'preference_changed'
-                    when (i.token_taken_at >= e.fanout_started_at) is true -- unknown would not keep the next from being asked
-                         and relevo.was_sent_to_token(c.event_day, c.event_id, u.installation_id, i.token_name, e.fanout_started_at) then 'told_already'
+                    when (i.token_taken_at >= v.fanout_started_at) is true -- unknown would not keep the next from being asked
+                         and relevo.was_sent_to_token(c.event_day, v.id, u.installation_id, i.token_name, v.fanout_started_at) then 'told_already'
                     -- it waits where its phone was before; settled, it goes to the new place. One of Expo's is sent from there, for 0.3.0 would not move it
                     when c.project <> i.sending_project and (i.provider <> 'expo' or c.project like '%::%') then 'token_changed'
                     when c.lane = 'bulk' and (select exists (select from relevo.event_repeats r where r.held_at is not null)) and exists (
-                      select from relevo.event_repeats r where r.event_id = c.event_id and r.held_at is not null) then 'repeats_held'
+                      select from relevo.event_repeats r where r.event_id = v.id and r.held_at is not null) then 'repeats_held'
                     when n.verdict = 'wait' then 'quiet_hours'
                     when n.verdict = 'expired' then 'quiet_expired'
                end)) as obstacles
-        from unnest(c.installations, c.inboxes) as u(installation_id, inbox_id)
+        from unnest(c.installations, c.inboxes, c.events) as u(installation_id, inbox_id, event_id)
+        -- of several events each delivery's own; of one the chunk's
+        left join lateral (select x.id, x.at_most_once, x.ended_at, x.deadline_at, x.collapse, x.project, x.audience, x.category, x.fanout_started_at
+                             from relevo.notification_events x where x.id = u.event_id offset 0) own on true
+        cross join lateral (select case when c.events is null then e.id else own.id end as id, case when c.events is null then e.ended_at else own.ended_at end as ended_at,
+                                   case when c.events is null then e.deadline_at else own.deadline_at end as deadline_at, case when c.events is null then e.collapse else own.collapse end as collapse,
+                                   case when c.events is null then e.project else own.project end as project, case when c.events is null then e.audience else own.audience end as audience, case when c.events is null then e.category else own.category end as category,
+                                   case when c.events is null then r.rule when own.category is not null then relevo.category_rule(own.category) end as rule,
+                                   case when c.events is null then e.fanout_started_at else own.fanout_started_at end as fanout_started_at, coalesce(own.at_most_once, false) as at_most_once) v
         -- looked up one by one: the arrays are in the order of the chunk, whatever the plan
         left join lateral (select x.installation_id, x.provider, x.token, x.token_version, x.platform, x.locale, x.owner, x.owner_since, x.inbox_id, x.handled_before, x.opt_outs, x.refused, x.accepted, x.token_taken_at,
                                   relevo.token_name(x.provider, x.part, x.token) as token_name, relevo.sending_project(x.provider, x.project, x.part) as sending_project,
@@ -7480,22 +7535,40 @@ as $$
                              from relevo.device_installations x where x.installation_id = u.installation_id offset 0) i on true
         left join lateral (select not exists (select from relevo.quiet_of(i.quiet, i.owner_quiet, i.project, i.timezone) q -- else its quiet hours ended since
                                                where q.windows @> relevo.minute_of_week((at - interval '1 hour') at time zone q.zone)) as is_late where r.is_old) o on true
-        left join lateral (select n.* from relevo.quiet_now(e, i.quiet, i.owner_quiet, i.project, i.timezone, u.installation_id, at) n
+        left join lateral (select n.* from relevo.quiet_now(case when c.events is null then e else (select x from relevo.notification_events x where x.id = v.id) end, i.quiet, i.owner_quiet, i.project, i.timezone, u.installation_id, at) n
                             where r.any_quiet and (i.quiet is not null or i.owner_quiet is not null
                                    or i.installation_id is not null and (select exists (select from relevo.quiet_defaults))) offset 0) n on true) l
 $$;
 
 revoke all on function relevo.look_up_phones from public;
 
--- Puts back into the queue what is not taken of a chunk.
-create or replace function relevo.put_back(chunk relevo.due_chunks, left_ids bigint[], left_installations uuid[], left_inboxes bigint[]) returns void
+-- Returns a chunk with some of its deliveries alone, given by their places and in this order.
+create or replace function relevo.part_of_chunk(chunk relevo.due_chunks, places int[]) returns relevo.due_chunks
+  language plpgsql immutable
+as $$
+begin
+  select array_agg(chunk.ids[p.place] order by p.n), array_agg(chunk.installations[p.place] order by p.n),
+         case when chunk.inboxes is not null then array_agg(chunk.inboxes[p.place] order by p.n) end,
+         case when chunk.events is not null then array_agg(chunk.events[p.place] order by p.n) end
+    into chunk.ids, chunk.installations, chunk.inboxes, chunk.events
+    from unnest(places) with ordinality as p(place, n);
+  return chunk;
+end
+$$;
+
+revoke all on function relevo.part_of_chunk from public;
+
+-- Puts back into the queue what is not taken of a chunk; does nothing if nothing is left. A chunk of several events keeps its id, by which its events know it.
+create or replace function relevo.put_back(rest relevo.due_chunks) returns void
   language plpgsql volatile
 as $$
 begin
-  insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                                 ids, installations, inboxes)
-  values (chunk.project, chunk.lane, chunk.due_at, chunk.event_day, chunk.event_id, chunk.event_type, chunk.created_at, chunk.attempt_count,
-          chunk.lapse_count, chunk.had_error, left_ids, left_installations, left_inboxes);
+  if cardinality(rest.ids) > 0 then
+    if rest.events is null then
+      rest.id := nextval('relevo.due_chunks_id_seq');
+    end if;
+    insert into relevo.due_chunks overriding system value select (rest).*;
+  end if;
 end
 $$;
 
@@ -7513,9 +7586,9 @@ begin
     with asked as materialized (
       select e.id, e.event_type, e.collapse, e.scheduled_at, u.installation_id, u.inbox_id, least(c.event_day, (e.scheduled_at at time zone 'UTC')::date) - 1 as from_day
         from unnest(chunks) c
+        cross join lateral unnest(c.installations, c.inboxes, c.events) as u(installation_id, inbox_id, event_id)
         join lateral (select n.id, n.event_type, n.collapse, n.scheduled_at from relevo.notification_events n
-                       where n.id = c.event_id and n.collapse is not null offset 0) e on true
-        cross join lateral unnest(c.installations, c.inboxes) as u(installation_id, inbox_id)
+                       where n.id = coalesce(u.event_id, c.event_id) and n.collapse is not null offset 0) e on true
     ), got as materialized (
       select p.installation_id, d.event_day, d.status, d.last_error_code, d.inbox_id, d.event_type, l.id, l.collapse, l.scheduled_at, l.deadline_at
         from (select a.installation_id, min(a.from_day) as from_day from asked a group by a.installation_id) p
@@ -7558,8 +7631,8 @@ begin
       from unnest(chunks) c cross join lateral unnest(c.ids) as u(id);
   end if;
   insert into relevo.claims (token, worker_id, cycle, claimed_at, lease_ms, leased_until, days, ids, events, due_at)
-  select claim, worker, of_cycle, at, lease, at + lease * interval '1 millisecond', held_days, held_ids, array_agg(distinct c.event_id), min(c.due_at)
-    from unnest(chunks) c;
+  select claim, worker, of_cycle, at, lease, at + lease * interval '1 millisecond', held_days, held_ids, array_agg(distinct u.event_id), min(c.due_at)
+    from unnest(chunks) c cross join lateral unnest(coalesce(c.events, array[c.event_id])) as u(event_id);
 end
 $$;
 
@@ -7580,9 +7653,11 @@ create or replace function relevo.look_at_2(chunks relevo.due_chunks[], at times
     text[])
   language sql stable
 as $$
-  select l.event_day, l.event_id, l.event_type, l.at_most_once, l.attempt_count, l.lapse_count, l.deadline_at, l.seconds_left, l.created_at,
-         l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, relevo.obstacles_of_0_3(l.obstacles)
-    from relevo.look_up_phones($1, $2, null) l
+  select c.event_day, r.event_id, c.event_type, r.at_most_once, c.attempt_count, c.lapse_count, r.deadline_at, r.seconds_to_go, c.created_at,
+         r.its_ids, r.its_installations, r.its_tokens, r.its_versions, r.its_platforms, r.its_locales, r.its_obstacles
+    from relevo.look_up_phones($1, $2, null) c
+    cross join lateral relevo.rows_of_0_3(c.event_id, c.events, c.once, c.deadlines, c.seconds, c.at_most_once, c.deadline_at, c.seconds_left, c.ids, c.installations,
+                                          c.tokens, c.versions, c.platforms, c.locales, c.obstacles) r
 $$;
 
 revoke all on function relevo.look_at_2 from public;
@@ -7594,21 +7669,20 @@ create or replace function relevo.look_at_3(chunks relevo.due_chunks[], at times
     obstacles text[], lease_ms int, as_of text, places text)
   language sql stable
 as $$
-  select l.event_day, l.event_id, l.event_type, l.at_most_once, l.attempt_count, l.lapse_count, l.deadline_at, l.seconds_left, l.created_at,
-         l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, relevo.obstacles_of_0_3(l.obstacles), l.lease_ms, '', '{}'
-    from relevo.look_up_phones($1, $2, $3) l
+  select c.event_day, r.event_id, c.event_type, r.at_most_once, c.attempt_count, c.lapse_count, r.deadline_at, r.seconds_to_go, c.created_at,
+         r.its_ids, r.its_installations, r.its_tokens, r.its_versions, r.its_platforms, r.its_locales, r.its_obstacles, c.lease_ms, '', '{}'
+    from relevo.look_up_phones($1, $2, $3) c
+    cross join lateral relevo.rows_of_0_3(c.event_id, c.events, c.once, c.deadlines, c.seconds, c.at_most_once, c.deadline_at, c.seconds_left, c.ids, c.installations,
+                                          c.tokens, c.versions, c.platforms, c.locales, c.obstacles) r
 $$;
 
 revoke all on function relevo.look_at_3 from public;
 
--- put_back as 0.3.0 calls it: the inboxes are looked up in the chunk.
+-- put_back as 0.3.0 calls it: what it has no columns for is looked up in the chunk.
 create or replace function relevo.put_back_1(chunk relevo.due_chunks, left_ids bigint[], left_installations uuid[]) returns void
   language sql volatile
-as $$ select relevo.put_back($1, $2, $3, (
-  select array_agg(c.inbox_id order by l.place)
-    from unnest($2) with ordinality as l(id, place)
-    left join unnest(($1).ids, ($1).inboxes) as c(id, inbox_id) on c.id = l.id
-   where ($1).inboxes is not null)) $$;
+as $$ select relevo.put_back(relevo.part_of_chunk($1, array(
+  select array_position(($1).ids, l.id) from unnest($2) with ordinality as l(id, place) order by l.place))) $$;
 
 revoke all on function relevo.put_back_1 from public;
 
@@ -9697,6 +9771,17 @@ as $$
 $$;
 
 revoke all on function relevo.find_draft_targets from public;
+
+-- Returns the chunks of the queue that hold deliveries of an event: its own, and those of several events.
+create or replace function relevo.chunks_of(e relevo.notification_events) returns setof relevo.due_chunks
+  language sql stable
+as $$
+  select q.* from relevo.due_chunks q where q.event_id = e.id
+  union all
+  select q.* from unnest(e.queued_in) as k(id) cross join lateral (select * from relevo.due_chunks q where q.id = k.id and e.id = any (q.events) offset 0) q
+$$;
+
+revoke all on function relevo.chunks_of from public;
 
 -- Returns what a phone's quiet hours do to an event at a time, whose hours, zone and rule these are, and a sentence; null if nothing. A delivery that waits for an
 -- end which hours that were changed since gave it waits until then at most.

@@ -51,8 +51,7 @@ as $$
                              from relevo.notification_events x where x.id = u.event_id offset 0) own on true
         cross join lateral (select case when c.events is null then e.id else own.id end as id, case when c.events is null then e.ended_at else own.ended_at end as ended_at,
                                    case when c.events is null then e.deadline_at else own.deadline_at end as deadline_at, case when c.events is null then e.collapse else own.collapse end as collapse,
-                                   case when c.events is null then e.project else own.project end as project,
-                                   case when c.events is null then e.audience else own.audience end as audience, case when c.events is null then e.category else own.category end as category,
+                                   case when c.events is null then e.project else own.project end as project, case when c.events is null then e.audience else own.audience end as audience, case when c.events is null then e.category else own.category end as category,
                                    case when c.events is null then r.rule when own.category is not null then relevo.category_rule(own.category) end as rule,
                                    case when c.events is null then e.fanout_started_at else own.fanout_started_at end as fanout_started_at, coalesce(own.at_most_once, false) as at_most_once) v
         -- looked up one by one: the arrays are in the order of the chunk, whatever the plan
