@@ -56,6 +56,18 @@ def rows_read_by_table(conn: psycopg.Connection[Any], statement: bytes, paramete
     return {table: int(count - before.get(table, 0)) for table, count in after.items() if count != before.get(table)}
 
 
+def pages_of(conn: psycopg.Connection, statement: bytes, asked: dict[str, Any]) -> int:
+    """Return how many pages a statement looks at, plans and catalogs aside; it is undone."""
+    for _ in range(2):
+        with conn.transaction(force_rollback=True):
+            conn.execute(BY_KEY)
+            ((explained,),) = conn.execute(
+                b"explain (analyze, buffers, timing off, format json) " + statement, asked
+            ).fetchall()
+    plan = explained[0]["Plan"]
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
 def rows_read_so_far(conn: psycopg.Connection[Any], tables: str) -> int:
     """Return how many rows of these tables (a pattern of names) were read, by PostgreSQL's own count.
 

@@ -4,12 +4,33 @@
 select f.id, f.project, f.audience, f.lane, f.event_day, f.too_late, f.named, f.due_hour, f.how, f.fanned, f.late, f.events, f.installations,
        f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day, f.held
   from relevo.fan_out_next(%(after_project)s, %(given_up)s::bigint[], %(apart)s::bigint[], %(aside)s::bigint[], %(few)s::int,
-                             %(most_events)s::int, %(most)s::int, %(brake)s, %(enough)s::int, %(at_once)s, false, %(now)s::timestamptz) f;
+                             %(most_events)s::int, %(most)s::int, %(brake)s, %(enough)s::int, %(at_once)s, false, %(now)s::timestamptz,
+                             %(since)s::timestamptz, %(due_since)s::timestamptz) f;
+
+-- name: find_first_turn
+-- Returns bounds for the next looks: no event that is to be fanned out has its turn before the first or is scheduled before the second. Both lie
+-- two seconds back at least, for what is enqueued now and committed soon. An event without texts has its turn once it gets them.
+with first as materialized (
+  select f.place, f.scheduled_at, case when f.turn_at is null or f.arguments is not null and f.texts is null then f.scheduled_at else f.turn_at end as turn
+    from (values ('urgent'), ('bulk')) as l(lane)
+    cross join lateral (select row_number() over () as place, e.scheduled_at, e.turn_at, e.arguments, e.texts
+                          from (select n.scheduled_at, n.turn_at, n.arguments, n.texts from relevo.notification_events n
+                                 where n.state in ('waiting', 'fanning') and n.lane = l.lane
+                                 order by n.scheduled_at, n.id limit 100) e) f
+)
+select least(now() - interval '2 seconds', min(f.turn), min(f.scheduled_at) filter (where f.place = 100)),
+       least(now() - interval '2 seconds', min(f.scheduled_at))
+  from first f;
+
+-- name: find_first_ended
+-- Returns a bound for the next looks: no ended event of which something may be left was updated before it.
+select least(now() - interval '2 seconds', (select e.updated_at from relevo.notification_events e
+                                             where e.ended_at is not null and e.swept_at is null order by e.updated_at, e.id limit 1));
 
 -- name: pick_small_events
 -- Locks small personal events that are fanned out together, to find out which those are.
 select p.id from relevo.pick_small_events(%(lane)s, %(project)s, %(due_hour)s::timestamptz, %(few)s::int, %(most_events)s::int,
-                                            %(left_out)s::bigint[], relevo.now(%(now)s)) p;
+                                            %(left_out)s::bigint[], relevo.now(%(now)s), null) p;
 
 -- name: fan_out_slice
 -- Makes and queues the deliveries of a slice of an event that this transaction has locked; nothing if its month is sealed.
@@ -20,10 +41,12 @@ select f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busi
 
 -- name: look_beside
 -- Returns whether held events are too late, whether ended ones have something left that this run has not looked at since a moment, or now,
--- in how many seconds the next scheduled event falls due, a batch closes or a fan-out that failed is tried again, and that moment.
+-- in how many seconds the next scheduled event falls due, a batch closes or a fan-out that failed is tried again, and that moment. No ended one
+-- was updated before `ended_since`.
 select exists (select from relevo.notification_events e where e.state = 'held' and e.deadline_at <= relevo.now(%(now)s)),
        exists (select from relevo.notification_events e
-                where e.ended_at is not null and e.swept_at is null and e.updated_at < coalesce(%(looks_since)s::timestamptz, now())),
+                where e.ended_at is not null and e.swept_at is null and e.updated_at < coalesce(%(looks_since)s::timestamptz, now())
+                  and e.updated_at >= coalesce(%(ended_since)s::timestamptz, '-infinity')),
        (select extract(epoch from min(d.due_at) - relevo.now(%(now)s))::float8
           from (select n.due_at
                   from (values ('urgent'), ('bulk')) as l(lane)
@@ -100,10 +123,12 @@ update relevo.notification_events
  where id = %(event_id)s;
 
 -- name: pick_ended_event
--- Locks an event that was cancelled or completed and may have deliveries left, and that this run has not looked at.
+-- Locks an event that was cancelled or completed and may have deliveries left, and that this run has not looked at. None was updated before
+-- `ended_since`.
 select e.id, e.event_day
   from relevo.notification_events e
  where e.ended_at is not null and e.swept_at is null and e.updated_at < %(looks_since)s
+   and e.updated_at >= coalesce(%(ended_since)s::timestamptz, '-infinity')
  order by e.updated_at, e.id
  limit 1
    for update skip locked;

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from claiming import NOW, add, answers, journal, take
 
-from plans import BY_KEY
+from plans import pages_of
 from processes import eventually
 from relevo.core import queries
 
@@ -27,18 +27,6 @@ select 'default', 'bulk', now() - interval '1 hour' + n * interval '1 ms', curre
        array[gen_random_uuid()]
   from generate_series(%(from)s::int + 1, %(from)s::int + %(many)s::int) n
 """
-
-
-def pages_of(conn: psycopg.Connection, statement: bytes, asked: dict[str, Any]) -> int:
-    """Return how many pages a statement looks at, plans and catalogs aside; it is undone."""
-    for _ in range(2):
-        with conn.transaction(force_rollback=True):
-            conn.execute(BY_KEY)
-            ((explained,),) = conn.execute(
-                b"explain (analyze, buffers, timing off, format json) " + statement, asked
-            ).fetchall()
-    plan = explained[0]["Plan"]
-    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
 def pages_of_a_claim(conn: psycopg.Connection, **how: Any) -> int:

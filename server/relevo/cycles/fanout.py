@@ -18,6 +18,7 @@ from relevo.config import MINUTE, Settings
 from relevo.core import queries
 from relevo.core.logs import normalise_error
 from relevo.core.model import Lane, Step
+from relevo.cycles.look_bounds import LookBound
 from relevo.cycles.wording import list_due, word_due
 from relevo.database.arrays import array
 from relevo.database.pool import Connection
@@ -129,6 +130,8 @@ class _Memory:
     """When events that wait for their texts were last looked for."""
     closed_batches: float = -_BATCHES_EVERY_S
     """When batches were last closed."""
+    turns: LookBound = field(default_factory=lambda: LookBound(_SQL["find_first_turn"], ("since", "due_since")))
+    ended: LookBound = field(default_factory=lambda: LookBound(_SQL["find_first_ended"], ("ended_since",)))
 
 
 def cycle(settings: Settings) -> Cycle:
@@ -201,10 +204,11 @@ def _fan_out(run: Run, memory: _Memory, *, at_once: bool) -> Step:
     If that fails at once, the event is picked first, so that one bad event stops only itself.
     """
     event: Turn | None = None
+    asked = _asked(run, memory) | memory.turns.read(run) | {"at_once": at_once}
     try:
         with run.transaction("bound_relaxed") as connection:  # the journal's commit brings it along
-            asked = _asked(run, memory) | {"at_once": at_once}
-            row = connection.execute(_SQL["fan_out_next"], asked).fetchone()
+            with memory.turns.watched():
+                row = connection.execute(_SQL["fan_out_next"], asked).fetchone()
             if row is not None:
                 event = Turn.of(row)
                 memory.served = event.project
@@ -217,7 +221,7 @@ def _fan_out(run: Run, memory: _Memory, *, at_once: bool) -> Step:
         if event is None and not at_once:
             raise
         return _fan_out(run, memory, at_once=False) if at_once or event is None else _step_back(run, event, error)
-    return _close_batches(run) or _word_due(run, memory) or _look_beside(run)
+    return _close_batches(run) or _word_due(run, memory) or _look_beside(run, memory)
 
 
 def _asked(run: Run, memory: _Memory) -> dict[str, Any]:
@@ -370,15 +374,19 @@ def _hold(run: Run, event: Turn, found: _TooManyError) -> Step:
     return _HELD
 
 
-def _look_beside(run: Run) -> Step:
+def _look_beside(run: Run, memory: _Memory) -> Step:
     """Look for what else there is to do once nothing is to be fanned out, and when the next event falls due."""
-    look = {"looks_since": run.looks_since, "now": run.now}
-    row = run.execute(_SQL["look_beside"], look, "bound_relaxed").fetchone()
+    bound = memory.ended.read(run)
+    look = bound | {"looks_since": run.looks_since, "now": run.now}
+    with memory.ended.watched():
+        row = run.execute(_SQL["look_beside"], look, "bound_relaxed").fetchone()
     held_late, ended_before, due_in_s, run.looks_since = row or (False, False, None, None)
     if held_late and (expired := _end_held(run)):
         return expired
-    swept = _sweep(run) if ended_before else None
-    return Step(due_in_s=due_in_s) if swept is None else swept
+    swept = _sweep(run, bound) if ended_before else None
+    if swept is not None:
+        return swept
+    return Step(due_in_s=min((s for s in (due_in_s, memory.turns.looks_again_in_s) if s is not None), default=None))
 
 
 def _end_held(run: Run) -> Step | None:
@@ -407,12 +415,12 @@ def _pass_by(run: Run, event_id: int, error: psycopg.Error) -> Step:
     return Step(problems=(f"held event {event_id}: {normalise_error(error, 200)}",))
 
 
-def _sweep(run: Run) -> Step | None:
+def _sweep(run: Run, bound: Mapping[str, datetime | None]) -> Step | None:
     """End what is left of a cancelled or completed event, if there is one; what is claimed is ended by its holder."""
     event_id: int | None = None
     try:
         with run.transaction("bound_relaxed") as connection:
-            row = connection.execute(_SQL["pick_ended_event"], {"looks_since": run.looks_since}).fetchone()
+            row = connection.execute(_SQL["pick_ended_event"], {**bound, "looks_since": run.looks_since}).fetchone()
             if row is None:
                 return None
             event_id, day = row

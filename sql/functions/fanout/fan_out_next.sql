@@ -1,9 +1,10 @@
 -- Locks the event whose turn it is to fan out (urgent first, then by project and by event; none while fan-out is paused) and fans it out. `how`
 -- says what was done: `together` with other small personal events, or a `slice` of it; `sealed` if its month is; `picked` if nothing was made,
 -- because the caller has to judge it first or wants nothing made at once. With `unseen`, where the caller commits before it reads, an error
--- undoes all that it would have had to judge.
+-- undoes all that it would have had to judge. It begins at `since` and `due_since` (next_event).
 create or replace function relevo.fan_out_next(after_project text, given_up bigint[], apart bigint[], aside bigint[], few int, most_events int, most int,
-                                      brake boolean, enough int, at_once boolean, unseen boolean, given_at timestamptz)
+                                      brake boolean, enough int, at_once boolean, unseen boolean, given_at timestamptz, since timestamptz,
+                                      due_since timestamptz)
   returns table (id bigint, project text, audience text, lane text, event_day date, too_late boolean, named int, due_hour timestamptz, how text,
                  fanned bigint[], late bigint[], events bigint[], installations uuid[],
                  is_last boolean, targets int, created int, projects text[], counted uuid[], in_hour float8[], busiest_day int[], held jsonb)
@@ -18,9 +19,9 @@ begin
   if exists (select from relevo.cycle_state s where s.cycle = 'fanout' and s.source = '' and s.paused_at is not null) then
     return;
   end if;
-  e := relevo.next_event('urgent', after_project, given_up, at);
+  e := relevo.next_event('urgent', after_project, given_up, at, since, due_since);
   if e.id is null then
-    e := relevo.next_event('bulk', after_project, given_up, at);
+    e := relevo.next_event('bulk', after_project, given_up, at, since, due_since);
   end if;
   if e.id is null then
     return;
@@ -36,7 +37,8 @@ begin
   watched := brake and e.lane <> 'urgent' and e.event_day is null;
   if e.audience = 'installations' and e.event_day is null
      and (not at_once or exists (select from relevo.notification_events n
-                                  where n.state in ('waiting', 'fanning') and n.lane = e.lane and n.scheduled_at <= at and n.id <> e.id)) then
+                                  where n.state in ('waiting', 'fanning') and n.lane = e.lane and n.scheduled_at >= coalesce(since, '-infinity')
+                                    and n.scheduled_at <= at and n.id <> e.id)) then
     named := (select count(*)
                 from (select 1 from relevo.event_audience a where a.event_id = e.id
                       union all
@@ -50,7 +52,7 @@ begin
     how := 'together';
     select f.fanned, f.late, f.created, f.events, f.installations, f.counted, f.in_hour, f.busiest_day, f.held
       into fanned, late, created, events, installations, counted, in_hour, busiest_day, held
-      from relevo.fan_out_small(e.lane, e.project, due_hour, few, most_events, most, given_up || apart, watched, given_at) f;
+      from relevo.fan_out_small(e.lane, e.project, due_hour, few, most_events, most, given_up || apart, watched, given_at, since) f;
     if (select max(c.n) from unnest(in_hour) as c(n)) <= enough then
       counted := null; -- that is too much for nobody
       in_hour := null;

@@ -7,6 +7,6 @@ create or replace function relevo.fan_out_next_3(after_project text, given_up bi
   language sql volatile
 as $$ select f.id, f.project, f.audience, f.lane, f.event_day, f.too_late, f.named, f.due_hour, f.how, f.fanned, f.late, f.events, f.installations,
           f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day
-     from relevo.fan_out_next($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) f $$;
+     from relevo.fan_out_next($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, null, null) f $$;
 
 revoke all on function relevo.fan_out_next_3 from public;
