@@ -56,18 +56,19 @@ insert into relevo.delivery_counts (status, deliveries)
 select t.status, sum(t.deliveries) from taken t group by t.status having sum(t.deliveries) <> 0;
 
 -- name: fold_progress
--- Folds a batch of the changes of events' counts into their sums, so that reading an event stays cheap.
+-- Folds a batch of the changes of events' counts behind a number into their sums, so that reading an event stays cheap; returns how many, and
+-- the last one's number.
 with oldest as materialized (
-  select d.id from relevo.event_progress_deltas d order by d.id limit %(limit)s for update skip locked
+  select d.id from relevo.event_progress_deltas d where d.id > %(after)s::bigint order by d.id limit %(limit)s for update skip locked
 ), taken as (
   delete from relevo.event_progress_deltas x using oldest o where x.id = o.id
-  returning x.event_id, x.status, x.deliveries
+  returning x.id, x.event_id, x.status, x.deliveries
 ), folded as (
   insert into relevo.event_progress as p (event_id, status, deliveries)
   select t.event_id, t.status, sum(t.deliveries) from taken t group by t.event_id, t.status order by t.event_id, t.status
   on conflict (event_id, status) do update set deliveries = p.deliveries + excluded.deliveries
 )
-select count(*)::int from taken;
+select count(*)::int, max(t.id) from taken t;
 
 -- name: fold_reactions
 -- Adds a batch of the changes of how often events were opened and read to the events, and returns how many of each kind.

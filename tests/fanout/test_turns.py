@@ -115,6 +115,7 @@ class TestOrder:
         asked = {
             "after_project": "", "given_up": [], "apart": [], "aside": [], "few": 100, "most_events": 1, "most": 10_000,
             "brake": True, "enough": 1, "at_once": False, "now": None,
+            "since": None, "due_since": None,
         }  # fmt: skip
         with conn.transaction(force_rollback=True):
             conn.execute(BY_KEY)
@@ -135,6 +136,7 @@ class TestOrder:
         asked = {
             "after_project": "p249", "given_up": [], "apart": [], "aside": [], "few": 100, "most_events": 1, "most": 10_000,
             "brake": True, "enough": 1, "at_once": False, "now": None,
+            "since": None, "due_since": None,
         }  # fmt: skip
         for after in ("", "p249", "p400"):
             with conn.transaction(force_rollback=True):

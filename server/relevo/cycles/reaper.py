@@ -7,8 +7,10 @@ moved to another provider, and looks again at what waits for quiet hours of a pr
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
@@ -38,6 +40,7 @@ _WAKE = queries.load("wakeups")
 _log = structlog.get_logger("relevo.reaper")
 _CLAIMS_PER_STEP = 50
 _FOLDS_PER_STEP = 10_000
+_WHOLE_FOLDS_SHARE, _LONGEST_UNFOLDED_S = 0.002, 60.0
 _LEFTOVERS, _MOST_LEFTOVERS = 5_000, 100_000
 _MOVED_PHONES, _MOST_MOVED_PHONES = 200, 10_000
 _TALLIES_SHOWN_MS = 15 * 60_000  # by `relevo status`; the brake on disabling tokens looks less far back
@@ -56,7 +59,6 @@ class _Batches(NamedTuple):
 
 
 _IN_BATCHES = {
-    "fold_progress": _Batches(),
     "fold_counts": _Batches(),
     "fold_tallies": _Batches(),
     "prune_refused_events": _Batches(),
@@ -91,19 +93,32 @@ class Reaped(NamedTuple):
     left: Mapping[int, Exception]
 
 
+@dataclass
+class Folded:
+    """Up to which number this process folded the changes of events' counts, and when it looks for all of them again.
+
+    While somebody holds a snapshot, what was folded stays in the table as dead rows, and a look from the beginning
+    passes by all of them. A change that is committed after later ones were folded waits for a look at all.
+    """
+
+    upto: int = 0
+    looks_at_all_at: float = -math.inf
+
+
 def cycle(settings: Settings) -> Cycle:
     """Return the reaper for the schedule: on every replica, for a fleet without one is not healthy."""
-    return Cycle("reaper", Every(settings.reaper_interval_ms), step, bookkeeping=True)
+    folded = Folded()
+    return Cycle("reaper", Every(settings.reaper_interval_ms), lambda run: step(run, folded), bookkeeping=True)
 
 
-def step(run: Run) -> Step:
+def step(run: Run, folded: Folded) -> Step:
     """Take back some expired claims, each in its own transaction; then do what one replica does for all of them."""
     rebased = clock_set_back.Rebased(is_complete=False)
     with run.contain(Thing("part", "reaper clock")):
         rebased = clock_set_back.rebase(run)
     counts, more = _reap_some(run)
     if not rebased.is_complete or _is_our_turn(run):  # the turn is not taken before all is brought to now
-        counts += _keep_up(run)
+        counts += _keep_up(run, folded)
     items = sum(counts[name] for name in _TAKEN_BACK)
     problems = (_said_of_clock(rebased.counts),) if rebased.was_set_back else ()
     return Step(dict(counts), items, more=more, problems=problems)
@@ -124,11 +139,12 @@ def _is_our_turn(run: Run) -> bool:
     return by_hand or taken is not None
 
 
-def _keep_up(run: Run) -> Counter[str]:
+def _keep_up(run: Run, folded: Folded) -> Counter[str]:
     """Do what one replica does for all of them, part by part: one that fails keeps no other from being done."""
     counts: Counter[str] = Counter()
     parts: dict[str, Callable[[Run], Counter[str]]] = {
         "end_lost_workers": _end_lost_workers,
+        "fold_progress": partial(_fold_progress, folded),
         **{statement: partial(_go_on, statement) for statement in _IN_BATCHES},
         "delete_leftovers": _delete_leftovers,
         "follow_moved_phones": _follow_moved_phones,
@@ -167,6 +183,21 @@ def _go_on(statement: str, run: Run) -> Counter[str]:
         done = run.execute(_SQL[statement], asked, batches.manner)
         (found,) = (done.fetchone() if done.description else None) or (0,)
         total += found
+    return Counter()
+
+
+def _fold_progress(folded: Folded, run: Run) -> Counter[str]:
+    """Fold the changes of events' counts, batch by batch, each behind the one before."""
+    began, found = time.monotonic(), _FOLDS_PER_STEP
+    looks_at_all = run.context.trigger == "manual" or began >= folded.looks_at_all_at
+    after = 0 if looks_at_all else folded.upto
+    while found >= _FOLDS_PER_STEP and run.may_go_on():
+        row = run.execute(_SQL["fold_progress"], {"limit": _FOLDS_PER_STEP, "after": after}).fetchone()
+        found, last = row or (0, None)
+        if looks_at_all:
+            took, looks_at_all = time.monotonic() - began, False
+            folded.looks_at_all_at = began + min(took / _WHOLE_FOLDS_SHARE, _LONGEST_UNFOLDED_S)
+        after = folded.upto = max(after, last or 0)
     return Counter()
 
 
