@@ -26,6 +26,8 @@ _FULL_READS_SHARE = 0.01  # of the time, at most: beside somebody's long snapsho
 _PAGE = 1_000
 _MOST_AGAIN = 100
 _MOST_NEW = 10_000
+_MOST_AGAIN_NEW = 1_000  # that a read reads again while there is work; all of them take a share of the time at most
+_ALL_NEW_SHARE = 0.05
 
 Key = tuple[str, Lane]
 
@@ -91,6 +93,8 @@ class DueLanes:
         """A number, and the transaction before which all must have ended: then every chunk up to it was seen."""
         self._full_read_at = -_NEVER
         self._full_read_took_s = 0.0
+        self._all_new_at = -_NEVER
+        """When all that may be new is read again, though it is much: beside somebody's long writing transaction."""
 
     def read(self, now: datetime | None = None) -> list[DueLane]:
         """Return the lanes that are due and may be sent, urgent and oldest first, and the next one that will be."""
@@ -98,7 +102,8 @@ class DueLanes:
             if now is not None or self._full_read_at == -_NEVER:
                 self._read_all(now)
             else:
-                self._read_changes()
+                if not self._read_changes() and not self._due(time.monotonic()):
+                    self._read_changes(all_new=True)  # whoever called it may have numbered a chunk long ago
                 if self._needs_full_read():
                     self._read_all(now)
             return self._listed()
@@ -134,15 +139,23 @@ class DueLanes:
         """How long to do without a full read after one."""
         return min(max(_FULL_READ_S, self._full_read_took_s / _FULL_READS_SHARE), _LONGEST_WITHOUT_S)
 
-    def _read_changes(self) -> None:
+    def _read_changes(self, *, all_new: bool = False) -> bool:
+        """Read what is new, and check what should be due; return whether all that may be new was read."""
+        began = time.monotonic()
+        is_much = self._numbered - self._seen_to > _MOST_AGAIN_NEW
+        reads_all = all_new or not is_much or began >= self._all_new_at
         changed = {self._changed.pop() for _ in range(len(self._changed))}  # one by one: others add to it meanwhile
         for key in [key for key in self._known if key[0] in changed] if changed else ():
             self._known[key].ready_at = -_NEVER
         again = self._due(time.monotonic())[:_MOST_AGAIN]
-        rows = self._query(None, again=again)
+        after_id = self._seen_to if reads_all else self._numbered - _MOST_AGAIN_NEW
+        rows = self._query(None, again=again, after_id=after_id)
         for key in again:
             self._known.pop(key, None)
         self._learn(rows)
+        if is_much and reads_all:
+            self._all_new_at = time.monotonic() + (time.monotonic() - began) / _ALL_NEW_SHARE
+        return reads_all
 
     def _read_all(self, now: datetime | None) -> None:
         """Go along the whole queue, page by page, and forget whatever is not there."""
@@ -161,12 +174,17 @@ class DueLanes:
             self._full_read_at = time.monotonic() + self._without_s()
 
     def _query(
-        self, now: datetime | None, *, again: Sequence[Key] = (), after: tuple[str, str] | None = None
+        self,
+        now: datetime | None,
+        *,
+        again: Sequence[Key] = (),
+        after: tuple[str, str] | None = None,
+        after_id: int | None = None,
     ) -> list[_Found]:
         """Return what a read finds, and note what the next one has to know; forget all while dispatch is paused."""
         asked = {
             "now": now,
-            "after_id": self._seen_to,
+            "after_id": self._seen_to if after_id is None else after_id,
             "most_new": _MOST_NEW if self._numbered >= 0 else 0,  # the first read is a full one
             "again_projects": text_array(project for project, _ in again),
             "again_lanes": text_array(lane for _, lane in again),
@@ -177,20 +195,21 @@ class DueLanes:
         }
         rows = [_Found(*row) for row in self._database.execute(_SQL["list_due_lanes"], asked).fetchall()]
         if rows:
-            self._note(rows[0])
+            self._note(rows[0], read_all_new=after_id is None or after_id <= self._seen_to)
         else:
             self._known, self._full_read_at = {}, -_NEVER
         return rows
 
-    def _note(self, read: _Found) -> None:
+    def _note(self, read: _Found, *, read_all_new: bool) -> None:
         """Move on to what is seen for good: what was numbered before a read, once all who could have done so ended.
 
-        A transaction that lasts long holds that up, for a bounded number of chunks. What it adds later, and what one
+        A transaction that lasts long holds that up, for a bounded number of chunks; while there is work, a read goes
+        back to the newest of them, and now and then to all. What it adds later, and what one
         adds that had numbered a chunk and not begun to write, is found by a full read.
         """
         if read.numbered < self._numbered:  # the database was restored, or emptied
             self._numbered, self._seen_to, self._waits_for, self._full_read_at = 0, 0, None, -_NEVER
-        if self._waits_for is not None and read.oldest_xid >= self._waits_for[1]:
+        if read_all_new and self._waits_for is not None and read.oldest_xid >= self._waits_for[1]:
             self._seen_to, self._waits_for = self._waits_for[0], None
         if self._waits_for is None:
             self._waits_for = self._numbered, read.next_xid
