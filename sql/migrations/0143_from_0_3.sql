@@ -3718,9 +3718,10 @@ revoke all on function relevo.fan_out_events from public;
 -- Locks the event whose turn it is to fan out (urgent first, then by project and by event; none while fan-out is paused) and fans it out. `how`
 -- says what was done: `together` with other small personal events, or a `slice` of it; `sealed` if its month is; `picked` if nothing was made,
 -- because the caller has to judge it first or wants nothing made at once. With `unseen`, where the caller commits before it reads, an error
--- undoes all that it would have had to judge.
+-- undoes all that it would have had to judge. It begins at `since` and `due_since` (next_event).
 create or replace function relevo.fan_out_next(after_project text, given_up bigint[], apart bigint[], aside bigint[], few int, most_events int, most int,
-                                      brake boolean, enough int, at_once boolean, unseen boolean, given_at timestamptz)
+                                      brake boolean, enough int, at_once boolean, unseen boolean, given_at timestamptz, since timestamptz,
+                                      due_since timestamptz)
   returns table (id bigint, project text, audience text, lane text, event_day date, too_late boolean, named int, due_hour timestamptz, how text,
                  fanned bigint[], late bigint[], events bigint[], installations uuid[],
                  is_last boolean, targets int, created int, projects text[], counted uuid[], in_hour float8[], busiest_day int[], held jsonb)
@@ -3735,9 +3736,9 @@ begin
   if exists (select from relevo.cycle_state s where s.cycle = 'fanout' and s.source = '' and s.paused_at is not null) then
     return;
   end if;
-  e := relevo.next_event('urgent', after_project, given_up, at);
+  e := relevo.next_event('urgent', after_project, given_up, at, since, due_since);
   if e.id is null then
-    e := relevo.next_event('bulk', after_project, given_up, at);
+    e := relevo.next_event('bulk', after_project, given_up, at, since, due_since);
   end if;
   if e.id is null then
     return;
@@ -3753,7 +3754,8 @@ begin
   watched := brake and e.lane <> 'urgent' and e.event_day is null;
   if e.audience = 'installations' and e.event_day is null
      and (not at_once or exists (select from relevo.notification_events n
-                                  where n.state in ('waiting', 'fanning') and n.lane = e.lane and n.scheduled_at <= at and n.id <> e.id)) then
+                                  where n.state in ('waiting', 'fanning') and n.lane = e.lane and n.scheduled_at >= coalesce(since, '-infinity')
+                                    and n.scheduled_at <= at and n.id <> e.id)) then
     named := (select count(*)
                 from (select 1 from relevo.event_audience a where a.event_id = e.id
                       union all
@@ -3767,7 +3769,7 @@ begin
     how := 'together';
     select f.fanned, f.late, f.created, f.events, f.installations, f.counted, f.in_hour, f.busiest_day, f.held
       into fanned, late, created, events, installations, counted, in_hour, busiest_day, held
-      from relevo.fan_out_small(e.lane, e.project, due_hour, few, most_events, most, given_up || apart, watched, given_at) f;
+      from relevo.fan_out_small(e.lane, e.project, due_hour, few, most_events, most, given_up || apart, watched, given_at, since) f;
     if (select max(c.n) from unnest(in_hour) as c(n)) <= enough then
       counted := null; -- that is too much for nobody
       in_hour := null;
@@ -3793,7 +3795,7 @@ revoke all on function relevo.fan_out_next from public;
 -- Fans out small personal events together, up to so many events and deliveries, in one go; those past their deadline end. Of watched ones each
 -- phone is counted with its event. `created` is null if today's month is sealed: then nothing was made. `held` says how many are above a cap.
 create or replace function relevo.fan_out_small(of_lane text, of_project text, due_hour timestamptz, few int, most_events int, most int, left_out bigint[],
-                                       watched boolean, given_at timestamptz)
+                                       watched boolean, given_at timestamptz, since timestamptz)
   returns table (fanned bigint[], late bigint[], created int, events bigint[], installations uuid[], counted uuid[], in_hour float8[],
                  busiest_day int[], held jsonb)
   language plpgsql volatile
@@ -3805,7 +3807,7 @@ begin
   select coalesce(array_agg(p.id) filter (where not p.is_late), '{}'), coalesce(array_agg(p.id) filter (where p.is_late), '{}')
     into fanned, late
     from (select s.id, s.is_late, sum(s.named) over (rows unbounded preceding) as so_far
-            from relevo.pick_small_events(of_lane, of_project, due_hour, few, most_events, left_out, at) s) p
+            from relevo.pick_small_events(of_lane, of_project, due_hour, few, most_events, left_out, at, since) s) p
    where p.so_far <= most;
   if late <> '{}' then
     perform relevo.expire_events(late, at);
@@ -3906,8 +3908,9 @@ $$;
 revoke all on function relevo.matching_window from public;
 
 -- Locks small personal events that are fanned out together, up to so many: those of one project in the order of the line, then those of others.
--- Those that are gathered in batches are left out.
-create or replace function relevo.pick_small_events(of_lane text, of_project text, due_hour timestamptz, few int, most int, left_out bigint[], at timestamptz)
+-- Those that are gathered in batches are left out. None is scheduled before `since`.
+create or replace function relevo.pick_small_events(of_lane text, of_project text, due_hour timestamptz, few int, most int, left_out bigint[], at timestamptz,
+                                                    since timestamptz)
   returns table (id bigint, is_late boolean, named int)
   language plpgsql volatile
 as $$
@@ -3927,7 +3930,7 @@ begin
                                  where o.event_id = e.id
                                  limit few + 1) a) a
    where e.state in ('waiting', 'fanning') and e.lane = of_lane and coalesce(e.project, '') = coalesce(of_project, '')
-     and coalesce(e.turn_at, e.scheduled_at) <= at and coalesce(e.turn_at, e.scheduled_at) < due_hour + interval '1 hour'
+     and coalesce(e.turn_at, e.scheduled_at) >= coalesce(since, '-infinity') and coalesce(e.turn_at, e.scheduled_at) <= at and coalesce(e.turn_at, e.scheduled_at) < due_hour + interval '1 hour'
      and e.scheduled_at <= at and e.audience = 'installations' and e.event_day is null and e.fanout_failures is null and a.named <= few
      and date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') = due_hour
      and e.id <> all (left_out) and (e.arguments is null or e.texts is not null) and not (any_batches and relevo.is_batched(e))
@@ -3947,7 +3950,7 @@ begin
                                    where o.event_id = e.id
                                    limit few + 1) a) a
      where e.state in ('waiting', 'fanning') and e.lane = of_lane and coalesce(e.project, '') <> coalesce(of_project, '')
-       and e.scheduled_at <= at and e.scheduled_at < due_hour + interval '1 hour'
+       and e.scheduled_at >= coalesce(since, '-infinity') and e.scheduled_at <= at and e.scheduled_at < due_hour + interval '1 hour'
        and (e.arguments is null or e.texts is not null)
        and e.audience = 'installations' and e.event_day is null and e.fanout_failures is null and a.named <= few
        and date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') = due_hour
@@ -3996,26 +3999,30 @@ $$;
 revoke all on function relevo.small_targets from public;
 
 -- Returns the projects that have an event of a lane waiting, due or not, in their turn: from the one after the given project on, round to that
--- one. It goes along the names, one by one as the caller asks for more.
-create or replace function relevo.waiting_projects(of_lane text, after_project text) returns table (project text)
+-- one. It goes along the names, one by one as the caller asks for more. Events whose turn is before `since` do not count.
+create or replace function relevo.waiting_projects(of_lane text, after_project text, since timestamptz) returns table (project text)
   language sql stable
 as $$
   with recursive later as (
     select (select coalesce(n.project, '') from relevo.notification_events n
              where n.state in ('waiting', 'fanning') and n.lane = of_lane and coalesce(n.project, '') > after_project
+               and coalesce(n.turn_at, n.scheduled_at) >= coalesce(since, '-infinity')
              order by coalesce(n.project, '') limit 1) as project
     union all
     select (select coalesce(n.project, '') from relevo.notification_events n
              where n.state in ('waiting', 'fanning') and n.lane = of_lane and coalesce(n.project, '') > l.project
+               and coalesce(n.turn_at, n.scheduled_at) >= coalesce(since, '-infinity')
              order by coalesce(n.project, '') limit 1)
       from later l where l.project is not null
   ), again as ( -- from the first one on
     select (select coalesce(n.project, '') from relevo.notification_events n
              where n.state in ('waiting', 'fanning') and n.lane = of_lane
+               and coalesce(n.turn_at, n.scheduled_at) >= coalesce(since, '-infinity')
              order by coalesce(n.project, '') limit 1) as project
     union all
     select (select coalesce(n.project, '') from relevo.notification_events n
              where n.state in ('waiting', 'fanning') and n.lane = of_lane and coalesce(n.project, '') > a.project
+               and coalesce(n.turn_at, n.scheduled_at) >= coalesce(since, '-infinity')
              order by coalesce(n.project, '') limit 1)
       from again a where a.project < after_project
   )
@@ -6915,7 +6922,7 @@ create or replace function relevo.fan_out_next_3(after_project text, given_up bi
   language sql volatile
 as $$ select f.id, f.project, f.audience, f.lane, f.event_day, f.too_late, f.named, f.due_hour, f.how, f.fanned, f.late, f.events, f.installations,
           f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day
-     from relevo.fan_out_next($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) f $$;
+     from relevo.fan_out_next($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, null, null) f $$;
 
 revoke all on function relevo.fan_out_next_3 from public;
 
@@ -6924,7 +6931,7 @@ create or replace function relevo.fan_out_small_2(of_lane text, of_project text,
     left_out bigint[], watched boolean, given_at timestamptz) returns table (fanned bigint[], late bigint[], created int, events bigint[],
     installations uuid[], counted uuid[], in_hour float8[], busiest_day int[])
   language sql volatile
-as $$ select f.fanned, f.late, f.created, f.events, f.installations, f.counted, f.in_hour, f.busiest_day from relevo.fan_out_small($1, $2, $3, $4, $5, $6, $7, $8, $9) f $$;
+as $$ select f.fanned, f.late, f.created, f.events, f.installations, f.counted, f.in_hour, f.busiest_day from relevo.fan_out_small($1, $2, $3, $4, $5, $6, $7, $8, $9, null) f $$;
 
 revoke all on function relevo.fan_out_small_2 from public;
 
@@ -7006,7 +7013,7 @@ revoke all on function relevo.phones_unmoved_1 from public;
 create or replace function relevo.pick_small_events_2(of_lane text, of_project text, due_hour timestamptz, few int, most int, left_out
     bigint[], at timestamptz) returns table (id bigint, is_late boolean, named int)
   language sql volatile
-as $$ select * from relevo.pick_small_events($1, $2, $3, $4, $5, $6, $7) $$;
+as $$ select * from relevo.pick_small_events($1, $2, $3, $4, $5, $6, $7, null) $$;
 
 revoke all on function relevo.pick_small_events_2 from public;
 
@@ -7501,9 +7508,15 @@ as $$
              array_agg(coalesce(
                relevo.event_obstacle(v.id, v.ended_at, v.deadline_at, at, i.handled_before >= c.created_at
                  or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
+<<<<<<<< HEAD:sql/migrations/0143_from_0_3.sql
                       select from relevo.event_completions h where h.event_id = v.id and h.owner = i.owner and coalesce(h.project, i.project) = i.project)),
                case when v.collapse is not null and (v.id, u.installation_id) in (select s.event_id, s.installation_id from superseded s) then 'superseded' end,
                case when v.project <> i.project then 'project_changed'
+========
+                      select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner and coalesce(h.project, i.project) = i.project)),
+               case when e.collapse is not null and (e.id, u.installation_id) in (select s.event_id, s.installation_id from superseded s) then 'superseded' end,
+               case when e.project <> i.project then 'project_changed'
+>>>>>>>> defce71d (Index the journal by time for the pages of deliveries and events):sql/migrations/0142_from_0_3.sql
                     when (u.inbox_id is distinct from i.inbox_id or u.inbox_id is null and i.owner_since > c.created_at) and i.installation_id is not null
                          and relevo.is_for_another(v.audience, u.inbox_id, c.created_at, i.installation_id, i.inbox_id, i.owner_since) then 'owner_changed' end,
                relevo.obstacle_of_phone(i.installation_id, i.may_receive, relevo.unwanted(i.opt_outs, i.refused, i.accepted, v.category, v.rule)),
@@ -7586,9 +7599,15 @@ begin
     with asked as materialized (
       select e.id, e.event_type, e.collapse, e.scheduled_at, u.installation_id, u.inbox_id, least(c.event_day, (e.scheduled_at at time zone 'UTC')::date) - 1 as from_day
         from unnest(chunks) c
+<<<<<<<< HEAD:sql/migrations/0143_from_0_3.sql
         cross join lateral unnest(c.installations, c.inboxes, c.events) as u(installation_id, inbox_id, event_id)
         join lateral (select n.id, n.event_type, n.collapse, n.scheduled_at from relevo.notification_events n
                        where n.id = coalesce(u.event_id, c.event_id) and n.collapse is not null offset 0) e on true
+========
+        join lateral (select n.id, n.event_type, n.collapse, n.scheduled_at from relevo.notification_events n
+                       where n.id = c.event_id and n.collapse is not null offset 0) e on true
+        cross join lateral unnest(c.installations, c.inboxes) as u(installation_id, inbox_id)
+>>>>>>>> defce71d (Index the journal by time for the pages of deliveries and events):sql/migrations/0142_from_0_3.sql
     ), got as materialized (
       select p.installation_id, d.event_day, d.status, d.last_error_code, d.inbox_id, d.event_type, l.id, l.collapse, l.scheduled_at, l.deadline_at
         from (select a.installation_id, min(a.from_day) as from_day from asked a group by a.installation_id) p
@@ -9072,8 +9091,8 @@ $$;
 revoke all on function relevo.fan_out_slice from public;
 
 -- Locks the first event of a project whose turn it is in a lane, skipping those that another replica holds, those that wait for a retry or for
--- their texts, and those given up.
-create or replace function relevo.first_event_of(of_project text, of_lane text, given_up bigint[], at timestamptz) returns relevo.notification_events
+-- their texts, and those given up. It begins at the turn `since`.
+create or replace function relevo.first_event_of(of_project text, of_lane text, given_up bigint[], at timestamptz, since timestamptz) returns relevo.notification_events
   language plpgsql volatile
 as $$
 declare
@@ -9081,6 +9100,7 @@ declare
 begin
   select * into e from relevo.notification_events n
    where n.state in ('waiting', 'fanning') and n.lane = of_lane and coalesce(n.project, '') = of_project
+     and coalesce(n.turn_at, n.scheduled_at) >= coalesce(since, '-infinity')
      and coalesce(n.turn_at, n.scheduled_at) <= at + interval '10 seconds' and n.scheduled_at <= at
      and (n.fanout_retry_at is null or n.fanout_retry_at <= at) and n.id <> all (given_up) and (n.arguments is null or n.texts is not null)
    order by coalesce(n.turn_at, n.scheduled_at), n.id
@@ -9231,8 +9251,10 @@ revoke all on function relevo.named_targets from public;
 
 -- Locks the event whose turn it is in a lane: the first of the next project in the round that has one due. A slice puts its event ten seconds
 -- back (fan_out_slice): whatever falls due meanwhile goes first. Where the next projects have nothing but what is scheduled for later, the
--- projects come from the events that are due, unless these are many.
-create or replace function relevo.next_event(of_lane text, after_project text, given_up bigint[], at timestamptz) returns relevo.notification_events
+-- projects come from the events that are due, unless these are many. No event that waits has its turn before `since`, or is scheduled before
+-- `due_since`: while somebody holds a snapshot, the rows of all that fanned out meanwhile still stand there.
+create or replace function relevo.next_event(of_lane text, after_project text, given_up bigint[], at timestamptz, since timestamptz, due_since timestamptz)
+  returns relevo.notification_events
   language plpgsql volatile
 as $$
 declare
@@ -9242,8 +9264,8 @@ declare
   due_events int;
   due_projects text[];
 begin
-  for whose in select p.project from relevo.waiting_projects(of_lane, last_one) p limit 2 loop
-    e := relevo.first_event_of(whose, of_lane, given_up, at);
+  for whose in select p.project from relevo.waiting_projects(of_lane, last_one, since) p limit 2 loop
+    e := relevo.first_event_of(whose, of_lane, given_up, at, since);
     if e.id is not null then
       return e;
     end if;
@@ -9254,16 +9276,18 @@ begin
   select count(*), array_agg(distinct d.project) into due_events, due_projects
     from (select coalesce(n.project, '') as project from relevo.notification_events n
            where n.state in ('waiting', 'fanning') and n.lane = of_lane and n.scheduled_at <= at
+             and n.scheduled_at >= coalesce(due_since, '-infinity')
            order by n.lane desc, n.scheduled_at, n.id limit 100) d;
   for whose in
     (select u.project from unnest(due_projects) as u(project) where due_events < 100 order by u.project <= last_one, u.project)
     union all
-    select p.project from relevo.waiting_projects(of_lane, last_one) p
+    select p.project from relevo.waiting_projects(of_lane, last_one, since) p
      where due_events >= 100 and exists (select from relevo.notification_events n
                                           where n.state in ('waiting', 'fanning') and n.lane = of_lane and coalesce(n.project, '') = p.project
+                                            and coalesce(n.turn_at, n.scheduled_at) >= coalesce(since, '-infinity')
                                             and coalesce(n.turn_at, n.scheduled_at) <= at + interval '10 seconds' and n.scheduled_at <= at)
   loop
-    e := relevo.first_event_of(whose, of_lane, given_up, at);
+    e := relevo.first_event_of(whose, of_lane, given_up, at, since);
     if e.id is not null then
       return e;
     end if;
@@ -9965,7 +9989,7 @@ revoke all on function relevo.fan_out_slice_4 from public;
 create or replace function relevo.next_event_1(of_lane text, after_project text, given_up bigint[], at timestamptz) returns
     relevo.notification_events
   language sql volatile
-as $$ select relevo.next_event($1, $2, $3, $4) $$;
+as $$ select relevo.next_event($1, $2, $3, $4, null, null) $$;
 
 revoke all on function relevo.next_event_1 from public;
 

@@ -19,6 +19,7 @@ create table relevo.push_requests (
 ) partition by range (request_day);
 comment on table relevo.push_requests is
   'The journal: which deliveries went into which request, written before the POST; unanswered means ambiguous.';
+create index push_requests_journalled on relevo.push_requests (journalled_at, id);
 create index push_requests_unanswered on relevo.push_requests (claim_token) where answered_at is null;
 
 create table relevo.late_tickets (
