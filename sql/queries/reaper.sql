@@ -58,10 +58,10 @@ select t.status, sum(t.deliveries) from taken t group by t.status having sum(t.d
 -- name: fold_progress
 -- Folds a batch of the changes of events' counts behind a number into their sums, so that reading an event stays cheap; returns how many, and
 -- the last one's number.
-with oldest as materialized (
-  select d.id from relevo.event_progress_deltas d where d.id > %(after)s::bigint order by d.id limit %(limit)s for update skip locked
-), taken as (
-  delete from relevo.event_progress_deltas x using oldest o where x.id = o.id
+with taken as (
+  delete from relevo.event_progress_deltas x
+   where x.id = any (array(select d.id from relevo.event_progress_deltas d where d.id > %(after)s::bigint
+                            order by d.id limit %(limit)s for update skip locked))
   returning x.id, x.event_id, x.status, x.deliveries
 ), folded as (
   insert into relevo.event_progress as p (event_id, status, deliveries)

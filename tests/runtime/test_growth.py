@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -50,6 +51,12 @@ with stream as (
 )
 insert into relevo.event_counts (stream_id, installation_id, hour_at, day, in_hour, hour_before, passed_today, busiest_day, releases)
 select s.id, lpad(n::text, 32, '0')::uuid, now(), now()::date - 30, 0, 0, 1, 1, 0 from stream s cross join generate_series(1, %(many)s / 5) n""",
+    "requests": """
+insert into relevo.push_requests (request_day, id, claim_token, worker_id, journalled_at, days, ids)
+select (now() at time zone 'UTC')::date, gen_random_uuid(), gen_random_uuid(), 'gone', (now() at time zone 'UTC')::date + n * interval '1 day' / %(many)s,
+       array[now()::date], array[n] from generate_series(1, %(many)s) n""",
+    "deltas": """
+insert into relevo.event_progress_deltas (event_id, status, deliveries) select n, 'sent', 1 from generate_series(1, %(many)s) n""",
     "workers": """
 insert into relevo.workers (worker_id, hostname, pid, version, role, cycles, started_at, last_seen_at, lease_ms, stopped_at)
 select 'gone-' || n, 'host', 1, '0.2.0', 'run', array['dispatch'], now(), now(), 60000, now() from generate_series(1, %(many)s) n""",
@@ -202,3 +209,72 @@ def test_claims_take_what_shares_a_lease(many) -> None:
             "lease_ms": 60_000,
         }  # fmt: skip
         assert read(many, "claims", "claim_due", "bound_by_key", **asked) <= 40
+
+
+def test_a_deliverys_page_reads_the_requests_of_its_time(many) -> None:
+    """Of a day's journal the page of a delivery reads what was written between its making and its last attempt."""
+    row = many.execute(
+        "select (now() at time zone 'UTC')::date, (now() at time zone 'UTC')::date + interval '1 hour'"
+    ).fetchone()
+    assert row is not None
+    today, since = row
+    asked = {
+        "id": MANY // 24 + 5, "first_day": today, "last_day": today, "since": since.replace(tzinfo=UTC),
+        "until": since.replace(tzinfo=UTC) + timedelta(minutes=1),
+    }  # fmt: skip
+    assert 1 <= read(many, "deliveries", "list_delivery_requests", **asked) <= MANY / 1_440 + 5
+    assert many.execute(queries.load("deliveries")["list_delivery_requests"], asked).rowcount == 1
+
+
+def test_a_batch_of_changes_is_folded_behind_those_before(many) -> None:
+    """Behind the last number that was folded, a batch reads the changes that it folds."""
+    last = many.execute("select max(id) - 10 from relevo.event_progress_deltas").fetchone()
+    assert last is not None
+    assert read(many, "reaper", "fold_progress", limit=1_000, after=last[0]) <= 10 * 4
+    assert read(many, "reaper", "fold_progress", limit=5, after=0) <= 5 * 4
+
+
+ENDED = """
+update relevo.notification_events set state = 'cancelled', ended_at = now(), swept_at = now(), updated_at = now() - interval '1 hour'
+"""
+
+
+def test_fan_outs_looks_read_nothing_of_what_is_over(many) -> None:
+    """Among 20,000 events that fanned out, or ended and were swept, looks for what is due, ended or late read next to nothing."""
+    asked = {
+        "after_project": "", "given_up": [], "apart": [], "aside": [], "few": 100, "most_events": 1, "most": 10_000, "brake": True,
+        "enough": 1, "at_once": False, "since": None, "due_since": None, "looks_since": None, "ended_since": None,
+    }  # fmt: skip
+    looks = ("fan_out_next", "look_beside", "find_first_turn", "find_first_ended", "pick_ended_event")
+    with many.transaction(force_rollback=True):
+        for _ in range(2):
+            for name in looks:
+                assert read(many, "fanout", name, "bound_relaxed", **asked) <= 3, name
+            many.execute(ENDED)
+
+
+COLLAPSING = """
+with made as (
+  insert into relevo.notification_events (event_type, event_key, title, audience, content_hash, state, event_day, fanout_started_at,
+    fanout_finished_at, fanout_upto, collapse)
+  select 'score', n::text, 'Hello', 'installations', '', 'fanned', now()::date, now(), now(), 0, 'match' from generate_series(1, 1000) n returning id
+), given as (
+  insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type)
+  select now()::date, m.id, lpad('7', 32, '0')::uuid, 'score' from made m returning id, event_day, notification_event_id
+)
+insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count,
+  had_error, ids, installations)
+select 'collapsing', 'bulk', now(), g.event_day, g.notification_event_id, 'score', now(), 0, 0, false, array[g.id], array[lpad('7', 32, '0')::uuid] from given g
+"""
+
+
+def test_a_claim_reads_what_a_phone_of_collapse_events_got_once(many) -> None:
+    """Of one phone with 1,000 events of one collapse key a claim reads a few rows for each event, not all for each."""
+    asked = {
+        "token": uuid4(), "worker_id": "a", "cycle": "dispatch", "project": "collapsing", "lane": "bulk", "limit": 1_000,
+        "shard_index": None, "shard_count": None, "only_types": None, "not_types": None, "not_worded": None, "suspect_lapses": 2,
+        "since": None, "lease_ms": 60_000,
+    }  # fmt: skip
+    with many.transaction(force_rollback=True):
+        many.execute(COLLAPSING)
+        assert read(many, "claims", "claim_due", "bound_by_key", **asked) <= 1_000 * 25
