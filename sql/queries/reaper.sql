@@ -1,13 +1,17 @@
 -- name: pick_expired_claim
--- Locks the claim that expired first, passing by those another reaper is taking back.
+-- Locks the claim that expired first, passing by those another reaper is taking back. None that is held was made before `since`.
 select c.token, c.worker_id, c.cycle, cardinality(c.ids) as deliveries,
        relevo.now(%(now)s) - c.leased_until as overdue,
        relevo.now(%(now)s) - c.claimed_at as held_for
   from relevo.claims c
- where c.leased_until <= relevo.now(%(now)s) and c.token <> all (%(given_up)s::uuid[])
+ where c.leased_until <= relevo.now(%(now)s) and c.claimed_at >= coalesce(%(since)s::timestamptz, '-infinity') and c.token <> all (%(given_up)s::uuid[])
  order by c.leased_until
  limit 1
    for update skip locked;
+
+-- name: find_first_claim
+-- Returns a bound for the next looks for expired claims: none that is held was made before it.
+select least(now() - interval '2 seconds', (select c.claimed_at from relevo.claims c order by c.claimed_at limit 1));
 
 -- name: tell_reaped
 -- Notifies the former holder that its claim is gone, and wakes the cycle that can go on with it.

@@ -55,3 +55,4 @@ comment on column relevo.claims.ids is 'The deliveries it holds: one belongs to 
 comment on column relevo.claims.events is 'The events of its deliveries, each once, as they were claimed.';
 comment on column relevo.claims.due_at is 'When the first of its deliveries fell due: what is handed back is due since then.';
 alter table relevo.claims alter column ids set storage external;
+create index claims_by_time on relevo.claims (claimed_at);

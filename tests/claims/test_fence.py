@@ -285,7 +285,7 @@ def test_a_reapers_items_are_deliveries(build, conn) -> None:
     conn.execute("update relevo.claims set leased_until = now() - interval '1 hour'")
     context = RunContext(1, "reaper", "", "manual", worker.worker.worker_id, None, NOW)
     step = reaper.step(
-        Run(context, worker.settings, worker.database, BUDGET, None, None, threading.Event()), reaper.Folded()
+        Run(context, worker.settings, worker.database, BUDGET, None, None, threading.Event()), reaper.Memory()
     )
     assert (step.items, step.more, step.counts["deliveries_recovered"]) == (5, False, 5)
     assert step.counts["stale_ms"] >= 3_600_000

@@ -81,3 +81,22 @@ def test_pushes_to_one_phone_each_are_not_passed_by_at_all(build, conn, held) ->
     assert pages_of_a_claim(conn, now=None, since=since) <= before + 100
     full = asked() | {"again_since": [None], "after_project": "", "after_lane": "", "limit": 1_000}
     assert pages_of(conn, LOOK, full) > 300, "a full look passes by all of it"
+
+
+def test_claims_that_are_over_are_passed_by_in_a_look_for_expired_ones(conn, held) -> None:
+    """A reaper's look begins at the first claim that is held, behind all that were given up or settled under the snapshot."""
+    claim = (
+        "insert into relevo.claims (token, worker_id, cycle, claimed_at, lease_ms, leased_until, days, ids) select gen_random_uuid(), 'a', "
+        "'dispatch', now() - %s * interval '1 s', 60000, now() - interval '1 s', array[current_date], array[n] from generate_series(1, %s) n"
+    )
+    conn.execute("alter table relevo.claims set (autovacuum_enabled = off)")
+    conn.execute(claim, [3_600, 5_000])
+    conn.execute("delete from relevo.claims")
+    conn.execute(claim, [60, 1])
+    look, bound = queries.load("reaper")["pick_expired_claim"], queries.load("reaper")["find_first_claim"]
+    asked = {"now": None, "given_up": []}
+    assert pages_of(conn, look, asked | {"since": None}) > 100, "without a bound, it passes by all of them"
+    (since,) = conn.execute(bound).fetchone()
+    assert pages_of(conn, look, asked | {"since": since}) <= 30
+    with conn.transaction(force_rollback=True):
+        assert len(conn.execute(look, asked | {"since": since}).fetchall()) == 1

@@ -10,7 +10,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
@@ -24,6 +24,7 @@ from relevo.core import queries
 from relevo.core.errors import RelevoError
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
+from relevo.cycles.look_bounds import LookBound
 from relevo.database.arrays import array
 from relevo.database.outages import is_unavailable
 from relevo.database.pool import Connection, Manner
@@ -105,20 +106,28 @@ class Folded:
     looks_at_all_at: float = -math.inf
 
 
+@dataclass
+class Memory:
+    """What this process remembers from one round to the next."""
+
+    folded: Folded = field(default_factory=Folded)
+    claims: LookBound = field(default_factory=lambda: LookBound(_SQL["find_first_claim"], ("since",)))
+
+
 def cycle(settings: Settings) -> Cycle:
     """Return the reaper for the schedule: on every replica, for a fleet without one is not healthy."""
-    folded = Folded()
-    return Cycle("reaper", Every(settings.reaper_interval_ms), lambda run: step(run, folded), bookkeeping=True)
+    memory = Memory()
+    return Cycle("reaper", Every(settings.reaper_interval_ms), lambda run: step(run, memory), bookkeeping=True)
 
 
-def step(run: Run, folded: Folded) -> Step:
+def step(run: Run, memory: Memory) -> Step:
     """Take back some expired claims, each in its own transaction; then do what one replica does for all of them."""
     rebased = clock_set_back.Rebased(is_complete=False)
     with run.contain(Thing("part", "reaper clock")):
         rebased = clock_set_back.rebase(run)
-    counts, more = _reap_some(run)
+    counts, more = _reap_some(run, memory.claims)
     if not rebased.is_complete or _is_our_turn(run):  # the turn is not taken before all is brought to now
-        counts += _keep_up(run, folded)
+        counts += _keep_up(run, memory.folded)
     items = sum(counts[name] for name in _TAKEN_BACK)
     problems = (_said_of_clock(rebased.counts),) if rebased.was_set_back else ()
     return Step(dict(counts), items, more=more, problems=problems)
@@ -249,7 +258,7 @@ def _fold_reactions(run: Run) -> Counter[str]:
     return Counter()
 
 
-def _reap_some(run: Run) -> tuple[Counter[str], bool]:
+def _reap_some(run: Run, claims: LookBound) -> tuple[Counter[str], bool]:
     """Take back expired claims, oldest first; one that cannot be ended must not hold up the others.
 
     Returns whether there may be more.
@@ -260,8 +269,9 @@ def _reap_some(run: Run) -> tuple[Counter[str], bool]:
         if not run.may_go_on():
             return counts, False
         try:
-            with run.transaction("bound_by_key") as connection:
-                taken = reap_one(connection, run.settings, run.now, given_up=given_up)
+            since = claims.read(run)["since"]
+            with run.transaction("bound_by_key") as connection, claims.watched():
+                taken = reap_one(connection, run.settings, run.now, given_up=given_up, since=since)
         except NotEndedError as error:
             _leave_alone(run, error.token, error.why)
             given_up.add(error.token)
@@ -285,10 +295,16 @@ def _leave_alone(run: Run, token: UUID, why: Exception) -> None:
 
 
 def reap_one(
-    connection: Connection, settings: Settings, now: datetime | None = None, given_up: Iterable[UUID] = ()
+    connection: Connection,
+    settings: Settings,
+    now: datetime | None = None,
+    given_up: Iterable[UUID] = (),
+    since: datetime | None = None,
 ) -> Reaped | None:
     """Take back the claim that expired first; return what became of its deliveries, or None if none has expired."""
-    row = connection.execute(_SQL["pick_expired_claim"], {"now": now, "given_up": list(given_up)}).fetchone()
+    row = connection.execute(
+        _SQL["pick_expired_claim"], {"now": now, "given_up": list(given_up), "since": since}
+    ).fetchone()
     if row is None:
         return None
     token, worker_id, cycle_name, deliveries, overdue, held_for = row
