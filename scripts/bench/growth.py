@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from bench import processes
+from bench import growth_held, processes
 from bench.environment import statements
 from bench.measuring import Goal, Row
 from bench.sizes import Sizes
@@ -34,7 +34,7 @@ _MOST = 0.05
 _LONG_MICROS = 200_000  # what takes longer than this is asked less often
 _GROWING = (
     *("grow_phones", "grow_dead_phones", "grow_words", "grow_chunks", "grow_awaited", "grow_events", "grow_items"),
-    *("grow_runs", "grow_workers"),
+    *("grow_runs", "grow_workers", "grow_requests"),
 )
 _WORDS = " ".join(f"word{n}" for n in range(2_000))
 _WAITING: dict[str, dict[str, str | None]] = {
@@ -134,6 +134,10 @@ class Growth:
 
         self.measure(name, work, times)
 
+    def ask_one(self, name: str, step: str, names: tuple[str, ...], asked: dict[str, Any], manner: Manner) -> None:
+        """Measure statements of one step."""
+        self.ask(name, [Asked(step, names, asked, manner)])
+
     @contextmanager
     def _undone(self, manner: Manner) -> Iterator[Connection]:
         with self.worker.database.transaction(manner) as connection:
@@ -208,6 +212,7 @@ class Growth:
         self.ask("nothing to prune among runs and workers", [_pruning()])
         self.slices()
         self.forget()
+        self.page()
 
     def slices(self) -> None:
         """Measure one slice of each event that waits: what it makes does not grow."""
@@ -221,6 +226,14 @@ class Growth:
         """Measure how one phone is forgotten."""
         phone = UUID(int=self.size // 2)
         self.ask("forget", [Asked("actions", ("forget_installation",), {"installation_id": phone})])
+
+    def page(self) -> None:
+        """Measure what a delivery's page reads of the journal: what was written in its minute."""
+        row = self.conn.execute(_SQL["find_minute"]).fetchone()
+        assert row is not None
+        day, since, until = row
+        asked = {"id": self.size, "first_day": day, "last_day": day, "since": since, "until": until}
+        self.ask("a delivery's page", [Asked("deliveries", ("list_delivery_requests",), asked)])
 
 
 def _claim_into(held: list[Claim | None], claims: Claims) -> None:
@@ -291,6 +304,7 @@ def rows(sizes: Sizes) -> Iterator[Row]:
             growth.looks()
             growth.claims()
             growth.sweep(swept)
+            growth_held.measure(conn, dsn, size, list(growth.waiting.values()), growth.ask_one)
     for name, costs in growth.costs.items():
         yield _row(name, costs)
 

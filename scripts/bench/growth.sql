@@ -130,3 +130,67 @@ select 'replica-' || n, 'host', 1, '0.2.0', 'run', array['dispatch'], now(), now
 -- name: end_event
 -- Cancels an event.
 update relevo.notification_events set state = 'cancelled', ended_at = now() where id = %(event_id)s;
+
+-- name: grow_requests
+-- Writes requests to the journal of today, a hundred of a minute.
+insert into relevo.push_requests (request_day, id, claim_token, worker_id, journalled_at, days, ids)
+select (now() at time zone 'UTC')::date, gen_random_uuid(), gen_random_uuid(), 'gone', now() - n * interval '600 milliseconds',
+       array[(now() at time zone 'UTC')::date], array[n::bigint]
+  from generate_series(%(from)s::int, %(to)s::int) n;
+
+-- name: find_minute
+-- Returns today and a minute of which the journal has a hundred requests.
+select (now() at time zone 'UTC')::date, min(r.journalled_at), min(r.journalled_at) + interval '1 minute' from relevo.push_requests r where r.worker_id = 'gone';
+
+-- name: fan_out_under
+-- Makes events that are due.
+insert into relevo.notification_events (event_type, event_key, title, audience, content_hash, scheduled_at)
+select 'held', 'held ' || %(to)s || ' ' || n, 'Hello', 'installations', '', now() - interval '1 hour' + n * interval '1 millisecond'
+  from generate_series(1, %(to)s::int) n;
+
+-- name: note_fanned_under
+-- Marks those as fanned out, whose rows a snapshot keeps.
+update relevo.notification_events
+   set state = 'fanned', event_day = (now() at time zone 'UTC')::date, fanout_started_at = now(), fanout_finished_at = now(), fanout_upto = 0
+ where event_type = 'held' and state = 'waiting';
+
+-- name: end_under
+-- Cancels them.
+update relevo.notification_events set state = 'cancelled', ended_at = now(), updated_at = now() - interval '1 hour' where event_type = 'held' and state = 'fanned';
+
+-- name: sweep_under
+-- Marks them as swept.
+update relevo.notification_events set swept_at = now() where event_type = 'held' and swept_at is null;
+
+-- name: change_under
+-- Writes changes of counts.
+insert into relevo.event_progress_deltas (event_id, status, deliveries) select 1, 'sent', 1 from generate_series(1, %(many)s::int);
+
+-- name: fold_under
+-- Takes all of them away, as the reaper does, and returns the last one's number.
+with gone as (delete from relevo.event_progress_deltas d returning d.id) select max(g.id) from gone g;
+
+-- name: claim_under
+-- Makes claims that are held.
+insert into relevo.claims (token, worker_id, cycle, claimed_at, lease_ms, leased_until, days, ids)
+select gen_random_uuid(), 'gone', 'held', now() - interval '1 hour', 60000, now() + interval '1 hour', array[(now() at time zone 'UTC')::date], array[n::bigint]
+  from generate_series(1, %(to)s::int) n;
+
+-- name: settle_under
+-- Ends them.
+delete from relevo.claims c where c.cycle = 'held';
+
+-- name: queue_collapsing
+-- Makes events of one collapse key for one phone, each with its delivery and its chunk.
+with made as (
+  insert into relevo.notification_events (event_type, event_key, title, audience, content_hash, state, event_day, fanout_started_at, fanout_finished_at, fanout_upto, collapse)
+  select 'collapsing', 'c' || %(to)s || ' ' || n, 'Hello', 'installations', '', 'fanned', (now() at time zone 'UTC')::date, now(), now(), 0, 'match'
+    from generate_series(1, %(many)s::int) n
+  returning id
+), given as (
+  insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, project)
+  select (now() at time zone 'UTC')::date, m.id, lpad('1', 32, '0')::uuid, 'collapsing', 'collapsing' from made m
+  returning id, event_day, notification_event_id, installation_id
+)
+insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error, ids, installations)
+select 'collapsing', 'bulk', now(), g.event_day, g.notification_event_id, 'collapsing', now(), 0, 0, false, array[g.id], array[g.installation_id] from given g;
