@@ -62,6 +62,6 @@ def measure(conn: psycopg.Connection[Any], dsn: str, size: int, waiting: Sequenc
 
 
 def _read(conn: psycopg.Connection[Any], statement: bytes) -> tuple[Any, ...]:
-    row = conn.execute(statement).fetchone()
+    row: tuple[Any, ...] | None = conn.execute(statement).fetchone()
     assert row is not None
     return row
