@@ -155,10 +155,13 @@ select q.due_at, coalesce(q.is_quiet, false) as is_quiet,
 -- name: list_delivery_requests
 -- Lists the requests in which one delivery was sent, oldest first: those of the days around its making and its last attempt.
 select r.id, r.journalled_at, r.answered_at, r.outcome, r.worker_id, cardinality(r.ids) as pushes
-  from relevo.push_requests r
- where r.request_day in (%(first_day)s::date, %(first_day)s::date + 1, %(last_day)s::date - 1, %(last_day)s::date)
-   and r.journalled_at between %(since)s and %(until)s
-   and %(id)s = any (r.ids)
+  from (values (%(since)s::timestamptz, (%(first_day)s::date + 2)::timestamp at time zone 'UTC'),
+               (greatest(%(since)s::timestamptz, (greatest(%(first_day)s::date + 2, %(last_day)s::date - 1))::timestamp at time zone 'UTC'),
+                (%(last_day)s::date + 1)::timestamp at time zone 'UTC')) as w(since, before)
+  cross join lateral (select * from relevo.push_requests r
+                       where r.request_day in (%(first_day)s::date, %(first_day)s::date + 1, %(last_day)s::date - 1, %(last_day)s::date)
+                         and r.journalled_at >= w.since and r.journalled_at < w.before and r.journalled_at <= %(until)s::timestamptz) r
+ where %(id)s = any (r.ids)
  order by r.journalled_at
  limit 50;
 

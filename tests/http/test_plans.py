@@ -60,7 +60,7 @@ select 'mp', n || '-1-LE26', 'Agua', '{x}', 'x' from generate_series(1, %(many)s
 insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, last_attempt_at)
 select current_date, 9, lpad(to_hex(n), 32, '0')::uuid, 't', now() from generate_series(1, 3) n;
 insert into relevo.push_requests (request_day, id, claim_token, worker_id, journalled_at, days, ids)
-select current_date + n % 20, gen_random_uuid(), gen_random_uuid(), 'x', now(), array[current_date], array[n] from generate_series(1, %(many)s) n;
+select current_date + n % 20, gen_random_uuid(), gen_random_uuid(), 'x', now() + n % 20 * interval '1 day', array[current_date], array[n] from generate_series(1, %(many)s) n;
 analyze;
 """
 FILL_FOR_PAGES = """
@@ -206,7 +206,7 @@ STATEMENTS = [
     (DEVICES, "lock_token", {**PHONE, "provider": "fcm", "environment": None}, 10),
     (DEVICES, "lock_phones", {**PHONE, "token_hash": hashlib.sha256(PHONE["token"].encode()).digest()}, 10),
     (DEVICES, "read_device", PHONE, 10),
-    (DEVICES, "list_history", {**PHONE, "own": True, "before": None, "limit": PAGE}, 3 * PAGE),
+    (DEVICES, "list_history", {**PHONE, "project": None, "own": True, "before": None, "limit": PAGE}, 3 * PAGE),
     (DEVICES, "list_preferences", {**PHONE, "name": None, "limit": PAGE}, 3 * PAGE),
     (DOOR, "list_installations", {"owner": "user-7", "limit": PAGE}, 10),
     (DOOR, "preview_event", {"event": PREVIEWED, "sample": 10}, 60),
