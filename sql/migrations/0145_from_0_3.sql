@@ -7508,15 +7508,9 @@ as $$
              array_agg(coalesce(
                relevo.event_obstacle(v.id, v.ended_at, v.deadline_at, at, i.handled_before >= c.created_at
                  or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
-<<<<<<<< HEAD:sql/migrations/0143_from_0_3.sql
                       select from relevo.event_completions h where h.event_id = v.id and h.owner = i.owner and coalesce(h.project, i.project) = i.project)),
                case when v.collapse is not null and (v.id, u.installation_id) in (select s.event_id, s.installation_id from superseded s) then 'superseded' end,
                case when v.project <> i.project then 'project_changed'
-========
-                      select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner and coalesce(h.project, i.project) = i.project)),
-               case when e.collapse is not null and (e.id, u.installation_id) in (select s.event_id, s.installation_id from superseded s) then 'superseded' end,
-               case when e.project <> i.project then 'project_changed'
->>>>>>>> defce71d (Index the journal by time for the pages of deliveries and events):sql/migrations/0142_from_0_3.sql
                     when (u.inbox_id is distinct from i.inbox_id or u.inbox_id is null and i.owner_since > c.created_at) and i.installation_id is not null
                          and relevo.is_for_another(v.audience, u.inbox_id, c.created_at, i.installation_id, i.inbox_id, i.owner_since) then 'owner_changed' end,
                relevo.obstacle_of_phone(i.installation_id, i.may_receive, relevo.unwanted(i.opt_outs, i.refused, i.accepted, v.category, v.rule)),
@@ -7599,15 +7593,9 @@ begin
     with asked as materialized (
       select e.id, e.event_type, e.collapse, e.scheduled_at, u.installation_id, u.inbox_id, least(c.event_day, (e.scheduled_at at time zone 'UTC')::date) - 1 as from_day
         from unnest(chunks) c
-<<<<<<<< HEAD:sql/migrations/0143_from_0_3.sql
         cross join lateral unnest(c.installations, c.inboxes, c.events) as u(installation_id, inbox_id, event_id)
         join lateral (select n.id, n.event_type, n.collapse, n.scheduled_at from relevo.notification_events n
                        where n.id = coalesce(u.event_id, c.event_id) and n.collapse is not null offset 0) e on true
-========
-        join lateral (select n.id, n.event_type, n.collapse, n.scheduled_at from relevo.notification_events n
-                       where n.id = c.event_id and n.collapse is not null offset 0) e on true
-        cross join lateral unnest(c.installations, c.inboxes) as u(installation_id, inbox_id)
->>>>>>>> defce71d (Index the journal by time for the pages of deliveries and events):sql/migrations/0142_from_0_3.sql
     ), got as materialized (
       select p.installation_id, d.event_day, d.status, d.last_error_code, d.inbox_id, d.event_type, l.id, l.collapse, l.scheduled_at, l.deadline_at
         from (select a.installation_id, min(a.from_day) as from_day from asked a group by a.installation_id) p
