@@ -105,8 +105,12 @@ select c.project, exists (select from renewed r where r.project = c.project)
 select l.* from relevo.lease_ahead(%(project)s, %(worker_id)s, %(most)s, %(lease_ms)s) l;
 
 -- name: drop_connections
--- Gives this worker's connections back.
-delete from relevo.push_connections where worker_id = %(worker_id)s and (%(project)s::text is null or project = %(project)s);
+-- Gives this worker's connections of some projects back; of one that somebody has locked, their lease ends by itself.
+delete from relevo.push_connections c
+ using (select p.project, p.worker_id from unnest(%(projects)s::text[]) as u(project)
+         cross join lateral (select p.project, p.worker_id from relevo.push_connections p
+                              where p.project = u.project and p.worker_id = %(worker_id)s for update skip locked) p) d
+ where c.project = d.project and c.worker_id = d.worker_id;
 
 -- name: read_credential_answers
 -- Returns which installations of a locked project met a credential fault lately, oldest first.

@@ -84,6 +84,22 @@ def held_projects(dsn: str, names: list[str]) -> Iterator[psycopg.Connection[Any
         other.rollback()
 
 
+@contextmanager
+def dispatching(worker: Relay) -> Iterator[None]:
+    """Dispatch, run after run, while the block runs."""
+    over = threading.Event()
+
+    def go_on() -> None:
+        while not over.wait(0.02):
+            worker.dispatch()
+
+    with beside(go_on):
+        try:
+            yield
+        finally:
+            over.set()
+
+
 def hold_answers(worker: Relay, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Have the push service answer projects named slow only once the returned event is set."""
     provider, answers = worker.app.services.providers["expo"], threading.Event()
@@ -144,7 +160,7 @@ class TestLockedProjects:
         names = [f"locked-{n}" for n in range(POOL + 2)]
         for name in names:
             queue_for(worker, name, [f"{name}-a!slow=2", f"{name}-b!DeviceNotRegistered"])
-        with beside(worker.dispatch):
+        with dispatching(worker):
             eventually(lambda: worker.claims() == len(names), "all of them are under way")
             with held_projects(dsn, names) as other:
                 eventually(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 from relevo.core.known_services import EXPO, LABELS, NATIVE, PLATFORMS
@@ -18,6 +19,7 @@ class SendingProject(NamedTuple):
     """As known_services has it: the phones' platform, their environment, or their push service's host."""
 
     @classmethod
+    @lru_cache(maxsize=4_096)
     def parse(cls, text: str) -> Self:
         """Read it as deliveries name it; relevo.sending_project writes it so in SQL."""
         provider, between, name = text.partition(_BETWEEN)

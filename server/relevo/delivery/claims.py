@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -32,6 +32,10 @@ _log = structlog.get_logger("relevo.claims")
 _FOREIGN_FOR_S = 5.0
 _SUSPECT_LAPSES = 2  # from so many on a delivery is claimed alone
 _PROBES_LOOK_AT = 5_000  # of the oldest due deliveries
+
+
+Take = Callable[[Connection, int], Claim | None]
+"""Claims up to so many inside a transaction."""
 
 
 class Claims(Journal, Settling):
@@ -64,18 +68,52 @@ class Claims(Journal, Settling):
         Oldest first, from `since` on: a look found nothing that fell due before; for a probe first those that nothing
         speaks against.
         """
-        began, most = time.monotonic(), self._settings.outbox_batch_size
-        parameters = self._asked(cycle, project, most if limit is None else min(limit, most), shard, now) | {
+        most = self._settings.outbox_batch_size if limit is None else min(limit, self._settings.outbox_batch_size)
+        parameters = self._asked(cycle, project, most, shard, now) | self._of_lane(lane, since) | {"probe": probe}
+        return self._kept(parameters, lambda: self._take(parameters))
+
+    def claim_within(
+        self,
+        write: Callable[[Take], Claim | None],
+        cycle: str,
+        project: str,
+        lane: Lane,
+        *,
+        shard: Shard | None = None,
+        now: datetime | None = None,
+        since: datetime | None = None,
+    ) -> Claim | None:
+        """Claim as `claim` does, in a transaction that `write` opens and ends; it is given what takes so many there."""
+        most, tried = self._settings.outbox_batch_size, list[int]()
+        parameters = self._asked(cycle, project, most, shard, now) | self._of_lane(lane, since)
+
+        def take(connection: Connection, limit: int) -> Claim | None:
+            tried.append(limit)
+            return self._take_in(connection, parameters | {"limit": limit})
+
+        return self._kept(parameters, lambda: write(take), may_stand=lambda: bool(tried))
+
+    def _of_lane(self, lane: Lane, since: datetime | None) -> dict[str, Any]:
+        return {
             "lane": lane,
             "suspect_lapses": min(_SUSPECT_LAPSES, self._settings.outbox_poison_lapses // 2),
             "since": since,
-            "probe": probe,
             "look_at": _PROBES_LOOK_AT,
         }
+
+    def _kept(
+        self,
+        parameters: dict[str, Any],
+        take: Callable[[], Claim | None],
+        *,
+        may_stand: Callable[[], bool] = lambda: True,
+    ) -> Claim | None:
+        """Return what was taken, and have the heartbeat extend it; if the COMMIT's answer is lost, find out."""
+        began = time.monotonic()
         try:
-            claim = self._take(parameters)
+            claim = take()
         except DatabaseUnavailableError:
-            claim = self._adopt(parameters)
+            claim = self._adopt(parameters) if may_stand() else None
             if claim is None:
                 raise
         if claim is not None:
@@ -145,10 +183,12 @@ class Claims(Journal, Settling):
 
     def _take(self, parameters: dict[str, Any]) -> Claim | None:
         with self._database.transaction("bound_relaxed") as connection:  # the journal's commit brings it to the disk
-            asked = parameters | self._types(connection)
-            statement = "claim_probe" if asked.get("probe") else "claim_due"
-            rows = connection.execute(_SQL[statement], asked).fetchall()
-        return _claimed(parameters, rows)
+            return self._take_in(connection, parameters)
+
+    def _take_in(self, connection: Connection, parameters: dict[str, Any]) -> Claim | None:
+        asked = parameters | self._types(connection)
+        statement = "claim_probe" if asked.get("probe") else "claim_due"
+        return _claimed(parameters, connection.execute(_SQL[statement], asked).fetchall())
 
     @property
     def limited(self) -> bool:

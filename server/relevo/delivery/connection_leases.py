@@ -157,19 +157,23 @@ class ConnectionLeases:
         lease = self._leased.get(project)
         return lease is not None and lease.connections == 1
 
-    def drop(self, project: str, user: User, *, in_flight: int = 0) -> None:
-        """Give back this worker's connections of a project, once neither cycle uses them any more.
+    def drop(self, in_flight: Mapping[str, int], user: User) -> None:
+        """Give back this worker's connections of some projects, once neither cycle uses them any more.
 
-        While requests that hang may still have theirs, they stay this worker's until their lease ends.
+        While requests that hang may still have theirs, of which `in_flight` says how many there are, they stay this
+        worker's until their lease ends.
         """
         with self._guard:
-            users = self._users.get(project, set())
-            users.discard(user)
-            lease = self._leased.get(project)
-            if lease is not None and not users:
-                self._heartbeat.drop(lease.key)
-            if users or in_flight:
-                return
-            self._leased.pop(project, None)
-            dropped = {"worker_id": self._worker_id, "project": project}
-            self._database.execute(_SQL["drop_connections"], dropped, "bound_relaxed")
+            free: list[str] = []
+            for project, going in in_flight.items():
+                users = self._users.get(project, set())
+                users.discard(user)
+                lease = self._leased.get(project)
+                if lease is not None and not users:
+                    self._heartbeat.drop(lease.key)
+                if not users and not going:
+                    self._leased.pop(project, None)
+                    free.append(project)
+            if free:
+                dropped = {"worker_id": self._worker_id, "projects": text_array(sorted(free))}
+                self._database.execute(_SQL["drop_connections"], dropped, "bound_relaxed")

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -36,6 +36,7 @@ _PAGE = 1_000
 _LOCK_WAIT_MS = 2  # for which a wait for a project's row keeps a connection of the pool; then it is tried again
 _SETTLE_WAIT_MS = 250  # in a settle's transaction there is no second try
 _LEAST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 1.0
+_FEW = 10  # fewer than that are counted before tokens are reserved, so that none are reserved in vain
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,14 @@ class Allowance:
     """Whether the project failed lately, so that a success is news."""
     watched: bool = False
     """Whether credential faults were met lately, so that it is news who did not meet one."""
+    braked: bool = False
+    """Whether no token is disabled for now, so that somebody has to check whether the brake is to be released."""
+    is_all: bool = False
+    """Whether all that is due was granted, because that is little."""
+
+
+TakeAll = Callable[[Connection, Allowance], object]
+"""Claims, inside a transaction, all that is due in a lane."""
 
 
 class DueReceipts(NamedTuple):
@@ -84,7 +93,7 @@ class _Locked(NamedTuple):
 
     def save(self, decided: Project) -> None:
         """Write what was decided about it."""
-        self.connection.execute(_SQL["save_project"], asdict(decided))
+        self.connection.execute(_SQL["save_project"], vars(decided))
 
 
 class Projects:
@@ -141,10 +150,12 @@ class Projects:
         *,
         in_flight: int = 0,
         since: datetime | None = None,
+        take_all: TakeAll | None = None,
     ) -> Allowance:
         """Take tokens for up to `most` pushes that are due, `since` then, and our share of the connections.
 
-        Nobody waits here for a project's row that somebody holds. After the longest wait for a lock that is an error.
+        If all that is due was granted, because that is little, `take_all` claims it in the same transaction. Nobody
+        waits here for a project's row that somebody holds. After the longest wait for a lock that is an error.
         """
         self.connections.use(project, "dispatch")
         began = time.monotonic()
@@ -152,6 +163,8 @@ class Projects:
             with self._database.transaction("bound_relaxed") as connection:
                 locked = self._lock(connection, project, now)
                 allowance, share = self._grant(locked, lane, most, now, in_flight=in_flight, since=since, began=began)
+                if allowance.is_all and take_all is not None:
+                    take_all(connection, allowance)
         except pg.LockNotAvailable:
             waited_s = time.monotonic() - self._locked_since.setdefault(project, began)
             if waited_s > self._database.lock_ms / 1000:
@@ -176,12 +189,15 @@ class Projects:
     ) -> tuple[Allowance, Share]:
         """Decide what may be sent for a locked project, and write it."""
         state, rules = locked.state, self.rules.of(locked.state.project)
-        decided, grant = rate_and_breaker.reserve(state, rules, locked.at, lane, most)
-        if grant.why == "rate":  # a bucket that is nearly empty is worth waiting for, if there is enough to send
-            key = {"project": state.project, "lane": lane, "since": since, "now": now}
-            row = locked.connection.execute(_SQL["count_due"], key | {"limit": min(most, rules.chunk)}).fetchone()
-            if row and row[0]:
-                decided, grant = rate_and_breaker.reserve(state, rules, locked.at, lane, row[0])
+        due = {"project": state.project, "lane": lane, "since": since, "now": now}
+        few = min(most, _FEW)
+        count = _count_due(locked, due, few) if state.breaker == "closed" else few
+        is_all = 0 < count < few
+        decided, grant = rate_and_breaker.reserve(state, rules, locked.at, lane, count if is_all else most)
+        if grant.why == "rate" and not is_all:  # a bucket that is nearly empty is worth waiting for if much is due
+            count = _count_due(locked, due, min(most, rules.chunk))
+            if count:
+                decided, grant = rate_and_breaker.reserve(state, rules, locked.at, lane, count)
         if not grant.count:
             return Allowance(grant), Share(0)
         share = self.connections.take(locked.connection, state.project, now, in_flight, began)
@@ -190,7 +206,15 @@ class Projects:
         if rules.rate_per_s or grant.probe:
             locked.save(decided)
         troubled = bool(state.failures or state.trips or state.refused or grant.probe)
-        return Allowance(grant, share.connections, troubled, watched="request" in state.watched), share
+        allowance = Allowance(
+            grant,
+            share.connections,
+            troubled,
+            watched="request" in state.watched,
+            braked=state.pruning_stopped_at is not None,
+            is_all=is_all and grant.count == count,
+        )
+        return allowance, share
 
     def is_locked(self, project: str) -> bool:
         """Return whether somebody held a project's row when it was last tried."""
@@ -255,7 +279,7 @@ class Projects:
 
     def drop_connections(self, project: str, user: User, *, in_flight: int = 0) -> None:
         """Give back this worker's connections of a project, see `ConnectionLeases.drop`."""
-        self.connections.drop(project, user, in_flight=in_flight)
+        self.connections.drop({project: in_flight}, user)
 
     def throttled(self, project: str, retry_after_ms: int, now: datetime | None = None) -> None:
         """Halve a project's rate after a 429."""
@@ -486,3 +510,9 @@ class Projects:
         connection.execute(_SQL["tell_incident"], incident)
         good = what in ("breaker_closed", "pruning_resumed", "tokens_moved")
         (_log.info if good else _log.error)(what, project=project, detail=detail)
+
+
+def _count_due(locked: _Locked, due: Mapping[str, Any], most: int) -> int:
+    """Return how much is due in a lane of a locked project, counted up to so many."""
+    row = locked.connection.execute(_SQL["count_due"], {**due, "limit": most}).fetchone()
+    return int(row[0]) if row else 0

@@ -7,6 +7,7 @@ became of it. The loop is here.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -139,22 +140,42 @@ class _Dispatch:
         """
         tried, full, lanes = set[Key](), False, self.lanes.open()
         while (lane := next(lanes, None)) is not None:
-            if lane.key in tried or not (self.claiming.has_room(lane) and self.senders.has_room(lane)):
+            if lane.key in tried or not self.senders.has_room(lane):
+                continue
+            full |= self._make_room(lane)
+            if not self.claiming.has_room(lane):
                 continue
             tried.add(lane.key)
-            full |= self._claim(lane)
+            self._claim(lane)
             if self.lanes.refresh():
                 lanes = self.lanes.open()
+        return self._take_over_made(self.claiming.pending) or full
+
+    def _make_room(self, lane: DueLane) -> bool:
+        """Wait a moment for claims in whose way one of a lane would be; return whether one of them was full.
+
+        Claims of several projects are made side by side, those of one project one after the other.
+        """
+        full = False
+        while pending := self.claiming.in_the_way(lane):
+            count = len(self.claiming.pending)
+            full |= self._take_over_made(pending)
+            if len(self.claiming.pending) == count:  # what takes its time goes on beside the others
+                break
         return full
 
-    def _claim(self, lane: DueLane) -> bool:
-        """Make one claim; return whether that was a full one, so that another may follow."""
+    def _take_over_made(self, pending: Sequence[PendingClaim]) -> bool:
+        """Wait a moment for one of some claims, and take over those that are made; return whether one was full."""
+        full = [self._take_over(claim) for claim in self.claiming.wait_for(pending)]
+        return any(full)
+
+    def _claim(self, lane: DueLane) -> None:
+        """Begin one claim."""
         most = self.claiming.most_for(lane, self._items_left)
         if most <= 0 or self._is_hung(lane) or self._is_unreachable(lane):
-            return False
+            return
         self._catch_up()
-        claim = self.claiming.start(lane, most)
-        return claim.result.done() and self._take_over(claim)
+        self.claiming.start(lane, most)
 
     def _is_hung(self, lane: DueLane) -> bool:
         """Return whether so many requests of a project hang in this process that no more are made for now."""
@@ -254,11 +275,8 @@ class _Dispatch:
 
     def _drop_connections(self, projects: set[str]) -> None:
         self.claiming.projects -= projects
-        for project in projects if not self.run.abandoned.is_set() else ():
-            try:
-                in_flight = self.services.pools[project].in_flight()
-                self.services.projects.drop_connections(project, "dispatch", in_flight=in_flight)
-            except psycopg.Error:  # their lease ends by itself
-                continue
-            except DatabaseUnavailableError:
-                return
+        if not projects or self.run.abandoned.is_set():
+            return
+        with suppress(DatabaseUnavailableError, psycopg.Error):  # their leases end by themselves
+            in_flight = {project: self.services.pools[project].in_flight() for project in projects}
+            self.services.projects.connections.drop(in_flight, "dispatch")

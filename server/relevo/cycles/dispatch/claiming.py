@@ -6,14 +6,18 @@ Rows that somebody holds locked, or a slow statement, are then that lane's troub
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future, InvalidStateError, wait
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 from relevo.cycles.dispatch.lanes import thing_of
+from relevo.database.pool import Connection
 from relevo.delivery import rate_and_breaker
+from relevo.delivery.claim import Claim
 from relevo.delivery.claim_sender import ClaimSender
+from relevo.delivery.claims import Take
 from relevo.delivery.due_lanes import DueLane, Key
 from relevo.delivery.projects import Allowance
 from relevo.delivery.report import Report
@@ -41,8 +45,8 @@ class Claimed:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many were claimed as might be."""
-        return self.count >= self.allowance.grant.count
+        """Whether as many were claimed as might be, so that more may be due."""
+        return self.count >= self.allowance.grant.count and not self.allowance.is_all
 
 
 @dataclass(eq=False)
@@ -52,6 +56,8 @@ class PendingClaim:
     lane: DueLane
     most: int
     since: float = field(default_factory=time.monotonic)
+    is_awaited: bool = True
+    """Whether it should be made within a moment, for which others wait."""
     result: Future[Claimed] = field(default_factory=Future)
     thread: Future[None] = field(default_factory=Future)
     """Its thread, which also delivers what it claimed, or gives back what it reserved in vain."""
@@ -97,14 +103,25 @@ class Claiming:
             limit = 1  # to learn whether the push service can be reached again costs one push at most
         return min(limit, items_left - sum(each.most for each in self.pending))
 
-    def start(self, lane: DueLane, most: int) -> PendingClaim:
-        """Begin a claim, and wait a moment for it."""
+    def start(self, lane: DueLane, most: int) -> None:
+        """Begin a claim."""
         self.projects.add(lane.project)
         claim = PendingClaim(lane, most)
+        claim.is_awaited = not self.run.troubles.is_known(thing_of(lane.key))
         claim.thread = threads.start("relevo-claim", partial(self.reserve_and_claim, claim))
         self.pending.append(claim)
-        wait([claim.result], timeout=0 if self.run.troubles.is_known(thing_of(lane.key)) else _SLOW_S)
-        return claim
+
+    def wait_for(self, claims: Sequence[PendingClaim]) -> list[PendingClaim]:
+        """Wait for the first of some claims that is made, unless each takes its time; return those that are."""
+        awaited = [each for each in claims if each.is_awaited]
+        left_s = max((each.since + _SLOW_S for each in awaited), default=0.0) - time.monotonic()
+        wait([each.result for each in claims], timeout=max(0.0, left_s), return_when=FIRST_COMPLETED)
+        return [each for each in claims if each.result.done()]
+
+    def in_the_way(self, lane: DueLane) -> list[PendingClaim]:
+        """Return the claims to wait for before one of a lane: those of its project, or all if they are many."""
+        own = [each for each in self.pending if each.lane.project == lane.project]
+        return own or (self.pending if len(self.pending) >= _MOST_PENDING else [])
 
     def end(self, claim: PendingClaim) -> Claimed:
         """Return what was claimed; raises what the claim met."""
@@ -133,10 +150,12 @@ class Claiming:
         lane, projects, now = pending.lane, self.services.projects, self.run.now
         grant, sender, unused = rate_and_breaker.Grant(0), None, 0
         try:
-            allowance = self._reserve(lane, pending.most)
+            allowance, claim = self._reserve(lane, pending.most)
             grant = allowance.grant
             unused = 0 if grant.probe else grant.count
-            sender = self._claim(lane, allowance, pending.most) if grant.count else None
+            if grant.count and not allowance.is_all:
+                claim = self._claim(lane, grant, pending.most)
+            sender = self._sender(lane, allowance, claim) if claim is not None else None
             unused -= sender.tokens if sender else 0
             if unused and sender is not None and len(sender.claim.deliveries) == grant.count:
                 self._give_back(lane, unused)
@@ -158,39 +177,55 @@ class Claiming:
                 projects.cancel_probe(lane.project, now)
         self._give_back(lane, unused)
 
-    def _reserve(self, lane: DueLane, most: int) -> Allowance:
-        pool = self.services.pools[lane.project]
-        allowance = self.services.projects.reserve(
-            lane.project, lane.lane, most, self.run.now, in_flight=pool.in_flight(), since=lane.since
+    def _reserve(self, lane: DueLane, most: int) -> tuple[Allowance, Claim | None]:
+        """Reserve tokens; what is little is claimed in the same transaction, and returned with them."""
+        pool, allowed = self.services.pools[lane.project], list[Allowance]()
+
+        def reserve(take: Take) -> Claim | None:
+            claims = list[Claim | None]()
+
+            def take_all(connection: Connection, allowance: Allowance) -> None:
+                allowed.append(allowance)  # now: if the COMMIT's answer is lost, the claim may stand all the same
+                claims.append(take(connection, allowance.grant.count))
+
+            allowance = self.services.projects.reserve(
+                *lane.key, most, self.run.now, in_flight=pool.in_flight(), since=lane.since, take_all=take_all
+            )
+            allowed.append(allowance)
+            return claims[0] if claims else None
+
+        claim = self.services.claims.claim_within(
+            reserve, "dispatch", *lane.key, shard=self.run.shard, now=self.run.now, since=lane.since
         )
+        allowance = allowed[-1]
         if allowance.grant.count:
             pool.resize(allowance.connections)
             pool.halted = False
-        return allowance
+        return allowance, claim
 
-    def _claim(self, lane: DueLane, allowance: Allowance, most: int) -> ClaimSender | None:
-        services, run, grant = self.services, self.run, allowance.grant
-        claim = services.claims.claim(
+    def _claim(self, lane: DueLane, grant: rate_and_breaker.Grant, most: int) -> Claim | None:
+        return self.services.claims.claim(
             "dispatch",
-            lane.project,
-            lane.lane,
+            *lane.key,
             limit=most if grant.probe else grant.count,  # a probe skips what is stale, however much of it there is
-            shard=run.shard,
-            now=run.now,
+            shard=self.run.shard,
+            now=self.run.now,
             probe=grant.probe,
             since=lane.since,
         )
-        if claim is None:
-            return None
+
+    def _sender(self, lane: DueLane, allowance: Allowance, claim: Claim) -> ClaimSender:
+        services, run = self.services, self.run
         return ClaimSender(ClaimContext(services, run, claim, lane.lane, services.pools[lane.project], allowance))
 
     def _deliver(self, sender: ClaimSender) -> None:
-        """Send what a claim holds and check its project's brakes, both beside the other claims."""
+        """Send what a claim holds and check its project's brake if that is on, both beside the other claims."""
         try:
             sender.deliver()
         finally:
-            with self.report.in_passing(sender.context.project):
-                self.services.projects.check_brakes(sender.context.project, self.run.now)
+            if sender.context.allowance.braked:
+                with self.report.in_passing(sender.context.project):
+                    self.services.projects.check_brakes(sender.context.project, self.run.now)
 
     def give_back_unused(self) -> None:
         """Give back the tokens that were reserved in vain, on threads of their own."""
