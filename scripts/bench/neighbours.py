@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 
-from bench.environment import relevo_run, statements
+from bench.environment import Environment, relevo_run, sandbox_process, statements
 from bench.measuring import Goal, Row, percentile
 from bench.sizes import Sizes
 from benching import fresh_database, say
@@ -25,6 +25,8 @@ _MOST_RATIO = 3.0
 _PATIENCE_S = 120.0
 _BETWEEN_S = 0.2
 _WARM = 5
+_RATE = 600
+_MOST_APART = 5.0
 
 
 @dataclass
@@ -109,6 +111,42 @@ def rows(sizes: Sizes) -> Iterator[Row]:
         }
         for name, (what, trouble) in kinds.items():
             yield _beside(projects, phone, name, what, trouble())
+    yield _singles(sizes)
+
+
+def _singles(sizes: Sizes) -> Row:
+    """Time dispatch of many projects with one push each beside that of one project with as many pushes, at its rate."""
+    many = sizes.neighbours_single
+    apart, together = (_sends_in_s(sizes, count) for count in (many, 1))
+    figures = {"apart_s": apart, "together_s": together, "ratio": apart / together}
+    said = f"{apart:.1f} s beside {together:.1f} s of one project with {many:,} ({apart / together:.1f} x)"
+    return Row(
+        "neighbours_single",
+        f"{many:,} projects with one push each",
+        said,
+        None,
+        figures,
+        [Goal("ratio", _MOST_APART, "x")],
+    )
+
+
+def _sends_in_s(sizes: Sizes, projects: int) -> float:
+    """Return how long one worker takes to send a push to each of many phones, which belong to so many projects."""
+    many = sizes.neighbours_single
+    with sandbox_process() as url, fresh_database() as (dsn, _):
+        env = Environment(dsn, url, sizes)
+        with closing(env.conn), env.worker(push_rate_per_second=_RATE) as built:
+            beside = Projects(dsn, env.conn, sizes)
+            with env.conn.transaction():
+                for n in range(many):
+                    beside.enqueue(beside.register(f"single-{n % projects}", f"single-{n}"))
+            env.run(built, built.registry["fanout"], "deliveries_created")
+            env.conn.execute(_SQL["refresh"])
+            began = time.perf_counter()
+            sent = env.run(built, built.registry["dispatch"], "notifications_sent")
+            took_s = time.perf_counter() - began
+    assert sent == many, f"{sent:,} of {many:,} were sent"
+    return took_s
 
 
 def _beside(projects: Projects, phone: UUID, name: str, what: str, trouble: AbstractContextManager[None]) -> Row:

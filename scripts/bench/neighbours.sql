@@ -22,3 +22,7 @@ select from relevo.projects p where p.project = any (%(projects)s::text[]) for u
 select exists (select from relevo.notification_deliveries d
                 where d.event_day = any (array[(now() at time zone 'UTC')::date, (now() at time zone 'UTC')::date - 1])
                   and d.notification_event_id = %(event_id)s and d.status in ('sent', 'ok'));
+
+-- name: refresh
+-- Lets the planner see what was loaded.
+analyze relevo.device_installations, relevo.due_chunks, relevo.notification_deliveries;

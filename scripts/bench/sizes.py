@@ -88,6 +88,8 @@ class Sizes:
     neighbours_stopped: int = 1_000
     neighbours_pushes: int = 20
     """Projects that are slow or locked, those whose breakers are open, and how many pushes are timed beside them."""
+    neighbours_single: int = 1_000
+    """Projects with one push each, sent beside as many pushes of one project."""
 
 
 QUICK = Sizes(
@@ -140,6 +142,7 @@ QUICK = Sizes(
     neighbours=2,
     neighbours_stopped=3,
     neighbours_pushes=2,
+    neighbours_single=5,
 )
 """So little that a run shows only that everything works."""
 

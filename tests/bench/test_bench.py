@@ -93,7 +93,7 @@ def test_a_quick_run_measures_every_row_asked_for(measured: tuple[str, Path]) ->
     assert all(beside)
     assert all(every[name]["postgres_ms"] > 0 for name in OF_INBOXES - {"inbox_waiters"})
     assert sum(name.startswith("hostile") for name in every) == len(ATTACKS) * len(HOSTILE)
-    assert sum(name.startswith("neighbours") for name in every) == 3 * len(NEIGHBOURS)
+    assert sum(name.startswith("neighbours") for name in every) == 4 * len(NEIGHBOURS)
     assert written["sizes"]["phones"] == sizes.QUICK.phones
     assert {goal["figure"] for goal in written["rows"][0]["goals"]} >= {"times_a_plain_loop", "of_the_ceiling"}
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from typing import NamedTuple
 
 from relevo.core import queries
@@ -43,7 +42,7 @@ class DueLane:
     since: datetime | None = None
     """When the first thing in it falls due: nothing is before that. None if that is not known."""
 
-    @cached_property
+    @property
     def key(self) -> Key:
         """What it is known by."""
         return self.project, self.lane

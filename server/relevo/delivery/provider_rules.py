@@ -56,6 +56,8 @@ class ProviderRules:
                 ramp_s=facts.ramp_s,
                 recovery_s=rate_and_breaker.recovery_s(facts.ramp_s) if facts.ramp_s else rules.recovery_s,
             )
+        if not given:
+            return rules
         return replace(
             rules,
             rate_per_s=given.get("rate_per_second", rules.rate_per_s),

@@ -138,7 +138,7 @@ class Lanes:
     def found_short(self, lane: DueLane, *, empty: bool) -> None:
         """Note that a claim took less than it might, or nothing: what is due there is not known any more."""
         self.claim_was_short = True
-        self.due = [each for each in self.due if each.key != lane.key]
+        self.due = [each for each in self.due if each.project != lane.project or each.lane != lane.lane]
         if empty:
             self.wait(lane.key, _NOT_OURS_S if self.services.claims.limited else READ_EVERY_S)
 
