@@ -17,10 +17,11 @@ import structlog
 from relevo.core.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.core.logs import normalise_error
 from relevo.core.model import Awaiting, ReceiptAnswer, ReceiptReply, Settlement, Step, Ticket
+from relevo.delivery.allowance import Allowance
 from relevo.delivery.claim import Claim
 from relevo.delivery.in_flight import SERVICE
 from relevo.delivery.outcomes import alerts, reason
-from relevo.delivery.projects import Allowance, DueReceipts
+from relevo.delivery.projects import DueReceipts
 from relevo.delivery.reply_checks import checked_receipts
 from relevo.delivery.report import Report
 from relevo.delivery.sending import PoolCall, RequestPool

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from relevo.core.model import Lane
 from relevo.database.arrays import storable, text_array
 from relevo.database.pool import Connection, Database
 from relevo.delivery import rate_and_breaker
+from relevo.delivery.allowance import Allowance, TakeAll
 from relevo.delivery.connection_leases import ConnectionLeases, Share, User
 from relevo.delivery.due_lanes import DueLanes
 from relevo.delivery.provider_rules import ProviderRules
@@ -37,26 +38,6 @@ _LOCK_WAIT_MS = 2  # for which a wait for a project's row keeps a connection of 
 _SETTLE_WAIT_MS = 250  # in a settle's transaction there is no second try
 _LEAST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 1.0
 _FEW = 10  # fewer than that are counted before tokens are reserved, so that none are reserved in vain
-
-
-@dataclass(frozen=True)
-class Allowance:
-    """What a worker may do for a project now: how many pushes, on how many connections."""
-
-    grant: Grant
-    connections: int = 0
-    troubled: bool = False
-    """Whether the project failed lately, so that a success is news."""
-    watched: bool = False
-    """Whether credential faults were met lately, so that it is news who did not meet one."""
-    braked: bool = False
-    """Whether no token is disabled for now, so that somebody has to check whether the brake is to be released."""
-    is_all: bool = False
-    """Whether all that is due was granted, because that is little."""
-
-
-TakeAll = Callable[[Connection, Allowance], object]
-"""Claims, inside a transaction, all that is due in a lane."""
 
 
 class DueReceipts(NamedTuple):

@@ -16,12 +16,13 @@ from relevo.core.model import NEWS, Lane
 from relevo.core.ports import Composer, PushProvider
 from relevo.core.sending_project import SendingProject
 from relevo.database.pool import Database
+from relevo.delivery.allowance import Allowance
 from relevo.delivery.claim import Claim
 from relevo.delivery.claims import Claims
 from relevo.delivery.due_lanes import Key
 from relevo.delivery.pauses import PhonePauses, TurnedAway
 from relevo.delivery.phone_texts import Wordings
-from relevo.delivery.projects import Allowance, Projects
+from relevo.delivery.projects import Projects
 from relevo.delivery.rate_and_breaker import Rules
 from relevo.delivery.report import Report
 from relevo.delivery.sending import PushMiddleware, RequestPool, RequestPools

@@ -15,11 +15,11 @@ from functools import partial
 from relevo.cycles.dispatch.lanes import thing_of
 from relevo.database.pool import Connection
 from relevo.delivery import rate_and_breaker
+from relevo.delivery.allowance import Allowance
 from relevo.delivery.claim import Claim
 from relevo.delivery.claim_sender import ClaimSender
 from relevo.delivery.claims import Take
 from relevo.delivery.due_lanes import DueLane, Key
-from relevo.delivery.projects import Allowance
 from relevo.delivery.report import Report
 from relevo.delivery.worker_services import ClaimContext, WorkerServices
 from relevo.runtime import threads
