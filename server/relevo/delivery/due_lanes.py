@@ -133,7 +133,9 @@ class DueLanes:
     def _needs_full_read(self) -> bool:
         """Return whether it is time for one; what is due goes first, for a while."""
         now = time.monotonic()
-        return now > self._full_read_at + self._without_s() or (now > self._full_read_at and not self._due(now))
+        if now <= self._full_read_at:
+            return False
+        return now > self._full_read_at + self._without_s() or all(each.ready_at > now for each in self._known.values())
 
     def _without_s(self) -> float:
         """How long to do without a full read after one."""
