@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
 import psycopg
 
+from relevo.operators import quiet_channel
 from serving import Client, Served
 
 NIGHT = ["22:00-07:00"]
@@ -45,11 +47,10 @@ def test_a_phone_sets_its_hours_and_its_owners(served: Served) -> None:
 def test_the_apps_server_sets_hours_and_caps(served: Served) -> None:
     """Of owners, of its project, and caps; what is no window, no zone or no number is refused, and names the field."""
     app = served.client("app")
-    assert app.post("/v1/owners/quiet", json={"owner": "ana", "windows": NIGHT, "zone": "Europe/Madrid"}).json() == {
-        "changed": True
-    }
+    hours = {"owner": "ana", "windows": NIGHT, "zone": "Europe/Madrid"}
+    assert app.post("/v1/owners/quiet", json=hours).json()["changed"] is True
     weekend = {"windows": ["sat,sun 00:00-24:00"], "zone": "America/Santiago"}
-    assert app.call("PUT", "/v1/quiet", json=weekend).json() == {"changed": True}
+    assert app.call("PUT", "/v1/quiet", json=weekend).json()["changed"] is True
     assert app.get("/v1/quiet").json()["windows"] == ["sat,sun 00:00-24:00"]
     assert app.call("PUT", "/v1/caps", json={"per": "day", "most": 5}).json() == {"changed": True}
     [cap] = app.get("/v1/caps").json()["items"]
@@ -79,16 +80,16 @@ def test_a_field_that_is_left_out_stays(served: Served) -> None:
         (device, "PUT", own, {"all_phones": True}),
     ):
         given = {"windows": NIGHT, "zone": "Europe/Madrid"} | whose
-        assert caller.call(method, path, json=given).json() == {"changed": True}, path
+        assert caller.call(method, path, json=given).json()["changed"] is True, path
         refused = caller.call(method, path, json=whose)
         assert (refused.status_code, "null to remove" in refused.text) == (400, True), refused.text
-        assert caller.call(method, path, json=given).json() == {"changed": False}, "they stayed"
+        assert caller.call(method, path, json=given).json()["changed"] is False, "they stayed"
         for changed in ({"zone": "Asia/Kathmandu"}, {"windows": ["21:00-06:00"]}):
-            assert caller.call(method, path, json=changed | whose).json() == {"changed": True}, (path, changed)
+            assert caller.call(method, path, json=changed | whose).json()["changed"] is True, (path, changed)
         both = {"windows": ["21:00-06:00"], "zone": "Asia/Kathmandu"} | whose
-        assert caller.call(method, path, json=both).json() == {"changed": False}, "each kept the other"
-        assert caller.call(method, path, json={"windows": None} | whose).json() == {"changed": True}
-        assert caller.call(method, path, json={"windows": None} | whose).json() == {"changed": False}
+        assert caller.call(method, path, json=both).json()["changed"] is False, "each kept the other"
+        assert caller.call(method, path, json={"windows": None} | whose).json()["changed"] is True
+        assert caller.call(method, path, json={"windows": None} | whose).json()["changed"] is False
     assert app.call("PUT", "/v1/caps", json={"per": "day", "most": 5, "over": "digest"}).json() == {"changed": True}
     refused = app.call("PUT", "/v1/caps", json={"per": "day"})
     assert (refused.status_code, "most" in refused.text) == (400, True)
@@ -134,10 +135,37 @@ def test_a_token_of_one_project_sets_hours_there_alone(served: Served, conn: psy
     asked = {"owner": "ana", "windows": NIGHT, "project": "other", "zone": "UTC"}
     mine = served.client("app", project="mine")
     assert mine.post("/v1/owners/quiet", json=asked).status_code == 403
-    assert mine.post("/v1/owners/quiet", json={"owner": "ana", "windows": NIGHT, "zone": "UTC"}).json() == {
-        "changed": True
-    }
+    hours = {"owner": "ana", "windows": NIGHT, "zone": "UTC"}
+    assert mine.post("/v1/owners/quiet", json=hours).json()["changed"] is True
     assert conn.execute("select project from relevo.owner_rules where owner = 'ana'").fetchall() == [("mine",)]
     stranger = Client(served.server.url, "relevo_nobody")
     for refused in (stranger.post("/v1/owners/quiet", json=asked), stranger.get(f"/v1/installations/{uuid4()}/quiet")):
         assert (refused.status_code, refused.headers["www-authenticate"]) == (401, 'Bearer realm="relevo"')
+
+
+def test_silent_pushes_without_a_quiet_channel_are_warned_of(
+    serve: Callable[..., Served],
+) -> None:
+    """What lets pushes go silently answers, in the command's words, that Android rings; with a quiet channel nothing."""
+    night = {"windows": NIGHT, "zone": "Europe/Madrid"}
+    silently = (
+        ("PUT", "/v1/event-types/notice", {"quiet": "silent"}),
+        ("PUT", "/v1/event-types/notice", {"quiet_deadline": "silent"}),
+        ("PUT", "/v1/event-types/notice", {"quiet_max_wait_s": 60}),
+        ("PUT", "/v1/categories/bills", {"quiet": "silent"}),
+        ("PUT", "/v1/quiet", night),
+        ("POST", "/v1/owners/quiet", night | {"owner": "ana"}),
+    )
+    others = (
+        ("PUT", "/v1/event-types/notice", {"quiet": "wait", "quiet_deadline": "expired", "quiet_max_wait_s": None}),
+        ("PUT", "/v1/categories/bills", {"quiet": "wait"}),
+        ("PUT", "/v1/categories/bills", {"rule": "on"}),
+        ("PUT", "/v1/quiet", {"windows": None}),
+        ("POST", "/v1/owners/quiet", {"owner": "ana", "windows": []}),
+    )
+    for channel, expected in (("", quiet_channel.WARNING), ("night", None)):
+        operator = serve(push_quiet_channel=channel).client("operator")
+        for method, path, body in (*silently, *others):
+            told = operator.call(method, path, json=body).json()
+            warned = expected and (method, path, body) in silently
+            assert told["warnings"] == ([expected] if warned else []), (path, body, told)

@@ -30,7 +30,7 @@ from relevo.core.errors import RelevoError, UsageError
 from relevo.database import migrate, opening
 from relevo.database.pool import Database
 from relevo.database.replica import Reader, open_reader
-from relevo.operators import reading
+from relevo.operators import quiet_channel, reading
 from relevo.operators.formats import in_words
 
 if TYPE_CHECKING:  # what runs cycles, or reaches a store, is loaded by those commands alone
@@ -371,13 +371,10 @@ def print_json(rows: Sequence[Any]) -> None:
         sys.stdout.write(json.dumps(row, default=_plain, ensure_ascii=False) + "\n")
 
 
-def warn_of_sound(settings: Settings) -> None:
+def warn_of_sound(settings: Settings, *, silently: bool = True) -> None:
     """Warn that pushes which are to make no sound do so on Android, if no quiet channel is set."""
-    if not settings.push_quiet_channel:
-        err.print(
-            "[yellow]relevo:[/] PUSH_QUIET_CHANNEL is not set: a push that goes silently in quiet hours, also because "
-            "its deadline lies in them, makes a sound on Android. Make a channel without sound in the app, and set it."
-        )
+    for warning in quiet_channel.warnings_of(settings, silently=silently):
+        err.print(f"[yellow]relevo:[/] {warning}")
 
 
 def say(words: str, told: Mapping[str, Any], *, as_json: bool) -> None:

@@ -229,8 +229,7 @@ def set_category(  # noqa: PLR0917 typer options
     in_quiet_hours = None if quiet == "by-type" else ... if quiet is None else quiet
     with prepared_database(settings) as database:
         owners.set_category(database, name, None if rule is None else known[rule], texts, in_quiet_hours)
-    if quiet == "silent":
-        warn_of_sound(settings)
+    warn_of_sound(settings, silently=quiet == "silent")
     say(f"Category {as_written(name)} is set.", {"category": name, "rule": rule}, as_json=as_json)
 
 
@@ -283,8 +282,7 @@ def set_quiet(  # noqa: PLR0917 typer options
         )
     words = "The quiet hours are set." if changed else "Nothing changed: these hours were set already."
     say(words, {"changed": changed}, as_json=as_json)
-    if windows:
-        warn_of_sound(settings)
+    warn_of_sound(settings, silently=bool(windows))
 
 
 def _zone_of(database: Database, owner: str | None, project: str | None) -> str | None:

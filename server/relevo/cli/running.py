@@ -38,7 +38,7 @@ from relevo.core.addresses import is_local
 from relevo.core.errors import UsageError
 from relevo.core.model import Report, Shard
 from relevo.database import migrate
-from relevo.operators import actions, event_types, fleet
+from relevo.operators import actions, event_types, fleet, quiet_channel
 from relevo.sandbox import embedded as embedded_sandbox
 
 if TYPE_CHECKING:
@@ -264,8 +264,7 @@ def event_type(
             event_types.reset_event_type(database, name)
         elif name is not None and own != event_types.TypeSettings():
             event_types.set_event_type(database, settings, name, own)
-            if own.quiet == "silent" or own.quiet_max_wait_s is not None or own.quiet_deadline == "silent":
-                warn_of_sound(settings)
+            warn_of_sound(settings, silently=quiet_channel.lets_go_silently(own))
         rows = event_types.list_event_types(database)
     columns = {"event type": lambda row: escape(row["event_type"]), "what differs": _what_differs}
     print_rows(columns, rows, "No event type differs from the settings.", wide=("what differs",), as_json=as_json)

@@ -22,6 +22,7 @@ from relevo.http.guard import Guarded, caller_of, own_project
 from relevo.http.installations import INSTALLATION, MISSING, PhoneRoute, ask_as_phone
 from relevo.http.json_response import Json
 from relevo.http.owners import Owner, OwnerIn, do
+from relevo.http.quiet_warnings import Warned, warnings_of
 from relevo.operators import owners
 
 router = APIRouter(route_class=Guarded, tags=["choices"])
@@ -64,7 +65,7 @@ class CategoryIn(Body):
     )
 
 
-class CategorySet(BaseModel):
+class CategorySet(Warned):
     """That it is there."""
 
     category: str
@@ -180,7 +181,7 @@ async def put_category(request: Request, category: Name, body: CategoryIn) -> Re
     texts = body.model_dump(exclude_none=True).get("texts", {})
     quiet = body.quiet if "quiet" in body.model_fields_set else ...
     await threads_of(request).run(owners.set_category, category, body.rule, texts, quiet)
-    return Json({"category": category})
+    return Json({"category": category} | warnings_of(request, silently=quiet == "silent"))
 
 
 @router.post("/v1/owners/choices", responses={200: {"model": Chosen}})

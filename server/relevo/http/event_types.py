@@ -13,7 +13,8 @@ from relevo.http.database_threads import threads_of
 from relevo.http.fields import NO_TEXT, Body, Text
 from relevo.http.guard import Guarded
 from relevo.http.json_response import Json
-from relevo.operators import event_types
+from relevo.http.quiet_warnings import Warned, warnings_of
+from relevo.operators import event_types, quiet_channel
 from relevo.operators.event_types import TypeSettings
 
 router = APIRouter(route_class=Guarded, tags=["event types"])
@@ -56,6 +57,9 @@ EventTypeOut: Any = create_model(
 )
 
 
+EventTypeSet: Any = create_model("EventTypeSet", __base__=(EventTypeOut, Warned), __doc__=EventTypeOut.__doc__)
+
+
 class EventTypes(BaseModel):
     """The event types that differ from the settings."""
 
@@ -75,16 +79,18 @@ async def list_event_types(request: Request) -> Response:
     return Json({"items": await threads_of(request).run(event_types.list_event_types), "next": None})
 
 
-@router.put("/v1/event-types/{event_type}", responses={200: {"model": EventTypeOut}})
+@router.put("/v1/event-types/{event_type}", responses={200: {"model": EventTypeSet}})
 async def put_event_type(request: Request, event_type: TypeName, body: EventTypeIn) -> Response:
     """Set what differs for one event type: it applies from now on, for what waits, too."""
     given = body.model_dump(exclude_unset=True)
     removed = [name for name, value in given.items() if value is None]
     settings = request.app.state.relevo.settings
     threads = threads_of(request)
-    await threads.run(event_types.set_event_type, settings, event_type, TypeSettings(**given), removed)
+    own = TypeSettings(**given)
+    await threads.run(event_types.set_event_type, settings, event_type, own, removed)
     rows = await threads.run(event_types.list_event_types)
-    return Json(next(row for row in rows if row["event_type"] == event_type))
+    row = next(row for row in rows if row["event_type"] == event_type)
+    return Json(row | warnings_of(request, silently=quiet_channel.lets_go_silently(own)))
 
 
 @router.delete("/v1/event-types/{event_type}", responses={200: {"model": EventTypeReset}})

@@ -20,6 +20,7 @@ from relevo.http.guard import Guarded, own_project
 from relevo.http.installations import INSTALLATION, MISSING, PhoneRoute, ask_as_phone
 from relevo.http.json_response import Json
 from relevo.http.owners import Owner, do
+from relevo.http.quiet_warnings import Warned, warnings_of
 
 router = APIRouter(route_class=Guarded, tags=["quiet hours"])
 phone_router = APIRouter(prefix=INSTALLATION, route_class=PhoneRoute, tags=["devices"], responses=MISSING)
@@ -89,6 +90,10 @@ class Changed(BaseModel):
     changed: bool
 
 
+class HoursSet(Changed, Warned):
+    """Whether something changed, and whether Android phones make a sound in these hours."""
+
+
 class Hours(BaseModel):
     """Quiet hours as they were set; of a phone as they hold, with whose they are."""
 
@@ -133,11 +138,12 @@ class Caps(BaseModel):
     next: None
 
 
-@router.post("/v1/owners/quiet", responses={200: {"model": Changed}})
+@router.post("/v1/owners/quiet", responses={200: {"model": HoursSet}})
 async def set_owner_quiet(request: Request, body: OwnerHoursIn) -> Response:
     """Set the quiet hours of an owner's phones, also of those registered later; personal events follow at once."""
     change = partial(quiet.set_quiet, **_hours(body))
-    return Json({"changed": await do(request, "set_quiet", body.owner, change, project=body.project)})
+    changed = await do(request, "set_quiet", body.owner, change, project=body.project)
+    return Json({"changed": changed} | warnings_of(request, silently=bool(body.windows)))
 
 
 @router.get("/v1/quiet", responses={200: {"model": Hours}})
@@ -147,7 +153,7 @@ async def get_project_quiet(request: Request, project: AskedProject = None) -> R
     return Json(await threads_of(request).run_in_transaction(choices.get_quiet, asked))
 
 
-@router.put("/v1/quiet", responses={200: {"model": Changed}})
+@router.put("/v1/quiet", responses={200: {"model": HoursSet}})
 async def put_project_quiet(request: Request, body: ProjectHoursIn) -> Response:
     """Set the quiet hours of a project's phones that have no others; waiting personal events follow within seconds."""
     project = own_project(request, body.project) or "default"
@@ -157,7 +163,7 @@ async def put_project_quiet(request: Request, body: ProjectHoursIn) -> Response:
         {"project": project},
         lambda c: quiet.set_quiet(c, project=project, **_hours(body)),
     )
-    return Json({"changed": changed})
+    return Json({"changed": changed} | warnings_of(request, silently=bool(body.windows)))
 
 
 @router.get("/v1/caps", responses={200: {"model": Caps}})

@@ -23,7 +23,7 @@ from relevo.core.ports import ArchiveStore
 from relevo.core.sending_project import project_in_words
 from relevo.database import migrate, replica
 from relevo.database.pool import Database
-from relevo.operators import fleet
+from relevo.operators import fleet, quiet_channel
 from relevo.operators.consistency import Finding
 from relevo.operators.formats import in_numbers, in_words
 from relevo.operators.health.workers import is_somebody_at_work
@@ -356,9 +356,8 @@ def _quiet_hours(database: Database, settings: Settings) -> Iterator[Finding]:
     if row["rings"]:
         yield _warning(
             "quiet_channel_unset",
-            "PUSH_QUIET_CHANNEL is not set: a push that goes silently in quiet hours, also because its deadline lies "
-            "in them, makes a sound on Android.",
-            "Create a channel without sound in the app, and set PUSH_QUIET_CHANNEL to its id on every worker.",
+            quiet_channel.RINGS,
+            quiet_channel.MEND,
         )
     if row["without_zone"]:
         yield _warning(

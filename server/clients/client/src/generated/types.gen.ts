@@ -321,6 +321,12 @@ export type CategoryIn = {
  */
 export type CategorySet = {
     /**
+     * Warnings
+     *
+     * One sentence if this lets pushes go silently while `PUSH_QUIET_CHANNEL` is not set where HTTP is served: such a push makes a sound on Android. Empty otherwise.
+     */
+    warnings: Array<string>;
+    /**
      * Category
      */
     category: string;
@@ -1135,6 +1141,148 @@ export type EventTypeReset = {
 };
 
 /**
+ * EventTypeSet
+ *
+ * Settings of one event type; null: the general setting applies.
+ */
+export type EventTypeSet = {
+    /**
+     * Warnings
+     *
+     * One sentence if this lets pushes go silently while `PUSH_QUIET_CHANNEL` is not set where HTTP is served: such a push makes a sound on Android. Empty otherwise.
+     */
+    warnings: Array<string>;
+    /**
+     * Event Type
+     */
+    event_type: string;
+    /**
+     * Lease Ms
+     *
+     * Its own lease.
+     */
+    lease_ms: number | null;
+    /**
+     * Max Attempts
+     *
+     * Its own cap of attempts.
+     */
+    max_attempts: number | null;
+    /**
+     * Retry Base Ms
+     *
+     * Its own first pause.
+     */
+    retry_base_ms: number | null;
+    /**
+     * Retry Max Ms
+     *
+     * Its own longest pause.
+     */
+    retry_max_ms: number | null;
+    /**
+     * Retry Jitter Ms
+     *
+     * Its own jitter.
+     */
+    retry_jitter_ms: number | null;
+    /**
+     * Retry Multiplier
+     *
+     * By which each pause is longer than the one before; 2 unless said.
+     */
+    retry_multiplier: number | null;
+    /**
+     * Ttl S
+     *
+     * Its own time to live.
+     */
+    ttl_s: number | null;
+    /**
+     * Lane
+     *
+     * Its own lane.
+     */
+    lane: 'urgent' | 'bulk' | null;
+    /**
+     * At Most Once
+     *
+     * Rather none than two, or two than none.
+     */
+    at_most_once: boolean | null;
+    /**
+     * Inbox
+     *
+     * Whether its events are in inboxes; they are unless said.
+     */
+    inbox: boolean | null;
+    /**
+     * Inbox Days
+     *
+     * For how many days they are; 90 unless said.
+     */
+    inbox_days: number | null;
+    /**
+     * Opens
+     *
+     * Whether phones report taps, and they are counted.
+     */
+    opens: boolean | null;
+    /**
+     * Complete On
+     *
+     * What on one phone ends what still waits on the owner's others.
+     */
+    complete_on: 'read' | 'opened' | null;
+    /**
+     * Quiet
+     *
+     * In quiet hours: wait for their end (bulk unless said), go silently, or ignore them (urgent).
+     */
+    quiet: 'wait' | 'silent' | 'ignore' | null;
+    /**
+     * Quiet Max Wait S
+     *
+     * How long it waits for their end; then it goes silently.
+     */
+    quiet_max_wait_s: number | null;
+    /**
+     * Quiet Deadline
+     *
+     * If its deadline lies in them: it goes silently at once (unless said), or expires.
+     */
+    quiet_deadline: 'silent' | 'expired' | null;
+    /**
+     * Quiet Spread S
+     *
+     * Over how long it is spread after their end; 300 unless said.
+     */
+    quiet_spread_s: number | null;
+    /**
+     * Batch Window S
+     *
+     * Gather its personal events for so long into one push; 0 ends that.
+     */
+    batch_window_s: number | null;
+    /**
+     * Batch Longest S
+     *
+     * Each further one extends that by a window, to so long in all at most.
+     */
+    batch_longest_s: number | null;
+    /**
+     * Batch First
+     *
+     * Send the first at once, and gather those that follow.
+     */
+    batch_first: boolean | null;
+    /**
+     * Updated At
+     */
+    updated_at: string;
+};
+
+/**
  * EventTypes
  *
  * The event types that differ from the settings.
@@ -1382,6 +1530,24 @@ export type Hours = {
 };
 
 /**
+ * HoursSet
+ *
+ * Whether something changed, and whether Android phones make a sound in these hours.
+ */
+export type HoursSet = {
+    /**
+     * Warnings
+     *
+     * One sentence if this lets pushes go silently while `PUSH_QUIET_CHANNEL` is not set where HTTP is served: such a push makes a sound on Android. Empty otherwise.
+     */
+    warnings: Array<string>;
+    /**
+     * Changed
+     */
+    changed: boolean;
+};
+
+/**
  * InboxCountsOut
  *
  * How many items are unread and unseen: exactly up to 99, then "99+".
@@ -1482,7 +1648,9 @@ export type InboxOut = {
 /**
  * InstallationBody
  *
- * An app on a phone. What is left out stays as it is, but for push_capable and permission; null is refused.
+ * An app on a phone. What is left out stays as it is, but for push_capable and permission.
+ *
+ * Null removes `locale` or `timezone`, and is refused elsewhere.
  */
 export type InstallationBody = {
     /**
@@ -1515,14 +1683,16 @@ export type InstallationBody = {
     platform?: 'ios' | 'android' | 'web' | 'unknown';
     /**
      * Locale
+     *
+     * Null removes it.
      */
-    locale?: string;
+    locale?: string | null;
     /**
      * Timezone
      *
-     * The time zone it is in, by its IANA name, such as America/Santiago.
+     * The time zone it is in, by its IANA name, such as America/Santiago. Null removes it.
      */
-    timezone?: string;
+    timezone?: string | null;
     /**
      * Owner
      *
@@ -3891,7 +4061,7 @@ export type PutEventTypeResponses = {
     /**
      * Successful Response
      */
-    200: EventTypeOut;
+    200: EventTypeSet;
 };
 
 export type PutEventTypeResponse = PutEventTypeResponses[keyof PutEventTypeResponses];
@@ -4534,7 +4704,7 @@ export type SetOwnerQuietResponses = {
     /**
      * Successful Response
      */
-    200: Changed;
+    200: HoursSet;
 };
 
 export type SetOwnerQuietResponse = SetOwnerQuietResponses[keyof SetOwnerQuietResponses];
@@ -4625,7 +4795,7 @@ export type PutProjectQuietResponses = {
     /**
      * Successful Response
      */
-    200: Changed;
+    200: HoursSet;
 };
 
 export type PutProjectQuietResponse = PutProjectQuietResponses[keyof PutProjectQuietResponses];
