@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from relevo.client.quiet import Cap, QuietHours, get_quiet, list_caps, set_cap, set_quiet
     from relevo.client.signatures import sign_installation, verify_webhook
     from relevo.client.values import (
+        REMOVE,
         Enqueued,
         Event,
         EventStatus,
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
 __version__ = "0.4.0.dev0"
 
 __all__ = [
+    "REMOVE",
     "Cap",
     "Category",
     "Cron",
@@ -168,7 +170,7 @@ _NAMES = {
     "relevo.client.quiet": "Cap QuietHours get_quiet list_caps set_cap set_quiet",
     "relevo.client.signatures": "sign_installation verify_webhook",
     "relevo.client.values": "Enqueued Event EventStatus Explanation Installation InstallationStatus "
-    "Matching Owners Preference Preview",
+    "Matching Owners Preference Preview REMOVE",
     "relevo.core.errors": "EventConflictError InvalidInputError InvalidSignatureError MissingPartError Reschedule",
     "relevo.core.items": "Fetched Item News Reject",
     "relevo.core.model": "Reply Step",

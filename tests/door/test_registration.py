@@ -64,6 +64,19 @@ class TestRegister:
             conn.execute("select relevo.register_installation(%s)", [given])
             assert phone(conn, one)["timezone"] == zone
 
+    def test_remove_takes_back_locale_and_time_zone(self, conn) -> None:
+        """`REMOVE` removes what is stored of one field, None leaves it, and many are registered by the same rule."""
+        given = {"locale": "es-CL", "timezone": "America/Santiago"}
+        one = relevo.register(conn, Installation(TOKEN, owner="7", **given))
+        for name in given:
+            relevo.register(conn, Installation(TOKEN, one, locale=None, timezone=None))
+            assert {each: phone(conn, one)[each] for each in given} == given, "None leaves them"
+            relevo.register_many(conn, [Installation(TOKEN, one, **{name: relevo.REMOVE})])
+            assert {each: phone(conn, one)[each] for each in given} == given | {name: None}
+            relevo.register(conn, Installation(TOKEN, one, **given))
+        with pytest.raises(InvalidInputError):
+            relevo.register(conn, Installation(TOKEN, one, owner=relevo.REMOVE))  # type: ignore[arg-type]
+
     def test_the_same_again(self, conn) -> None:
         """Registering at every start changes nothing, and what is not told stays."""
         one = relevo.register(conn, Installation(TOKEN, platform="ios", owner="7", opt_outs=["tips"]))

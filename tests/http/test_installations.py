@@ -192,8 +192,6 @@ def test_null_is_no_way_to_say_nothing(phones: Phones, conn: psycopg.Connection[
         "project",
         "provider",
         "platform",
-        "locale",
-        "timezone",
         "owner",
         "push_capable",
         "permission",
@@ -203,7 +201,25 @@ def test_null_is_no_way_to_say_nothing(phones: Phones, conn: psycopg.Connection[
         assert (refused.status_code, refused.json()["errors"][0]["field"]) == (400, name)
     assert conn.execute("select * from relevo.device_installations").fetchall() == before
     schema = phones.client.get("/openapi.json").json()["components"]["schemas"]["InstallationBody"]["properties"]
-    assert "null" not in str(schema)
+    assert [name for name, field in schema.items() if "null" in str(field)] == ["locale", "timezone"]
+
+
+def test_null_removes_locale_and_time_zone(phones: Phones, conn: psycopg.Connection[Any]) -> None:
+    """Each is removed by null alone, from an app or the phone, also where there is none; left out, it stays."""
+    stored = "select locale, timezone from relevo.device_installations where installation_id = %s"
+    given = {"locale": "es-CL", "timezone": "America/Santiago"}
+    phone, secret = phones.new(owner="ana", token=TOKEN.format("a"), **given)
+    for caller in (phones.app, secret):
+        assert phones.put(phone, caller).status_code == 200
+        assert conn.execute(stored, [phone]).fetchall() == [tuple(given.values())], "they stay"
+        for name in given:
+            for _ in range(2):
+                assert phones.put(phone, caller, **{name: None}).status_code == 200
+            (row,) = conn.execute(stored, [phone]).fetchall()
+            assert row == tuple(None if each == name else value for each, value in given.items())
+            assert phones.put(phone, caller, **given).status_code == 200
+    new, _ = phones.new(owner="eva", token=TOKEN.format("b"), locale=None, timezone=None)
+    assert conn.execute(stored, [new]).fetchall() == [(None, None)]
 
 
 def test_a_phone_logs_out_and_says_what_was_handled(phones: Phones, conn: psycopg.Connection[Any]) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal
+from enum import Enum
+from typing import Any, Final, Literal
 from uuid import UUID
 
 from relevo.client.progress import progress_of
@@ -161,9 +162,19 @@ class Explanation:
     """With the preference that matches, or what each differs in, and the delivery, if there is one."""
 
 
+class Removal(Enum):
+    """The type of `REMOVE`."""
+
+    REMOVE = "remove"
+
+
+REMOVE: Final = Removal.REMOVE
+"""Removes what is stored of a field of an `Installation`, where None leaves it as it is."""
+
+
 @dataclass(frozen=True)
 class Installation:
-    """An app on a phone; None leaves what is stored as it is."""
+    """An app on a phone; None leaves what is stored as it is, and `REMOVE` removes `locale` or `timezone`."""
 
     token: str | None
     installation_id: UUID | None = None
@@ -172,14 +183,14 @@ class Installation:
     """The push service it is reached by: expo unless something else is said; fcm, apns, webpush, webhook, or one of
     your own."""
     platform: Literal["ios", "android", "web", "unknown"] | None = None
-    locale: str | None = None
+    locale: str | Literal[Removal.REMOVE] | None = None
     owner: str | None = None
     push_capable: bool = True
     permission: Literal["granted", "denied", "undetermined"] = "granted"
     opt_outs: Sequence[str] | None = None
     environment: Literal["production", "sandbox"] | None = None
     """With apns: which of Apple's services knows the token; production unless something else is said."""
-    timezone: str | None = None
+    timezone: str | Literal[Removal.REMOVE] | None = None
     """The time zone the phone is in, by its IANA name such as `America/Santiago`."""
 
 

@@ -37,6 +37,7 @@ from relevo.client.connections.steps import (
     one,
 )
 from relevo.client.values import (
+    REMOVE,
     Enqueued,
     Event,
     EventRef,
@@ -316,6 +317,9 @@ def _explanation(told: Any) -> Explanation:
     return Explanation(raw["gets_it"], raw["rule"], raw["reason"], raw)
 
 
+_REMOVABLE = ("locale", "timezone")
+
+
 def registration(installation: Installation) -> dict[str, Any]:
     """Return an installation as the SQL functions take it; refuse one with which anything is wrong."""
     if not isinstance(installation, Installation):
@@ -323,13 +327,14 @@ def registration(installation: Installation) -> dict[str, Any]:
             f"an installation must be a relevo.Installation, got {type(installation).__name__}.",
             hint="Write relevo.Installation(token, owner=…).",
         )
-    given = given_fields(vars(installation))
+    removed = {name: None for name in _REMOVABLE if getattr(installation, name) is REMOVE}
+    given = given_fields(vars(installation) | removed)
     if installation.installation_id is not None:
         given["installation_id"] = str(installation.installation_id)
     if isinstance(installation.opt_outs, tuple):
         given["opt_outs"] = list(installation.opt_outs)
     check_installation(given)
-    return given
+    return given | removed
 
 
 def _whose(name: str, installation_id: UUID | None, owner: str | None) -> dict[str, str]:

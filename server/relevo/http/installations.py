@@ -18,7 +18,7 @@ from relevo.access import phones
 from relevo.access.phones import Known, NoProofError, Proof
 from relevo.client import opens, verbs
 from relevo.client.checks import DELIVERY
-from relevo.client.values import Installation, Preference
+from relevo.client.values import REMOVE, Installation, Preference
 from relevo.core.known_services import EXPO, NATIVE, SERVICES, WITH_ENVIRONMENT, listed
 from relevo.database.pool import Connection
 from relevo.http.fields import Amount, Body, Exact, Id, Instant, Reason, Text, Text35, Text64, Text100, Text200
@@ -99,7 +99,12 @@ router = APIRouter(prefix=INSTALLATION, route_class=PhoneRoute, tags=["devices"]
 
 
 class InstallationBody(Body):
-    """An app on a phone. What is left out stays as it is, but for push_capable and permission; null is refused."""
+    """An app on a phone. What is left out stays as it is, but for push_capable and permission.
+
+    Null removes `locale` or `timezone`, and is refused elsewhere.
+    """
+
+    removable = frozenset({"locale", "timezone"})
 
     token: Annotated[Text, Field(min_length=1, max_length=4096)] | None = Field(
         None,
@@ -117,9 +122,9 @@ class InstallationBody(Body):
         "token; production unless it is said.",
     )
     platform: Literal["ios", "android", "web", "unknown"] | None = Field(None)
-    locale: Text35 | None = Field(None)
+    locale: Text35 | None = Field(None, description="Null removes it.")
     timezone: Text64 | None = Field(
-        None, description="The time zone it is in, by its IANA name, such as America/Santiago."
+        None, description="The time zone it is in, by its IANA name, such as America/Santiago. Null removes it."
     )
     owner: Text200 | None = Field(
         None, description="Whose phone it is; with a token or a signature of the app's alone."
@@ -254,7 +259,11 @@ async def register_installation(request: Request, installation_id: UUID, body: I
     signature it is told one if it has none, or if `renew_secret` asks for another. A push token that another
     installation has moves here only with a signature.
     """
-    asked = Installation(installation_id=installation_id, **body.model_dump(exclude={"renew_secret"}))
+    removed = dict.fromkeys(
+        (name for name in body.removable & body.model_fields_set if getattr(body, name) is None), REMOVE
+    )
+    given = body.model_dump(exclude={"renew_secret"}) | removed
+    asked = Installation(installation_id=installation_id, **given)
     rules, proof = request.app.state.device_rules, proof_of(request)
     made = await ask(request, phones.register, rules, asked, proof, time.time(), renew=body.renew_secret)
     return Json(vars(made), 201 if made.created else 200, {"Cache-Control": "no-store"})
