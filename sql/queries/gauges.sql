@@ -107,6 +107,16 @@ union all select 'listeners_degraded', '{}', count(*) from worker w where w.hear
 union all select 'hung_calls', '{}', coalesce(sum(jsonb_array_length(w.hung)), 0) from worker w where w.heard
 union all select 'clock_skew_seconds', array[w.hostname], max(abs(w.clock_ahead_s))
             from (select * from worker limit %(most_labels)s) w where w.heard and w.clock_ahead_s is not null group by w.hostname
+union all select 'worker_silent_seconds', array[w.hostname], max(extract(epoch from now() - w.last_seen_at))
+            from (select w.hostname, w.last_seen_at from worker w where w.role = 'run' and w.late
+                  union all
+                  select w.hostname, w.last_seen_at from relevo.workers w
+                   where w.role = 'run' and (w.stopped_at is not null or w.lost_at is not null)
+                     and greatest(w.stopped_at, w.lost_at) > now() - interval '15 minutes' and w.lost_at is not null
+                     and w.last_seen_at > now() - interval '15 minutes'
+                  limit %(most_labels)s) w
+           where not exists (select from worker o where o.role = 'run' and o.hostname = w.hostname and o.started_at > w.last_seen_at)
+           group by w.hostname
 union all select 'service_unreachable', array[u.hostname, u.service], 1
             from (select distinct w.hostname, x.value ->> 'service' as service
                     from worker w cross join jsonb_array_elements(w.unreachable) as x(value)

@@ -17,6 +17,7 @@ from relevo import Event, Installation, Owners
 from relevo.app import build
 from relevo.config import Settings
 from relevo.operators import fleet
+from relevo.operators.gauges import Gauges
 from relevo.sandbox import Sandbox
 
 PROJECTS = "@acme/shop", "@acme/bank"
@@ -78,14 +79,14 @@ def test_the_other_replica_sends_as_usual(
 def test_a_stopped_replica_delays_nobody(
     processes: Processes, sandbox: Sandbox, conn: psycopg.Connection[Any], dsn: str
 ) -> None:
-    """While a replica stands still, pushes of two projects leave by the other in the usual time; status names it after its lease."""
+    """While a replica stands still, pushes of two projects leave by the other in the usual time; status and the metric of
+    the alert name its host long before its lease of a minute ends."""
     for project in PROJECTS:
         token = f"ExponentPushToken[{project[1:].replace('/', '-')}]"
         relevo.register(conn, Installation(token, project=project, owner="ana"))
     common = {
         "worker_cycles": "fanout,dispatch,receipt,reaper",
         "expo_base_url": sandbox.url,
-        "outbox_lease_duration_ms": 15_000,
     }
     good, stopped = (processes.relevo("run", worker_id=name, **common) for name in ("good", "stopped"))
     for worker in (stopped, good):
@@ -105,7 +106,12 @@ def test_a_stopped_replica_delays_nobody(
                 problems = fleet.status(app.database, app.settings).problems
                 return [str(each) for each in problems if str(each).startswith("worker stopped ")]
 
-            [said] = eventually(named, "status names the worker that stands still")
-        assert "worker stopped has not been seen for" in said
+            [said] = eventually(named, "status names the worker that stands still", within=50)
+            assert "worker stopped has not been seen for" in said
+            assert f"end its process on {socket.gethostname()}" in said
+            gauges = Gauges(app.database, app.settings, "watcher")
+            silent = next(each for each in gauges.collect() if each.name == "relevo_worker_silent_seconds")
+        [sample] = silent.samples
+        assert (sample.labels, sample.value > 15) == ({"hostname": socket.gethostname()}, True)
     finally:
         stopped.signal(signal.SIGCONT)

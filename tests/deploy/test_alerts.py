@@ -44,6 +44,7 @@ INCIDENTS = {
     "RelevoEventsWait": gauge("events_oldest_waiting_seconds", 20, 700),
     "RelevoReceiptsOverdue": gauge("receipts_oldest_due_seconds", 60, 4000, "project", project="shop"),
     "RelevoProjectStopped": gauge("project_breaker_open", 0, 1, "project", project="shop"),
+    "RelevoWorkerSilent": gauge("worker_silent_seconds", 13, 40, "hostname", hostname="web-2"),
     "RelevoServiceUnreachable": gauge(
         "service_unreachable", 0, 1, "hostname", "service", hostname="web-2", service="expo"
     ),
@@ -114,6 +115,16 @@ def told(alert: str, *, bad: bool) -> dict[str, Any]:
     }
 
 
+def promtool_agrees(folder: Path, tests: list[dict[str, Any]]) -> None:
+    """Run tests of the rules by promtool, as Prometheus evaluates them: every 15 s."""
+    file = folder / "alerts.test.yml"
+    asked = {"rule_files": [str(ALERTS_FILE)], "evaluation_interval": "15s", "tests": tests}
+    file.write_text(yaml.safe_dump(asked), encoding="utf-8")
+    words = [find_part("promtool"), "test", "rules", str(file)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_each_alert_has_its_incident() -> None:
     """No alert is without a try, and no try without its alert."""
     assert set(INCIDENTS) == set(RULES)
@@ -143,8 +154,37 @@ def test_its_threshold_lies_between_well_and_bad(alert: str) -> None:
 def test_it_fires_in_its_incident_alone(tmp_path: Path, bad: bool) -> None:
     """After three hours of the incident the alert fires once, for the installation that meets it, and else it does not."""
     tests = [told(alert, bad=bad) for alert in RULES]
-    file = tmp_path / "alerts.test.yml"
-    file.write_text(yaml.safe_dump({"rule_files": [str(ALERTS_FILE)], "tests": tests}), encoding="utf-8")
-    words = [find_part("promtool"), "test", "rules", str(file)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
+    promtool_agrees(tmp_path, tests)
+
+
+ONE_HOST = {
+    # Not seen since 0 s: late after 12 s, so that gauges read at 20 s or later have it; scraped at 41 s at the latest.
+    "RelevoWorkerSilent": "_ _ _ 30 45 60",
+    # The second failure in a row is in the heartbeat of 20 s at the latest.
+    "RelevoServiceUnreachable": "_ _ _ 1 1 1",
+    # In the first heartbeat after it went wrong.
+    "RelevoClockWrong": "0 0 3600 3600 3600 3600",
+}
+"""By alert what scrapes every 15 s find at the latest from the moment on in which one machine fails."""
+
+
+@pytest.mark.needs("promtool")
+def test_a_host_that_fails_is_named_within_a_minute(tmp_path: Path) -> None:
+    """A machine that stands still, has no DNS or a wrong clock is in an alert after 60 s, and one that is late once is not."""
+    tests = []
+    for alert, values in ONE_HOST.items():
+        incident = INCIDENTS[alert]
+        labels = incident.labels | {"job": "relevo"}
+        named = {name: labels[name] for name in incident.named}
+        expected = {"exp_labels": {"severity": "warning"} | named, "exp_annotations": RULES[alert]["annotations"]}
+        tests.append(
+            {
+                "interval": "15s",
+                "input_series": [series(incident.metric, labels, values)],
+                "alert_rule_test": [{"alertname": alert, "eval_time": "60s", "exp_alerts": [expected]}],
+            }
+        )
+    late = series("relevo_worker_silent_seconds", {"hostname": "web-2", "job": "relevo"}, "_ 13 _ _ 14 _")
+    silent = [{"alertname": "RelevoWorkerSilent", "eval_time": f"{at}s", "exp_alerts": []} for at in range(0, 90, 15)]
+    tests.append({"interval": "15s", "input_series": [late], "alert_rule_test": silent})
+    promtool_agrees(tmp_path, tests)

@@ -48,3 +48,40 @@ def test_a_scrape_scans_no_table_that_grows(conn: psycopg.Connection[Any]) -> No
         grown = {table: rows for table, rows in read.items() if rows > 100}
         assert set(grown) <= {"due_chunks"}, (statistics, grown)
         assert grown["due_chunks"] <= BOUNDS["most_chunks"] + 10, statistics
+
+
+def test_a_worker_that_falls_silent_names_its_machine(conn: psycopg.Connection[Any]) -> None:
+    """The gauge has the machine of a worker that was not seen three times in a row, or was lost lately: not of one that
+    stopped, that is seen, that is not due yet, or in whose place another was started."""
+
+    def worker(name: str, silent_s: int, beat_s: int = 4, started_s: int = 3600, **more: Any) -> None:
+        conn.execute(
+            """insert into relevo.workers (worker_id, hostname, pid, version, role, cycles, started_at, last_seen_at, next_beat_at, lease_ms,
+                                           stopped_at, lost_at)
+               select %(name)s, %(hostname)s, 1, '0', 'run', '{}', now() - make_interval(secs => %(started_s)s), s.at,
+                      s.at + make_interval(secs => %(beat_s)s), 60000, case when %(ended)s = 'stopped' then s.at end,
+                      case when %(ended)s = 'lost' then now() end
+                 from (select now() - make_interval(secs => %(silent_s)s) as at) s""",
+            {
+                "name": name,
+                "silent_s": silent_s,
+                "beat_s": beat_s,
+                "started_s": started_s,
+                "hostname": name,
+                "ended": "",
+            }
+            | more,
+        )
+
+    worker("seen", 3)
+    worker("late", 20)
+    worker("not-due", 20, beat_s=15)
+    worker("stopped", 20, ended="stopped")
+    worker("lost", 300, ended="lost")
+    worker("lost-long-ago", 1_200, ended="lost")
+    worker("killed", 40)
+    worker("killed-and-lost", 300, ended="lost", hostname="killed")
+    worker("in-its-place", 3, started_s=30, hostname="killed")
+    rows = conn.execute(READ["read_fleet_gauges"], ASKED).fetchall()
+    found = {labels[0]: round(value) for name, labels, value in rows if name == "worker_silent_seconds"}
+    assert found == {"late": 20, "lost": 300}

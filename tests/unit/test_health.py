@@ -84,8 +84,9 @@ WELL: list[dict[str, Any]] = [
     {"workers": [worker("stopped"), worker("stopped", role="tick", silent_s=800.0)]},
     {"workers": [worker("stopped", silent_s=9_000.0), worker("stopped", role="tick", silent_s=3_000.0)]},
     {"workers": [worker("stopped", role="tick"), worker("stopped", role="run-cycle")]},
-    {"workers": [worker("alive", is_late=True), worker("alive", is_late=False)]},
-    {"workers": [worker("alive", is_late=True), worker("stopped", role="tick", silent_s=40.0)]},
+    {"workers": [worker("alive", is_late=True, silent_s=13.0), worker("alive", is_late=False)]},
+    {"workers": [worker("alive", is_late=True), worker("alive", worker_id="in-its-place", started_at=NOW)]},
+    {"workers": [worker("alive", is_late=True, silent_s=13.0), worker("stopped", role="tick", silent_s=40.0)]},
     {
         "projects": [
             project(project="webhook::app", failures=4),
@@ -165,7 +166,19 @@ ILL: list[tuple[dict[str, Any], str]] = [
         {"workers": [worker("stopped")], "cycles": [cycle("dispatch", 1_000)]},
         "no worker is running; start `relevo run`",
     ),
-    ({"workers": [worker("silent"), worker("alive")]}, "worker w has not been seen for 120 s"),
+    (
+        {"workers": [worker("silent"), worker("alive")]},
+        "worker w has not been seen for 120 s; if it hangs, end its process on h: what it held is taken back",
+    ),
+    (
+        {
+            "workers": [
+                worker("alive", is_late=True, silent_s=16.0),
+                worker("alive", worker_id="o", started_at=NOW - timedelta(days=1)),
+            ]
+        },
+        "worker w has not been seen for 16 s; if it hangs, end its process on h: what it held is taken back",
+    ),
     (
         {"workers": [worker("alive", is_late=True, silent_s=13.0), worker("stopped", silent_s=500.0)]},
         "no worker is running: worker w, the last one, has not been seen for 13 s; start `relevo run`",

@@ -73,6 +73,11 @@ GAUGES = {
         "1 while a worker cannot reach a push service; other workers send meanwhile, if there are any.",
         ("hostname", "service"),
     ),
+    "worker_silent_seconds": Gauge(
+        "For how long a worker of a machine has not been seen, once three heartbeats are missing: until it is seen, "
+        "another is started there, or 15 minutes have passed.",
+        ("hostname",),
+    ),
     "clock_skew_seconds": Gauge(
         "By how much the clock of a worker's machine differs from the database's.", ("hostname",)
     ),

@@ -18,6 +18,7 @@ _RETIRED_S = 7 * 86_400.0  # what nobody ran for a week was taken out of service
 _LATE_CRON = timedelta(hours=2)
 _PAUSED_FOR_LONG_S = 86_400.0
 _LOST_LATELY_S = 900.0
+_STANDS_STILL_S = 15.0  # as in the alert RelevoWorkerSilent
 _TICKED_LATELY_S = 900.0
 _UNREACHABLE_LATELY = timedelta(minutes=1)  # a worker that has nothing to send does not try again
 _FAILED_IN_A_ROW = 2
@@ -72,21 +73,23 @@ def of_workers(seen: Observed) -> Iterator[Problem]:
     for worker in seen.workers:
         if worker["state"] == "alive" and worker.get("rests_because"):
             yield _of_resting(worker, seen)
-        if worker["state"] == "silent":
+        if worker["state"] == "silent" or _stands_still(worker, seen):
             yield Problem(
                 "worker_silent",
                 "worker {worker} has not been seen for {time}; "
-                "if it hangs, end its process: what it held is taken back",
+                "if it hangs, end its process on {host}: what it held is taken back",
                 worker=worker["worker_id"],
                 time=in_words(worker["silent_s"]),
+                host=worker["hostname"],
             )
         elif _is_missing(worker, seen):
             yield Problem(
                 "worker_lost",
                 "worker {worker} has not been seen for {time}, and what it held was taken back; "
-                "it was killed, or does not reach the database: look at its log",
+                "it was killed, or {host} is down or does not reach the database: look at its log",
                 worker=worker["worker_id"],
                 time=in_words(worker["silent_s"]),
+                host=worker["hostname"],
             )
         for hung in worker["hung"] if worker["state"] in ("alive", "stopping") else ():
             where = Phrase(" (project {project})", project=hung["project"]) if hung["project"] else ""
@@ -194,12 +197,24 @@ def is_somebody_at_work(workers: Sequence[Row]) -> bool:
     return any(each["role"] == "tick" and each["silent_s"] <= quiet_s for each in workers)
 
 
+def _stands_still(worker: Row, seen: Observed) -> bool:
+    """Return whether a worker is late beside others for longer than a pause explains, before its lease ends."""
+    if worker_state(worker) != "late" or worker["role"] != "run" or worker["silent_s"] <= _STANDS_STILL_S:
+        return False
+    return not _nobody_works(seen) and not _is_replaced(worker, seen)
+
+
 def _is_missing(worker: Row, seen: Observed) -> bool:
     """Return whether a worker was lost lately and no other was started on its host since then."""
     if worker["state"] != "lost" or worker["role"] != "run" or worker["silent_s"] > _LOST_LATELY_S:
         return False
+    return not _is_replaced(worker, seen)
+
+
+def _is_replaced(worker: Row, seen: Observed) -> bool:
+    """Return whether another worker was started on the host of one that is not seen any more."""
     started = [each["started_at"] for each in _that_run(seen.workers) if each["hostname"] == worker["hostname"]]
-    return bool(max(started, default=worker["started_at"]) <= worker["last_seen_at"])
+    return bool(max(started, default=worker["started_at"]) > worker["last_seen_at"])
 
 
 def of_cycles(seen: Observed, settings: Settings) -> Iterator[Problem]:
