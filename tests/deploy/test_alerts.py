@@ -49,6 +49,9 @@ INCIDENTS = {
         "service_unreachable", 0, 1, "hostname", "service", hostname="web-2", service="expo"
     ),
     "RelevoClockWrong": gauge("clock_skew_seconds", 0.2, 3600, "hostname", hostname="web-2"),
+    "RelevoLogLost": Incident(
+        "relevo_log_lines_lost_total", {"instance": "one"}, "0x200", "0+1x200", ("job", "instance")
+    ),
     "RelevoNewsNotTaken": gauge(
         "news_oldest_on_their_way_seconds", 5, 1000, "subscription", "webhook", subscription="crm", webhook="crm"
     ),
@@ -164,6 +167,8 @@ ONE_HOST = {
     "RelevoServiceUnreachable": "_ _ _ 1 1 1",
     # In the first heartbeat after it went wrong.
     "RelevoClockWrong": "0 0 3600 3600 3600 3600",
+    # With the first line that is lost: each run with work logs one.
+    "RelevoLogLost": "0 0 0 1 1 1",
 }
 """By alert what scrapes every 15 s find at the latest from the moment on in which one machine fails."""
 

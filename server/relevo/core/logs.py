@@ -196,6 +196,19 @@ class _Logger:
 class _Handler(logging.StreamHandler[TextIO]):
     """Our own handler, told apart from those of an embedding program or a test."""
 
+    lost = 0
+    """How many lines this process could not write: its disk is full, or nobody reads its pipe any more."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 the standard library's name
+        """Count a line that is lost; whatever logs it goes on."""
+        _Handler.lost += 1
+        super().handleError(record)
+
+
+def lines_lost() -> int:
+    """Return how many lines of its log this process could not write."""
+    return _Handler.lost
+
 
 class _Later(logging.Handler):
     """Holds the place of our handler until there is a line to log."""

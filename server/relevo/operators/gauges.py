@@ -12,14 +12,15 @@ from typing import NamedTuple
 
 import psycopg
 import structlog
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from relevo import __version__
 from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import DatabaseUnavailableError
-from relevo.core.logs import normalise_error
+from relevo.core.logs import lines_lost, normalise_error
 from relevo.database.pool import Database
 
 _SQL = queries.load("gauges")
@@ -135,7 +136,7 @@ class Gauges(Collector):
         """Name no metric beforehand: that would ask the database."""
         return ()
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         """Yield every gauge; without the database only those of this process."""
         rows = self._fleet()
         yield from self._own()
@@ -167,7 +168,7 @@ class Gauges(Collector):
         self._up = True
         return [(name, labels, float(value)) for name, labels, value in rows]
 
-    def _own(self) -> Iterator[GaugeMetricFamily]:
+    def _own(self) -> Iterator[Metric]:
         """Yield the gauges of this process: whether it reaches the database, who it is, and its pool."""
         up = "1 if this process reached PostgreSQL at its last read of the gauges. Of this process: take the min."
         yield GaugeMetricFamily("relevo_database_up", up, float(self._up))
@@ -175,6 +176,8 @@ class Gauges(Collector):
         info = GaugeMetricFamily("relevo_worker_info", who, labels=("worker", "version"))
         info.add_metric([self._worker_id, __version__], 1.0)
         yield info
+        lost = f"Lines of its log that could not be written: the disk may be full. {_OWN}"
+        yield CounterMetricFamily("relevo_log_lines_lost", lost, lines_lost())
         stats = self._database.pool_stats()
         for name, (key, says) in _POOL.items():
             yield GaugeMetricFamily(name, f"{says} {_OWN}", float(stats.get(key, 0)))
