@@ -1,11 +1,13 @@
-"""One replica cannot reach the push service: it leaves the pushes to the other one, and status names its host."""
+"""One replica cannot reach the push service, stands still or has a wrong clock: the other one sends, and status names the host."""
 
 from __future__ import annotations
 
 import signal
 import socket
+import sys
 import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -23,6 +25,7 @@ from relevo.sandbox import Sandbox
 PROJECTS = "@acme/shop", "@acme/bank"
 EVENTS = 20
 USUAL_S, LONGEST_S = 3.0, 20.0  # on a busy machine; behind the breaker of the fleet a push would wait for 30 s
+WRONG_CLOCK = Path(__file__).parents[1] / "programs" / "wrong_clock.py"
 AWAY = {"no-dns": "http://push.relevo.invalid", "no-route": NOWHERE}
 
 
@@ -115,3 +118,52 @@ def test_a_stopped_replica_delays_nobody(
         assert (sample.labels, sample.value > 15) == ({"hostname": socket.gethostname()}, True)
     finally:
         stopped.signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("ahead_s", [3_600.0, -3_600.0], ids=["ahead", "behind"])
+def test_a_wrong_clock_delays_nobody(
+    processes: Processes, sandbox: Sandbox, conn: psycopg.Connection[Any], dsn: str, ahead_s: float
+) -> None:
+    """Beside a replica whose clock is an hour wrong, pushes of two projects leave in the usual time and once, also those
+    that are due in a moment or expire soon; status and the metric of the alert name its host."""
+    for project in PROJECTS:
+        token = f"ExponentPushToken[{project[1:].replace('/', '-')}]"
+        relevo.register(conn, Installation(token, project=project, owner="ana"))
+    common = {"worker_cycles": "fanout,dispatch,receipt,reaper", "expo_base_url": sandbox.url}
+    processes.program(
+        sys.executable, str(WRONG_CLOCK), "run", worker_id="wrong", clock_ahead_s=ahead_s, **common
+    ).hears("worker_started")
+    processes.relevo("run", worker_id="good", **common).hears("worker_started")
+    took = []
+    for number in range(EVENTS):
+        began = time.monotonic()
+        eventually(partial(are_sent, conn, enqueue(conn, number)), f"event {number} is sent")
+        took.append(time.monotonic() - began)
+    assert sorted(took)[len(took) // 2] < USUAL_S, took
+    assert max(took) < LONGEST_S, took
+    with conn.transaction():
+        soon = [
+            relevo.enqueue(conn, Event("soon", project, "Soon", project=project, audience=Owners("ana"), ttl_s=60))
+            for project in PROJECTS
+        ]
+    eventually(partial(are_sent, conn, [each.event_id for each in soon]), "what expires within a minute is sent")
+    assert sandbox.totals()["duplicates"] == 0
+    with build(Settings(database_url=dsn)) as app:
+
+        def named() -> list[str]:
+            problems = fleet.status(app.database, app.settings).problems
+            return [str(each) for each in problems if each.code == "clock_wrong"]
+
+        [said] = eventually(named, "status names the host")
+        direction = "ahead of" if ahead_s > 0 else "behind"
+        assert "the clock of web-2 is " in said
+        assert f" {direction} the database's" in said
+        gauges = Gauges(app.database, app.settings, "watcher").collect()
+        skews = {
+            sample.labels["hostname"]: sample.value
+            for each in gauges
+            if each.name == "relevo_clock_skew_seconds"
+            for sample in each.samples
+        }
+    assert skews["web-2"] == pytest.approx(abs(ahead_s), abs=60)
+    assert skews[socket.gethostname()] < 60
