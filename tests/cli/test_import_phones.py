@@ -221,7 +221,8 @@ def test_files_of_others(conn, command: Command, write: Callable[..., Path]) -> 
 
 
 def test_what_onesignal_knows_of_people(conn, command: Command, write: Callable[..., Path]) -> None:
-    """Who unsubscribed is registered and gets nothing; time zones are taken; tags and the like are named as dropped."""
+    """Who unsubscribed is registered and gets nothing; time zones are taken; tags and the like are named as dropped, and
+    so are a time zone that is unknown and an offset that is no whole hours."""
     zones = {
         "a": {"timezone_id": "America/Santiago", "timezone": "-10800"},
         "b": {"timezone": "-10800"},
@@ -237,7 +238,8 @@ def test_what_onesignal_knows_of_people(conn, command: Command, write: Callable[
     file = write("users.jsonl", *rows, *gone)
     said = command("import-phones", file, "--from", "onesignal", "--json")
     [told] = said.lines
-    assert (said.code, told["registered"], told["denied"], told["dropped"]) == (0, 9, 3, ["tags"])
+    assert (said.code, told["registered"], told["denied"]) == (0, 9, 3)
+    assert told["dropped"] == ["tags", "timezone 19800", "timezone_id Mars/Base"]
     found = conn.execute(
         "select token, timezone, permission from relevo.device_installations order by token"
     ).fetchall()
@@ -245,7 +247,7 @@ def test_what_onesignal_knows_of_people(conn, command: Command, write: Callable[
     assert [row[2] for row in found] == ["granted"] * 6 + ["denied"] * 3
     again = command("import-phones", file, "--from", "onesignal")
     assert "3 phones of these get no pushes: their owners unsubscribed." in again.out
-    assert "Not taken, for Relevo has no place for them: tags." in again.out
+    assert "Not taken, for Relevo has no place for them: tags, timezone 19800, timezone_id Mars/Base." in again.out
 
 
 def test_columns_of_any_name(conn, command: Command, write: Callable[..., Path]) -> None:

@@ -212,6 +212,7 @@ def _zones() -> set[str]:
 
 
 _HOUR_S, _WEST, _EAST = 3_600, 12, 14
+_LONGEST_ZONE = 40
 _IOS, _ANDROID = ("apns", "ios"), ("fcm", "android")
 _RPUSH = {"Apns": _IOS, "Fcm": _ANDROID, "Gcm": _ANDROID}
 _WEB = ("4", "5", "7", "8")
@@ -237,8 +238,11 @@ _TAKEN: Mapping[str, frozenset[str]] = {
 
 
 def dropped(row: Row, kind: str, columns: Mapping[str, str]) -> set[str]:
-    """Return the columns of a row that say something which Relevo has no place for."""
-    return {name for name in row if name not in _TAKEN[kind] and name not in columns.values()}
+    """Return the columns of a row that say something which Relevo has no place for, and its time zone if that is so."""
+    unused = {name for name in row if name not in _TAKEN[kind] and name not in columns.values()}
+    if kind == "onesignal" and "timezone" not in columns and _zone_of(row) is None:
+        unused |= {f"{name} {str(row[name])[:_LONGEST_ZONE]}" for name in ("timezone", "timezone_id") if row.get(name)}
+    return unused
 
 
 def installation(row: Row, kind: str, columns: Mapping[str, str], usual: Mapping[str, str]) -> Installation:
