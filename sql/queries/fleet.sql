@@ -3,6 +3,7 @@
 select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w.started_at, w.last_seen_at, w.hung, w.http, w.rests_because, w.unusable, w.unreachable, w.clock_ahead_s,
        extract(epoch from now() - w.last_seen_at)::float8 as silent_s,
        relevo.is_late(w) as is_late,
+       case when w.role = 'tick' then (select s.round_gap_s from relevo.cycle_state s where s.cycle = 'reaper' and s.source = '') end as ticks_every_s,
        case when w.stopped_at is not null then 'stopped'
             when w.lost_at is not null then 'lost'
             when not relevo.is_alive(w) then 'silent'
@@ -14,12 +15,15 @@ select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w
  limit %(limit)s;
 
 -- name: find_scheduler
--- Finds a worker that is alive, was seen when it should have been, and runs cycles by schedule, or a tick of cron within the last quarter of an hour.
+-- Finds a worker that is alive, was seen when it should have been, and runs cycles by schedule, or a tick of cron: within the last quarter of an hour, or of
+-- six times as long as lies between two ticks.
 select w.worker_id
   from relevo.workers w
  where w.cycles <> '{}'
    and (w.role = 'run' and relevo.is_alive(w) and not relevo.is_late(w) and w.stopping_at is null
-        or w.role = 'tick' and w.last_seen_at > now() - interval '15 minutes')
+        or w.role = 'tick'
+           and w.last_seen_at > now() - greatest(900, 6 * (select s.round_gap_s from relevo.cycle_state s where s.cycle = 'reaper' and s.source = ''))
+                                        * interval '1 second')
  limit 1;
 
 -- name: list_projects

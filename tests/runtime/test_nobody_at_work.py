@@ -10,7 +10,7 @@ import pytest
 
 from processes import eventually
 from relevo.app import App
-from relevo.operators import fleet
+from relevo.operators import doctor, fleet
 from relevo.operators.health.problem import Problem
 from relevo.operators.health.workers import worker_state
 from relevo.runtime.heartbeat import announced_every_ms
@@ -93,3 +93,22 @@ def test_cron_takes_over_from_a_worker(processes, watcher, codes, rows) -> None:
         "update relevo.workers set last_seen_at = now() - interval '20 minutes' where role = 'tick' returning worker_id"
     )
     assert not fleet.has_scheduler(watcher.database)
+
+
+@pytest.mark.parametrize(("silent", "works"), [("59 minutes", True), ("5 hours", True), ("7 hours", False)])
+def test_cron_may_tick_by_the_hour(watcher: App, codes, conn, silent: str, works: bool) -> None:
+    """Where cron ticks every hour, doctor, status and HTTP miss nobody between ticks, but after six that did not come."""
+    conn.execute(
+        """insert into relevo.cycle_state (cycle, source, rounds, last_round_at, last_ok_at, round_gap_s)
+           select 'reaper', '', 9, s.at, s.at, 3600 from (select now() - %s::interval as at) s""",
+        [silent],
+    )
+    conn.execute(
+        """insert into relevo.workers (worker_id, hostname, pid, version, role, cycles, started_at, last_seen_at, lease_ms, stopped_at)
+           select 'cron', 'h', 1, '0', 'tick', '{fanout,dispatch,receipt,reaper}', s.at, s.at, 60000, s.at
+             from (select now() - %s::interval as at) s""",
+        [silent],
+    )
+    warned = list(doctor._workers(watcher.database))
+    assert (warned == [], fleet.has_scheduler(watcher.database)) == (works, works)
+    assert "no_worker" not in codes(), "no worker of `relevo run` was there to be missed"

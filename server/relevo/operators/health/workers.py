@@ -194,7 +194,8 @@ def is_somebody_at_work(workers: Sequence[Row]) -> bool:
     if any(worker_state(each) not in ("stopped", "lost", "silent", "late") for each in ran):
         return True
     quiet_s = max(min((each["silent_s"] for each in ran), default=0.0), _TICKED_LATELY_S)
-    return any(each["role"] == "tick" and each["silent_s"] <= quiet_s for each in workers)
+    ticks = [each for each in workers if each["role"] == "tick"]
+    return any(each["silent_s"] <= max(quiet_s, USUAL * (each.get("ticks_every_s") or 0.0)) for each in ticks)
 
 
 def _stands_still(worker: Row, seen: Observed) -> bool:
