@@ -98,3 +98,27 @@ def test_keys_and_events_that_wait(empty_database: str, open_database: Callable[
             assert relevo.enqueue(conn, Event("order", "3", "Hello", audience=Owners("ana"), project=project)).created
         waiting = conn.execute("select count(*) from relevo.event_audience where installation_id = %s", [phone])
         assert waiting.fetchone() == (2,)
+
+
+def test_apps_may_call_the_functions_that_are_new(
+    empty_database: str, open_database: Callable[..., Database], admin: psycopg.Connection[Any]
+) -> None:
+    """After an upgrade each role that could call 0.3's functions may call all of today's, without another grant; no other may."""
+    released.make(empty_database, released.versions()[-1])
+    roles = ("shop_of_0_3", "stranger_of_0_3")
+    for role in roles:
+        admin.execute(f"drop role if exists {role}".encode())
+        admin.execute(f"create role {role}".encode())
+    try:
+        with psycopg.connect(empty_database, autocommit=True) as conn:
+            conn.execute("select relevo.grant_door(%s)", roles[:1])
+            migrate.prepare(open_database(empty_database))
+            refused = """select f from unnest(relevo.app_functions()) as f
+                          where not has_function_privilege(%s, 'relevo.' || f, 'execute')"""
+            assert conn.execute(refused, roles[:1]).fetchall() == []
+            everything = conn.execute("select cardinality(relevo.app_functions())").fetchone()
+            assert (len(conn.execute(refused, roles[1:]).fetchall()),) == everything
+            conn.execute(f"drop owned by {roles[0]}".encode())
+    finally:
+        for role in roles:
+            admin.execute(f"drop role {role}".encode())
