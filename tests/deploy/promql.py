@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import promql_parser as pp
+from prometheus_client.parser import text_string_to_metric_families
 
 Labels = dict[str, str]
 Vector = list[tuple[Labels, float]]
@@ -159,3 +160,14 @@ def _aggregated(node: Any, inside: Vector) -> Vector:
     return [
         (dict(zip(by, key, strict=True)), float(_AGGREGATE[str(node.op)](values))) for key, values in groups.items()
     ]
+
+
+def samples_of(text: str) -> dict[str, Vector]:
+    """Return a scrape's samples by their names; a family that is told without any has none."""
+    found: dict[str, Vector] = {"up": [({"job": "relevo"}, 1.0)]}
+    for family in text_string_to_metric_families(text):
+        ends = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}.get(family.type, ("",))
+        found |= {f"{family.name}{end}": [] for end in ends}
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
+    return found

@@ -19,7 +19,6 @@ import promql
 import psycopg
 import pytest
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
 from parts import find_part
 from processes import NOWHERE, Process, eventually
@@ -344,23 +343,12 @@ def labels_of() -> dict[str, set[str]]:
     return own
 
 
-def samples_of(text: str) -> dict[str, promql.Vector]:
-    """Return a scrape's samples by their names; a family that is told without any has none."""
-    found: dict[str, promql.Vector] = {"up": [({"job": "relevo"}, 1.0)]}
-    for family in text_string_to_metric_families(text):
-        ends = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}.get(family.type, ("",))
-        found |= {f"{family.name}{end}": [] for end in ends}
-        for sample in family.samples:
-            found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
-    return found
-
-
 class TestQueries:
     """Every query of the alerts and of the dashboard speaks of what a real scrape tells."""
 
     def test_all_they_name_is_told(self, instance: Instance) -> None:
         """It is PromQL; each metric is in the scrape, and each label is one of that metric's."""
-        samples, labels = samples_of(instance.metrics()), labels_of()
+        samples, labels = promql.samples_of(instance.metrics()), labels_of()
         assert len(QUERIES) > 20
         asked = [each for query in QUERIES for each in promql.named(query)]
         assert sorted({each.metric for each in asked} - set(samples)) == []
@@ -374,7 +362,7 @@ class TestQueries:
 
     def test_each_bears_two_replicas(self, instance: Instance) -> None:
         """Every replica tells of the whole fleet: with two of them no query matches many series with many."""
-        samples = samples_of(instance.metrics())
+        samples = promql.samples_of(instance.metrics())
         projects = {name for name in samples if name.startswith("relevo_project_")}
         told = samples | {name: [({"project": "@acme/app", "provider": "expo"}, 1.0)] for name in projects}
         both = {
@@ -388,7 +376,7 @@ class TestQueries:
 
     def test_no_alert_fires_on_what_is_well(self, instance: Instance) -> None:
         """On the scrape of a healthy instance no threshold is passed."""
-        samples = samples_of(instance.metrics())
+        samples = promql.samples_of(instance.metrics())
         assert [rule["alert"] for rule in ALERTS if promql.evaluate(rule["expr"], samples)] == []
 
     @pytest.mark.needs("prometheus")
