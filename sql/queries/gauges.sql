@@ -91,6 +91,10 @@ union all select 'news_breaker_open', array[s.name, s.webhook], coalesce(s.is_op
 
 -- name: read_fleet_gauges
 -- Reads the gauges of workers, cycles, sources, the archive and the database.
+-- There is one branch for each gauge, with its name, the values of its labels and its value.
+-- The living workers are read once, within a bound, and so are the labels of machines and push services.
+-- A machine is silent if one of its workers is late, or was lost within the last 15 minutes,
+-- and no living worker was started there since then: who was restarted is not missed.
 with worker as materialized (
   select w.*, relevo.is_alive(w) as heard,
          relevo.is_late(w) as late
