@@ -103,8 +103,9 @@ alone in `data`: numbers, lists and objects become their JSON. Webhooks get ever
 """
 
 _METRICS = """\
-What `/metrics` tells, in Prometheus's text format. Each process also tells `relevo_database_up`, `relevo_log_lines_lost_total`, and the state of its
-own pool of connections. [Monitoring](monitoring.md) says which of them to watch.
+What `/metrics` tells, in Prometheus's text format. Each process also tells `relevo_database_up`,
+`relevo_log_lines_lost_total`, and the state of its own pool of connections. [Monitoring](monitoring.md) says which of
+them to watch.
 """
 _SUFFIX = {"counter": "_total"}
 
