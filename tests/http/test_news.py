@@ -82,7 +82,9 @@ def test_what_is_left_out_stays(served: Served, conn: psycopg.Connection[Any]) -
     """Of a fleet's and a project's subscription a call changes what it names alone; null removes the webhook."""
 
     def stored() -> list[tuple[Any, ...]]:
-        return conn.execute("select kinds, project, webhook from relevo.news_subscriptions order by created_at").fetchall()
+        return conn.execute(
+            "select kinds, project, webhook from relevo.news_subscriptions order by created_at"
+        ).fetchall()
 
     app, shop = served.client("app"), served.client("app", project="shop")
     given = {"kinds": ["token.disabled"], "webhook": "crm"}
