@@ -54,7 +54,7 @@ with taken as (
 )
 select l.event_day, l.event_id, l.event_type, l.at_most_once, l.attempt_count, l.lapse_count, l.deadline_at, l.seconds_left, l.created_at,
        l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles, l.quiet,
-       null as lease_ms, e.id, e.title, e.body, e.data, e.push
+       null as lease_ms, l.events, l.once, l.deadlines, l.seconds, e.id, e.title, e.body, e.data, e.push
   from relevo.look_up_phones(array(select t.chunk from taken t), coalesce(%(now)s::timestamptz, now()), null) l
   left join lateral (select e.id, e.title, e.body, e.data::text, e.push::text from relevo.notification_events e where e.id = l.event_id) e on true;
 

@@ -49,14 +49,14 @@ IN_SQL: dict[str, Mistake] = {
     "owner-not-compared": Mistake(
         "a push goes to the owner it was made for",
         _LOOK,
-        "and relevo.is_for_another(e.audience, u.inbox_id, i.inbox_id) then 'owner_changed' end",
-        "and false then 'owner_changed' end",
+        "and relevo.is_for_another(v.audience, u.inbox_id, c.created_at, i.installation_id, i.inbox_id, i.owner_since)",
+        "and false",
         _OWNERS,
     ),
     "project-not-compared": Mistake(
         "an event of a project goes to no phone that left the project",
         _LOOK,
-        "case when e.project <> i.project then 'project_changed'",
+        "case when v.project <> i.project then 'project_changed'",
         "case when false then 'project_changed'",
         _OWNERS,
     ),
@@ -69,9 +69,9 @@ IN_SQL: dict[str, Mistake] = {
     ),
     "chunk-without-owners": Mistake(
         "what is left of a chunk keeps its owners",
-        "sql/functions/queue/take_from_queue.sql",
-        "case when chunk.inboxes is not null then array_agg(u.inbox_id) end)",
-        "null)",
+        "sql/functions/queue/part_of_chunk.sql",
+        "case when chunk.inboxes is not null then array_agg(chunk.inboxes[p.place] order by p.n) end",
+        "null::bigint[]",
         _OWNERS,
     ),
     "digest-of-another-project": Mistake(

@@ -124,7 +124,7 @@ def promtool_agrees(folder: Path, tests: list[dict[str, Any]]) -> None:
     asked = {"rule_files": [str(ALERTS_FILE)], "evaluation_interval": "15s", "tests": tests}
     file.write_text(yaml.safe_dump(asked), encoding="utf-8")
     words = [find_part("promtool"), "test", "rules", str(file)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

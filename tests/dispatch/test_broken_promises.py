@@ -286,7 +286,7 @@ class TestShortages:
         worker.clock.stop()
         worker.travel(minutes=1)
         with monkeypatch.context() as patched:
-            patched.setattr(Claims, "claim", locked)
+            patched.setattr(Claims, "_take_in", locked)
             worker.dispatch(at_most_s=0.5)
         assert worker.project()["bulk_tokens"] == 105  # full
 

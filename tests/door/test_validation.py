@@ -82,7 +82,7 @@ BAD_EVENTS = [
     (GOOD | {"push": "sound"}, "push must be a JSON object"),
     (
         GOOD | {"push": {"volume": 1}},
-        "push has no field volume; it may have _contentAvailable, _displayInForeground, badge",
+        "push has no field volume; it may have _contentAvailable, _displayInForeground, actions",
     ),
     (GOOD | {"push": {"title": "x"}}, "push has no field title; it may have "),
     (GOOD | {"push": {"badge": "1"}}, "push.badge must be a whole number between 0 and 2147483647"),

@@ -21,6 +21,8 @@ from relevo.client.values import Event, Matching
 NOT_COVERED: dict[str, str] = {
     "fanout.note_failed_fanout": "written after all was undone; without it the event is tried again at once",
     "fanout.sweep_later": "likewise",
+    "fanout.find_first_turn": "which writes nothing, and is asked after slow looks alone",
+    "fanout.find_first_ended": "likewise",
     "fanout.list_due_batches": "which are closed one by one where they could not be closed together",
     "fanout.put_off_batch": "likewise",
     "fanout.list_held_late": "which are ended one by one where they could not be ended together",

@@ -72,7 +72,7 @@ def enqueue(event: Event, *, on_conflict: OnConflict = "refuse") -> Call[Enqueue
     on_conflict="keep" what is there stays, and `same_content` says whether it is the same.
     """
     given = as_json("event", _event(event) | _wish(on_conflict))
-    return Call("enqueue_event", {"event": given}, one(_enqueued))
+    return Call("enqueue_event", {"event": given}, one(enqueued))
 
 
 @verb
@@ -82,7 +82,7 @@ def enqueue_many(events: Sequence[Event], *, on_conflict: OnConflict = "refuse")
     return Call(
         "enqueue_many",
         {"events": as_json("events", [each | wish for each in given] if wish else given)},
-        each(_enqueued),
+        each(enqueued),
     )
 
 
@@ -92,20 +92,7 @@ def enqueue_json(events: Sequence[Mapping[str, Any]]) -> Call[list[Enqueued]]:
     for number, event in enumerate(events):
         for name, value in event.items():
             check_storable(name if len(events) == 1 else f"events.{number}.{name}", value)
-    return Call("enqueue_many", {"events": as_json("events", list(events))}, each(_enqueued))
-
-
-@verb
-def enqueue_texts(events: Sequence[str], *, lock_ms: int) -> Call[list[Enqueued]]:
-    """Enqueue events that `event_text` wrote, outside a transaction; no lock is waited for longer than `lock_ms`."""
-    return Call("enqueue_together", {"events": f"[{','.join(events)}]", "lock_ms": lock_ms}, each(_enqueued))
-
-
-def event_text(event: Mapping[str, Any]) -> str:
-    """Return an event that is given as the SQL functions take it as JSON text; refuse what cannot be stored."""
-    for name, value in event.items():
-        check_storable(name, value)
-    return as_json("event", dict(event))
+    return Call("enqueue_many", {"events": as_json("events", list(events))}, each(enqueued))
 
 
 @verb
@@ -346,7 +333,8 @@ def _whose(name: str, installation_id: UUID | None, owner: str | None) -> dict[s
     return {"owner": _owner(owner)} if owner is not None else {"installation_id": _installation(installation_id)}
 
 
-def _enqueued(event_id: int, created: bool, same_content: bool | None, unknown: Iterable[object]) -> Enqueued:
+def enqueued(event_id: int, created: bool, same_content: bool | None, unknown: Iterable[object]) -> Enqueued:
+    """Return what the SQL functions tell of an event that was enqueued."""
     return Enqueued(event_id, created, same_content, tuple([UUID(str(each)) for each in unknown]) if unknown else ())
 
 

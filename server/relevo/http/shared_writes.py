@@ -20,7 +20,7 @@ from psycopg import errors as pg
 
 from relevo.access import app_verbs
 from relevo.access.api_tokens import Token
-from relevo.client import verbs
+from relevo.client import event_texts
 from relevo.client.values import Enqueued
 from relevo.core.errors import DatabaseUnavailableError, RelevoError
 from relevo.database.outages import is_unavailable
@@ -44,7 +44,7 @@ Answer = asyncio.Future[Enqueued]
 
 
 def _write(connection: Connection, event: Mapping[str, Any], lock_ms: int) -> Enqueued:
-    [done] = verbs.enqueue_texts(connection, [verbs.event_text(event)], lock_ms=lock_ms)
+    [done] = event_texts.enqueue_texts(connection, [event_texts.event_text(event)], lock_ms=lock_ms)
     return done
 
 
@@ -82,7 +82,7 @@ class SharedWrites:
     async def _write_shared(self, caller: str, event: Mapping[str, Any]) -> Enqueued:
         """Write an event together with others or, if that fails, by itself."""
         try:
-            return await self._join(caller, verbs.event_text(event))
+            return await self._join(caller, event_texts.event_text(event))
         except _SharedWriteFailedError:
             return await self._write(event)
 
@@ -194,7 +194,7 @@ class SharedWrites:
     async def _write_chosen(self, chosen: Mapping[Answer, str]) -> None:
         """Write by a turn that was taken, and tell each what became of it; who has left hears nothing."""
         try:
-            written = self._threads.statement(verbs.enqueue_texts, list(chosen.values()), lock_ms=self._lock_ms)
+            written = self._threads.statement(event_texts.enqueue_texts, list(chosen.values()), lock_ms=self._lock_ms)
             done = await self._threads.call_in_turn(written)
         except Exception as error:  # noqa: BLE001 whatever it is, it is told to those whose write it was
             is_told = len(chosen) == 1 or self._is_everyones(error)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from relevo.config import Settings
-from relevo.operators.event_types import TypeSettings
+
+if TYPE_CHECKING:  # a glance at the status loads little
+    from relevo.operators.event_types import TypeSettings
 
 RINGS: Final = (
     "PUSH_QUIET_CHANNEL is not set: a push that goes silently in quiet hours, also because its deadline lies in them, "
