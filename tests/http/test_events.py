@@ -235,7 +235,7 @@ def test_a_hundred_waiters_cost_a_connection_or_two(
     serve: Callable[..., Served], conn: psycopg.Connection[Any]
 ) -> None:
     """While a hundred callers wait, the pool of two is free for others; when they leave, nobody looks any more."""
-    served = serve(http_pool_size=2)
+    served = serve(http_pool_size=2, http_pool_wait_ms=30_000)
     app = served.client("app")
     event_id = app.post("/v1/events", EVENT).json()["event_id"]
     url, headers = f"{served.server.url}/v1/events/{event_id}?wait_ms=30000", {"Authorization": f"Bearer {app.token}"}

@@ -125,7 +125,7 @@ def test_a_worker_that_comes_back_says_so(processes, probed, rows, runs) -> None
 
 def test_a_reaper_does_not_bury_its_own(build, conn, rows) -> None:
     """A process that was away for long and reaps before it beats again does not give itself up."""
-    worker = build(worker_id="w-1", outbox_lease_duration_ms=900)
+    worker = build(worker_id="w-1", outbox_lease_duration_ms=9_000)
     conn.execute("update relevo.workers set last_seen_at = now() - interval '1 hour'")
     report = worker.runner.run(worker.registry["reaper"], "schedule")
     assert report.outcome == "idle"
