@@ -47,6 +47,12 @@ def are_sent(conn: psycopg.Connection[Any], events: list[int]) -> bool:
     return conn.execute(asked, [events]).fetchone() == (len(events),)
 
 
+def both_are_seen(conn: psycopg.Connection[Any]) -> bool:
+    """Return whether each of two workers gave a sign of life after both had started."""
+    row = conn.execute("select count(*), min(last_seen_at) > max(started_at) from relevo.workers").fetchone()
+    return row == (2, True)
+
+
 @pytest.mark.parametrize("away", AWAY)
 def test_the_other_replica_sends_as_usual(
     processes: Processes, sandbox: Sandbox, conn: psycopg.Connection[Any], dsn: str, away: str
@@ -94,6 +100,9 @@ def test_a_stopped_replica_delays_nobody(
     good, stopped = (processes.relevo("run", worker_id=name, **common) for name in ("good", "stopped"))
     for worker in (stopped, good):
         worker.hears("worker_started")
+    eventually(
+        partial(both_are_seen, conn), "each worker is seen after both had started"
+    )  # else one replaces the other
     stopped.signal(signal.SIGSTOP)
     try:
         took = []
