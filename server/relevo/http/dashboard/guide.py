@@ -100,7 +100,20 @@ def _shown(request: Request, name: str) -> Response:
 
 
 def _neighbour(name: str) -> tuple[str, str]:
-    return render_page(name)[0], address_of(f"{name}.md")
+    return _title(name), address_of(f"{name}.md")
+
+
+def _title(name: str) -> str:
+    """Return a page's title without writing the page as HTML."""
+    return next(_heading(line) for line in _lines(name) if line.startswith("# "))
+
+
+def _lines(name: str) -> list[str]:
+    return _COMMENT.sub("", _files()[name].read_text(encoding="utf-8")).splitlines()
+
+
+def _heading(line: str) -> str:
+    return line.lstrip("# ").replace("`", "")
 
 
 @cache
@@ -115,11 +128,11 @@ def _sections() -> list[tuple[str, str, str, str]]:
     """Return all sections of the guide: their page, its title, their heading and their text."""
     found = []
     for name in _in_order():
-        title, heading, lines = render_page(name)[0], "", list[str]()
-        for line in _COMMENT.sub("", _files()[name].read_text(encoding="utf-8")).splitlines():
+        title, heading, lines = _title(name), "", list[str]()
+        for line in _lines(name):
             if line.startswith("#"):
                 found.append((name, title, heading, " ".join(lines)))
-                heading, lines = line.lstrip("# ").replace("`", ""), []
+                heading, lines = _heading(line), []
             else:
                 lines.append(_plain(line))
         found.append((name, title, heading, " ".join(lines)))
