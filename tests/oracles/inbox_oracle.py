@@ -47,6 +47,12 @@ class Event:
     shows: bool = True
     is_gone: bool = False
     """It was cancelled or deleted."""
+    left_of_named: set[UUID] = field(default_factory=set, repr=False)
+    """The phones that it names, without those that were forgotten since."""
+
+    def __post_init__(self) -> None:
+        """Nothing is forgotten yet."""
+        self.left_of_named = set(self.phones)
 
 
 @dataclass
@@ -78,10 +84,10 @@ class Inboxes:
     def register(self, phone: UUID, project: str, owner: str | None) -> None:
         """A phone registers; if it changes hands its preferences and opt-outs go with the former owner (H8).
 
-        Its own inbox ends when it gets an owner (W6): if it has none again, the inbox begins anew (W2).
+        Its own inbox ends when it gets an owner (W6) or moves: if it has none again, the inbox begins anew (W2).
         """
         known = self.phones.get(phone)
-        if owner is not None:
+        if owner is not None or (known is not None and known.project != project):
             self.items.pop(phone, None)
         if known is None or known.owner not in (None, owner):
             self.phones[phone] = Phone(project, owner)
@@ -102,15 +108,19 @@ class Inboxes:
                 self.items.pop(phone, None)
 
     def forget_phone(self, phone: UUID) -> None:
-        """Items of its owner that came by that phone alone go; of former owners only events that named that phone alone (W9)."""
+        """Items of its owner that came by that phone alone go; of former owners events that named forgotten phones alone (W9)."""
         known = self.phones.pop(phone)
         self.items.pop(phone, None)
+        told = {item.event.id: item.event for found in self.items.values() for item in found.values()}
+        gone = {number for number, event in told.items() if event.left_of_named == {phone}}
+        for event in told.values():
+            event.left_of_named.discard(phone)
         for key, found in self.items.items():
             is_owners = key == (known.project, known.owner)
             for number, item in list(found.items()):
                 if is_owners:
                     item.phones.discard(phone)
-                if item.event.phones == {phone} or (is_owners and item.came and not item.phones):
+                if number in gone or (is_owners and item.came and not item.phones):
                     del found[number]
 
     def forget_owner(self, owner: str) -> None:
