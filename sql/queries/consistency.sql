@@ -75,15 +75,17 @@ union all
 (select 'end', p.event_day, p.id, array[count(*) over ()] from piece p order by p.event_day desc, p.id desc limit 1);
 
 -- name: look_at_chunks
--- Names what stands in a piece of the queue although it is gone or not to be sent any more, with its chunk, and where the piece ends.
+-- Names what stands in a piece of the queue although it is gone or not to be sent any more, with its chunk, and where the piece ends. What was deleted
+-- with its event stays in a chunk of several events until that is claimed.
 with piece as materialized (
-  select q.id, q.event_day, q.ids from relevo.due_chunks q where q.id > %(after_id)s order by q.id limit %(limit)s
+  select q.id, q.event_day, q.ids, q.events from relevo.due_chunks q where q.id > %(after_id)s order by q.id limit %(limit)s
 )
 select 'queued_but_ended' as kind, p.event_day, u.id, array[p.id] as places
   from piece p
-  cross join lateral unnest(p.ids) as u(id)
+  cross join lateral unnest(p.ids, p.events) as u(id, event_id)
   left join lateral (select d.status from relevo.notification_deliveries d where d.event_day = p.event_day and d.id = u.id offset 0) d on true
- where d.status is null or d.status not in ('pending', 'retryable')
+ where d.status not in ('pending', 'retryable')
+    or d.status is null and (u.event_id is null or exists (select from relevo.notification_events e where e.id = u.event_id))
 union all
 select 'end', null, max(p.id), array[count(*)] from piece p having count(*) > 0;
 

@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
-import pytest
 
 from phones import add_phones, fan_out_to_the_end
 from relevo.client import consent, quiet, verbs
@@ -113,24 +112,35 @@ def test_claimed_in_parts(build, conn) -> None:
     assert faults(conn) == []
 
 
-@pytest.mark.parametrize("ended", ["cancelled", "deleted"])
-def test_one_of_them_ends(build, conn, ended: str) -> None:
-    """Cancelling or deleting an event takes its delivery alone out of a shared chunk; the others are sent."""
+def test_one_of_them_is_cancelled(build, conn) -> None:
+    """Cancelling an event takes its delivery alone out of a shared chunk; the others are sent."""
     events = enqueue(conn, add_phones(conn, 10))
     app = build()
     fan_out_to_the_end(app)
-    if ended == "cancelled":
-        assert verbs.cancel(conn, events[3])
-        fan_out_to_the_end(app)
-        status = "select d.status from relevo.notification_deliveries d where d.notification_event_id = %s"
-        assert conn.execute(status, [events[3]]).fetchall() == [("cancelled",)]
-        assert conn.execute(
-            "select swept_at is not null from relevo.notification_events where id = %s", [events[3]]
-        ).fetchone() == (True,)
-    else:
-        conn.execute("select relevo.delete_events(%s)", [[events[3]]])
+    assert verbs.cancel(conn, events[3])
+    fan_out_to_the_end(app)
+    status = "select d.status from relevo.notification_deliveries d where d.notification_event_id = %s"
+    assert conn.execute(status, [events[3]]).fetchall() == [("cancelled",)]
+    assert conn.execute(
+        "select swept_at is not null from relevo.notification_events where id = %s", [events[3]]
+    ).fetchone() == (True,)
     assert queued(conn) == events[:3] + events[4:]
     assert faults(conn) == []
+
+
+def test_one_of_them_is_deleted(build, conn, dsn) -> None:
+    """An app that deletes an event and does not commit keeps no other event's push waiting; of the deleted one nothing is sent."""
+    events = enqueue(conn, add_phones(conn, 10))
+    app = build()
+    fan_out_to_the_end(app)
+    with psycopg.connect(dsn) as deleting:
+        deleting.execute("select relevo.delete_events(%s)", [[events[6]]])
+        assert [each.notification_event_id for each in claim(conn, 5)] == events[:5]
+    assert faults(conn) == []
+    taken = claim(conn, 10)
+    assert [(each.notification_event_id, each.obstacle) for each in taken] == [
+        (event, "event_gone" if event == events[6] else None) for event in events[5:]
+    ]
 
 
 def test_quiet_hours_of_some(build, conn) -> None:

@@ -16,10 +16,7 @@ begin
   for gone in select e.* from relevo.notification_events e
                where e.id = any (event_ids) and (e.event_day is null or e.event_day = any (open_days))
                order by e.id for update loop -- in the order of all who write the same
-    if gone.queued_in is not null then -- its deliveries wait beside others'
-      perform from relevo.take_from_queue(array[gone.id], array(select d.id from relevo.notification_deliveries d
-                                                                 where d.event_day = gone.event_day and d.notification_event_id = gone.id));
-    end if;
+    -- a chunk that it shares with others' events stays as it is: locked here, it would keep their pushes waiting until the caller commits
     delete from relevo.notification_events e where e.id = gone.id;
     deleted := deleted + 1;
     continue when gone.event_day is null; -- never fanned out
