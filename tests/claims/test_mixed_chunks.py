@@ -143,6 +143,16 @@ def test_one_of_them_is_deleted(build, conn, dsn) -> None:
     ]
 
 
+def test_worded_events_apart(build, conn) -> None:
+    """A worker that cannot render texts claims what its type's texts do not word, whatever was fanned out with it."""
+    events = enqueue(conn, add_phones(conn, 6))
+    worded = "update relevo.notification_events set wording = 1, arguments = '{}', texts = '{}' where id = any (%s)"
+    conn.execute(worded, [events[1::2]])
+    fan_out_to_the_end(build())
+    assert [each.notification_event_id for each in claim(conn, 10, not_worded=["order"])] == events[::2]
+    assert [each.notification_event_id for each in claim(conn, 10)] == events[1::2]
+
+
 def test_quiet_hours_of_some(build, conn) -> None:
     """Of a shared chunk those wait whose phones have quiet hours now; the others go at once."""
     phones = add_phones(conn, 6)

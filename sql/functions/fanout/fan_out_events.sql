@@ -45,8 +45,10 @@ begin
     select m.project, m.lane, at, today, case when min(m.notification_event_id) = max(m.notification_event_id) then min(m.notification_event_id) else 0 end, m.event_type,
            m.created_at, 0, 0, false, array_agg(m.id), array_agg(m.installation_id), case when count(m.inbox_id) > 0 then array_agg(m.inbox_id) end,
            case when min(m.notification_event_id) < max(m.notification_event_id) then array_agg(m.notification_event_id) end
-      from (select m.*, (row_number() over (partition by m.project, m.lane, m.event_type, m.created_at order by m.id) - 1) / 100 as piece from made m) m
-     group by m.project, m.lane, m.event_type, m.created_at, m.piece order by min(m.id)
+      from (select m.*, w.is_worded, (row_number() over (partition by m.project, m.lane, m.event_type, w.is_worded, m.created_at order by m.id) - 1) / 100 as piece
+              from made m -- apart: a worker that renders no texts claims the others
+              cross join lateral (select e.wording is not null as is_worded from relevo.notification_events e where e.id = m.notification_event_id offset 0) w) m
+     group by m.project, m.lane, m.event_type, m.is_worded, m.created_at, m.piece order by min(m.id)
     returning id, events
   ), placed as (
     select u.event_id, array_agg(distinct q.id) as chunks from queued q cross join lateral unnest(q.events) as u(event_id) group by u.event_id
