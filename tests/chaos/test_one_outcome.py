@@ -68,7 +68,7 @@ select c.event_id - unnest(c.offsets), d.installation_id, case when d.status in 
  where d.installation_id = any (%(phones)s)
 """
 USED = """
-select c.category, u.subject, array(select n from unnest(u.events) as n where relevo.counts_as(n, u.subject) <> 'unsent' order by 1),
+select c.category, u.subject, array(select n from unnest(u.events) as n where relevo.counts_as(n, u.cap, u.subject) <> 'unsent' order by 1),
        array(select d.notification_event_id from relevo.notification_deliveries d join relevo.notification_events e on e.id = d.notification_event_id
               where u.subject = 'i:' || d.installation_id and e.category = c.category and d.status in ('pending', 'retryable', 'sent', 'ok') order by 1)
   from relevo.cap_uses u join relevo.caps c on c.id = u.cap where c.project = %(project)s

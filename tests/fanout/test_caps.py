@@ -311,3 +311,38 @@ def test_a_caps_day_is_that_of_its_own_project(build: Any, conn: psycopg.Connect
     fan_out_to_the_end(build())
     day = datetime.now(ZoneInfo("Pacific/Pago_Pago")).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
     assert conn.execute("select bucket from relevo.cap_uses").fetchall() == [(day,)]
+
+
+def test_a_former_phone_of_an_owner_counts(build: Any, conn: psycopg.Connection[Any], phones: list[UUID]) -> None:
+    """What was sent to an owner counts after the phone went to somebody else, or was deleted; what another project's owner of that name was sent does not."""
+    worker = build()
+    first, second = phones[2:]
+    for key in "ab":
+        tell(conn, key, Owners("eva"))
+        fan_out_to_the_end(worker)
+    sent = "update relevo.notification_deliveries set status = 'ok', completed_at = now(), provider_ticket_id = 't' where installation_id = %s"
+    conn.execute(sent, [first])
+    owned = "update relevo.device_installations set owner = %s where installation_id = %s"
+    conn.execute(owned, ["tom", first])
+    conn.execute(owned, ["eva", second])
+    for key in "cd":
+        tell(conn, key, Owners("eva"))
+        fan_out_to_the_end(worker)
+        conn.execute("delete from relevo.device_installations where installation_id = %s", [first])
+    assert states(conn, second) == [CAPPED, CAPPED]
+
+
+def test_a_cap_counts_within_its_project(build: Any, conn: psycopg.Connection[Any], phones: list[UUID]) -> None:
+    """What was sent to an equal owner name of another project leaves the room that it ended unsent with here."""
+    worker = build()
+    [abroad] = add_phones(conn, 1, project="other", owner="eva")
+    events = []
+    for key in "ab":
+        events.append(tell(conn, key))
+        fan_out_to_the_end(worker)
+    ended = "update relevo.notification_deliveries set status = %s, completed_at = now(), provider_ticket_id = 't' where installation_id = %s"
+    conn.execute(ended, ["expired", phones[2]])
+    conn.execute(ended, ["ok", abroad])
+    tell(conn, "c")
+    fan_out_to_the_end(worker)
+    assert states(conn, phones[2])[2:] == [OPEN]

@@ -8,7 +8,7 @@ as $$
     join relevo.caps c on c.id = w.cap
     cross join lateral (select count(*)::int as used, bool_or(n.event_id = (e).id) as is_in
                           from relevo.cap_uses r cross join lateral unnest(r.events) as n(event_id)
-                         where r.cap = w.cap and r.subject = w.subject and r.bucket = w.bucket and relevo.counts_as(n.event_id, w.subject) <> 'unsent') u
+                         where r.cap = w.cap and r.subject = w.subject and r.bucket = w.bucket and relevo.counts_as(n.event_id, w.cap, w.subject) <> 'unsent') u
    where relevo.is_under_caps(e) and u.used >= c.most and u.is_in is not true
    order by c.id limit 1
 $$;

@@ -30,7 +30,7 @@ begin
     from unnest(asked) a
     join relevo.caps c on c.id = a.cap
     cross join lateral (select coalesce(array_agg(x.event_id order by x.place) filter (where x.what <> 'unsent'), '{}') as kept, bool_and(x.what = 'sent') as all_sent
-                          from (select n.event_id, n.place, relevo.counts_as(n.event_id, a.subject) as what
+                          from (select n.event_id, n.place, relevo.counts_as(n.event_id, a.cap, a.subject) as what
                                   from relevo.cap_uses r cross join lateral unnest(r.events) with ordinality as n(event_id, place)
                                  where r.cap = a.cap and r.subject = a.subject and r.bucket = a.bucket) x) k
    where u.cap = a.cap and u.subject = a.subject and u.bucket = a.bucket and not u.is_spent and e.id <> all (u.events);

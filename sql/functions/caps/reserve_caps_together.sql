@@ -52,7 +52,7 @@ begin
     cross join lateral (select coalesce(array_agg(x.event_id order by x.place) filter (where x.what <> 'unsent'), '{}') as kept,
                                coalesce(bool_and(x.what = 'sent'), false) as all_sent
                           from (select n.event_id, n.place,
-                                       case when n.event_id = any (of_events) then 'open' else relevo.counts_as(n.event_id, a.subject) end as what
+                                       case when n.event_id = any (of_events) then 'open' else relevo.counts_as(n.event_id, a.cap, a.subject) end as what
                                   from relevo.cap_uses r cross join lateral unnest(r.events) with ordinality as n(event_id, place)
                                  where r.cap = a.cap and r.subject = a.subject and r.bucket = a.bucket and n.event_id <> all (contested)) x) k
    where u.cap = a.cap and u.subject = a.subject and u.bucket = a.bucket and a.events && contested and not u.is_spent;
