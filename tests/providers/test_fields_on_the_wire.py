@@ -352,6 +352,18 @@ def test_quiet_hours_leave_nothing_loud(route: Route, composed: bool) -> None:
         assert json.loads(text)["message"]["webpush"]["notification"]["silent"] is True
 
 
+@pytest.mark.parametrize("provider", ["webhook", "mine"])
+def test_quiet_hours_of_a_provider_of_your_own(provider: str) -> None:
+    """What gets the fields of every platform gets none that makes a sound, and no channel but the quiet one."""
+    loud = {"sound": "ding", "priority": "high", "interruptionLevel": "critical", "channelId": "loud"}
+    push = {**loud, "android": {**loud, "color": "#2244ff"}, "apns": {**loud, "threadId": "17"}}
+    draft = rendering.draft(
+        Content(5, "A", "b", {}, push), "urgent", ios=False, default_ttl_s=60, quiet_channel="quiet", provider=provider
+    )
+    assert (draft.fields["android"], draft.fields["apns"]) == ({"color": "#2244ff"}, {"threadId": "17"})
+    assert not {"ding", "high", "critical", "loud"} & {value for _, value in flat(draft.fields)}
+
+
 @each_way
 def test_buttons_in_browsers(composed: bool) -> None:
     """Browsers show actions as buttons; Web Push has each with its link, for the service worker to open."""

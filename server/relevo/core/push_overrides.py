@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from relevo.core.known_services import EXPO, SERVICES
@@ -96,9 +96,14 @@ def for_phone(push: Mapping[str, Any], provider: str, platform: str | None) -> F
     return ForPhone(fields, data)
 
 
-def without_loud(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a push without those of a platform that ring, vibrate or light the screen."""
+def without_loud(fields: Mapping[str, Any], replaced: Collection[str]) -> dict[str, Any]:
+    """Return the fields of a push without those of a platform that ring, vibrate or light the screen.
+
+    Nor has a platform any of the common fields in `replaced`, of which those of a quiet push take the place.
+    """
     return {
-        name: {inner: kept for inner, kept in value.items() if inner not in LOUD[name]} if name in LOUD else value
+        name: {inner: kept for inner, kept in value.items() if inner not in LOUD[name] and inner not in replaced}
+        if name in LOUD
+        else value
         for name, value in fields.items()
     }

@@ -95,9 +95,11 @@ def draft(
 
 def _without_sound(fields: Mapping[str, Any], channel: str, *, ios: bool) -> dict[str, Any]:
     """Return the fields of a push that lights no screen: on Android the channel rings, so it goes by a quiet one."""
-    hushed = {key: value for key, value in without_loud(fields).items() if key != "sound"}
-    by_channel = {"channelId": channel} if channel and not ios else {}
-    return hushed | {"priority": "normal", "interruptionLevel": "passive"} | by_channel
+    quiet = {"priority": "normal", "interruptionLevel": "passive"}
+    if channel and not ios:
+        quiet["channelId"] = channel
+    hushed = {key: value for key, value in without_loud(fields, {"sound", *quiet}).items() if key != "sound"}
+    return hushed | quiet
 
 
 def _replacing(collapse: str | None, *, ios: bool) -> dict[str, Any]:
