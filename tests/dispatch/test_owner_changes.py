@@ -394,15 +394,17 @@ def test_phones_that_are_left_in_a_chunk_keep_their_owners(relay: Any, release: 
 
 
 def test_a_former_owners_push_is_not_superseded_by_the_next_owners(relay: Any) -> None:
-    """What the phone got for its next owner takes no place of what it was to get for the one before, who has it again by then."""
+    """What the phone got for its next owner takes no place of what it was to get for the one before, who has it again by then; nor is it said to."""
     made = relay()
     made.phones["ana"] = verbs.register(made.conn, Installation(token("ana"), owner="ana"))
-    made.enqueue(audience=Owners("ana"), collapse="score", title="for ana")
+    first = made.enqueue(audience=Owners("ana"), collapse="score", title="for ana")
     made.fan_out()
     pass_on(made, "bea")
     made.enqueue(audience=Owners("bea"), collapse="score", title="for bea")
     made.fan_out()
     pass_on(made, "ana")
+    told = verbs.explain(made.conn, first, made.phones["ana"])
+    assert (told.gets_it, told.rule) == (True, "owner")
     made.dispatch()
     assert [message["title"] for message in made.messages("ana")] == ["for ana"]
 

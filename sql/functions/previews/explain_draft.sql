@@ -102,7 +102,7 @@ begin
     when d.id is not null and i.handled_before >= d.created_at then
       rule := 'handled_elsewhere'; why := 'Everything for it was handled elsewhere' || coalesce(': ' || i.handled_reason, '') || '.';
       about := jsonb_build_object('reason', i.handled_reason);
-    when d.last_error_code = 'superseded' or d.status in ('pending', 'retryable') and e.collapse is not null and relevo.is_superseded(e.id, e.event_type, e.collapse, e.scheduled_at, d.event_day, installation) then
+    when d.last_error_code = 'superseded' or d.status in ('pending', 'retryable') and e.collapse is not null and relevo.is_superseded(e.id, e.event_type, e.collapse, e.scheduled_at, d.event_day, installation, d.inbox_id) then
       rule := 'superseded'; why := 'A later event of the same type and collapse key took its place.';
     when e.ended_at is not null then
       rule := 'event_ended'; why := format('The event was %s', e.state) || coalesce(': ' || e.end_reason, '') || '.';
