@@ -409,6 +409,28 @@ def test_a_former_owners_push_is_not_superseded_by_the_next_owners(relay: Any) -
     assert [message["title"] for message in made.messages("ana")] == ["for ana"]
 
 
+def test_a_former_owners_batch_is_not_superseded_by_the_next_owners(relay: Any) -> None:
+    """Nor does it take the place of what is gathered for the owner before."""
+    made: Relay = relay()
+    made.conn.execute(
+        "insert into relevo.event_types (event_type, batch_window_s, batch_first) values ('notice', 600, true)"
+    )
+    made.phones["ana"] = verbs.register(made.conn, Installation(token("ana"), owner="ana"))
+    for title in ("first", "gathered"):
+        made.enqueue(audience=Owners("ana"), collapse="score", title=title)
+        made.fan_out()
+        made.drain()
+    pass_on(made, "bea")
+    made.enqueue(audience=Owners("bea"), collapse="score", title="for bea")
+    made.fan_out()
+    made.drain()
+    pass_on(made, "ana")
+    made.clock.travel(minutes=11)
+    made.fan_out()
+    made.drain()
+    assert [message["title"] for message in made.messages("ana")] == ["first", "for bea", "gathered"]
+
+
 def test_what_is_handled_in_one_project_goes_on_in_the_other(relay: Any) -> None:
     """Ana of the shop handles an event between the claim and the request: the phone of ana of the bank gets it all the same."""
     handled: list[bool] = []

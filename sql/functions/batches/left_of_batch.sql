@@ -33,7 +33,7 @@ begin
     exit when undecided = '{}';
     told := told || array(
       with later as materialized (
-        select s.collapse, s.scheduled_at, s.event_id from relevo.shown_later(phone.installation_id, b.event_type, collapses, since) s where collapses is not null
+        select s.collapse, s.scheduled_at, s.event_id from relevo.shown_later(phone.installation_id, b.event_type, collapses, since, phone.inbox_id) s where collapses is not null
       )
       select e.id
         from unnest(undecided) as u(id)
