@@ -131,7 +131,7 @@ select i.installation_id, relevo.sending_project(i.provider, i.project, i.part)
 -- Makes events of a subscription's next news, as many as may wait to be sent at once, and moves its cursor behind them.
 with room as materialized (
   select least(%(limit)s, %(most_open)s - count(*))::int as room
-    from (select from relevo.due_chunks q where q.project = %(project)s and q.event_type = 'relevo.news'
+    from (select from relevo.due_chunks q cross join unnest(q.ids) where q.project = %(project)s and q.event_type = 'relevo.news'
           union all
           select from relevo.notification_events e -- or wait for their fan-out
            where e.state in ('waiting', 'fanning') and e.lane = 'urgent' and e.event_type = 'relevo.news'

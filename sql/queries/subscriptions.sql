@@ -10,8 +10,8 @@ select s.name, s.kinds, s.project, s.webhook, s.paused_at, s.head, c.position as
   from relevo.news_subscriptions s
   join relevo.news_cursors c on c.subscription = s.name
   left join relevo.projects p on p.project = relevo.sending_project('relevo.news', s.webhook)
-  cross join lateral (select count(*)::int as on_their_way, extract(epoch from now() - min(q.created_at))::float8 as oldest_s
-                        from (select q.created_at from relevo.due_chunks q
+  cross join lateral (select coalesce(sum(cardinality(q.ids)), 0)::int as on_their_way, extract(epoch from now() - min(q.created_at))::float8 as oldest_s
+                        from (select q.created_at, q.ids from relevo.due_chunks q
                                where q.project = relevo.sending_project('relevo.news', s.webhook) and q.lane = 'urgent'
                                order by q.due_at limit %(most)s) q) t
   left join lateral (select coalesce(d.last_error_message, l.error_code) as error_message, not exists (

@@ -21,6 +21,7 @@ from processes import eventually
 from relevo.app import App
 from relevo.client import verbs
 from relevo.client.values import Installation
+from relevo.core import queries
 from relevo.core.errors import InvalidInputError, UsageError
 from relevo.operators import actions
 
@@ -181,6 +182,20 @@ def test_backlog(conn: psycopg.Connection[Any], app: App) -> None:
     conn.execute("delete from relevo.due_chunks")
     reap(app)
     assert made(conn) == list(range(1, 11))
+
+
+def test_backlog_in_shared_chunks(conn: psycopg.Connection[Any], app: App) -> None:
+    """News that wait in one chunk are counted one by one, where they are bounded and where they are told."""
+    subscribe(conn, "billing", "token.disabled", webhook="billing")
+    write(conn, 1_100)
+    for _ in range(4):
+        reap(app)
+        fan_out_to_the_end(app)
+    assert len(made(conn)) == 1_000
+    asked = {"most": 10_000}
+    with conn.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+        [told] = cursor.execute(queries.load("subscriptions")["list_subscriptions"], asked).fetchall()
+    assert told["on_their_way"] == 1_000
 
 
 def test_the_apps_own_webhook(conn: psycopg.Connection[Any], app: App, receiver: Receiver) -> None:
