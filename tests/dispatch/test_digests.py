@@ -122,6 +122,11 @@ def test_its_items_are_in_the_inbox(worker: Relay) -> None:
         "update relevo.notification_events set state = 'cancelled', ended_at = now() where id = %s", [events[2]]
     )
     [kept] = consent.export_owner(worker.conn, "digests", owner="ana").items
+    owned = "update relevo.device_installations set owner = %s where installation_id = %s"
+    worker.conn.execute(owned, ["bea", kept["installation_id"]])
+    assert consent.export_owner(worker.conn, "digests", owner="ana").items == (kept,), "the phone is another's since"
+    assert not consent.export_owner(worker.conn, "digests", owner="bea").items
+    worker.conn.execute(owned, ["ana", kept["installation_id"]])
     assert (kept["event_id"], kept["total"], sorted(kept["events"])) == (digest, 4, events)
     first = relevo.inbox(worker.conn, owner="ana", digest=digest, limit=3)
     assert [(each.title, each.read_at is not None) for each in first.items] == [("Tender 3", False), ("Tender 1", True)]

@@ -42,11 +42,15 @@ begin
     when 'digests' then -- what digests told, by the number of the digest's event
       select jsonb_agg(to_jsonb(p) order by p.event_id, p.installation_id) as items, max(p.event_id) as last into page
         from (select c.event_id, i.installation_id, g.closed_at as at, c.total, array(select c.event_id - o.before from unnest(c.offsets) with ordinality as o(before, n) order by o.n) as events
-                from relevo.device_installations i
+                from (select i.installation_id, i.seq, i.inbox_id, i.project, coalesce(i.owner_since, '-infinity') - interval '1 microsecond' as since
+                        from relevo.device_installations i where i.owner = of_owner and (of_project is null or i.project = of_project)
+                      union all
+                      select i.installation_id, i.seq, b.id, b.project, 'infinity'
+                        from relevo.inboxes b join relevo.former_phones f on f.inbox_id = b.id
+                        join relevo.device_installations i on i.installation_id = f.installation_id and i.inbox_id is distinct from b.id
+                       where b.owner = of_owner and (of_project is null or b.project = of_project)) i
                 join relevo.digests g on g.event_id > past and g.project = i.project
-                join relevo.digest_contents c on c.event_id = g.event_id and c.seq = i.seq
-                  and relevo.is_item_of(i.inbox_id, c.inbox_id, g.made_at, coalesce(i.owner_since, '-infinity') - interval '1 microsecond')
-               where i.owner = of_owner and (of_project is null or i.project = of_project)
+                join relevo.digest_contents c on c.event_id = g.event_id and c.seq = i.seq and relevo.is_item_of(i.inbox_id, c.inbox_id, g.made_at, i.since)
                order by c.event_id fetch first most rows with ties) p;
     when 'marks' then
       select jsonb_agg(to_jsonb(p) - 'inbox_id' order by p.place) as items, max(p.place) as last into page
