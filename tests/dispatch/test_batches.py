@@ -145,6 +145,21 @@ def test_the_first_at_once(worker: Relay) -> None:
     assert worker.rows("select id from relevo.batches where closed_at is null") == []
 
 
+def test_a_batch_above_a_cap(worker: Relay) -> None:
+    """What a push was to tell that was not sent is not said to be told: the explanation names that push and how it ended."""
+    quiet.set_cap(worker.conn, 1, per="day")
+    verbs.enqueue(worker.conn, Event("offer", "o", title="An offer", audience=Owners("ana")))
+    events = [comment(worker, name) for name in ("Bo", "Cy")]
+    assert verbs.explain(worker.conn, events[0], worker.phones["a1"]).gets_it
+    close(worker)
+    told = verbs.explain(worker.conn, events[0], worker.phones["a1"])
+    carrier = told.raw["values"]["event"]
+    assert (told.gets_it, told.rule) == (False, "batched")
+    assert told.reason == f"Event {carrier} was to tell it; its push ended as skipped."
+    assert shown(worker, "a1") == ["An offer"]
+    assert verbs.explain(worker.conn, carrier, worker.phones["a1"]).rule == "capped"
+
+
 def test_what_ended_or_was_handled_is_left_out(worker: Relay) -> None:
     """What was cancelled, handled or passed its deadline before the batch closes is not told; nothing left is no push."""
     gone = [comment(worker, name) for name in ("Bo", "Cy")]

@@ -1,9 +1,12 @@
--- Returns by which batch a phone, of the owner of that inbox when it was gathered, is told an event that was gathered with others: until when that one gathers, or the event that told it and how many; null
+-- Returns by which batch a phone, of the owner of that inbox when it was gathered, is told an event that was gathered with others: until when that one gathers, or the event that told it, how many, and what became of that event's push to the phone; null
 -- if by none, for it ended or was handled before.
 create or replace function relevo.explain_batch(e relevo.notification_events, i relevo.device_installations, made_for bigint) returns jsonb
   language sql stable
 as $$
-  select jsonb_build_object('until', case when b.closed_at is null then b.closes_at end, 'at', b.closed_at, 'event', b.event_id, 'count', cardinality(b.events))
+  select jsonb_build_object('until', case when b.closed_at is null then b.closes_at end, 'at', b.closed_at, 'event', b.event_id, 'count', cardinality(b.events),
+                            'status', (select d.status from relevo.notification_events n
+                                         join relevo.notification_deliveries d on d.event_day = n.event_day and d.notification_event_id = n.id and d.installation_id = (i).installation_id
+                                        where n.id = b.event_id))
     from relevo.batches b
    where b.subject in ('o:' || coalesce((select n.owner from relevo.inboxes n where n.id = made_for), (i).owner), 'i:' || (i).installation_id) and b.event_type = (e).event_type and b.key = coalesce((e).batch ->> 'key', '')
      and (e).id = any (b.events)

@@ -94,8 +94,9 @@ begin
       why := format('None of its preferences matches: %s.', (select string_agg(case m ->> 'differs_in' when 'disabled' then format('%s is disabled', m ->> 'name')
                else format('%s differs in %s', m ->> 'name', m ->> 'differs_in') end, ', ') from jsonb_array_elements(misses) m));
     when batch ->> 'event' is not null then
-      rule := 'batched'; about := batch; gets := true;
-      why := format('It was told together with %s others by event %s.', (batch ->> 'count')::int - 1, batch ->> 'event');
+      rule := 'batched'; about := batch; gets := coalesce(batch ->> 'status', '') not in ('skipped', 'cancelled', 'expired', 'invalid', 'failed');
+      why := case when gets then format('It was told together with %s others by event %s.', (batch ->> 'count')::int - 1, batch ->> 'event')
+                  else format('Event %s was to tell it; its push ended as %s.', batch ->> 'event', batch ->> 'status') end;
     when done.event_id is not null then
       rule := 'handled_elsewhere'; why := 'Its owner handled the event on another phone' || coalesce(': ' || done.reason, '') || '.';
       about := jsonb_build_object('reason', done.reason);

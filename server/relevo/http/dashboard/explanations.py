@@ -49,6 +49,7 @@ RULES = {
     "project_changed": N_("The phone moved to another project before it was told."),
     "batched": N_("It was gathered with others of its kind, and handled before they were told."),
     "batched_until": N_("It is told together with others of its kind: %(until)s."),
+    "unbatched": N_("Event %(event)s was to tell it, but its push did not arrive."),
     "batched_into": N_("It was told together with others of its kind, %(count)s in all, by event %(event)s."),
     "came_later": N_("The event had gone out before this phone could receive it."),
     "preference": N_("Its preference %(preference)s matches."),
@@ -147,6 +148,8 @@ def rule(told: Explanation) -> Markup:
     key = "other_project" if values.get("project") else told.rule
     if key == "batched" and told.gets_it:
         key = "batched_into" if values.get("event") else "batched_until"
+    elif key == "batched" and values.get("event"):
+        key = "unbatched"
     if key == "quiet_hours" and values.get("former"):
         key = "quiet_hours_former"
     if key == "digested" and not told.gets_it:
