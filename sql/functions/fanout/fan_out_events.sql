@@ -39,15 +39,13 @@ begin
     select today, t.event_id, t.installation_id, t.event_type, t.provider, t.project, t.lane, t.at_most_once, t.deadline_at, now(), t.inbox_id from targets t
      where t.installation_id is not null and not exists (select from above w where w.event_id = t.event_id and w.installation_id = t.installation_id)
      order by t.place
-    returning id, notification_event_id, installation_id, event_type, project, lane, created_at, inbox_id
+    returning id, notification_event_id, installation_id, event_type, project, lane, created_at, inbox_id, (select e.wording is not null from relevo.notification_events e where e.id = notification_event_id) as is_worded -- such wait apart from those that every worker can claim
   ), queued as (
     insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error, ids, installations, inboxes, events)
     select m.project, m.lane, at, today, case when min(m.notification_event_id) = max(m.notification_event_id) then min(m.notification_event_id) else 0 end, m.event_type,
            m.created_at, 0, 0, false, array_agg(m.id), array_agg(m.installation_id), case when count(m.inbox_id) > 0 then array_agg(m.inbox_id) end,
            case when min(m.notification_event_id) < max(m.notification_event_id) then array_agg(m.notification_event_id) end
-      from (select m.*, w.is_worded, (row_number() over (partition by m.project, m.lane, m.event_type, w.is_worded, m.created_at order by m.id) - 1) / 100 as piece
-              from made m -- apart: a worker that renders no texts claims the others
-              cross join lateral (select e.wording is not null as is_worded from relevo.notification_events e where e.id = m.notification_event_id offset 0) w) m
+      from (select m.*, (row_number() over (partition by m.project, m.lane, m.event_type, m.is_worded, m.created_at order by m.id) - 1) / 100 as piece from made m) m
      group by m.project, m.lane, m.event_type, m.is_worded, m.created_at, m.piece order by min(m.id)
     returning id, events
   ), placed as (
