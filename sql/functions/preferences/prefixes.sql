@@ -1,7 +1,11 @@
--- Returns every prefix of every code: a preference's rubro is one of them exactly if it is a prefix of a code. Most events have none, which
--- costs nothing: it is inlined.
+-- Returns every prefix of every code: a preference's rubro is one of them exactly if it is a prefix of a code. Each insert of an event calls it for
+-- a generated column, and PostgreSQL would parse and plan the text of an SQL function again for each: so it is no SQL function.
 create or replace function relevo.prefixes(codes text[]) returns text[]
-  language sql immutable parallel safe -- not strict: only so it is called in its caller's place
+  language plpgsql immutable parallel safe
+as $$
+begin
   return case when cardinality(codes) = 0 then '{}'::text[] else relevo.prefixes_of_some(codes) end;
+end
+$$;
 
 revoke all on function relevo.prefixes from public;
