@@ -29,7 +29,7 @@ GIVEN: dict[str, list[Any]] = {
     "body": [None, "", "x" * 2000, "x" * 2001, 7, {}],
     "category": [None, "", "x", "x" * 100, "x" * 101, 7, ["x"]],
     "data": [None, {}, {"a": None}, [], "x", 7, {"a": "x" * 3000}, {"a": "x" * 3500}, {"a": '"' * 1500}],
-    "push": [None, {}, {"sound": "x"}, [], "x", 7, {"richContent": {"image": "ñ" * 1600}}, {"a": 1}, {"badge": True}],
+    "push": [None, {}, {"sound": "x"}, [], "x", "{}", 7, {"richContent": {"image": "ñ" * 1600}}, {"a": 1}, {"badge": True}],
     "owners": [None, [], ["ana"]],
     "topics": [None, [], ["a"]],
     "lane": [None, "urgent", "bulk", "fast", "", 7, ["bulk"]],
