@@ -346,3 +346,21 @@ def test_a_cap_counts_within_its_project(build: Any, conn: psycopg.Connection[An
     tell(conn, "c")
     fan_out_to_the_end(worker)
     assert states(conn, phones[2])[2:] == [OPEN]
+
+
+def test_a_push_of_another_project_takes_no_room(build: Any, conn: psycopg.Connection[Any], two_projects: Any) -> None:
+    """An event that ended unsent in the shop leaves its room, though an owner of the same name got it in the club."""
+    quiet.set_cap(conn, 1, per="day", project="shop")
+    worker = build()
+    tell(conn, "1")
+    fan_out_to_the_end(worker)
+    conn.execute("delete from relevo.due_chunks")
+    conn.execute(
+        "update relevo.notification_deliveries set status = case project when 'club' then 'ok' else 'failed' end, completed_at = now(),"
+        " provider_ticket_id = 'ticket', last_error_code = 'Failed'"
+    )
+    draft = verbs.explain(conn, Event("notice", "next", title="Hello", audience="everyone"), two_projects[0])
+    assert draft.gets_it
+    tell(conn, "2")
+    fan_out_to_the_end(worker)
+    assert [states(conn, phone)[1:] for phone in two_projects] == [[OPEN], [OPEN]]
