@@ -214,16 +214,25 @@ select coalesce(sum(r.sent), 0)::bigint, coalesce(sum(r.answers), 0)::bigint, co
   from recent r;
 
 -- name: move_tokens
--- Writes down which project each token belongs to, as the push service told; a phone that somebody else has locked is left to the next answer.
+-- Writes down which project each token belongs to, as the push service told, and returns the tokens whose phones are there now, and whether they
+-- moved only now; a phone that somebody else has locked is left to the next answer.
 -- A push service moves no phone across a wall: its owner there is somebody else, unless equal names are one person, and a token of either project
 -- says whose phones they are. Such a phone stays where it was registered; its pushes are sorted each time.
-update relevo.device_installations i
-   set project = x.project, updated_at = relevo.now(%(now)s)
-  from (select n.installation_id, m.project
-          from unnest(%(tokens)s::text[], %(projects)s::text[]) as m(token, project)
-          join relevo.device_installations n on n.token = m.token and n.provider = 'expo' and n.project <> m.project
-         where (n.owner is null or relevo.project_of_owners() is null)
-           and not exists (select from relevo.api_tokens t where t.project in (n.project, m.project) and t.revoked_at is null)
-         order by n.installation_id
-           for no key update of n skip locked) x
- where i.installation_id = x.installation_id;
+with moved as (
+  update relevo.device_installations i
+     set project = x.project, updated_at = relevo.now(%(now)s)
+    from (select n.installation_id, m.project
+            from unnest(%(tokens)s::text[], %(projects)s::text[]) as m(token, project)
+            join relevo.device_installations n on n.token = m.token and n.provider = 'expo' and n.project <> m.project
+           where (n.owner is null or relevo.project_of_owners() is null)
+             and not exists (select from relevo.api_tokens t where t.project in (n.project, m.project) and t.revoked_at is null)
+           order by n.installation_id
+             for no key update of n skip locked) x
+   where i.installation_id = x.installation_id
+  returning i.token, i.project
+)
+select moved.token, moved.project, true as has_moved from moved
+union all
+select n.token, n.project, false
+  from unnest(%(tokens)s::text[], %(projects)s::text[]) as m(token, project)
+  join relevo.device_installations n on n.token = m.token and n.provider = 'expo' and n.project = m.project;

@@ -192,11 +192,20 @@ def test_too_many_experience_ids_splits_by_the_project_map(relay) -> None:
     assert worker.posts() == posts + 2, "what was learnt is used: one request per project, none refused"
 
 
+STOPPED = """
+insert into relevo.projects (project, filled_at, breaker, breaker_reason, breaker_by, breaker_since, probe_at, trips)
+values (%s, now(), 'open', 'an outage', 'request', now(), now() + interval '1 hour', 1)
+"""
+
+
 @pytest.mark.parametrize("wall", ["owner", "token of the project", "token of the other project"])
 def test_a_push_service_moves_no_phone_across_a_wall(relay, wall: str) -> None:
     """One phone whose token is another app's: all get their pushes, and a phone that belongs to somebody, or to a project with
-    a token of its own, stays in the project it was registered in. So nobody gets the pushes of an equal name there."""
-    worker = relay()
+    a token of its own, stays in the project it was registered in. So nobody gets the pushes of an equal name there, and its pushes
+    go by its own project: that the other project is stopped does not concern them."""
+    requests: set[str] = set()
+    worker = relay(push_middlewares=[lambda context, send: requests.add(context.project) or send()])
+    worker.conn.execute(STOPPED, ["@acme/other"])
     owned = {"owner": "ana"} if wall == "owner" else {}
     worker.register("a", "b", **owned)
     worker.register("x!project=@acme/other", **{"owner": "eve"} if owned else {})
@@ -212,6 +221,11 @@ def test_a_push_service_moves_no_phone_across_a_wall(relay, wall: str) -> None:
     moved = [] if wall != "token of the other project" else ["@relevo/app"] * 2
     assert worker.installation("x!project=@acme/other")["project"] == "default"
     assert [worker.installation(name)["project"] for name in "ab"] == (moved or ["default"] * 2)
+    assert requests == {"default", *moved}
+    assert {(row["project"], row["attempt_count"]) for row in worker.deliveries()} == {
+        (project, 1) for project in requests
+    }
+    assert worker.project("@acme/other")["breaker"] == "open"
     if owned:
         worker.enqueue(audience=Owners("eve"), project="@acme/other")
         worker.enqueue(audience=Owners("ana", "eve"))

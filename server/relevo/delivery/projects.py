@@ -443,15 +443,16 @@ class Projects:
         detail = f"{unregistered} of {answers} answers said that the phone is gone"
         return rate_and_breaker.is_abnormal(answers, unregistered, owners, rules), detail
 
-    def move_tokens(self, project: str, projects: Mapping[str, str], now: datetime | None = None) -> None:
-        """Remember which project each token belongs to, as the push service said."""
+    def move_tokens(self, project: str, projects: Mapping[str, str], now: datetime | None = None) -> dict[str, str]:
+        """Remember each token's project, as the push service said; return that of tokens whose phones are there now."""
         pairs = sorted(projects.items())
         moved = {"tokens": text_array(t for t, _ in pairs), "projects": text_array(p for _, p in pairs), "now": now}
         with self._database.transaction() as connection:
-            count = connection.execute(_SQL["move_tokens"], moved).rowcount
-            if count:
+            rows = connection.execute(_SQL["move_tokens"], moved).fetchall()
+            if count := sum(has_moved for _, _, has_moved in rows):
                 detail = f"{count} tokens belong to {', '.join(sorted(set(projects.values())))}"[:300]
                 self._report(connection, project, "tokens_moved", detail, now)
+        return {token: home for token, home, _ in rows}
 
     @contextmanager
     def _locked(self, project: str, now: datetime | None) -> Iterator[_Locked]:

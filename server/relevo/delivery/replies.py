@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -73,8 +74,8 @@ class ReplyHandler:
             case "unclear":
                 floor_ms = max(floor_ms, self.context.rules.least_retry_ms, reply.retry_after_ms)
                 return Handled([ambiguous(d, reply, floor_ms) for d in deliveries])
-            case "mixed_projects" if moved := self._moved(deliveries, reply):
-                return Handled([not_attempted(d, reply)._replace(project=moved.get(d.id)) for d in deliveries])
+            case "mixed_projects" if by_project := self._by_project(deliveries, reply):
+                return by_project
             case "too_many" | "rejected" | "mixed_projects" if len(deliveries) > 1:
                 return Handled([], self.bad_messages.split(deliveries, reply.kind))
             case "too_many" | "rejected" | "mixed_projects":
@@ -189,14 +190,24 @@ class ReplyHandler:
             return _NOT_SENT_PAUSE_MS
         return reply.retry_after_ms
 
-    def _moved(self, deliveries: Sequence[Delivery], reply: Reply) -> dict[int, str]:
-        """Return the deliveries that belong to another project than was thought, and remember their tokens' project."""
-        named = {d.id: reply.projects.get(str(d.token)) for d in deliveries}
-        moved = {key: home for key, home in named.items() if home and home != self.context.project}
-        if moved:
-            with self.context.report.in_passing(self.context.project):
-                self.context.projects.move_tokens(self.context.project, reply.projects, self.context.now)
-        return moved
+    def _by_project(self, deliveries: Sequence[Delivery], reply: Reply) -> Handled | None:
+        """Return what moved to its token's project as to be sent there, and the rest, sorted, as to be sent again.
+
+        What stays goes by this project's rate, breaker and credentials, whoever its token belongs to. Returns None if
+        that parts nothing.
+        """
+        homes: Mapping[str, str] = {}  # unless the database knows better
+        with self.context.report.in_passing(self.context.project):
+            homes = self.context.projects.move_tokens(self.context.project, reply.projects, self.context.now)
+        moved: list[Answer] = []
+        staying: defaultdict[str | None, list[Delivery]] = defaultdict(list)
+        for delivery in deliveries:
+            home = homes.get(str(delivery.token), self.context.project)
+            if home != self.context.project:
+                moved.append(not_attempted(delivery, reply)._replace(project=home))
+            else:
+                staying[reply.projects.get(str(delivery.token))].append(delivery)
+        return Handled(moved, list(staying.values())) if moved or len(staying) > 1 else None
 
     def _note_on_project(self, deliveries: Sequence[Delivery], reply: Reply) -> bool:
         """Note on the project how a request went; one that may not send any more halts its request pool at once.
