@@ -50,21 +50,29 @@ update relevo.worker_runs r
 returning r.id, r.cycle, r.source, r.worker_id, r.slot_at;
 
 -- name: fold_counts
--- Folds the changes of how many deliveries there are of each status into one row each, passing by what another reaper is at.
+-- Folds the changes of how many deliveries there are of each status into one row each, passing by what another reaper is at; returns how many.
 with taken as (
   delete from relevo.delivery_counts d
-   where d.id = any (array(select o.id from relevo.delivery_counts o order by o.id limit %(limit)s for update skip locked))
+   where d.id = any (array(select o.id from relevo.delivery_counts o where o.status <> all (%(left_out)s::text[])
+                            order by o.id limit %(limit)s for update skip locked))
   returning d.status, d.deliveries
+), folded as (
+  insert into relevo.delivery_counts (status, deliveries)
+  select t.status, sum(t.deliveries) from taken t group by t.status having sum(t.deliveries) <> 0
 )
-insert into relevo.delivery_counts (status, deliveries)
-select t.status, sum(t.deliveries) from taken t group by t.status having sum(t.deliveries) <> 0;
+select count(*)::int from taken;
+
+-- name: find_first_count
+-- Returns the number and the status of the first change that fold_counts would fold.
+select o.id, o.status from relevo.delivery_counts o where o.status <> all (%(left_out)s::text[]) order by o.id limit 1;
 
 -- name: fold_progress
 -- Folds a batch of the changes of events' counts behind a number into their sums, so that reading an event stays cheap; returns how many, and
 -- the last one's number.
 with taken as (
   delete from relevo.event_progress_deltas x
-   where x.id = any (array(select d.id from relevo.event_progress_deltas d where d.id > %(after)s::bigint
+   where x.id = any (array(select d.id from relevo.event_progress_deltas d
+                            where d.id > %(after)s::bigint and d.event_id <> all (%(left_out)s::bigint[])
                             order by d.id limit %(limit)s for update skip locked))
   returning x.id, x.event_id, x.status, x.deliveries
 ), folded as (
@@ -73,6 +81,12 @@ with taken as (
   on conflict (event_id, status) do update set deliveries = p.deliveries + excluded.deliveries
 )
 select count(*)::int, max(t.id) from taken t;
+
+-- name: find_first_progress
+-- Returns the number and the event of the first change that fold_progress would fold.
+select d.id, d.event_id from relevo.event_progress_deltas d
+ where d.id > %(after)s::bigint and d.event_id <> all (%(left_out)s::bigint[])
+ order by d.id limit 1;
 
 -- name: fold_reactions
 -- Adds a batch of the changes of how often events were opened and read to the events, and returns how many of each kind.

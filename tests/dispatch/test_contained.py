@@ -416,6 +416,42 @@ def test_news_that_cannot_be_written_keep_no_other(relay, refuse) -> None:
     assert worker.rows("select from relevo.news_inbox") == []
 
 
+def test_counts_of_an_event_that_cannot_be_written_keep_no_other(relay, refuse) -> None:
+    """Changes of other events' counts are folded, before and behind those of one that cannot be written; the run names that one."""
+    worker = relay()
+    worker.conn.execute(
+        "insert into relevo.event_progress_deltas (event_id, status, deliveries) select 900 + n % 9, 'ok', 1 from generate_series(1, 45) as n"
+    )
+    refuse("met.event_id = 904", "insert on relevo.event_progress")
+    report = worker.reap()
+    folded = "select event_id, deliveries from relevo.event_progress where event_id > 900 order by event_id"
+    assert [row["event_id"] for row in worker.rows(folded)] == [901, 902, 903, 905, 906, 907, 908]
+    assert (report.outcome, "fold_progress, event 904 that" in report.error) == ("partial", True)
+    assert report.counts["left_alone"] == 1
+    mend(worker)
+    worker.reap()
+    assert {row["deliveries"] for row in worker.rows(folded)} == {5}
+    assert worker.rows("select from relevo.event_progress_deltas") == []
+
+
+def test_a_count_that_cannot_be_written_keeps_no_other(relay, refuse) -> None:
+    """Changes of the sums by status are folded though those of one status cannot be; the run names the part, and nothing is lost."""
+    worker = relay()
+    worker.conn.execute("truncate relevo.delivery_counts")
+    worker.conn.execute(
+        "insert into relevo.delivery_counts (status, deliveries) select (array['ok', 'failed', 'sent'])[1 + n % 3], 1 from generate_series(1, 30) as n"
+    )
+    refuse("met.status = 'failed'", "insert on relevo.delivery_counts")
+    report = worker.reap()
+    kept = "select status, count(*)::int as rows, sum(deliveries)::int as n from relevo.delivery_counts group by status order by status"
+    told_apart = {row["status"]: row["rows"] for row in worker.rows(kept)}
+    assert (told_apart["ok"], told_apart["sent"]) == (1, 1)
+    assert (report.outcome, "fold_counts, status failed that" in report.error) == ("partial", True)
+    mend(worker)
+    worker.reap()
+    assert worker.rows(kept) == [{"status": each, "rows": 1, "n": 10} for each in ("failed", "ok", "sent")]
+
+
 def test_a_held_event_that_cannot_be_ended_keeps_no_cancelled_one(relay, refuse) -> None:
     """A cancelled event is swept though a held one, whose deadline passed, cannot be written; the run names that one."""
     worker = relay()

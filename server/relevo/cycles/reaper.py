@@ -25,12 +25,12 @@ from relevo.core.errors import RelevoError
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
 from relevo.cycles.look_bounds import LookBound
-from relevo.database.arrays import array
+from relevo.database.arrays import array, text_array
 from relevo.database.outages import is_unavailable
 from relevo.database.pool import Connection, Manner
 from relevo.delivery import news, runaway
 from relevo.delivery.claims import end_claim
-from relevo.delivery.halving import in_batches
+from relevo.delivery.halving import PutOff, in_batches, put_behind
 from relevo.runtime import clock_set_back
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
@@ -60,7 +60,6 @@ class _Batches(NamedTuple):
 
 
 _IN_BATCHES = {
-    "fold_counts": _Batches(),
     "fold_tallies": _Batches(),
     "prune_refused_events": _Batches(),
     "fill_inboxes": _Batches(1_000, 1_000, 100_000, "bound_by_key"),
@@ -154,6 +153,7 @@ def _keep_up(run: Run, folded: Folded) -> Counter[str]:
     parts: dict[str, Callable[[Run], Counter[str]]] = {
         "end_lost_workers": _end_lost_workers,
         "fold_progress": partial(_fold_progress, folded),
+        "fold_counts": _fold_counts,
         **{statement: partial(_go_on, statement) for statement in _IN_BATCHES},
         "delete_leftovers": _delete_leftovers,
         "follow_moved_phones": _follow_moved_phones,
@@ -196,17 +196,52 @@ def _go_on(statement: str, run: Run) -> Counter[str]:
 
 
 def _fold_progress(folded: Folded, run: Run) -> Counter[str]:
-    """Fold the changes of events' counts, batch by batch, each behind the one before."""
-    began, found = time.monotonic(), _FOLDS_PER_STEP
+    """Fold the changes of events' counts, batch by batch, each behind the one before.
+
+    Those of an event whose counts cannot be written wait for the next look at all.
+    """
+    began = time.monotonic()
     looks_at_all = run.context.trigger == "manual" or began >= folded.looks_at_all_at
-    after = 0 if looks_at_all else folded.upto
-    while found >= _FOLDS_PER_STEP and run.may_go_on():
-        row = run.execute(_SQL["fold_progress"], {"limit": _FOLDS_PER_STEP, "after": after}).fetchone()
-        found, last = row or (0, None)
+    after, left_out = 0 if looks_at_all else folded.upto, set[int]()
+
+    def fold(limit: int) -> int:
+        nonlocal after, looks_at_all
+        asked = {"limit": limit, "after": after, "left_out": array(left_out)}
+        found, last = run.execute(_SQL["fold_progress"], asked).fetchone() or (0, None)
         if looks_at_all:
             took, looks_at_all = time.monotonic() - began, False
             folded.looks_at_all_at = began + min(took / _WHOLE_FOLDS_SHARE, _LONGEST_UNFOLDED_S)
         after = folded.upto = max(after, last or 0)
+        return int(found)
+
+    def leave_out() -> PutOff | None:
+        asked = {"after": after, "left_out": array(left_out)}
+        row = run.execute(_SQL["find_first_progress"], asked).fetchone()
+        if row is None:
+            return None
+        left_out.add(row[1])
+        return PutOff(row[0], name=f"event {row[1]}")
+
+    in_batches(run, "fold_progress", fold, leave_out, limit=_FOLDS_PER_STEP)
+    return Counter()
+
+
+def _fold_counts(run: Run) -> Counter[str]:
+    """Fold the changes of how many deliveries there are of each status, but of those that cannot be written."""
+    left_out: set[str] = set()
+
+    def fold(limit: int) -> int:
+        row = run.execute(_SQL["fold_counts"], {"limit": limit, "left_out": text_array(left_out)}).fetchone()
+        return row[0] if row else 0
+
+    def leave_out() -> PutOff | None:
+        row = run.execute(_SQL["find_first_count"], {"left_out": text_array(left_out)}).fetchone()
+        if row is None:
+            return None
+        left_out.add(row[1])
+        return PutOff(row[0], name=f"status {row[1]}")
+
+    in_batches(run, "fold_counts", fold, leave_out, limit=_FOLDS_PER_STEP)
     return Counter()
 
 
@@ -240,7 +275,7 @@ def _follow_moved_phones(run: Run) -> Counter[str]:
         row = run.execute(_SQL["follow_moved_phones"], asked, "bound_by_key").fetchone()
         return row[0] if row else 0
 
-    put_off = _SQL["put_off_moved_phone"]
+    put_off = partial(put_behind, run, _SQL["put_off_moved_phone"])
     in_batches(run, "follow_moved_phones", follow, put_off, limit=_MOVED_PHONES, most=_MOST_MOVED_PHONES)
     return Counter()
 

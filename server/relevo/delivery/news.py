@@ -10,7 +10,7 @@ import structlog
 
 from relevo.core import queries
 from relevo.database.arrays import array
-from relevo.delivery.halving import in_batches
+from relevo.delivery.halving import in_batches, put_behind
 from relevo.runtime.runs import Run
 from relevo.runtime.troubles import Thing
 
@@ -25,8 +25,9 @@ def distribute_news(run: Run) -> Counter[str]:
     """Share out what is new, send it on its way to webhooks, and forget what was dealt with, is old, or too much."""
     if run.execute(_SQL["is_anything_to_tell"]).fetchone() != (True,):
         return Counter()
-    in_batches(run, "news of events", partial(_note_finished, run), _SQL["put_off_event"], limit=_BATCH)
-    in_batches(run, "news", partial(_share_out, run), _SQL["put_off_news"], limit=_BATCH)
+    changed, news = (partial(put_behind, run, _SQL[put_off]) for put_off in ("put_off_event", "put_off_news"))
+    in_batches(run, "news of events", partial(_note_finished, run), changed, limit=_BATCH)
+    in_batches(run, "news", partial(_share_out, run), news, limit=_BATCH)
     counts = _send_to_webhooks(run)
     _until_short(run, _trim)
     return counts
