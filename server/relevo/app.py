@@ -31,6 +31,7 @@ from relevo.delivery.provider_rules import ProviderRules
 from relevo.delivery.sending import PushMiddleware
 from relevo.delivery.worker_services import WorkerServices
 from relevo.operators.gauges import Gauges
+from relevo.runtime.disks import Disks
 from relevo.runtime.heartbeat import Heartbeat
 from relevo.runtime.hung_calls import HungCalls
 from relevo.runtime.runner import Runner
@@ -239,8 +240,10 @@ def build(
         pushing = serving, parts.push_middlewares, parts.composers
         services = WorkerServices(settings, opened, worker_id, claims, projects, *pushing, hung=hung, metrics=metrics)
         unusable = partial(push_services.unusable, credentials)
+        disks = Disks([settings.archive_folder] if settings.archive_folder else ())
+        composers = sorted(parts.composers)
         worker = Worker(
-            opened, settings, worker_id, hung, guard=guard, composers=sorted(parts.composers), unusable=unusable
+            opened, settings, worker_id, hung, guard=guard, composers=composers, unusable=unusable, disks=disks
         )
         heartbeat.announce(guard.look)  # first: the beat tells what it found, and a run that is under way stops
         heartbeat.announce(worker.beat)
@@ -250,3 +253,4 @@ def build(
         finally:
             services.pools.close()
             heartbeat.stop()
+            disks.stop()

@@ -1,6 +1,6 @@
 -- name: list_workers
 -- Lists the workers that live, and those that ended within the last day.
-select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w.started_at, w.last_seen_at, w.hung, w.http, w.rests_because, w.unusable, w.unreachable, w.clock_ahead_s,
+select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w.started_at, w.last_seen_at, w.hung, w.http, w.rests_because, w.unusable, w.unreachable, w.unwritable, w.clock_ahead_s,
        extract(epoch from now() - w.last_seen_at)::float8 as silent_s,
        relevo.is_late(w) as is_late,
        case when w.role = 'tick' then (select s.round_gap_s from relevo.cycle_state s where s.cycle = 'reaper' and s.source = '') end as ticks_every_s,

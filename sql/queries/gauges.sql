@@ -126,6 +126,9 @@ union all select 'service_unreachable', array[u.hostname, u.service], 1
                     from worker w cross join jsonb_array_elements(w.unreachable) as x(value)
                    where w.heard and (x.value ->> 'failures')::int > 1 and (x.value ->> 'retry_at')::timestamptz > now() - interval '1 minute'
                    limit %(most_labels)s) u
+union all select 'disk_full', array[u.hostname, u.place], 1
+            from (select distinct w.hostname, x.value ->> 'place' as place
+                    from worker w cross join jsonb_array_elements(w.unwritable) as x(value) where w.heard limit %(most_labels)s) u
 union all select 'cycle_quiet_seconds', array[s.cycle, s.source], extract(epoch from now() - s.last_round_at)
             from relevo.cycle_state s where s.last_round_at is not null
 union all select 'digests_oldest_due_seconds', '{}', coalesce(extract(epoch from now() - min(s.closes_at)), 0) from relevo.digest_slots s where s.closes_at <= now() and exists (select from relevo.digest_items x where x.slot_id = s.id)

@@ -7,7 +7,7 @@ values (%(worker_id)s, %(hostname)s, %(pid)s, %(version)s, %(role)s, %(cycles)s,
 on conflict (worker_id) do update
    set hostname = excluded.hostname, pid = excluded.pid, version = excluded.version, role = excluded.role,
        cycles = excluded.cycles, composers = excluded.composers, started_at = excluded.started_at, last_seen_at = excluded.last_seen_at,
-       lease_ms = excluded.lease_ms, wakeups = 'off', stopping_at = null, stopped_at = null, lost_at = null, hung = '[]', asleep = '{}', http = null, unreachable = '[]',
+       lease_ms = excluded.lease_ms, wakeups = 'off', stopping_at = null, stopped_at = null, lost_at = null, hung = '[]', asleep = '{}', http = null, unreachable = '[]', unwritable = '[]',
        rests_because = excluded.rests_because, clock_ahead_s = excluded.clock_ahead_s;
 
 -- name: add_providers
@@ -15,11 +15,11 @@ on conflict (worker_id) do update
 insert into relevo.providers (provider) select unnest(%(providers)s::text[]) on conflict do nothing;
 
 -- name: beat_worker
--- Says that a worker lives and when it will say so again, what hangs in it, where it serves HTTP, why it rests, which credentials it cannot use, how far its clock is off, and returns whether somebody had given it up in between.
+-- Says that a worker lives and when it will say so again, what hangs in it, where it serves HTTP, why it rests, which credentials it cannot use, where it cannot write, how far its clock is off, and returns whether somebody had given it up in between.
 with before as (select lost_at from relevo.workers where worker_id = %(worker_id)s)
 update relevo.workers w
    set last_seen_at = relevo.now(%(now)s), lost_at = null, stopped_at = null, http = %(http)s, rests_because = %(rests_because)s,
-       unusable = %(unusable)s::text[], next_beat_at = relevo.now(%(now)s) + %(next_ms)s * interval '1 millisecond',
+       unusable = %(unusable)s::text[], unwritable = %(unwritable)s, next_beat_at = relevo.now(%(now)s) + %(next_ms)s * interval '1 millisecond',
        clock_ahead_s = %(clock)s::float8 - extract(epoch from clock_timestamp())::float8,
        hung = coalesce((select jsonb_agg(jsonb_build_object('what', h.what, 'project', h.project, 'calls', h.calls,
                                  'since', relevo.now(%(now)s) - h.seconds * interval '1 second'))

@@ -26,6 +26,7 @@ create table relevo.workers (
   unreachable   jsonb not null default '[]' check (jsonb_typeof(unreachable) = 'array'),
   next_beat_at  timestamptz, -- when it meant to be seen again
   clock_ahead_s float8,
+  unwritable    jsonb not null default '[]' check (jsonb_typeof(unwritable) = 'array'),
   constraint workers_check check (stopped_at is null or lost_at is null)
 ) with (fillfactor = 50);
 comment on table relevo.workers is 'One row per process start that may run cycles; lost_at is set by whoever notices its silence.';
@@ -38,6 +39,7 @@ comment on column relevo.workers.unusable is 'What of PUSH_PROJECTS_FILE it cann
 comment on column relevo.workers.unreachable is
   'Push services that its process cannot reach: service (a provider, or one project), reason, failures, since, retry_at.';
 comment on column relevo.workers.clock_ahead_s is 'By how many seconds the clock of its machine is ahead of the database''s; null if it has not said.';
+comment on column relevo.workers.unwritable is 'Where its process cannot write, because a disk is full: place (a folder, or log), reason.';
 create index workers_alive on relevo.workers (worker_id) where stopped_at is null and lost_at is null;
 create index workers_ended on relevo.workers (role, greatest(stopped_at, lost_at)) where stopped_at is not null or lost_at is not null;
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -176,3 +178,57 @@ def test_a_wrong_clock_delays_nobody(
         }
     assert skews["web-2"] == pytest.approx(abs(ahead_s), abs=60)
     assert skews[socket.gethostname()] < 60
+
+
+@pytest.mark.needs("mount")
+def test_a_full_disk_delays_nobody(
+    processes: Processes, sandbox: Sandbox, conn: psycopg.Connection[Any], dsn: str, tmp_path: Path
+) -> None:
+    """While the disk of a replica's temporary files and log is full, pushes of two projects leave in the usual time, also by that
+    replica alone; status and the metric of the alert name its host, folder and log."""
+    for project in PROJECTS:
+        token = f"ExponentPushToken[{project[1:].replace('/', '-')}]"
+        relevo.register(conn, Installation(token, project=project, owner="ana"))
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(folder)], check=True)
+    try:
+        common = {"worker_cycles": "fanout,dispatch,receipt,reaper", "expo_base_url": sandbox.url}
+        logged = f"exec {sys.executable} -m relevo run 2>>$TMPDIR/log"
+        full = processes.program("/bin/sh", "-c", logged, worker_id="full", tmpdir=folder, **common)
+        good = processes.relevo("run", worker_id="good", **common)
+        good.hears("worker_started")
+        eventually(partial(both_are_seen, conn), "each worker is seen after both had started")
+        for name in ("filler", "log"):
+            with suppress(OSError), (folder / name).open("ab", buffering=0) as file:
+                while True:
+                    file.write(b"0" * 1_024)
+        took = []
+        for number in range(EVENTS // 2):
+            if number == EVENTS // 4:
+                good.stops()
+            began = time.monotonic()
+            eventually(partial(are_sent, conn, enqueue(conn, number)), f"event {number} is sent")
+            took.append(time.monotonic() - began)
+        assert sorted(took)[len(took) // 2] < USUAL_S, took
+        assert max(took) < LONGEST_S, took
+        with build(Settings(database_url=dsn)) as app:
+
+            def named() -> list[str]:
+                problems = [
+                    each for each in fleet.status(app.database, app.settings).problems if each.code == "disk_full"
+                ]
+                return [str(each) for each in problems] if len(problems) > 1 else []
+
+            said = eventually(named, "status names the folder and the log")
+            gauges = Gauges(app.database, app.settings, "watcher").collect()
+            samples = [sample for each in gauges if each.name == "relevo_disk_full" for sample in each.samples]
+        start = f"worker full on {socket.gethostname()} cannot write to "
+        assert [
+            each.startswith(f"{start}{place}: No space left")
+            for place, each in zip((folder, "its log"), said, strict=True)
+        ] == [True, True]
+        assert {sample.labels["place"] for sample in samples} == {str(folder), "log"}
+        full.kill()
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)

@@ -49,6 +49,7 @@ INCIDENTS = {
         "service_unreachable", 0, 1, "hostname", "service", hostname="web-2", service="expo"
     ),
     "RelevoClockWrong": gauge("clock_skew_seconds", 0.2, 3600, "hostname", hostname="web-2"),
+    "RelevoDiskFull": gauge("disk_full", 0, 1, "hostname", "place", hostname="web-2", place="/tmp"),
     "RelevoLogLost": Incident(
         "relevo_log_lines_lost_total", {"instance": "one"}, "0x200", "0+1x200", ("job", "instance")
     ),
@@ -167,6 +168,8 @@ ONE_HOST = {
     "RelevoServiceUnreachable": "_ _ _ 1 1 1",
     # In the first heartbeat after it went wrong.
     "RelevoClockWrong": "0 0 3600 3600 3600 3600",
+    # Looked for every 10 s, and in the heartbeat 4 s later.
+    "RelevoDiskFull": "_ _ 1 1 1 1",
     # With the first line that is lost: each run with work logs one.
     "RelevoLogLost": "0 0 0 1 1 1",
 }
@@ -175,7 +178,7 @@ ONE_HOST = {
 
 @pytest.mark.needs("promtool")
 def test_a_host_that_fails_is_named_within_a_minute(tmp_path: Path) -> None:
-    """A machine that stands still, has no DNS or a wrong clock is in an alert after 60 s, and one that is late once is not."""
+    """A machine that stands still, has no DNS, a wrong clock or a full disk is in an alert after 60 s, and one that is late once is not."""
     tests = []
     for alert, values in ONE_HOST.items():
         incident = INCIDENTS[alert]

@@ -198,16 +198,32 @@ class _Handler(logging.StreamHandler[TextIO]):
 
     lost = 0
     """How many lines this process could not write: its disk is full, or nobody reads its pipe any more."""
+    trouble: str | None = None
+    """Why the last line could not be written; None if it was."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, and note whether that worked."""
+        lost = _Handler.lost
+        super().emit(record)
+        if _Handler.lost == lost:
+            _Handler.trouble = None
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 the standard library's name
         """Count a line that is lost; whatever logs it goes on."""
         _Handler.lost += 1
+        why = sys.exc_info()[1]
+        _Handler.trouble = (why.strerror if isinstance(why, OSError) else None) or type(why).__name__
         super().handleError(record)
 
 
 def lines_lost() -> int:
     """Return how many lines of its log this process could not write."""
     return _Handler.lost
+
+
+def log_trouble() -> str | None:
+    """Return why the last line of this process's log could not be written; None if it was."""
+    return _Handler.trouble
 
 
 class _Later(logging.Handler):

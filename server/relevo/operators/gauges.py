@@ -79,6 +79,10 @@ GAUGES = {
         "another is started there, or 15 minutes have passed.",
         ("hostname",),
     ),
+    "disk_full": Gauge(
+        "1 while a worker cannot write to a folder (temporary files, ARCHIVE_FOLDER) or its log: its disk is full.",
+        ("hostname", "place"),
+    ),
     "clock_skew_seconds": Gauge(
         "By how much the clock of a worker's machine differs from the database's.", ("hostname",)
     ),

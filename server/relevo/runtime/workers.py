@@ -18,6 +18,7 @@ from relevo.config import Settings
 from relevo.core import queries
 from relevo.database.instance import Guard
 from relevo.database.pool import Connection, Database
+from relevo.runtime.disks import Disks
 from relevo.runtime.heartbeat import announced_every_ms
 from relevo.runtime.hung_calls import HungCalls
 
@@ -50,10 +51,12 @@ class Worker:
         guard: Guard,
         composers: Sequence[str] = (),
         unusable: Callable[[], Iterable[str]] = tuple,
+        disks: Disks | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._clock = clock
         self._unusable = unusable
+        self._disks = disks or Disks()
         self._composers = list(composers)
         self._database = database
         self._settings = settings
@@ -65,8 +68,13 @@ class Worker:
         """Where this process serves HTTP, or why it cannot."""
 
     def record_start(self, role: Role, cycles: Sequence[str]) -> None:
-        """Say that this process has started, which cycles it runs, and why it rests, if it does."""
+        """Say that this process has started, which cycles it runs, and why it rests, if it does.
+
+        One that stays watches its disks.
+        """
         self._role = role
+        if role == "run":
+            self._disks.start()
         with self._database.connection() as connection:
             self._guard.look(connection)
             started = {
@@ -98,6 +106,7 @@ class Worker:
             "http": Jsonb(self.http) if self.http else None,
             "rests_because": self._guard.differs or None,
             "unusable": [each[:_LONGEST] for each in islice(self._unusable(), _MOST_TOLD)],
+            "unwritable": Jsonb([each._asdict() for each in self._disks.unwritable()]),
             "next_ms": announced_every_ms(self._settings.outbox_lease_heartbeat_ms),
             "clock": self._clock(),
             "now": None,

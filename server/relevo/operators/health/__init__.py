@@ -16,6 +16,7 @@ def find_problems(seen: Observed, settings: Settings) -> list[Problem]:
         *workers.of_workers(seen),
         *workers.of_unreachable(seen),
         *workers.of_clocks(seen),
+        *workers.of_disks(seen),
         *workers.of_cycles(seen, settings),
         *workers.of_pauses(seen),
         *(sending.of_trouble(row) for row in seen.troubles),

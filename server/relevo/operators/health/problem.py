@@ -21,6 +21,7 @@ RUNBOOK = {
     "worker_lost": "worker-has-not-been-seen",
     "call_hung": "something-has-hung",
     "clock_wrong": "a-machines-clock-is-wrong",
+    "disk_full": "a-disk-is-full",
     "service_unreachable": "a-worker-cannot-reach-a-push-service",
     "credential_unusable": "a-credential-cannot-be-used",
     "http_not_served": "http-cannot-be-served",

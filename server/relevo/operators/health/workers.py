@@ -12,6 +12,7 @@ from relevo.core.phrases import Phrase
 from relevo.core.sending_project import project_in_words
 from relevo.operators.formats import in_numbers, in_words, timestamp
 from relevo.operators.health.problem import SLACK_S, USUAL, Observed, Problem, Row
+from relevo.runtime.disks import LOG
 from relevo.runtime.timing import Cron
 
 _RETIRED_S = 7 * 86_400.0  # what nobody ran for a week was taken out of service
@@ -148,6 +149,20 @@ def of_clocks(seen: Observed) -> Iterator[Problem]:
                 host=host,
                 time=in_words(abs(ahead_s)),
                 direction=Phrase("ahead of") if ahead_s > 0 else Phrase("behind"),
+            )
+
+
+def of_disks(seen: Observed) -> Iterator[Problem]:
+    """Name the machines on which a worker cannot write, and where."""
+    for worker in seen.workers:
+        for entry in worker.get("unwritable") or () if worker["state"] == "alive" else ():
+            yield Problem(
+                "disk_full",
+                "worker {worker} on {host} cannot write to {place}: {why}; it sends all the same; make room there",
+                worker=worker["worker_id"],
+                host=worker["hostname"],
+                place=Phrase("its log") if entry["place"] == LOG else entry["place"],
+                why=entry["reason"],
             )
 
 
