@@ -214,6 +214,17 @@ class Growth:
         self.forget()
         self.page()
 
+    def look_beside_writer(self, dsn: str) -> None:
+        """Measure dispatch's look while a transaction is open that queued a chunk before all that are new."""
+        lanes = self.worker.services.projects.lanes
+        lanes.read()
+        with psycopg.connect(dsn) as writer:
+            writer.execute(_SQL["queue_short"], {"project": "writer", "event": self.queue_event})
+            self.conn.execute(_SQL["queue_beside"], {"many": self.size, "project": _QUEUE, "event": self.queue_event})
+            self.measure("dispatch's look beside a long writing transaction", lanes.read, 300)
+            writer.rollback()
+        self.conn.execute(_SQL["forget_beside"])
+
     def slices(self) -> None:
         """Measure one slice of each event that waits: what it makes does not grow."""
         for name, event_id in self.waiting.items():
@@ -304,6 +315,7 @@ def rows(sizes: Sizes) -> Iterator[Row]:
             growth.looks()
             growth.claims()
             growth.sweep(swept)
+            growth.look_beside_writer(dsn)
             growth_held.measure(conn, dsn, size, list(growth.waiting.values()), growth.ask_one)
     for name, costs in growth.costs.items():
         yield _row(name, costs)

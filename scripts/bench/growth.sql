@@ -71,6 +71,16 @@ select %(project)s, 'bulk', now() - interval '1 hour', m.event_day, %(event)s, %
 insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error, ids, installations)
 select %(project)s, 'bulk', now() - interval '2 hours', (now() at time zone 'UTC')::date, %(event)s, 'short', now(), 0, 0, false, array[0::bigint], array[lpad('1', 32, '0')::uuid];
 
+-- name: queue_beside
+-- Queues deliveries one by one while somebody else's transaction is open.
+insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error, ids, installations)
+select %(project)s, 'bulk', now(), (now() at time zone 'UTC')::date, %(event)s, 'beside', now(), 0, 0, false, array[0::bigint], array[lpad('1', 32, '0')::uuid]
+  from generate_series(1, %(many)s::int);
+
+-- name: forget_beside
+-- Deletes them.
+delete from relevo.due_chunks q where q.event_type = 'beside';
+
 -- name: add_short_type
 -- Makes a type with a short lease.
 insert into relevo.event_types (event_type, lease_ms) values ('short', 15000);
