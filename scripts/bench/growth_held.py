@@ -15,7 +15,7 @@ from relevo.database.pool import Manner
 
 _SQL = statements(__file__.replace("growth_held", "growth"))
 _FANOUT, _REAPER = queries.load("fanout"), queries.load("reaper")
-_EVENTS_OF_ONE_PHONE = 0.01  # of a size
+_EVENTS_OF_ONE_PHONE = 0.1  # of a size: from the thousand on that a claim reads at most
 
 
 class Ask(Protocol):
