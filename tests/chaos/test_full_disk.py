@@ -35,8 +35,8 @@ def lines_lost(port: int) -> float:
 def test_a_replica_on_a_full_disk_sends(
     processes: Processes, sandbox: Sandbox, conn: psycopg.Connection[Any], dsn: str, tmp_path: Path
 ) -> None:
-    """Alone it sends the pushes of two projects and is alive in status; its metrics count the lines that are lost, for
-    the alert that names it. One that can write loses none."""
+    """Alone it sends the pushes of two projects and is alive in status, which names its log and nothing else; its metrics
+    count the lines that are lost, for the alert that names it. One that can write loses none."""
     for project in PROJECTS:
         token = f"ExponentPushToken[{project[1:].replace('/', '-')}]"
         relevo.register(conn, Installation(token, project=project, owner="ana"))
@@ -56,7 +56,9 @@ def test_a_replica_on_a_full_disk_sends(
     eventually(partial(lines_lost, port), "the lines that are lost are counted")
     with build(Settings(database_url=dsn)) as app:
         assert [row["state"] for row in fleet.workers(app.database) if row["worker_id"] == "full"] == ["alive"]
-        assert list(fleet.status(app.database, app.settings).problems) == []
+        problems = eventually(lambda: list(fleet.status(app.database, app.settings).problems), "status names its log")
+        assert [each.code for each in problems] == ["disk_full"]
+        assert "cannot write to its log: No space left" in str(problems[0])
     well = processes.relevo("run", metrics_port=other, worker_id="well", **common)
     well.hears("worker_started")
     assert eventually(lambda: [lines_lost(other)], "it is scraped") == [0.0]
