@@ -47,12 +47,8 @@ class Event:
     shows: bool = True
     is_gone: bool = False
     """It was cancelled or deleted."""
-    left_of_named: set[UUID] = field(default_factory=set, repr=False)
-    """The phones that it names, without those that were forgotten since."""
-
-    def __post_init__(self) -> None:
-        """Nothing is forgotten yet."""
-        self.left_of_named = set(self.phones)
+    forgotten: set[UUID] = field(default_factory=set, repr=False)
+    """The phones that were forgotten since it was enqueued."""
 
 
 @dataclass
@@ -112,9 +108,9 @@ class Inboxes:
         known = self.phones.pop(phone)
         self.items.pop(phone, None)
         told = {item.event.id: item.event for found in self.items.values() for item in found.values()}
-        gone = {number for number, event in told.items() if event.left_of_named == {phone}}
+        gone = {number for number, event in told.items() if event.phones - event.forgotten == {phone}}
         for event in told.values():
-            event.left_of_named.discard(phone)
+            event.forgotten.add(phone)
         for key, found in self.items.items():
             is_owners = key == (known.project, known.owner)
             for number, item in list(found.items()):
