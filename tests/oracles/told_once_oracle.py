@@ -192,9 +192,19 @@ class Oracle:
             return None
         if any(each.delivery == "now" for each in matching):
             return "push"
-        delivery, zone = self.delivery_of(event, phone) or USUAL, self.zone_of(phone)
-        due = self.due.setdefault((phone.project, delivery, zone), next_time(delivery, zone, now))
+        due = self._due_for(event, phone, now)
         return "late" if event.deadline is not None and event.deadline <= max(due, now) else "gather"
+
+    def _due_for(self, event: Event, phone: Phone, now: datetime) -> datetime:
+        """Return when the digest to which an event belongs closes; its slot is there from now on."""
+        delivery, zone = self.delivery_of(event, phone) or USUAL, self.zone_of(phone)
+        return self.due.setdefault((phone.project, delivery, zone), next_time(delivery, zone, now))
+
+    def miss(self, event: Event, phone: Phone, now: datetime) -> None:
+        """Note an event that is not gathered, for its deadline is before the digest."""
+        self._due_for(event, phone, now)
+        owner = (phone.project, phone.owner)
+        self.items.append(Item(event, phone.id, owner, codes=frozenset({"deadline_before_digest"})))
 
     def delivery_of(self, event: Event, phone: Phone) -> str | None:
         """Return to which digest of a phone an event belongs (3); None if it is for whoever matches, and nothing does."""

@@ -21,7 +21,7 @@ from relevo.sandbox import Sandbox
 
 sys.path.insert(0, str(Path(__file__).parent))
 from time_machine import TimeMachine
-from told_once_oracle import Digest, Event, Item, Oracle, Phone, Preference
+from told_once_oracle import Digest, Event, Oracle, Phone, Preference
 
 BEGIN = datetime(2026, 3, 2, 12, 7, tzinfo=UTC)
 PROJECTS = ("default", "shop")
@@ -190,9 +190,7 @@ class Player:
         if code == "in_digest":
             self.oracle.gather(event, phone, self.machine.now)
         elif code == "deadline_before_digest":
-            self.oracle.items.append(
-                Item(event, phone.id, (phone.project, phone.owner), codes=frozenset({"deadline_before_digest"}))
-            )
+            self.oracle.miss(event, phone, self.machine.now)
         elif status == "pending":
             self.pushes[event.id, phone.id] = (phone.project, phone.owner), self.machine.now
 
