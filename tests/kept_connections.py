@@ -33,9 +33,13 @@ select set_config('application_name', {}, false)
  where not exists (select from pg_db_role_setting s join pg_database d on d.datname = current_database() and s.setdatabase in (0, d.oid))
 """
 """Settings that were given to the database or a role hold for connections made after that, and as long as they last."""
-AS_NEW = (b"discard all", b"set application_name = 'kept'", b"select pg_stat_force_next_flush()")
-"""Else it had the name it was opened with, and a test that counts connections by their names would count it. What a
-session counted is handed in, as at its end: another test may look at the statistics."""
+AS_NEW = (
+    *(b"close all", b"set session authorization default", b"reset all", b"deallocate all", b"unlisten *"),
+    *(b"select pg_advisory_unlock_all()", b"discard temp", b"discard sequences"),
+    *(b"set application_name = 'kept'", b"select pg_stat_force_next_flush()"),
+)
+"""What DISCARD ALL does, but for the plans of functions, which stay. The name is new, for a test may count connections by
+their names. What a session counted is handed in, as at its end: another test may look at the statistics."""
 _connect: Callable[..., pool.Connection] = pool.Connection.connect
 _close = pool.Connection.close
 _gone = PGconn.connect_start(b"host=127.0.0.1 port=9")
