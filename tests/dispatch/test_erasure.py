@@ -79,14 +79,19 @@ PSEUDONYMS = {
 
 
 def columns(worker: Relay, needle: str) -> set[str]:
-    """Name every column in which a text stands somewhere."""
-    found = set()
-    for name in walked(worker):
-        table, column = name.split(".")
-        look = f'select exists (select from relevo."{table}" where "{column}"::text like %s) as there'
-        if worker.rows(look, f"%{needle}%")[0]["there"]:
-            found.add(name)
-    return found
+    """Name every column in which a text stands somewhere: first the tables that hold it, then their columns."""
+    names = [name.split(".") for name in walked(worker)]
+    looks = [
+        f"select '{table}' as there from relevo.\"{table}\" r where r::text like %(needle)s"
+        for table in sorted({table for table, _ in names})
+    ]
+    tables = {row[0] for row in worker.conn.execute(" union ".join(looks), {"needle": f"%{needle}%"})}
+    look = 'select exists (select from relevo."{}" where "{}"::text like %s) as there'
+    return {
+        f"{table}.{column}"
+        for table, column in names
+        if table in tables and worker.rows(look.format(table, column), f"%{needle}%")[0]["there"]
+    }
 
 
 def walked(worker: Relay) -> dict[str, bool]:
