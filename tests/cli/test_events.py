@@ -213,6 +213,23 @@ class TestEvents:
         gone = command("delivery", 10**9)
         assert (gone.code, "There is no delivery 1000000000" in gone.err) == (2, True)
 
+    def test_a_delivery_that_was_not_sent_says_why(self, command: Command, conn, build) -> None:
+        """Above a cap, and left to a batch: each says its own reason, and nothing that is not so."""
+        relevo.set_cap(conn, 1, per="day", category="ads")
+        conn.execute("insert into relevo.event_types (event_type, batch_window_s) values ('comment', 3600)")
+        relevo.register(conn, Installation("ExponentPushToken[a]", owner="ana"))
+        for number in range(2):
+            relevo.enqueue(conn, Event("ad", str(number), "t", audience=Owners("ana"), category="ads"))
+        relevo.enqueue(conn, Event("comment", "1", "t", audience=Owners("ana")))
+        fan_out(build())
+        skipped = command("deliveries", "--state", "skipped", "--json").lines
+        said = {each["last_error_code"]: command("delivery", each["id"]).out.splitlines()[-1] for each in skipped}
+        assert said["capped"].endswith(
+            "It was not pushed: a cap of its owner was reached. It is in the inbox. (at most 1 a day of category ads)"
+        )
+        assert said["batched"].endswith("It is told together with others of its kind.")
+        assert len(said) == 2
+
     def test_one_is_one(self, command: Command, conn, build) -> None:
         """One phone, one delivery, one installation, one event are not several; an event for owners says so."""
         relevo.register(conn, Installation("ExponentPushToken[a]", owner="ana"))

@@ -75,6 +75,26 @@ def test_what_quiet_hours_and_batches_keep_back(served: Served, conn: Connection
     assert "Not by itself. It is told together with others of its kind:" in said
 
 
+def test_a_push_that_was_not_sent_says_why(served: Served, conn: Connection, person: Person) -> None:
+    """Above a cap: the delivery's page names the cap at its head and as its end, and no other reason."""
+    quiet.set_cap(conn, 1, per="day", category="ads")
+    eva, _bo = phone(conn, owner="eva"), phone(conn, owner="bo")
+    for number in range(2):
+        event(conn, f"ad-{number}", [eva], category="ads")
+    fan_out(served.app)
+    (capped,) = conn.execute(
+        "select id from relevo.notification_deliveries where last_error_code = 'capped'"
+    ).fetchone()
+    said = told(person, f"/dashboard/deliveries/{capped}")
+    assert (
+        said.count(
+            "It was not pushed: a cap of its owner was reached. It is in the inbox. (at most 1 a day of category ads)"
+        )
+        == 2
+    )
+    assert "did not want it" not in said
+
+
 def test_peace_in_the_readers_language(served: Served, conn: Connection, person: Person) -> None:
     """Caps, digests, silence and who looks are told in Spanish; an owner's latest events are not those of others."""
     one, _other = phone(conn, owner="ana"), phone(conn, owner="eva")

@@ -64,13 +64,21 @@ def _end(seen: Push) -> Iterator[Line]:
     elif said and row["completed_at"] is None:
         yield row["last_attempt_at"], "did not get through", said
     if row["completed_at"]:
-        meaning = reasons.meaning(row["status"], row["provider"])
-        yield row["completed_at"], row["status"], " ".join(filter(None, (meaning, said)))
+        yield row["completed_at"], row["status"], _ending(seen)
     if wait.get("due_at"):
         quiet = f"its phone has quiet hours until then ({wait['quiet_zone'] or 'UTC'})" if wait["is_quiet"] else ""
         yield wait["due_at"], "next try", quiet
     if wait.get("receipt_at"):
         yield wait["receipt_at"], "receipt is asked for", ""
+
+
+def _ending(seen: Push) -> str:
+    """Say how a delivery ended, and behind that what went wrong, if no try has said it before."""
+    row = seen.delivery
+    code, message = row["last_error_code"], row["last_error_message"]
+    is_told = reasons.is_unsent(code) or any(each["at"] == row["completed_at"] for each in seen.failures)
+    said = "" if is_told else reasons.as_said(code, message)
+    return " ".join(filter(None, (reasons.ending(row["status"], row["provider"], code, message), said)))
 
 
 def _try(n: int, told: Try) -> Line:

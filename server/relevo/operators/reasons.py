@@ -20,7 +20,7 @@ MEANINGS = {
     "invalid": N_("The app is gone from this phone, or its push token is wrong: nothing is sent to that token."),
     "failed": N_("It failed for good, and lies among the dead letters until somebody sends it anew."),
     "expired": N_("Its deadline passed before it could be sent."),
-    "skipped": N_("When its turn came, this phone did not want it any more, or could not get it."),
+    "skipped": N_("It was not pushed to this phone."),
     "cancelled": N_("The event was ended, or handled elsewhere, before this push was sent."),
     "unknown": N_("It may be sent once at most, and no answer was seen: nobody knows whether it arrived."),
 }
@@ -197,6 +197,12 @@ NOT_ALLOWED = {
 }
 """Why pushes may not go to a phone; anything else is what the push service said."""
 
+_UNSENT = (
+    "batched capped deadline_before_digest deadline_passed event_ended event_gone handled_elsewhere in_digest "
+    "installation_gone not_accepted not_allowed opted_out owner_changed preference_changed project_changed refused "
+    "superseded told_already"
+)
+"""The codes that say all there is to say of a delivery that ended unsent."""
 _OURS = ("capped", "in_digest", "batched", "deadline_before_digest", "project_changed")
 NO_ROOM = "There is no room for it: "
 """As the database begins what it says of a cap."""
@@ -274,6 +280,16 @@ def happened(what: str, said: str) -> str:
 def meaning(status: str, provider: str = "") -> str:
     """Say what a delivery's status means; without receipts it is all that is known that somebody took it."""
     return (status == "ok" and taken_by(provider)) or _(MEANINGS.get(status, status))
+
+
+def ending(status: str, provider: str, code: str | None, message: str | None) -> str:
+    """Say how a delivery ended: by the reason for which it was not sent, or else by what its status means."""
+    return as_said(code, message) if is_unsent(code) else meaning(status, provider)
+
+
+def is_unsent(code: str | None) -> bool:
+    """Tell whether a code says why a delivery was not sent, so that nothing is to be added."""
+    return code in _UNSENT.split()
 
 
 def taken_by(provider: str) -> str:
