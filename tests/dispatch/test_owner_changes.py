@@ -105,12 +105,16 @@ def test_an_event_for_everyone_is_the_phones(worker: Relay) -> None:
     assert (titles(worker, "ana"), titles(worker, "bea")) == (["Fair today"], [])
 
 
-def test_a_phone_that_is_the_owners_again(worker: Relay) -> None:
-    """Ana lends the phone to bea and has it back before the push is due: it goes."""
-    worker.enqueue(audience=Owners("ana"))
+@pytest.mark.parametrize("audience", ["owner", "phone"])
+def test_a_phone_that_is_the_owners_again(worker: Relay, audience: str) -> None:
+    """Ana lends the phone to bea, a worker looks, and she has it back before the push is due: it goes."""
+    worker.enqueue(audience=audience_of(worker, audience))
     worker.fan_out()
     pass_on(worker, "bea")
+    worker.dispatch()
     pass_on(worker, "ana")
+    worker.dispatch()
+    assert outcome(worker)[::2] == ("pending", 0)
     worker.travel(hours=3)
     worker.dispatch()
     assert outcome(worker) == ("sent", None, 1)
