@@ -1,6 +1,6 @@
 -- name: list_events
 -- Lists events, newest first, behind a given one, news only if asked for, by type and state if asked, with how many deliveries are in which status.
-select e.id, e.event_type, e.event_key, e.state, e.title, e.body,
+select e.id, e.event_type, e.event_key, e.project, e.state, e.title, e.body,
        case when e.audience = 'installations' and exists (select from relevo.event_owners o where o.event_id = e.id) then 'owners' else e.audience end as audience,
        e.lane, e.created_at, e.scheduled_at, e.deadline_at,
        e.targets_selected, e.deliveries_created, e.end_reason, coalesce(p.deliveries, '{}') as deliveries

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from uuid import uuid4
@@ -229,6 +230,27 @@ class TestEvents:
         )
         assert said["batched"].endswith("It is told together with others of its kind.")
         assert len(said) == 2
+
+    def test_two_projects_are_told_apart(self, command: Command, conn, build) -> None:
+        """Equal keys of two projects: lists and timelines name the project, and how deliveries ended; without projects none is named."""
+        relevo.set_cap(conn, 1, per="day", project="shop")
+        made = {}
+        for project in ("shop", "news"):
+            relevo.register(conn, Installation(f"ExponentPushToken[{project}]", owner="ana", project=project))
+            for key in ("1", "2"):
+                made[project, key] = relevo.enqueue(
+                    conn, Event("ad", key, "t", audience=Owners("ana"), project=project)
+                ).event_id
+        fan_out(build())
+        heading, *rows = command("events").out.splitlines()
+        assert heading.split()[:3] == ["event", "project", "type"]
+        assert sorted(row.split()[1] for row in rows) == ["news", "news", "shop", "shop"]
+        said = command("event", made["shop", "2"]).out
+        assert "For: the phones of ana, in project shop" in said
+        assert re.search(r"last delivery ended +1 skipped", said)
+        plain = relevo.enqueue(conn, Event("notice", "1", "t", audience="everyone")).event_id
+        assert "For: everyone\n" in command("event", plain).out
+        assert "project" not in command("events", "--type", "notice").out
 
     def test_one_is_one(self, command: Command, conn, build) -> None:
         """One phone, one delivery, one installation, one event are not several; an event for owners says so."""

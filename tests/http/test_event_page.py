@@ -49,6 +49,20 @@ def test_the_saga_of_an_event(served: Served, conn: Connection, person: Person) 
     assert re.findall(r'href="/dashboard/deliveries/(\d+)"', listed) == [str(ids[one])]
 
 
+def test_two_projects_and_what_waits(served: Served, conn: Connection, person: Person) -> None:
+    """The page and the list of events name the project of an event; a push that waits for the end of quiet hours went not wrong."""
+    for project in ("shop", "news"):
+        phone(conn, owner="ana", project=project)
+        event(conn, "order-17", values.Owners("ana"), project=project)
+    fan_out(served.app)
+    conn.execute("update relevo.notification_deliveries set last_error_code = 'quiet_hours'")
+    said = told(person, "/dashboard/events/1")
+    assert "Project shop For ana" in said
+    assert "Why it waits" in said
+    assert "went wrong" not in said
+    assert "order-17 project news" in told(person, "/dashboard/events")
+
+
 def test_an_event_is_told_request_by_request(
     served: Served, conn: Connection, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -388,6 +388,11 @@ def list_events(
         page = lists.read(events.latest, event_type=event_type, state=state, before=before, limit=limit)
     columns = {
         "event": lambda row: str(row["id"]),
+        **(
+            {"project": lambda row: as_written(row["project"] or "")}
+            if any(row["project"] for row in page.rows)
+            else {}
+        ),
         "type": lambda row: as_written(row["event_type"]),
         "key": lambda row: as_written(shortened(row["event_key"])),
         "state": lambda row: coloured(row["progress"]),
@@ -438,6 +443,12 @@ def show_event(event: EventWord, key: KeyWord = None, project: OfProject = None,
 
 
 def _for_whom(seen: events.Story) -> str:
+    """Say whom an event is for, and in which project, if it names one."""
+    project = seen.event["project"]
+    return f"{_audience_of(seen)}{f', in project {project}' if project else ''}"
+
+
+def _audience_of(seen: events.Story) -> str:
     """Say whom an event is for."""
     event = seen.event
     if event["owners"]:

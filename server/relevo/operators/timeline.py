@@ -111,7 +111,7 @@ def _fanned_out(event: Row) -> Iterator[Moment]:
 
 def _latest(event: Row, counts: Mapping[str, int], sample: Row) -> Iterator[Moment]:
     """Return how far an event came whose deliveries were all looked at."""
-    row = {**sample, "confirmed": counts.get("ok", 0), "event_type": event["event_type"]}
+    row = {**sample, "counts": counts, "event_type": event["event_type"]}
     if not any(counts.get(each, 0) > 0 for each in _STILL):
         if sample["last_completed_at"]:
             yield Moment(sample["last_completed_at"], "last_ended", row)
@@ -165,6 +165,11 @@ def _request(row: Row) -> str:
     provider = SendingProject.parse(row["project"]).provider
     by = f" by {LABELS[provider]}" if provider in NATIVE else ""
     return f"{_pushes(row['of_event'])}{by}: {became}{said}"
+
+
+def _ended(counts: Mapping[str, int], ok: str) -> str:
+    """Say how many deliveries ended in which status: `1 failed, 3 ok`."""
+    return ", ".join(f"{n:,} {ok if status == 'ok' else status}" for status, n in sorted(counts.items()) if n > 0)
 
 
 def _resumed(row: Row) -> str:
@@ -238,7 +243,7 @@ _WORDS: dict[str, tuple[str | Word, Word | None]] = {
     "swept": ("open deliveries ended", None),
     "last_ended": (
         "last delivery ended",
-        lambda row: f"{row['confirmed']} {'taken by your server' if row['event_type'] == NEWS else 'ok'}",
+        lambda row: _ended(row["counts"], "taken by your server" if row["event_type"] == NEWS else "ok"),
     ),
     "last_attempt": ("last attempt so far", lambda row: f"one of its pushes was tried {row['most_attempts']} times"),
     "deadline": ("deadline", None),
