@@ -339,6 +339,6 @@ def test_a_text_that_is_too_long_has_characters(phones: Phones) -> None:
     path = f"/v1/installations/{phone}/preferences/"
     told = [phones.call("PUT", path + name, phones.app, json={}).json()["errors"] for name in ("x" * 101, "%00")]
     assert told == [
-        [{"field": "name", "reason": "String should have at most 100 characters"}],
+        [{"field": "name", "reason": "must have at most 100 characters"}],
         [{"field": "name", "reason": "must not hold a NUL character"}],
     ]

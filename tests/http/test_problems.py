@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -44,6 +45,29 @@ def test_an_event_is_refused_by_the_names_of_its_fields(post) -> None:
         status, told = post("/v1/events/batch", json={"events": [GOOD, GOOD | {"key": "2"} | wrong]})
         placed = [f"events.1.{field}" for field in fields]
         assert (status, [each["field"] for each in told["errors"]]) == (400, placed), wrong
+
+
+def test_a_reason_says_what_is_right_and_what_was_given(post, served: Served) -> None:
+    """Kinds, choices and written forms are told in plain words with the value; no pattern, no word of a library."""
+    told = {}
+    for wrong in ({"audience": None}, {"owners": "ana"}, {"lane": "fast"}, {"at_most_once": "so"}):
+        body = {key: value for key, value in (GOOD | wrong).items() if value is not None}
+        ((field, reason),) = (each.values() for each in post("/v1/events", json=body)[1]["errors"])
+        told[field] = reason
+    assert told == {
+        "audience": "must be given",
+        "owners": "must be a list",
+        "lane": "must be 'urgent' or 'bulk', got \"fast\"",
+        "at_most_once": 'must be true or false, got "so"',
+    }
+    app, phone = served.client("app"), uuid4()
+    app.call("PUT", f"/v1/installations/{phone}", json={"token": "ExponentPushToken[a]"})
+    answer = app.call("PUT", f"/v1/installations/{phone}/preferences/default", json={"delivery": "daily 8"}).json()
+    assert answer["detail"] == 'delivery: must be now, hourly, daily 08:00 or weekly mon 08:00, got "daily 8"'
+    answer = app.call("POST", "/v1/owners/quiet", json={"owner": "ana", "windows": ["22-7"], "zone": "UTC"}).json()
+    assert answer["detail"] == 'windows.0: must be like 22:00-07:00 or sat,sun 07:00-10:00, got "22-7"'
+    assert app.call("GET", "/v1/events/abc").json()["detail"] == 'event_id: must be a whole number, got "abc"'
+    assert app.call("POST", "/v1/events", json=[]).json()["detail"] == "body: must be a JSON object"
 
 
 @pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b'{"type": "t",}'])

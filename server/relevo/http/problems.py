@@ -42,6 +42,32 @@ _TOGETHER = {
     "title, body, data and push": ("title", "body", "data", "push"),
 }
 """What is said of several fields, by how it begins."""
+_OF_PYDANTIC = re.compile(r"^(?:Input|String|Value|List|Dictionary|Tuple|Set|URL|Datetime) should ")
+_IN_WORDS = {
+    "missing": "must be given",
+    "list_type": "must be a list",
+    "string_type": "must be text",
+    "extra_forbidden": "is not known here",
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "must be a JSON object"),
+    **dict.fromkeys(("uuid_type", "uuid_parsing"), "must be a UUID"),
+}
+"""What pydantic finds wrong, by its types of errors; of others its own sentence is told from the verb on."""
+_WRITTEN = {
+    "after": "what the page before named",
+    "before": "what the page before named",
+    "cursor": "what the page before named",
+    "delivery": "now, hourly, daily 08:00 or weekly mon 08:00",
+    "moneda": "three capital letters, such as CLP",
+    "rubro": "letters, digits and dashes",
+    "rubro_prefix": "letters, digits and dashes",
+    "windows": "like 22:00-07:00 or sat,sun 07:00-10:00",
+}
+"""How fields are written that have a pattern."""
+_SHOWN = ("literal_error", "enum", "string_pattern_mismatch", "greater_than", "less_than", "int_", "bool_", "uuid_")
+_MAX_SHOWN = 60
 _MAX_ERRORS = 20
 _MAX_TEXT = 300
 _MAX_COMPLAINT = 1_000
@@ -265,13 +291,24 @@ def _place(wrong: Mapping[str, Any]) -> str:
 
 def _reason(wrong: Mapping[str, Any]) -> str:
     """Say what is wrong in words that fit the field: a text has characters where pydantic speaks of items."""
-    said = str(wrong["msg"]).removeprefix("Value error, ")
+    said = _IN_WORDS.get(wrong["type"], str(wrong["msg"]).removeprefix("Value error, "))
+    if wrong["type"] == "string_pattern_mismatch":
+        names = [each for each in wrong["loc"] if each in _WRITTEN]
+        said = f"must be {_WRITTEN[names[-1]]}" if names else said
     if wrong["type"] == "json_invalid":
         why, at = wrong.get("ctx", {}).get("error", said), wrong["loc"][-1]
         said = f"is not JSON: {why}" + (f", at character {at}" if isinstance(at, int) else "")
     if wrong["type"] in ("too_short", "too_long") and isinstance(wrong.get("input"), str):
         said = re.sub(r"^Value(.*) items?\b.*", r"String\1 characters", said)
-    return said
+    return _OF_PYDANTIC.sub("must ", said) + _given(wrong)
+
+
+def _given(wrong: Mapping[str, Any]) -> str:
+    """Say what was given, if it is short and the rule is about its value."""
+    given = wrong.get("input")
+    if not wrong["type"].startswith(_SHOWN) or not isinstance(given, (str, int, float)) or len(str(given)) > _MAX_SHOWN:
+        return ""
+    return f", got {orjson.dumps(given).decode()}"
 
 
 def _says_json(request: Request) -> bool:
