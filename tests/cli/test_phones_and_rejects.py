@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 import relevo
 from commanding import MARKUP, Command, Said
@@ -98,6 +99,24 @@ class TestGrant:
         assert (said.code, said.out) == (0, f"{role} may now call relevo.enqueue and its kin.\n")
         may = conn.execute("select has_function_privilege(%s, 'relevo.enqueue(jsonb)', 'execute')", [role]).fetchone()
         assert may == (True,)
+        conn.execute(sql.SQL("drop owned by {}").format(sql.Identifier(role)))
+        admin.execute(sql.SQL("drop role {}").format(sql.Identifier(role)))
+
+    def test_an_apps_role_looks(self, command: Command, conn, admin, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A role that may only enqueue is told so, and which role may look; no statement of ours is quoted."""
+        role = f"app_{uuid4().hex[:6]}"
+        conn.execute(sql.SQL("create role {} login password 'x'").format(sql.Identifier(role)))
+        assert command("grant", role).code == 0
+        monkeypatch.setenv("DATABASE_URL", make_conninfo(dsn, user=role, password="x"))
+        for words in (["status"], ["events"], ["owner", "show", "ana"]):
+            said = command(*words)
+            assert (said.code, said.out) == (1, "")
+            assert said.err.startswith(
+                "relevo: The database role that DATABASE_URL names may not do this: permission denied for "
+            )
+            assert "`relevo grant ROLE --worker`" in said.err
+            assert "LINE" not in said.err
+        assert command("enqueue", "notice", "1", "--title", "Hi", "--everyone").code == 0
         conn.execute(sql.SQL("drop owned by {}").format(sql.Identifier(role)))
         admin.execute(sql.SQL("drop role {}").format(sql.Identifier(role)))
 

@@ -38,6 +38,7 @@ def test_the_page_keeps_its_word(conn: psycopg.Connection[Any], command: Command
     assert texts["pl"]["title"] == "5 nowych przetargów"
     assert command("words", "check", file).out.strip().endswith("tenders.new is well in en, es, pl, es-CL.")
     assert conn.execute("select from relevo.wordings").fetchall() == []
+    assert command("words", "show").out.strip() == "No event type has texts yet: `relevo words set FILE` saves them."
     assert command("words", "set", file).out.strip() == "Version 1 of tenders.new is saved."
     assert command("words", "set", file).out.strip() == "Version 1 of tenders.new is current already."
     assert command("words", "show").out.strip() == "tenders.new: version 1, in en, es, pl, es-CL"

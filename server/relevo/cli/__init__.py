@@ -23,6 +23,10 @@ from relevo.core import logs
 from relevo.core.errors import ConfigError, InvalidInputError, RelevoError, UsageError
 from relevo.operators import audit
 
+_RIGHTS = (
+    "An app's role may call Relevo's functions and read nothing. Name the worker's role or the owner's in "
+    "DATABASE_URL; `relevo grant ROLE --worker`, run by the owner, makes a role a worker's."
+)
 PARTS = {
     "watching": ("runs", "status", "deliveries", "sources"),
     "running": ("run", "serve", "tick", "run-cycle", "pause", "resume", "event-type"),
@@ -155,5 +159,10 @@ def main() -> None:
         complain(error, USAGE)
     except RelevoError as error:
         complain(error, FAILED)
+    except psycopg.errors.InsufficientPrivilege as error:
+        said = error.diag.message_primary or logs.normalise_error(error)
+        complain(
+            RelevoError(f"The database role that DATABASE_URL names may not do this: {said}.", hint=_RIGHTS), FAILED
+        )
     except psycopg.Error as error:
         complain(RelevoError(f"PostgreSQL refused: {logs.normalise_error(error)}"), FAILED)

@@ -93,6 +93,8 @@ def show(
     if as_json:
         print_json(rows)
     elif event_type is None:
+        if not rows:
+            out.print("No event type has texts yet: `relevo words set FILE` saves them.")
         for row in rows:
             out.print(f"{escape(row['event_type'])}: version {row['version']}, in {', '.join(row['texts'])}")
     else:
