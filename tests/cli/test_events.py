@@ -248,6 +248,11 @@ class TestEvents:
         said = command("event", made["shop", "2"]).out
         assert "For: the phones of ana, in project shop" in said
         assert re.search(r"last delivery ended +1 skipped", said)
+        assert (
+            "nobody: its owners have phones in other projects only; give the event a project"
+            in command("preview", "--owner", "ana").out
+        )
+        assert "nobody" not in command("preview", "--owner", "ana", "--project", "news").out
         plain = relevo.enqueue(conn, Event("notice", "1", "t", audience="everyone")).event_id
         assert "For: everyone\n" in command("event", plain).out
         assert "project" not in command("events", "--type", "notice").out

@@ -15,6 +15,7 @@ from relevo.http.dashboard import compose
 from relevo.http.dashboard.actions import FormInput
 from relevo.operators import audit
 from serving import Served, phone
+from stories import phone as register
 
 WORDS: dict[str, Any] = {
     "type": "order.shipped",
@@ -40,6 +41,21 @@ def asked(page: Any) -> dict[str, str]:
     form = re.findall(r'action="/dashboard/compose/send">(.*?)</form>', page.text, re.S)[0]
     fields = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', form)
     return {name: unescape(value) for name, value in fields if name != "form"}
+
+
+def test_an_event_for_owners_of_one_project(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Owners with phones in another project alone are reached once the project is named; the page says so, and a form sends once."""
+    person = operator(served)
+    for project in ("shop", "news"):
+        register(conn, owner="ana", project=project)
+    page = person.send("/dashboard/compose", audience="owners", whom="ana", title="Hello")
+    assert "The phones of these owners are in other projects: name their project." in unescape(page.text)
+    page = person.send("/dashboard/compose", audience="owners", whom="ana", title="Hello", project="shop")
+    assert "other projects" not in page.text
+    answers = [person.send("/dashboard/compose/send", **asked(page)) for _ in range(2)]
+    assert [each.status_code for each in answers] == [303, 303]
+    made = conn.execute("select project, state from relevo.notification_events").fetchall()
+    assert made == [("shop", "waiting")]
 
 
 def test_many_phones_take_their_number_and_a_form_sends_once(

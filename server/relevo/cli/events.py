@@ -44,7 +44,7 @@ from relevo.core.errors import EventConflictError, RelevoError, UsageError
 from relevo.database import migrate
 from relevo.database.pool import Database
 from relevo.operators import audit, events
-from relevo.operators.audience import unknown_installations, unknown_owners
+from relevo.operators.audience import are_elsewhere, unknown_installations, unknown_owners
 from relevo.operators.events import TOLD_APART
 
 cli = typer.Typer()
@@ -230,10 +230,13 @@ def preview(  # noqa: PLR0917 typer options
                 return
             found = verbs.preview(connection, event)
         strangers = unknown_owners(database, owner or ())
+        elsewhere = bool(owner) and not found.count and are_elsewhere(database, owner or (), project)
     if as_json:
         print_json([{**found.raw, "warnings": found.warnings}])
     else:
         _print_preview(found, strangers, has_topics=bool(topic))
+        if elsewhere:
+            out.print(f"  nobody: {as_written(_NOBODY['owners_elsewhere'])}")
 
 
 def _later(found: values.Preview) -> Iterator[str]:

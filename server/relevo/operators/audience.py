@@ -76,12 +76,21 @@ def nobody(database: Database, event: Row) -> Nobody | None:
         project=event["project"],
     )
     whom = "owners" if event["owners"] else event["audience"]
-    if not found.looked_at and len(unknown_owners(database, event["owners"])) < len(event["owners"][:_OWNERS_AT_ONCE]):
+    if not found.looked_at and _has_known(database, event["owners"]):
         return Nobody("owners_elsewhere")
     if not found.looked_at:
         return Nobody(f"{whom}_unknown")
     silent = sum(found.reasons.values()) == found.looked_at
     return Nobody(f"{whom}_silent", found.reasons) if silent else Nobody("not_then")
+
+
+def are_elsewhere(database: Database, owners: Sequence[str], project: str | None) -> bool:
+    """Tell whether the phones of these owners are all in other projects than the one an event for them is for."""
+    return not left_out(database, owners=owners, project=project).looked_at and _has_known(database, owners)
+
+
+def _has_known(database: Database, owners: Sequence[str]) -> bool:
+    return len(unknown_owners(database, owners)) < len(owners[:_OWNERS_AT_ONCE])
 
 
 def named_phones(database: Database, event_id: int, *, limit: int) -> list[UUID]:

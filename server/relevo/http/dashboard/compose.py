@@ -56,6 +56,7 @@ FIELDS = {
     "arguments": 4_000,
     "audience": 20,
     "whom": 4_000,
+    "project": 200,
     "category": 100,
     "topics": 2_000,
     "rubros": 2_000,
@@ -94,6 +95,8 @@ class Look:
     owners: dict[Any, str] = field(default_factory=dict)
     heading: str = ""
     left_out: list[tuple[int, str]] = field(default_factory=list)
+    are_elsewhere: bool = False
+    """Whether it is for owners whose phones are all in other projects."""
 
     @property
     def needs_number(self) -> bool:
@@ -145,7 +148,7 @@ def _key(form: FormInput) -> str:
 def _sent_before(connection: Any, event: dict[str, Any]) -> int | None:
     """Return the event that this form made before, if it did."""
     try:
-        return int(app_verbs.find_by_key(connection, event["type"], event["key"], None).event["id"])
+        return int(app_verbs.find_by_key(connection, event["type"], event["key"], event.get("project")).event["id"])
     except NotFoundError:
         return None
 
@@ -218,8 +221,10 @@ async def _look(request: Request, form: FormInput, event: dict[str, Any]) -> Loo
         found = replace(found, warnings=verbs.field_warnings(_heaviest(event, texts), found.raw))
     whom = {name: event.get(name, ()) for name in ("installations", "owners")}
     everyone = event["audience"] in ("everyone", "matching")
-    left = await threads.run(audience.left_out, **whom, everyone=everyone, category=event.get("category"))
+    category, project = event.get("category"), event.get("project")
+    left = await threads.run(audience.left_out, **whom, everyone=everyone, category=category, project=project)
     reasons_left_out = _left_out(left, found, event)
+    are_elsewhere = await threads.run(audience.are_elsewhere, whom["owners"], project)
     matching = event["audience"] == "matching"
     return Look(
         event,
@@ -231,6 +236,7 @@ async def _look(request: Request, form: FormInput, event: dict[str, Any]) -> Loo
         await threads.run(owners_of, found.sample),
         _left_out_heading(left, matching=matching) if reasons_left_out or matching else "",
         reasons_left_out,
+        are_elsewhere,
     )
 
 
@@ -276,7 +282,7 @@ def _why_left_out(reason: str, category: str | None) -> str:
 def read_draft(form: FormInput, key: str) -> dict[str, Any]:
     """Return the event that the form describes, as far as it does; raises Problem with what is wrong."""
     event: dict[str, Any] = {"type": form.text("type", FIELDS["type"]) or USUAL_TYPE, "key": key, **_audience(form)}
-    for name in ("title", "body", "category", "lane"):
+    for name in ("title", "body", "project", "category", "lane"):
         event[name] = form.text(name, FIELDS[name])
     for name in ("scheduled_at", "deadline_at"):
         event[name] = _time(form, name)
