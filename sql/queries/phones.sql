@@ -37,7 +37,7 @@ select p.installation_id, p.name, p.enabled, p.rubro_prefix, p.tipo, p.region, p
  limit %(limit)s;
 
 -- name: list_history
--- Lists the deliveries to some installations, newest first, before a given one if asked, with what they said.
+-- Lists the deliveries to some installations, newest first, before a given one if asked, with what they said; of an owner those that were made for them.
 select x.id, x.event_day, x.installation_id, x.event_id, x.event_type, x.status, x.attempt_count, x.created_at, x.last_attempt_at, x.completed_at,
        x.last_error_code, left(coalesce(nullif(e.title, ''), e.body), 200) as title,
        case when e.title <> '' then left(e.body, 200) end as body
@@ -46,6 +46,10 @@ select x.id, x.event_day, x.installation_id, x.event_id, x.event_type, x.status,
                              d.created_at, d.last_attempt_at, d.completed_at, d.last_error_code
                         from relevo.notification_deliveries d
                        where d.installation_id = i.installation_id and d.id < coalesce(%(before)s::bigint, 9223372036854775807)
+                         and (%(owner)s::text is null
+                              or d.inbox_id = any (array(select b.id from relevo.inboxes b where b.owner = %(owner)s))
+                              or d.inbox_id is null and d.created_at >= (select coalesce(h.owner_since, '-infinity') from relevo.device_installations h
+                                                                          where h.installation_id = i.installation_id))
                        order by d.id desc
                        limit %(limit)s) x
   left join lateral (select e.title, e.body from relevo.notification_events e where e.id = x.event_id) e on true

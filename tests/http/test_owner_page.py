@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
 from browsing import Person
@@ -69,6 +71,23 @@ def test_what_a_digest_told_long_ago_was_told(served: Served, conn: Connection, 
     conn.execute("delete from relevo.notification_deliveries where notification_event_id = %s", [gathered])
     said = told(person, f"/dashboard/owners/ana?event={gathered}")
     assert "It will get it" not in said
+
+
+def test_history_has_the_owners_own_pushes(served: Served, conn: Connection, person: Person) -> None:
+    """A phone that ana lends to eva and has back: each owner's history has what was made for that owner; the phone's has both."""
+    lent, other = phone(conn, owner="ana", token="ExponentPushToken[lent]"), phone(conn, owner="eva")
+    for owner in ("ana", "eva", "ana"):
+        phone(conn, installation_id=str(lent), token="ExponentPushToken[lent]", owner=owner)
+        given = values.Event("t", uuid4().hex, f"For {owner}", audience=values.Owners(owner))
+        verbs.enqueue(conn, given)
+        fan_out(served.app)
+    assert "For eva" in told(person, f"/dashboard/installations/{lent}")
+    assert "For ana" in told(person, f"/dashboard/installations/{lent}")
+    history = told(person, "/dashboard/owners/ana").partition("History")[2]
+    assert ("For ana" in history, "For eva" in history) == (True, False)
+    history = told(person, "/dashboard/owners/eva").partition("History")[2]
+    assert ("For ana" in history, "For eva" in history) == (False, True)
+    assert other != lent
 
 
 def test_a_capped_push_was_not_pushed(served: Served, conn: Connection, person: Person) -> None:

@@ -163,7 +163,12 @@ STATEMENTS = [
     (PAGES, "count_left_out", {**LEFT_OUT, "owners": ["user-7"]}, 5),
     (PAGES, "count_left_out", {**LEFT_OUT, "everyone": True}, 5_100),
     (PAGES, "list_changes_since", {"event_id": 7, "installations": [UUID(int=7)]}, 10),
-    (PAGES, "list_history", {"installations": [UUID(int=1), UUID(int=2)], "before": None, "limit": PAGE}, 20),
+    (
+        PAGES,
+        "list_history",
+        {"installations": [UUID(int=1), UUID(int=2)], "owner": None, "before": None, "limit": PAGE},
+        20,
+    ),
     (OPERATORS, "list_unknown_owners", {"owners": [f"user-{n}" for n in range(100)]}, 100),
     (PAGES, "find_event", {"event_id": 7}, 5),
     (PAGES, "find_events_by_key", {"key": "17", "limit": 20}, 20),

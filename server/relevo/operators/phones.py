@@ -57,7 +57,7 @@ def owner(database: Database, name: str, *, before: int | None = None, limit: in
     if not storable(name) or not fetch(database, _SQL["find_owner"], owner=name):
         return None
     listed = fetch(database, _SQL["list_phones_of_owner"], owner=name, limit=MOST_PHONES)
-    return _phones(database, [row["installation_id"] for row in listed], before, limit)
+    return _phones(database, [row["installation_id"] for row in listed], before, limit, name)
 
 
 def owners(database: Database, first: str = "", *, behind: bool = False, limit: int = 25) -> tuple[list[Row], str]:
@@ -74,13 +74,15 @@ def owners_of(database: Database, installations: Sequence[UUID]) -> dict[UUID, s
     return {row["installation_id"]: row["owner"] for row in rows}
 
 
-def _phones(database: Database, installations: Sequence[UUID], before: int | None, limit: int) -> Phones:
+def _phones(
+    database: Database, installations: Sequence[UUID], before: int | None, limit: int, owner: str | None = None
+) -> Phones:
     asked = {"installations": list(installations)}
     rows = fetch(database, _SQL["list_phones"], **asked)
     preferences: dict[UUID, list[Row]] = {}
     for row in fetch(database, _SQL["list_preferences_of_phones"], **asked, limit=_MOST_PREFERENCES):
         preferences.setdefault(row["installation_id"], []).append(row)
-    history = fetch(database, _SQL["list_history"], **asked, before=before, limit=limit + 1)
+    history = fetch(database, _SQL["list_history"], **asked, owner=owner, before=before, limit=limit + 1)
     more = history[limit - 1]["id"] if len(history) > limit else None
     return Phones(rows, preferences, history[:limit], more)
 
