@@ -24,6 +24,17 @@ class TestInstallations:
         assert (said.code, said.out.startswith("No installations yet")) == (0, True)
         assert command("installations", "--json") == Said(0, "", "")
 
+    def test_a_token_that_moved(self, command: Command, conn) -> None:
+        """Of a phone whose token is another's by now list and explanation say so in words; the other one receives."""
+        token, everyone = "ExponentPushToken[a]", relevo.Event("t", "1", "t", audience="everyone")
+        former, owner = (relevo.register(conn, Installation(token, owner=name)) for name in ("ana", "bo"))
+        moved = "its push token belongs to another installation now"
+        said = {line.split()[0]: line for line in command("installations").out.splitlines()}
+        assert f"no: {moved}" in said[str(former)]
+        assert "yes" in said[str(owner)]
+        assert relevo.explain(conn, everyone, former).reason == f"Pushes may not go to it: {moved}."
+        assert relevo.explain(conn, everyone, owner).gets_it
+
     def test_who_receives_and_why_not(self, command: Command, conn) -> None:
         """Each line tells whether it receives, and if not why; no whole token is shown."""
         token = "ExponentPushToken[abcdefghijklmnopqrstuv]"

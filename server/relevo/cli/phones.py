@@ -28,7 +28,7 @@ from relevo.cli.common import (
 )
 from relevo.core.errors import UsageError
 from relevo.database import migrate
-from relevo.operators import phone_import, phones
+from relevo.operators import phone_import, phones, reasons
 from relevo.operators.phone_files import FIELDS
 from relevo.operators.phone_import import Progress, Source
 
@@ -132,8 +132,13 @@ def installations(  # noqa: PLR0917 typer options
         "token": lambda row: as_written(row["token"] or ""),
         "project": lambda row: as_written(row["project"]),
         "asks for": lambda row: str(row["preferences"]),
-        "receives": lambda row: "[green]yes[/]" if row["receives"] else f"[yellow]no: {as_written(row['why_not'])}[/]",
+        "receives": lambda row: "[green]yes[/]" if row["receives"] else f"[yellow]no: {as_written(_why_not(row))}[/]",
     }
     none_yet = "No installations yet: `select relevo.register_installation(…)` registers one."
     none = "No installation fits." if any(wanted.values()) else none_yet
     print_rows(columns, rows, none, wide=("owner", "project", "receives"), as_json=as_json)
+
+
+def _why_not(row: dict[str, Any]) -> str:
+    """Say why pushes may not go to a phone; a code of ours in words."""
+    return reasons.not_allowed(row["why_not"]) if row["why_not"] == "token_moved" else str(row["why_not"])

@@ -194,6 +194,7 @@ NOT_ALLOWED = {
     "no token": N_("it has no push token"),
     "not push capable": N_("it cannot receive pushes"),
     "owner blocked": N_("its owner is blocked"),
+    "token_moved": N_("its push token belongs to another installation now"),
 }
 """Why pushes may not go to a phone; anything else is what the push service said."""
 

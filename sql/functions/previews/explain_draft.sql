@@ -81,7 +81,7 @@ begin
     when e.project <> i.project then
       rule := 'not_named'; why := format('The event is for the phones of project %s.', e.project); about := jsonb_build_object('project', e.project);
     when not relevo.may_receive(i) then
-      rule := 'not_allowed'; why := format('Pushes may not go to it: %s.', relevo.why_not_allowed(i));
+      rule := 'not_allowed'; why := format('Pushes may not go to it: %s.', replace(relevo.why_not_allowed(i), 'token_moved', 'its push token belongs to another installation now'));
       about := jsonb_build_object('why_not', relevo.why_not_allowed(i));
     when unwanted is not null then
       rule := unwanted; about := jsonb_build_object('category', e.category);
