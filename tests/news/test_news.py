@@ -252,6 +252,33 @@ def test_kinds_and_projects(conn: psycopg.Connection[Any], build: Callable[..., 
     ]
 
 
+@pytest.mark.parametrize(
+    "sending",
+    ["shop", "webhook::shop", "fcm::shop", "fcm::shop::ios", "apns::shop::sandbox", "webpush::shop::push.example:8443"],
+)
+def test_the_project_of_each_push_service(
+    conn: psycopg.Connection[Any], build: Callable[..., App], sending: str
+) -> None:
+    """News name the app's project, and reach who asked for its news, whatever service and platform a push goes to."""
+    app = build()
+    subscribe(conn, "shop", "delivery.failed", "delivery.opened", project="shop")
+    subscribe(conn, "ios", "delivery.failed", "delivery.opened", project="shop::ios")
+    conn.execute("insert into relevo.event_types (event_type, opens) values ('tender.new', true)")
+    ids = add_deliveries(conn, 2, project=sending)
+    mark_failed(conn, ids[:1], code="MessageTooBig")
+    conn.execute("update relevo.notification_deliveries set provider_ticket_id = 't' where id = %s", ids[1:])
+    (phone,) = conn.execute(
+        "select installation_id from relevo.notification_deliveries where id = %s", ids[1:]
+    ).fetchone() or (None,)
+    assert relevo.report_opened(conn, phone, ids[1]) == "noted"
+    reap(app)
+    assert [(row["kind"], row["project"]) for row in read(conn, "shop")] == [
+        ("delivery.failed", "shop"),
+        ("delivery.opened", "shop"),
+    ]
+    assert read(conn, "ios") == []
+
+
 def test_everyone_is_not_a_webhook_for_news(conn: psycopg.Connection[Any], build: Callable[..., App]) -> None:
     """An event for everyone does not reach an address that only gets news."""
     app = build()

@@ -43,7 +43,7 @@ begin
     insert into relevo.event_reactions (event_id, kind, count) values (d.event_id, 'opened', 1);
     if relevo.is_news('delivery.opened') then
       insert into relevo.news_inbox (at, kind, project, event_id, delivery_id, installation_id, data)
-      values (now(), 'delivery.opened', regexp_replace(d.project, '^.*?::', ''), d.event_id, d.id, installation,
+      values (now(), 'delivery.opened', relevo.name_of_project(d.project), d.event_id, d.id, installation,
               jsonb_build_object('event_type', d.event_type, 'action', action, 'opened_at', least(greatest(coalesce(at, now()), d.sent_at), now())));
     end if;
   end if;

@@ -6,7 +6,7 @@ as $$
 begin
   if relevo.is_news('delivery.failed') then
     insert into relevo.news_inbox (at, kind, project, event_id, delivery_id, installation_id, data)
-    select c.died_at, 'delivery.failed', regexp_replace(c.project, '^.*?::', ''), c.event_id, c.delivery_id, d.installation_id,
+    select c.died_at, 'delivery.failed', relevo.name_of_project(c.project), c.event_id, c.delivery_id, d.installation_id,
            jsonb_build_object('event_type', d.event_type, 'error_code', c.error_code, 'attempts', d.attempt_count)
       from come c
       cross join lateral (select d.installation_id, d.event_type, d.attempt_count from relevo.notification_deliveries d
