@@ -109,6 +109,16 @@ def test_a_single_culprit_costs_few_requests() -> None:
         assert (service.bad, service.requests <= 16) == ({culprit}, True), culprit
 
 
+@pytest.mark.parametrize("events", [2, 4])
+def test_a_bad_event_costs_the_others_of_its_request_little(events: int) -> None:
+    """What is refused is sent in halves with each event's messages together: those of good events leave in a few
+    requests."""
+    service = Service(lambda delivery, _: delivery.notification_event_id == 1)
+    service.take([deliveries(100, events)])
+    assert service.sent == {each.id for each in deliveries(100, events) if each.notification_event_id != 1}
+    assert service.requests <= 20
+
+
 def test_a_storm_blames_nobody() -> None:
     """Nothing is taken: nothing is bad, a few of each event were tried, and the rest is set aside."""
     service = Service(lambda *_: True)

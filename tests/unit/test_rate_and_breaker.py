@@ -362,6 +362,24 @@ class TestCredentials:
         assert rate_and_breaker.is_projects_fault(heard, RULES, look) == projects
 
     @pytest.mark.parametrize(
+        ("faulty", "fine", "projects"),
+        [
+            (["ana", "bea", "eva", "dan", "ana"], ["gil"], True),
+            (["ana", "bea", "eva", "dan", "ana"], ["gil"] * 5, True),
+            (["ana", "bea", "eva", "dan", "ana"], ["gil", "ida"], False),
+            (["ana", "bea", "eva", "dan", "ana"], ["ana"] * 5, True),
+        ],
+    )
+    def test_an_owner_with_several_good_phones_speaks_once(
+        self, faulty: list[str], fine: list[str], projects: bool
+    ) -> None:
+        """However many phones of one owner are well, they speak once for the project, and not at all if one of them is not."""
+        heard = rate_and_breaker.hear(None, RULES, NOW, answers(len(faulty), len(fine)))
+        assert heard is not None
+        look = known(has_owners=True, owners=dict(zip(PHONES, faulty + fine, strict=False)))
+        assert rate_and_breaker.is_projects_fault(heard, RULES, look) == projects
+
+    @pytest.mark.parametrize(
         ("faulty", "fine", "alone", "projects"),
         [
             (1, 0, False, False),
