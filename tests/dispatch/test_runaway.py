@@ -6,14 +6,18 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from relaying import Relay, at_once
 
 import soak
+from deliveries import add_deliveries, add_event
 from relevo.client.values import Matching
+from relevo.config import Settings
 from relevo.core.errors import DatabaseUnavailableError, UsageError
 from relevo.core.model import Report
+from relevo.delivery import runaway
 from relevo.operators import actions, event_types, fleet
 from relevo.operators.event_types import TypeSettings
 
@@ -328,6 +332,20 @@ class TestRunaways:
         worker.dispatch()
         worker.everyone_received(14)
         assert (set(worker.states()), problems(worker)) == ({"sent"}, [])
+
+    def test_two_retry_storms_at_once(self, conn: psycopg.Connection[Any]) -> None:
+        """Pushes of two types that are tried again and again: each project is told of its own."""
+        storms = {"digest": ["shop", "crm"], "chat": ["chat"], "calm": ["calm"]}
+        for event_type, projects in storms.items():
+            event = add_event(conn, event_type=event_type)
+            for project in projects:
+                add_deliveries(conn, 1, event=event, event_type=event_type, project=project)
+            repeats = 31 if event_type != "calm" else 3
+            conn.execute("insert into relevo.event_repeat_deltas (event_id, repeats) values (%s, %s)", [event, repeats])
+        assert runaway.fold_repeats(conn, Settings(), 100, None) == 2
+        found = conn.execute("select project, detail from relevo.project_incidents where what = 'runaway_stopped'")
+        reported = {project: detail.partition("of ")[2].partition(" ")[0] for project, detail in found}
+        assert reported == {"shop": "digest", "crm": "digest", "chat": "chat"}
 
     @pytest.mark.parametrize(("brake", "times"), [(True, 11), (False, 14)])
     def test_a_storm_of_redrives(self, relay, sandbox, brake: bool, times: int) -> None:

@@ -148,6 +148,22 @@ def _with_bad_key(sandbox: Sandbox, tmp_path: Path) -> Reply:
         return apns.send([native.message(sandbox.apns_token("ana"))] * 50, PRODUCTION)
 
 
+def test_two_keys_of_a_team(sandbox: Sandbox, tmp_path: Path) -> None:
+    """Projects with a key each reach their phones in turn, also two keys of one team: no connection serves both."""
+    keys = {"default": "FIRST", "shop": "SECOND"}
+    entries = {
+        project: {"key_file": str(sandbox.add_apns_key(key)), "key_id": key, "team_id": senders.TEAM_ID}
+        for project, key in keys.items()
+    }
+    file = tmp_path / "projects.json"
+    file.write_text(json.dumps({name: {"apns": each | {"topic": senders.TOPIC}} for name, each in entries.items()}))
+    with native.apns(sandbox, file) as apns:
+        messages = [native.message(sandbox.apns_token(name)) for name in ("ana", "bea")]
+        for project in ("default", "shop", "default", "shop"):
+            reply = apns.send(messages, f"apns::{project}::production")
+            assert [ticket.fate for ticket in reply.tickets] == ["ok", "ok"], project
+
+
 def entry(sandbox: Sandbox) -> PushProject[ApnsEntry]:
     """Return the sandbox's own key."""
     return native.projects(sandbox).all(ApnsEntry)["default"]

@@ -93,6 +93,18 @@ def test_an_access_token_is_dropped_once(fcm: Fcm, sandbox: Sandbox) -> None:
     assert sent(fcm, sandbox).fate == "ok"
 
 
+def test_what_is_taken_by_a_new_access_token_is_told_of_its_message(fcm: Fcm, sandbox: Sandbox) -> None:
+    """Of one call some messages are refused for the access token and taken with the next one: each is told as taken under
+    its own place."""
+    phones = [("ana",), ("bea", "UNAUTHENTICATED*1"), ("eva",), ("ida", "UNAUTHENTICATED*1")]
+    taken: dict[int, Ticket] = {}
+    messages = [native.message(sandbox.fcm_token(*phone)) for phone in phones]
+    reply = fcm.send(messages, ANDROID, taken.__setitem__)
+    assert [ticket.fate for ticket in reply.tickets] == ["ok"] * 4
+    assert taken == dict(enumerate(reply.tickets))
+    assert len({ticket.id for ticket in reply.tickets}) == 4
+
+
 def test_what_was_taken_stays_taken_when_no_new_token_comes(fcm: Fcm, sandbox: Sandbox) -> None:
     """Of one call FCM takes a message and refuses another for its access token, and Google gives no other: the first is taken."""
     assert sent(fcm, sandbox).fate == "ok"
@@ -350,6 +362,16 @@ def test_a_devices_quota_is_told_from_a_projects(subject: str, description: str,
     error = {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "no", "details": [detail]}
     ticket = _ticket(Answered(429, {"retry-after": "7200"}, json.dumps({"error": error}).encode()))
     assert (ticket.pauses, ticket.retry_after_ms) == (pauses, 7_200_000)
+
+
+@pytest.mark.parametrize("subjects", [["device:abc", "project:shop"], ["project:shop", "device:abc"]])
+def test_a_devices_quota_among_two(subjects: list[str]) -> None:
+    """FCM may name several quotas: if one of them is the phone's, this phone waits, and not its whole project."""
+    violations = [{"subject": subject, "description": "Too many messages."} for subject in subjects]
+    detail = {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": violations}
+    error = {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "no", "details": [detail]}
+    ticket = _ticket(Answered(429, {}, json.dumps({"error": error}).encode()))
+    assert (ticket.fate, ticket.pauses) == ("retryable", "phone")
 
 
 def test_a_project_may_name_phones_by_fid(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -122,6 +122,16 @@ def test_private_addresses_are_refused(receiver: Receiver) -> None:
     assert receiver.asked == []
 
 
+@pytest.mark.parametrize("found", [["10.0.0.1", "8.8.8.8"], ["8.8.8.8", "10.0.0.1"]])
+def test_a_name_with_one_private_address_is_refused(monkeypatch: pytest.MonkeyPatch, found: list[str]) -> None:
+    """A name that leads to the internet and into the private network is refused, whichever address comes first."""
+    looked_up = [(2, 1, 6, "", (address, 9)) for address in found]
+    monkeypatch.setattr("relevo.providers.lookups.socket.getaddrinfo", lambda *_, **_more: looked_up)
+    address = WebhookAddress("https://hook.example:9/", [KEY])
+    [ticket] = Webhook({"billing": address}, timeout_ms=200, connect_timeout_ms=100).send([MESSAGE]).tickets
+    assert (ticket.fate, ticket.code, ticket.alert) == ("failed", "RefusedAddress", True)
+
+
 def test_the_address_that_was_checked_is_the_one_that_is_connected_to(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -341,6 +341,15 @@ def test_a_subscription_that_moved_within_its_push_service(stack: ExitStack, mak
     assert (twice.fate, twice.code) == ("failed", "HTTP_301")
 
 
+def test_some_subscriptions_moved_within_their_push_service(stack: ExitStack, make: Made) -> None:
+    """Of several messages to one push service those are sent once more that moved, and each ticket is its own message's."""
+    moved = {f"/{name}": (301, {"location": f"/new-{name}"}, b"") for name in "bd"}
+    service = Service(stack, {"/c": (410, {}, b""), "/new-b": (410, {}, b""), **moved})
+    tickets = send(make(service.place), *(message(service.browser(f"/{name}")) for name in "abcd"))
+    found = [(ticket.fate, ticket.id) for ticket in tickets]
+    assert found == [("ok", "a"), ("invalid", None), ("invalid", None), ("ok", "new-d")]
+
+
 def test_several_push_services_in_one_call(stack: ExitStack, make: Made) -> None:
     """Messages are sorted by push service; the trouble of one is not the others'; tickets keep their order."""
     one, two = Service(stack, {}), Service(stack, {})

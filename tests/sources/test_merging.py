@@ -179,6 +179,18 @@ def test_field_by_field(stored: dict[str, Any], reported: dict[str, Any], merged
             {"monto": Decimal(5), "moneda": "CLP", "monto_label": "cinco"},
             id="older money fills a blank as a whole",
         ),
+        pytest.param(
+            {"as_of": at(9)},
+            {"as_of": at(8), "rubros": ("1", "2"), "rubro_scheme": "CPV"},
+            {"rubros": ("1", "2"), "rubro_scheme": "CPV"},
+            id="older rubros fill a blank with their scheme",
+        ),
+        pytest.param(
+            {"as_of": at(9), "rubros": ("1",), "rubro_scheme": "UNSPSC"},
+            {"as_of": at(8), "rubros": ("2", "3"), "rubro_scheme": "CPV"},
+            {"rubros": ("1",), "rubro_scheme": "UNSPSC"},
+            id="and change none that were told since",
+        ),
     ],
 )
 def test_by_when_it_was_said(stored: dict[str, Any], reported: dict[str, Any], merged: dict[str, Any]) -> None:
@@ -220,10 +232,12 @@ def test_it_forgets_nothing(stored: Item, reported: Item) -> None:
 
 
 def test_one_each() -> None:
-    """Tellings of the same item become one, in the order they were told."""
-    reported = [item(region="Maule"), item(external_id="2"), item(monto=Decimal(5), moneda="CLP")]
-    first, second = one_each(reported)
+    """Tellings of the same item become one, in the order they were told; the same id in another namespace is another item."""
+    other = item(namespace="m", region="Ñuble")
+    reported = [item(region="Maule"), item(external_id="2"), other, item(monto=Decimal(5), moneda="CLP")]
+    first, second, third = one_each(reported)
     assert (first.region, first.monto, second.external_id) == ("Maule", Decimal(5), "2")
+    assert third == other
 
 
 def test_marks() -> None:

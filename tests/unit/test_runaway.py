@@ -116,6 +116,13 @@ def test_a_retry_storm(repeats: int, deliveries: int, storm: bool) -> None:
     assert runaway.is_retry_storm(repeats, deliveries) == storm
 
 
+def test_a_phone_that_is_counted_in_two_streams() -> None:
+    """It is judged by the most that it got within an hour and by the calmer of the two pasts, so that neither is missed."""
+    ana, bea = UUID(int=1), UUID(int=2)
+    counts = runaway.counts_of([ana, bea, ana, bea], [5.0, 2.0, 3.0, 9.0], [1, 20, 10, 4])
+    assert counts == {ana: Count(5.0, 1), bea: Count(9.0, 4)}
+
+
 @pytest.mark.parametrize(("seconds_left", "pause_s"), [(None, 900), (3_600, 900), (900, 840), (90, 60), (30, 60)])
 def test_what_is_held_looks_again_before_its_deadline(seconds_left: float | None, pause_s: int) -> None:
     """Every quarter of an hour, and once more before it would be too late."""
