@@ -254,6 +254,46 @@ def test_forgetting_reaches_caps_that_were_taken_away(
     assert conn.execute("select subject from relevo.cap_uses").fetchall() == [("o:eva",)]
 
 
+def test_forgetting_in_one_project_leaves_the_other_project_full(
+    build: Any, conn: psycopg.Connection[Any], two_projects: list[UUID]
+) -> None:
+    """Two projects know an ana and send her one event a day: after the shop forgot its ana, the club's has no room yet."""
+    for project in ("shop", "club"):
+        quiet.set_cap(conn, 1, per="day", project=project)
+    worker = build()
+    tell(conn, "one")
+    fan_out_to_the_end(worker)
+    conn.execute("select relevo.forget_owner_in_project('ana', 'shop')")
+    tell(conn, "two")
+    fan_out_to_the_end(worker)
+    assert states(conn, two_projects[1]) == [OPEN, CAPPED]
+    [again] = add_phones(conn, 1, owner="ana", project="shop")
+    tell(conn, "three")
+    fan_out_to_the_end(worker)
+    assert (states(conn, two_projects[1]), states(conn, again)) == ([OPEN, CAPPED, CAPPED], [OPEN])
+
+
+def test_what_was_sent_yesterday_takes_no_room_of_today(
+    build: Any, conn: psycopg.Connection[Any], phones: list[UUID]
+) -> None:
+    """A preview counts what is used of the day on which the event would be sent, as fan-out does."""
+    worker = build()
+    next_event = Event("notice", "next", title="Hello", audience="everyone")
+    for key in ("one", "two"):
+        tell(conn, key)
+    fan_out_to_the_end(worker)
+    assert verbs.explain(conn, next_event, phones[0]).rule == "capped"
+    conn.execute("update relevo.cap_uses set bucket = bucket - interval '1 day'")
+    tell(conn, "of today")
+    fan_out_to_the_end(worker)
+    assert verbs.explain(conn, next_event, phones[0]).gets_it
+    tell(conn, "of today, too")
+    fan_out_to_the_end(worker)
+    draft = verbs.explain(conn, next_event, phones[0])
+    assert draft.reason == "There is no room for it: at most 2 a day, and 2 are used."
+    assert states(conn, phones[0]) == [OPEN] * 4
+
+
 def test_a_cap_that_is_taken_away_meanwhile_loses_nothing(
     build: Any, conn: psycopg.Connection[Any], phones: list[UUID]
 ) -> None:

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from inboxes import sent
 from phones import add_phones
 from plans import rows_read_by_table
 from relevo.core import queries
@@ -66,6 +67,17 @@ def test_equal_names_elsewhere_cost_nothing(many: psycopg.Connection[Any], case:
         case,
         {k: v for k, v in found.items() if v > 20},
     )
+
+
+def test_badges_of_equal_names(conn: psycopg.Connection[Any]) -> None:
+    """The badge of a phone is what is unread in its own project, also if an owner of that name has a phone in another."""
+    shop, bank = (add_phones(conn, 1, owner="ana", project=project)[0] for project in ("shop", "bank"))
+    [alone] = add_phones(conn, 1, project="bank")
+    for phone, count in ((shop, 3), (bank, 1), (alone, 2)):
+        for _ in range(count):
+            sent(conn, [phone])
+    found = conn.execute("select * from relevo.unread_badges(%s)", [[shop, bank, alone]]).fetchall()
+    assert sorted(found) == sorted([(shop, 3), (bank, 1), (alone, 2)])
 
 
 def test_an_address_for_news_is_no_phone_of_an_inbox(conn: psycopg.Connection[Any]) -> None:

@@ -106,6 +106,24 @@ def test_reports_come_late_but_not_too_late(conn: psycopg.Connection[Any]) -> No
     assert relevo.report_opened(conn, phone, delivery_of(conn, sealed, phone)) == "too_late"
 
 
+def test_taps_that_are_counted_at_different_times_add_up(
+    conn: psycopg.Connection[Any], build: Callable[..., Any]
+) -> None:
+    """Phones open an event and read it before and after Relevo summed up what was reported: all of it counts."""
+    opening(conn)
+    phones = [add_phones(conn, 1, owner=owner)[0] for owner in ("ana", "bea", "eva")]
+    event, worker = sent(conn, phones), build()
+    for phone, owner in zip(phones, ("ana", "bea", "eva"), strict=True):
+        assert relevo.report_opened(conn, phone, delivery_of(conn, event, phone)) == "noted"
+        assert relevo.mark_inbox(conn, event, "read", owner=owner)
+        reap(worker)
+    relevo.mark_inbox(conn, event, "unread", owner="eva")
+    reap(worker)
+    status = relevo.get(conn, event)
+    assert status is not None
+    assert status.reactions == {"taken": 0, "opened": 3, "read": 2}
+
+
 def test_two_reports_at_once_count_once(conn: psycopg.Connection[Any], dsn: str, tapped: tuple[UUID, int, int]) -> None:
     """Of two reports of one tap that come at the same time one is noted."""
     phone, event, delivery = tapped
