@@ -38,6 +38,12 @@ class TestCancel:
             (1, "skipped", "was finished already: nothing of it was withdrawn", "fanned"),
             (2, "failed", "is cancelled; nothing of it was left to send", "cancelled"),
             (3, "retryable", "is cancelled", "cancelled"),
+            (
+                4,
+                "sent",
+                "is cancelled; nothing of it was left to send.\n2 pushes of it were sent before, and stay sent",
+                "cancelled",
+            ),
         ):
             event = add_event(conn, event=number)
             progress = "insert into relevo.event_progress_deltas (event_id, status, deliveries) values (%s, %s, 2)"

@@ -192,12 +192,14 @@ class TestConnections:
         assert not limited or (after.count, after.why) == (0, "rest"), "that it rests is found out"
 
     def test_those_taken_ahead_are_a_fair_share(self, relay, conn) -> None:
-        """As many as at the time of a claim: of all that others leave, and none while one of ours is in flight."""
+        """As many as at the time of a claim: of all that others leave in this project, and none while one of ours is in
+        flight."""
         first, second = relay(), relay()
         projects = first.app.services.projects
         assert projects.reserve("default", "bulk", 1).connections == 3
         conn.execute(
-            "insert into relevo.push_connections values ('default', 'other', 4, now() + interval '60 seconds')"
+            "insert into relevo.push_connections values ('default', 'other', 4, now() + interval '60 seconds'),"
+            " ('shop', 'other', 6, now() + interval '60 seconds')"
         )
 
         def held() -> list[int]:
@@ -208,7 +210,7 @@ class TestConnections:
         assert (projects.get_ready("default", in_flight=1), held()) == (None, [])
         assert (projects.get_ready("default"), held()) == ([], [2])
         projects.drop_connections("default", "dispatch")
-        conn.execute("update relevo.push_connections set connections = 6 where worker_id = 'other'")
+        conn.execute("update relevo.push_connections set connections = 6 where project = 'default'")
         assert (projects.get_ready("default"), held()) == (None, [])
         conn.execute("delete from relevo.push_connections")
         special = "update relevo.workers set composers = '{special}' where worker_id = %s"

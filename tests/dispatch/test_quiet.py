@@ -72,6 +72,27 @@ def test_phones_of_one_slice_wait_for_their_own_hours(worker: Relay, audience: A
     assert hours == pytest.approx({"ana": 2, "eva": 0, "ida": 4, "leo": 6}, abs=0.1)
 
 
+def test_phones_of_several_small_events_wait_for_their_own_hours(worker: Relay) -> None:
+    """Two events for several owners that are fanned out together: each push is due at the end of its own phone's hours."""
+    for name, ends in (("ida", 4), ("leo", 6)):
+        worker.phones[name] = verbs.register(worker.conn, Installation(token(name), owner=name))
+        quiet.set_quiet(worker.conn, [window(-1, ends)], owner=name, zone="UTC")
+    for key, owners in (("one", ("ana", "eva", "ida", "leo")), ("two", ("eva", "leo", "ida"))):
+        verbs.enqueue(worker.conn, Event("notice", key, title="Hello", audience=Owners(*owners)))
+    worker.fan_out()
+    due = worker.rows(
+        "select e.event_key, i.owner, extract(epoch from q.due_at - now()) / 3600 as hours from relevo.due_chunks q"
+        " cross join lateral unnest(q.installations, q.events) as u(phone, event_id)"
+        " join relevo.notification_events e on e.id = coalesce(u.event_id, q.event_id)"
+        " join relevo.device_installations i on i.installation_id = u.phone"
+    )
+    found = {(row["event_key"], row["owner"]): float(row["hours"]) for row in due}
+    ends_in = {"ana": 2, "eva": 0, "ida": 4, "leo": 6}
+    wanted = {("one", name): hours for name, hours in ends_in.items()}
+    wanted |= {("two", name): hours for name, hours in ends_in.items() if name != "ana"}
+    assert found == pytest.approx(wanted, abs=0.1)
+
+
 def sounds(worker: Relay, name: str) -> list[Any]:
     """Return how loud the pushes to a phone were: sound, priority and interruption level."""
     pushes = worker.messages(name)
@@ -210,6 +231,27 @@ def test_whose_hours_and_whose_zone(worker: Relay) -> None:
     assert told()[:3] == ("owner", "phone", "America/Santiago")
     quiet.set_quiet(worker.conn, [], installation_id=worker.phones["ana"])
     assert told() == ("phone", "phone", "America/Santiago", (), False)
+
+
+@pytest.mark.parametrize("first", ["", "shop"])
+def test_an_owner_s_hours_of_a_project_come_before_those_of_all(worker: Relay, first: str) -> None:
+    """An owner has hours for all projects and others for the shop: these hold there, whichever were set first."""
+    hours = {"": ["01:00-02:00"], "shop": ["03:00-04:00"]}
+    for project in sorted(hours, key=lambda each: each != first):
+        quiet.set_quiet(worker.conn, hours[project], owner="bea", project=project or None, zone="UTC")
+    phones = {
+        project: verbs.register(worker.conn, Installation(token(project), owner="bea", project=project))
+        for project in ("shop", "club")
+    }
+
+    def told(project: str) -> tuple[str, ...] | None:
+        return quiet.get_quiet(worker.conn, installation_id=phones[project]).windows
+
+    assert (told("shop"), told("club")) == (("03:00-04:00",), ("01:00-02:00",))
+    quiet.set_quiet(worker.conn, ["05:00-06:00"], owner="bea", zone="UTC")
+    assert (told("shop"), told("club")) == (("03:00-04:00",), ("05:00-06:00",))
+    quiet.set_quiet(worker.conn, None, owner="bea", project="shop")
+    assert (told("shop"), told("club")) == (("05:00-06:00",), ("05:00-06:00",))
 
 
 def test_a_default_of_the_project_holds_for_who_has_none(worker: Relay) -> None:

@@ -46,6 +46,28 @@ def test_by_id(dead: Relay) -> None:
     assert dead.states() == {"failed": 3, "sent": 2}
 
 
+def test_each_counts_once_where_it_would_not_be_opened(dead: Relay) -> None:
+    """What a redrive would do is told by one reason for each: archived before too late, too late before ended."""
+    late = dead.delivery("late!MessageTooBig*1")["notification_event_id"]
+    ended = dead.delivery("big2!MessageTooBig*1")["notification_event_id"]
+    dead.conn.execute(
+        "update relevo.notification_events set state = 'cancelled', ended_at = now() where id = any (%s)",
+        [[late, ended]],
+    )
+    names = ("found", "archived", "too_late", "ended", "looked", "silent")
+
+    def told() -> tuple[int, ...]:
+        tried = actions.try_redrive(dead.app.database, DeadLetters(project="default"))
+        return tuple(tried[name] for name in names)
+
+    assert told() == (4, 0, 1, 1, 2, 0)
+    dead.conn.execute(
+        "insert into relevo.archive_exports (entity, month, state, relation, part_rows, sealed_at)"
+        " values ('notification_deliveries', date_trunc('month', now() at time zone 'UTC')::date, 'sealed', 'x', 1, now())"
+    )
+    assert told() == (4, 4, 0, 0, 0, 0)
+
+
 def test_the_story_tells_of_it(dead: Relay) -> None:
     """Whoever asks why a push came late finds that it was opened again."""
     event = dead.delivery("fine")["notification_event_id"]

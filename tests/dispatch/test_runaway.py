@@ -347,6 +347,25 @@ class TestRunaways:
         reported = {project: detail.partition("of ")[2].partition(" ")[0] for project, detail in found}
         assert reported == {"shop": "digest", "crm": "digest", "chat": "chat"}
 
+    def test_a_storm_of_one_origin_is_released(self, conn: psycopg.Connection[Any], build: Any) -> None:
+        """Pushes of one type from two origins are held: who releases those of one origin leaves the other's held."""
+        of_shop, of_app = (add_event(conn, event=event, event_type="digest") for event in (1, 2))
+        conn.execute("update relevo.notification_events set project = 'shop' where id = %s", [of_shop])
+        conn.execute(
+            "insert into relevo.event_repeats (event_id, since, repeats, held_at, reason)"
+            " select unnest(%s::bigint[]), now(), 99, now(), 'stormy'",
+            [[of_shop, of_app]],
+        )
+
+        def held() -> list[int]:
+            return [row[0] for row in conn.execute("select event_id from relevo.event_repeats order by 1")]
+
+        database = build().database
+        assert actions.release_events(database, "digest", "app of shop")["events"] == 1
+        assert held() == [of_app]
+        assert actions.release_events(database, "digest", "app")["events"] == 1
+        assert held() == []
+
     @pytest.mark.parametrize(("brake", "times"), [(True, 11), (False, 14)])
     def test_a_storm_of_redrives(self, relay, sandbox, brake: bool, times: int) -> None:
         """Somebody's cron that opens the same dead letters every minute is a storm, too, unless the brake is off."""

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from relaying import Relay
 
 import mixed
+import native
 from relevo.client import verbs
+from relevo.core.model import Ticket
+from relevo.delivery.bad_messages import BadMessageSearch
+from relevo.delivery.replies import ReplyHandler
 from relevo.providers import http2
 from relevo.sandbox import Sandbox
 from relevo.sandbox.services.exchange import Service
@@ -105,6 +110,25 @@ def test_silence_to_everybody_opens_the_breaker(relay, sandbox: Sandbox) -> None
                 break
             worker.travel(seconds=2)
     assert worker.project(mixed.PARTS["android"])["breaker"] == "open"
+
+
+@pytest.mark.parametrize(
+    ("attempts", "probe", "code", "known"),
+    [
+        ([1], False, "ReadTimeout", True),
+        ([1, 3], False, "ReadTimeout", True),
+        ([0], False, "ReadTimeout", False),
+        ([1, 0], False, "ReadTimeout", False),
+        ([0, 1], False, "ReadTimeout", False),
+        ([1], True, "ReadTimeout", False),
+        ([1], False, "HTTP_502", False),
+    ],
+)
+def test_which_silence_says_nothing_of_the_service(attempts: list[int], probe: bool, code: str, known: bool) -> None:
+    """Only that to phones that were all tried before: one of a request that was never tried makes its silence news."""
+    replies = ReplyHandler(cast("Any", SimpleNamespace(probe=probe)), BadMessageSearch(100), troubled=False)
+    pushes = [native.delivery("t", "fcm", attempt_count=spent) for spent in attempts]
+    assert replies._is_known_silence(pushes, Ticket("unclear", code=code)) == known
 
 
 def test_goaway_leaves_nothing_waiting(relay, sandbox: Sandbox) -> None:

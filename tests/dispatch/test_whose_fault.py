@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import psycopg
 import pytest
 from relaying import Relay, at_once, token
 
 import soak
-from deliveries import put_off_receipts
+from deliveries import add_deliveries, mark_sent, put_off_receipts
 from relevo.operators import actions
 from relevo.operators.actions import DeadLetters
 
@@ -441,3 +443,34 @@ def test_memories_are_pruned(relay) -> None:
     worker.tell("another")
     worker.dispatch()
     assert worker.conn.execute(remembered).fetchone() == (0, 0)
+
+
+def test_what_proves_the_token_of_a_phone(conn: psycopg.Connection[Any]) -> None:
+    """A push that was taken for its present token, in this project; by receipts, one that was confirmed. What its former
+    token got proves nothing."""
+    former, sent, confirmed = (add_deliveries(conn, 1, event=event)[0] for event in (1, 2, 3))
+    mark_sent(conn, [former, sent, confirmed])
+    row = conn.execute("select installation_id from relevo.notification_deliveries where id = %s", [former]).fetchone()
+    assert row is not None
+    [phone] = row
+
+    def take(delivery: int, version: int, status: str) -> None:
+        at = None if status == "sent" else datetime.now(UTC)
+        conn.execute(
+            "update relevo.notification_deliveries set installation_id = %s, token_version = %s, status = %s, completed_at = %s where id = %s",
+            [phone, version, status, at, delivery],
+        )
+
+    def proven(project: str = "default") -> tuple[Any, ...] | None:
+        asked = "select relevo.was_taken(%(phone)s, %(project)s, false), relevo.was_taken(%(phone)s, %(project)s, true)"
+        return conn.execute(asked, {"phone": phone, "project": project}).fetchone()
+
+    take(former, 1, "ok")
+    conn.execute("update relevo.device_installations set token_version = 1 where installation_id = %s", [phone])
+    assert (proven(), proven("shop")) == ((True, True), (False, False))
+    conn.execute("update relevo.device_installations set token_version = 2 where installation_id = %s", [phone])
+    assert proven() == (False, False)
+    take(sent, 2, "sent")
+    assert (proven(), proven("shop")) == ((True, False), (False, False))
+    take(confirmed, 2, "ok")
+    assert (proven(), proven("shop")) == ((True, True), (False, False))

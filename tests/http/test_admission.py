@@ -273,6 +273,24 @@ def test_a_page_of_an_allowed_origin_reads_that_it_is_refused(serve: Callable[..
     assert answer.headers["x-request-id"] == answer.json()["request_id"]
 
 
+def test_an_ended_secret_is_a_strangers(serve: Callable[..., Served]) -> None:
+    """A phone's secret that ended, as with another owner, loses its own rate; the phone's next secret has one."""
+    phones = Phones(serve())
+    callers = phones.served.server.api.state.callers  # type: ignore[union-attr]
+
+    def has_own_rate(secret: str) -> bool:
+        return callers.known_as(hashlib.sha256(secret.encode()).digest()) is not None
+
+    (ana, former), (_, other) = (phones.new(owner=owner) for owner in ("ana", "bea"))
+    for secret in (former, other):
+        assert phones.call("GET", "/v1/inbox/counts", secret).status_code == 200
+    assert has_own_rate(former)
+    secret = phones.put(ana, phones.app, owner="eva").json()["secret"]
+    assert phones.call("GET", "/v1/inbox/counts", former).status_code == 401
+    assert phones.call("GET", "/v1/inbox/counts", secret).status_code == 200
+    assert [has_own_rate(each) for each in (former, secret, other)] == [False, True, True]
+
+
 def test_a_revoked_token_is_a_strangers(serve: Callable[..., Served]) -> None:
     """A token that ended loses its own rate, and is counted by its address again."""
     served = serve(http_rate_per_second=1)

@@ -167,6 +167,15 @@ class TestOneEventPerTender:
         ]
         fan_out(build())
         assert reached(conn, rows[1][0]) == [missed]
+        [later] = add_phones(conn, 1)
+        prefer(conn, [later])
+        mark_sent(conn, [row[0] for row in conn.execute(of_phone, [missed])][1:])
+        assert talking.tell(tender(withdrawn=True, fingerprint="6"))["events_cancelled"] == 1
+        fan_out(build())
+        assert talking.tell(tender(fingerprint="7"))["events_created"] == 1, "it may be open for the third time"
+        [third] = conn.execute("select id from relevo.notification_events where event_key = 'register:1-1-LE26#3'")
+        fan_out(build())
+        assert reached(conn, third[0]) == [later]
 
     @pytest.mark.parametrize("estado", ["Cerrada", "Desierta", "Adjudicada", "16"])
     def test_a_tender_that_closed_is_not_announced(self, relay, build: Build, conn: Conn, estado: str) -> None:
