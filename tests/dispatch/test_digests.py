@@ -205,6 +205,9 @@ def test_texts_of_its_own(worker: Relay) -> None:
         [("4 tenders", "Tender 3 +1")],
         [("4 licitaciones", "Tender 3")],
     )
+    announce(worker, "Tender 4")
+    close(worker)
+    assert shown(worker, "en")[1:] == [("1 tender", "Tender 4 +0")], "with fewer than three there are no more"
 
 
 def test_a_late_digest_makes_no_sound(worker: Relay) -> None:

@@ -117,6 +117,29 @@ def test_from_behind_an_open_breaker(native_relay: Callable[..., Relay], conn: A
     assert (worker.received("eva"), worker.project()["breaker"]) == (0, "open")
 
 
+def test_between_two_tries(native_relay: Callable[..., Relay]) -> None:
+    """Expo asked to try it again later, and the phone moves to FCM meanwhile: it waits there until then, and what waits for
+    another phone stays at Expo."""
+    worker = native_relay()
+    ana, eva = "ana!ExpoError*1", "eva!ExpoError*1"
+    worker.tell(ana, eva)
+    worker.dispatch()
+    waits = worker.delivery(ana)["next_attempt_at"]
+    own = worker.sandbox.fcm_token("ana")
+    verbs.register(worker.conn, Installation(own, worker.phones[ana], provider="fcm", platform="android"))
+    worker.reap()
+    found = {name: worker.delivery(name) for name in (ana, eva)}
+    assert [(row["status"], row["project"]) for row in found.values()] == [
+        ("retryable", "fcm::default::android"),
+        ("retryable", "default"),
+    ]
+    assert found[ana]["next_attempt_at"] == waits
+    worker.travel(minutes=5)
+    worker.dispatch()
+    assert (len(worker.sandbox.received(own)), worker.received(eva)) == (1, 1)
+    assert worker.delivery(ana)["attempt_count"] == 2
+
+
 def test_after_the_first_look(native_relay: Callable[..., Relay], conn: Any) -> None:
     """A fan-out that read the phone before it moved commits after the reaper's first look: what it made follows, too."""
     worker = native_relay()

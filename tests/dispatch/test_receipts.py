@@ -239,6 +239,17 @@ class TestWhen:
         worker.ask()
         assert (worker.states(), requests(worker)) == ({"ok": 84}, 12)
 
+    def test_of_many_projects(self, relay) -> None:
+        """One run asks for what is due in all projects, however many there are beside those asked at once."""
+        worker = relay()
+        for number in range(20):
+            worker.register(f"p{number}", project=f"project-{number}")
+        worker.tell(*worker.phones)
+        worker.dispatch()
+        worker.travel(seconds=1)
+        worker.ask()
+        assert (worker.states(), requests(worker)) == ({"ok": 20}, 20)
+
     def test_too_many_receipts_are_split(self, relay, monkeypatch: pytest.MonkeyPatch) -> None:
         """A service that answers fewer at once than we thought is asked in parts."""
         monkeypatch.setattr(messages, "MAX_RECEIPTS", 4)

@@ -206,6 +206,26 @@ class TestProject:
         assert (worker.project()["breaker"], worker.incidents()) == ("closed", ["breaker_opened", "breaker_closed"])
         assert all(row["attempt_count"] > 1 for row in worker.deliveries() if row["status"] != "ok")
 
+    def test_a_probe_that_arrived_with_older_pushes_closes_it(self, relay) -> None:
+        """A receipt opened the breaker: once the probe's receipt says that it arrived, it closes, whatever older pushes are
+        told of by the same answer."""
+        worker = relay(receipt_first_poll_ms=60_000)
+        worker.tell("old", *(f"p{n}!receipt-MismatchSenderId" for n in range(10)))
+        worker.dispatch()
+        put_off_receipts(worker.conn, [worker.delivery("old")["id"]], timedelta(hours=1))
+        worker.travel(seconds=61)
+        worker.ask()
+        assert worker.project()["breaker"] == "open"
+        worker.tell("fine")
+        worker.travel(seconds=31)
+        worker.dispatch()
+        assert (worker.project()["breaker"], worker.received("fine")) == ("probing", 1)
+        ids = [worker.delivery(name)["id"] for name in ("old", "fine")]
+        put_off_receipts(worker.conn, ids, -timedelta(hours=1))
+        worker.ask()
+        assert [worker.delivery(name)["status"] for name in ("old", "fine")] == ["ok", "ok"]
+        assert worker.project()["breaker"] == "closed"
+
     def test_old_receipts_do_not_fail_a_probe(self, relay) -> None:
         """While a probe's receipt is awaited, faults of pushes from before the breaker opened neither reopen nor spend."""
         worker = relay(receipt_first_poll_ms=60_000)

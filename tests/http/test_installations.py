@@ -82,6 +82,31 @@ def test_why_did_i_get_this(phones: Phones, conn: psycopg.Connection[Any]) -> No
     assert len(phones.call("GET", path, phones.app).json()["items"]) == 4
 
 
+def test_a_project_sees_what_was_its_own(phones: Phones, conn: psycopg.Connection[Any]) -> None:
+    """A phone came from the bank with what waited for it: a token of the shop sees the shop's events and those of all
+    projects that came in the shop, and none of the bank's; a token of all projects sees them all."""
+    phone, _ = phones.new(owner="ana", project="shop")
+    conn.execute("select relevo.ensure_partitions((now() at time zone 'UTC')::date, 1)")
+    cases = [("shop", "shop"), ("bank", "shop"), ("shop", "bank"), ("bank", "bank"), (None, "shop"), (None, "bank")]
+    cases += [("shop", "fcm::shop::ios"), ("bank", "fcm::shop::ios"), (None, "fcm::shopping::ios")]
+    for n, (of_event, sent_in) in enumerate(cases):
+        said = relevo.Event("t", str(n), f"{of_event} in {sent_in}", audience="everyone", project=of_event)
+        event = verbs.enqueue(conn, said).event_id
+        conn.execute(
+            "insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, project, provider)"
+            " values (%s, %s, %s, 't', %s, %s)",
+            [TODAY, event, phone, sent_in, "fcm" if "::" in sent_in else "expo"],
+        )
+    path = f"/v1/installations/{phone}/deliveries"
+
+    def seen(by: Any) -> list[str]:
+        return [each["title"] for each in phones.call("GET", path, by).json()["items"]][::-1]
+
+    assert seen(phones.app) == [f"{of_event} in {sent_in}" for of_event, sent_in in cases]
+    of_shop = phones.served.client("app", project="shop")
+    assert seen(of_shop) == ["shop in shop", "None in shop", "shop in fcm::shop::ios"]
+
+
 def test_who_may_claim_what(phones: Phones) -> None:
     """Without token or signature nothing is registered; owner and provider are the app's to say."""
     phone, secret = phones.new(owner="ana")
