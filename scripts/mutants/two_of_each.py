@@ -5,6 +5,13 @@ from __future__ import annotations
 from mutants.mistake import Mistake
 
 TWO_OF_EACH: dict[str, Mistake] = {
+    "place-of-the-modest": Mistake(
+        "a place is given up by the caller that has most",
+        "server/relevo/http/waiting.py",
+        "greediest = max(self._of_caller",
+        "greediest = min(self._of_caller",
+        ("tests/http/test_inbox_waiting.py", "-k", "places_are_given_up"),
+    ),
     "cap-of-all-days": Mistake(
         "an explanation counts what is used of the day on which it would be sent",
         "sql/functions/caps/explain_cap.sql",

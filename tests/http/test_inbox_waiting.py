@@ -210,3 +210,7 @@ def test_places_are_given_up_by_who_has_most() -> None:
         places.take(Waiting("b"))
     with pytest.raises(Exception, match="Too many requests of this caller"):
         places.take(Waiting("c"), share=1)
+    uneven, places = [Waiting(caller) for caller in "abbbcc"], Places(6)
+    for each in (*uneven, Waiting("d")):
+        places.take(each)
+    assert [each.gave_up for each in uneven] == [False, True, False, False, False, False]
