@@ -5,6 +5,13 @@ from __future__ import annotations
 from mutants.mistake import Mistake
 
 TWO_OF_EACH: dict[str, Mistake] = {
+    "released-and-still-resting": Mistake(
+        "a project that an operator releases rests no more",
+        "sql/queries/actions.sql",
+        "set rate_share = 1, rest_until = null, failures = 0",
+        "set rate_share = 1, failures = 0",
+        ("tests/dispatch/test_stopped_projects.py", "-k", "rests_no_more"),
+    ),
     "place-of-the-modest": Mistake(
         "a place is given up by the caller that has most",
         "server/relevo/http/waiting.py",

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from relaying import Relay
 
+from relevo.operators import actions
 from relevo.sandbox import Sandbox
 
 STOPPED = """
@@ -207,3 +208,21 @@ class TestLooks:
             worker.conn.execute(CHUNK, [project, 0])
         worker.conn.execute("update relevo.due_chunks set due_at = %s where project = 'odd'", [due_at])
         assert set(due(worker)) - {"odd"} == {"sound"}
+
+
+def test_a_project_that_is_released_rests_no_more(relay) -> None:
+    """Two projects rest because their push service asked for it: the one that an operator releases sends at once."""
+    worker: Relay = relay()
+    worker.register("ana", project="shop")
+    worker.register("eva", project="bank")
+    worker.tell("ana", "eva")
+    worker.conn.execute(
+        "insert into relevo.projects (project, filled_at, urgent_tokens, bulk_tokens, rate_share, rest_until)"
+        " select unnest(array['shop', 'bank']), now(), 100, 100, 0.5, now() + interval '1 hour'"
+        " on conflict (project) do update set rate_share = 0.5, rest_until = excluded.rest_until"
+    )
+    worker.dispatch()
+    assert [worker.received(name) for name in ("ana", "eva")] == [0, 0]
+    assert actions.release_project(worker.app.database, "shop") == ["rate"]
+    worker.dispatch()
+    assert [worker.received(name) for name in ("ana", "eva")] == [1, 0]
