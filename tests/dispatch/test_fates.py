@@ -75,6 +75,19 @@ def test_a_request_of_which_nothing_was_sent_is_one_that_failed(relay, answering
     )
 
 
+def test_a_run_of_which_a_claim_was_sent_whole_calls_no_project_failed(relay, monkeypatch) -> None:
+    """One request is taken as a whole and the next one is too many: something was sent, so a run by hand does not call the project failed."""
+    first = [Reply("answered", Accepted(["a-ticket"]))]
+    monkeypatch.setattr(Expo, "send", lambda *_: first.pop() if first else Reply("throttled", code="429"))
+    worker = relay(outbox_batch_size=1)
+    worker.tell("ana")
+    worker.tell("ana")
+    report = worker.dispatch()
+    assert worker.states() == {"sent": 1, "pending": 1}
+    assert "429" not in report.error
+    assert "asked for a rest" in report.error
+
+
 @pytest.mark.parametrize(
     ("others", "breaker"),
     [(Ticket("unclear", code="HTTP_500"), "open"), (GOAWAY, "open"), (SENT, "closed"), (Ticket("failed"), "closed")],

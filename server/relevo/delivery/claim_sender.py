@@ -194,6 +194,7 @@ class ClaimSender:
     def _take_sent(self, sent: Sequence[SentRequest]) -> list[Sequence[Delivery]]:
         """Settle requests of which everything was sent; return what is to be tried again for that."""
         again: list[Sequence[Delivery]] = []
+        self.context.report.answered.add(self.context.project)
         for each in sent:
             deliveries, tickets = each.request.deliveries, Accepted(each.tickets, each.fate)
             self._count_request(len(each.request.deliveries))
