@@ -7,6 +7,7 @@ as $$
 declare
   held_days date[];
   held_ids bigint[];
+  any_late boolean := exists (select from relevo.late_tickets);
   of_day date;
   part int;
   confirmed int := 0;
@@ -28,7 +29,7 @@ begin
       update relevo.notification_deliveries d
          set status = 'ok', completed_at = relevo.now(given_at), updated_at = relevo.now(given_at), provider_receipt_id = d.provider_ticket_id
        where d.event_day = of_day and d.id = any (held_ids) and d.status = 'sent'
-      returning d.notification_event_id as event_id, d.project
+      returning d.id, d.notification_event_id as event_id, d.project, d.provider_ticket_id as ticket_id
     ), progress as (
       insert into relevo.event_progress_deltas (event_id, status, deliveries)
       select w.event_id, s.status, (s.sign * count(*))::int
@@ -37,6 +38,8 @@ begin
     ), tallied as (
       insert into relevo.push_tallies (project, at, sent, answers, unregistered, confirmed, failed)
       select w.project, relevo.now(given_at), 0, count(*), 0, count(*), 0 from written w group by w.project
+    ), told as ( -- a late ticket that a delivery now has is no evidence any more
+      delete from relevo.late_tickets l using written w where any_late and l.event_day = of_day and l.delivery_id = w.id and l.ticket_id = w.ticket_id
     )
     select count(*) into part from written;
     confirmed := confirmed + part;
