@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime, timedelta
 from typing import Any, LiteralString
 from uuid import UUID
@@ -10,10 +11,13 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+import chance
 import relevo
 from relevo import Event, Installation, Owners
+from soak import cases
 
 SOON, LATER = ((datetime.now(UTC) + timedelta(hours=n)).isoformat() for n in (1, 2))
+BY_CHANCE = cases(250, whole=5_000)
 EVENT: dict[str, Any] = {"type": "chat", "key": "k", "title": "Ana"}
 FIELDS: list[dict[str, Any]] = [
     {},
@@ -102,6 +106,19 @@ def test_both_write_the_same(conn, phones) -> None:
                 if plainly is not None:
                     assert plainly == told(conn, CAREFULLY, event), event
     assert taken == 3 * 17, "usual events are written plainly"
+
+
+def test_both_write_the_same_of_events_by_chance(conn, phones) -> None:
+    """Whatever fields an event has: what is written plainly, refused words included, is what the statement for lists writes."""
+    by_chance, taken = random.Random(3), 0
+    with conn.transaction():
+        for _ in range(BY_CHANCE):
+            event = chance.event(by_chance, phones, ["ana", "bea"])
+            plainly = told(conn, PLAINLY, event)
+            if plainly is not None:
+                taken += 1
+                assert plainly == told(conn, CAREFULLY, event), event
+    assert BY_CHANCE / 3 < taken < BY_CHANCE
 
 
 def test_other_events_are_left_to_the_statement_for_lists(conn, phones) -> None:
