@@ -17,7 +17,7 @@ begin
          case when g.is_unread_badge then (event -> 'push') - 'badge' else coalesce(nullif(event -> 'push', 'null'), '{}') end,
          'installations', event ->> 'category', coalesce(event ->> 'lane', t.lane, 'bulk'), coalesce((event ->> 'at_most_once')::boolean, t.at_most_once, false), g.at,
          relevo.check_deadline(coalesce(relevo.event_time(event, 'deadline_at', null), g.at + coalesce((event ->> 'ttl_s')::numeric::int, t.ttl_s) * interval '1 second'), g.at, null),
-         encode(sha256(convert_to(jsonb_strip_nulls(event - array['on_conflict', 'project'])::text, 'UTF8')), 'hex'), -- as content_hash does it
+         relevo.content_hash(event, g.at, null), -- of a personal event, whose deadline it leaves out
          nullif(t.opens or t.complete_on = 'opened', false), nullif(g.is_unread_badge, false), g.project
     from (select event ->> 'type' as event_type, event ->> 'key' as event_key, event ->> 'project' as project, event -> 'push' ->> 'badge' = 'unread' as is_unread_badge,
                  array[event ->> 'key', relevo.hidden_key(event ->> 'type', event ->> 'key')] as keys,

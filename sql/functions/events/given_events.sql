@@ -6,9 +6,7 @@ as $$
   select g.ord, g.event, g.event ->> 'type' as event_type,
          -- its own, and the one by which it is known if it was personal and is old or forgotten
          array[g.event ->> 'key', relevo.hidden_key(g.event ->> 'type', g.event ->> 'key')] as keys,
-         case when g.event ->> 'audience' in ('installations', 'owners') and not g.event ?| array['on_conflict', 'project'] -- most are: as content_hash does it
-              then encode(sha256(convert_to(jsonb_strip_nulls(g.event)::text, 'UTF8')), 'hex')
-              else relevo.content_hash(g.event, g.at, g.until) end as hash,
+         relevo.content_hash(g.event, g.at, g.until) as hash,
          g.event -> 'matching' as matching,
          case when jsonb_typeof(g.event -> 'installations') is distinct from 'array' then '{}'
               when jsonb_array_length(g.event -> 'installations') = 1 then array[(g.event -> 'installations' ->> 0)::uuid] -- most name one
