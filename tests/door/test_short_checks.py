@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -116,3 +117,91 @@ def test_python_reads_a_plain_event_as_any_other(monkeypatch: pytest.MonkeyPatch
     for event, before in zip(events, read, strict=True):
         assert as_read(event) == before, event
     assert EVENTS / 5 < plainly < EVENTS, "some of both"
+
+
+PHONES = cases(150, whole=1_500)
+HEX = "0a" * 32
+EXPO = ("ExponentPushToken[known]", "ExpoPushToken[new]", "ExponentPushToken[acme]")
+INSTALLATIONS: dict[str, tuple[Any, ...]] = {
+    "token": (*EXPO, *EXPO, "fcm:token", HEX, HEX.upper(), "ExponentPushToken[a b]", str(UUID(int=7)), "", 7, None),
+    "provider": ("expo", "fcm", "apns", "acme", "nope", None, 7),
+    "project": ("default", "shop", "a:b", "x" * 101, "x" * 201, "", None),
+    "platform": ("ios", "android", "web", "unknown", "tv", None),
+    "locale": ("es-CL", "x" * 36, "", None),
+    "owner": ("ana", "bea", "ñ" * 200, "x" * 201, "", 7, None),
+    "push_capable": (True, False, "true", None),
+    "permission": ("granted", "denied", "maybe", None),
+    "opt_outs": (["tips"], None, "tips"),
+    "environment": ("sandbox", "production"),
+    "timezone": ("America/Santiago", "Nowhere"),
+    "colour": ("red",),
+}
+USUAL = ("provider", "project", "platform", "locale", "owner", "push_capable", "permission")
+PAIRED = {"fcm": "fcm:token", "apns": HEX}
+REGISTERED = """
+select jsonb_agg(i.shown order by i.shown::text)
+  from (select to_jsonb(i) - array['seq', 'inbox_id', case when i.installation_id <> all (%s::uuid[]) then 'installation_id' end] as shown
+          from relevo.device_installations i) i
+"""
+
+
+def installation(by_chance: random.Random, ids: list[str]) -> dict[str, Any]:
+    """Return an installation as the SQL functions take it, most of them usual."""
+    made: dict[str, Any] = {"token": by_chance.choice(EXPO), "owner": by_chance.choice(("ana", "bea"))}
+    for name in by_chance.sample(USUAL, by_chance.randrange(3)):
+        made[name] = by_chance.choice(INSTALLATIONS[name][:3])
+    if "provider" in made:
+        made |= {"token": PAIRED.get(made["provider"], made["token"]), "project": "default"}
+    if by_chance.random() < 1 / 4:
+        made["installation_id"] = by_chance.choice(ids)
+    if by_chance.random() < 1 / 3:
+        for name in by_chance.sample(sorted(INSTALLATIONS), by_chance.choice((1, 1, 2))):
+            made[name] = by_chance.choice(INSTALLATIONS[name])
+    return made
+
+
+def registered(conn: psycopg.Connection[Any], given: list[dict[str, Any]], known: list[UUID]) -> Any:
+    """Register installations, and undo that; return all that are there, with the ids of known ones, or the complaint."""
+    try:
+        with conn.transaction(force_rollback=True):
+            conn.execute("select relevo.register_many(%s)", [Jsonb(given)])
+            row = conn.execute(REGISTERED, [known]).fetchone()
+            return row and row[0]
+    except psycopg.errors.InvalidParameterValue as error:
+        return str(error.diag.message_primary)
+
+
+def test_a_plain_installation_is_registered_as_any_other(conn) -> None:
+    """Whatever phones register, known or not, of our push services or an app's own: with is_plain_installation and without it the same is written."""
+    by_chance, seen = random.Random(4), {True: 0, False: 0}
+    conn.execute("insert into relevo.providers (provider) values ('acme')")
+    known = [
+        {"token": EXPO[0], "owner": "ana"},
+        {"token": "fcm:known", "owner": "bea", "provider": "fcm", "platform": "android"},
+        {"token": "ff" * 32, "provider": "apns"},
+        {"token": EXPO[2], "owner": "ana", "provider": "acme"},
+    ]
+    ids = ids_of(conn, known)
+    some = [*map(str, ids), str(ids[0]).upper(), str(UUID(int=9)), "me"]
+    rounds = [[installation(by_chance, some) for _ in range(by_chance.choice((1, 1, 3)))] for _ in range(PHONES)]
+    with conn.transaction():
+        written = [registered(conn, given, ids) for given in rounds]
+        conn.execute(
+            "create or replace function relevo.is_plain_installation(installation jsonb) returns boolean language sql immutable as 'select false'"
+        )
+        for given, before in zip(rounds, written, strict=True):
+            after = registered(conn, given, ids)
+            seen[isinstance(after, str)] += 1
+            if re.search("token must be an (FCM|APNs)", str(after)):  # of a known one the short check knows no provider
+                assert isinstance(before, str), given
+            else:
+                assert after == before, given
+        raise psycopg.Rollback
+    assert min(seen.values()) > PHONES / 10
+
+
+def ids_of(conn: psycopg.Connection[Any], given: list[dict[str, Any]]) -> list[UUID]:
+    """Register installations and return their ids."""
+    row = conn.execute("select relevo.register_many(%s)", [Jsonb(given)]).fetchone()
+    assert row is not None
+    return list(row[0])

@@ -7,9 +7,12 @@ declare
   place bigint;
   served text;
   changed jsonb[];
+  any_others boolean := exists (select from relevo.providers p where p.provider not in ('expo', 'webhook') and relevo.native_platform(p.provider) is null);
 begin
   for one, place in select i.one, i.place from jsonb_array_elements(installations) with ordinality as i(one, place)
-                     where relevo.is_plain_installation(i.one) is not true loop
+                     where relevo.is_plain_installation(i.one) is not true
+                        or any_others and exists (select from relevo.device_installations d -- an app's own provider may have tokens like Expo's
+                                                   where d.token = i.one ->> 'token' and d.provider <> 'expo' offset 0) loop
     perform relevo.check_installation(one);
     if one ->> 'token' is not null then
       served := relevo.provider_of(one);
