@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,15 +11,18 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
+import relevo
+import soak
 from phones import add_phones, called_out, event_row, fan_out, fan_out_to_the_end, one_step, reached, try_again
 from plans import BY_KEY, rows_read_by_table, rows_read_so_far
 from relevo.client import verbs
-from relevo.client.values import Event
+from relevo.client.values import Event, Owners
 from relevo.core import queries
 from relevo.core.model import Budget
 from relevo.cycles import fanout
 
 FANOUT = queries.load("fanout")
+SOON = datetime.now(UTC) + timedelta(days=1)
 A_PAST_HOUR = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
 SEAL_THIS_MONTH = """
 insert into relevo.archive_exports (entity, month, state, relation, part_rows, sealed_at)
@@ -45,6 +49,23 @@ def travel(conn: psycopg.Connection[Any], kind: str, due_at: datetime, *, only: 
     )
 
 
+def by_chance(chance: random.Random, kind: str, number: int, phones: list[UUID]) -> Event:
+    """Return a personal event."""
+    owners = chance.sample(("ana", "eva", "leo", "nobody"), chance.choice((1, 1, 2)))
+    some = [*chance.sample(phones, chance.choice((1, 1, 1, 2, 4))), *chance.choice(([], [], [UUID(int=7)]))]
+    return Event(
+        kind,
+        f"{number}",
+        "Hello",
+        audience=chance.choice((some, some, Owners(*owners))),
+        category=chance.choice((None, None, "tips")),
+        lane=chance.choice((None, None, "urgent")),
+        at_most_once=chance.choice((None, True)),
+        project=chance.choice((None, None, None, "other")),
+        deadline_at=chance.choice((None, None, SOON)),
+    )
+
+
 class TestTheSame:
     """What comes of an event does not depend on the others."""
 
@@ -66,7 +87,7 @@ class TestTheSame:
             select e.event_key, q.event_day, q.project, q.lane, q.attempt_count, q.lapse_count, q.had_error,
                    array(select d.installation_id from unnest(x.ids) as u(id) join relevo.notification_deliveries d using (id)
                           where d.notification_event_id = e.id order by 1),
-                   x.phones
+                   x.phones, q.due_at > now() + interval '1 hour'
               from relevo.due_chunks q
               cross join lateral (select coalesce(u.event_id, q.event_id) as event_id, array_agg(u.id) as ids, array_agg(u.phone order by u.phone) as phones
                                     from unnest(q.ids, q.installations, q.events) as u(id, phone, event_id) group by 1) x
@@ -89,7 +110,7 @@ class TestTheSame:
              where e.event_type = %s order by 1
             """,
         )
-        return [conn.execute(ask, [kind]).fetchall() for ask in asks]
+        return [sorted(conn.execute(ask, [kind]).fetchall(), key=str) for ask in asks]
 
     def enqueue(self, conn: psycopg.Connection[Any], kind: str, phones: list[UUID], others: list[UUID]) -> None:
         """Enqueue personal events of every kind."""
@@ -141,6 +162,35 @@ class TestTheSame:
         fan_out_to_the_end(app)
         assert self.story(conn, "together") == self.story(conn, "apart")
         assert states(conn, "together") == {"fanned": 13 - 1 + 10 + 3 + 8, "held": 10, "waiting": 1}
+
+    @pytest.mark.parametrize("seed", soak.cases(range(2), whole=range(40)))
+    def test_together_or_apart_by_chance(self, build, conn, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+        """Whatever 120 events say and whom they are for, phones in quiet hours and of another project included, it comes to the same."""
+        phones = [*add_phones(conn, 5), *add_phones(conn, 3, project="other", provider="sandbox")]
+        phones += [*add_phones(conn, 1, permission="denied"), *add_phones(conn, 1, opt_outs=["tips"])]
+        for phone, owner in zip(phones, ("ana", "eva", "ana", "leo", "eva", "leo", "ana"), strict=False):
+            conn.execute("update relevo.device_installations set owner = %s where installation_id = %s", [owner, phone])
+        now = datetime.now(UTC)
+        night = [f"{now - timedelta(hours=2):%H:%M}-{now + timedelta(hours=4):%H:%M}"]
+        relevo.set_quiet(conn, night, installation_id=phones[1], zone="UTC")
+        relevo.set_quiet(conn, night, owner="leo", zone="UTC")
+        app = build(push_runaway_first_events=100_000, push_runaway_min_events=100_000)
+
+        def tell(kind: str) -> None:
+            verbs.enqueue_many(conn, [by_chance(chance, kind, n, phones) for n in range(120)])
+            travel(conn, kind, A_PAST_HOUR)  # within one hour: across several the brake's counts go by the order
+            fan_out_to_the_end(app)
+
+        chance = random.Random(seed)
+        with monkeypatch.context() as patch:
+            patch.setattr(fanout, "_FEW", 0)
+            tell("apart")
+        chance = random.Random(seed)
+        tell("together")
+        assert self.story(conn, "together") == self.story(conn, "apart")
+        ways = "select count(distinct fanout_finished_at) from relevo.notification_events where event_type = %s"
+        (together,), (apart,) = (conn.execute(ways, [kind]).fetchone() for kind in ("together", "apart"))
+        assert together < apart / 3, "they were fanned out together"
 
     @pytest.mark.parametrize("phones", [8, 16])
     def test_counted_for_one_event_or_for_many(self, conn, phones: int) -> None:
