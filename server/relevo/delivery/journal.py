@@ -46,7 +46,7 @@ class Journal:
     def _journal_plainly(self, connection: Connection, claim: Claim, wave: Wave, now: datetime | None) -> bool:
         """Record a wave of which all may be sent; return False, and write nothing, if some may not.
 
-        Dispatch takes 14 % less CPU by it than by `_journal_carefully`, which does it where this cannot.
+        `_journal_carefully` does it where this cannot; what this earns stands in journal_plain_wave.sql.
         """
         parameters = {
             "token": claim.token,

@@ -52,7 +52,7 @@ class Recorder:
     def settle_sent(self, sent: Sequence[SentRequest]) -> None:
         """Settle requests of which everything was sent, by one statement and without an answer for each delivery.
 
-        Dispatch takes 22 % less CPU by it than by `settle`, which does it where this cannot.
+        `settle` does it where this cannot; what this earns stands in settle_sent.sql.
         """
         if not self._write_sent(sent):
             requests = [each.request for each in sent]
