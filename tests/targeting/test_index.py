@@ -28,8 +28,6 @@ select e.id,
               order by 1) as by_index,
        array(select distinct x.installation_id from relevo.preference_index x
               where x.bucket = any (relevo.event_buckets(e)) order by 1) as candidates,
-       array(select distinct b.bucket from unnest(relevo.event_buckets(e)) as b(bucket) order by 1)
-         = array(select distinct b.bucket from unnest(relevo.buckets_of(e)) as b(bucket) order by 1) as in_same_places,
        array(select distinct p.phone
                from relevo.matching_targets(jsonb_populate_record(e, '{"fanout_upto": 1000000000}'), 10000) a
                cross join unnest(a.phones) as p(phone) order by 1) as by_slice,
@@ -135,11 +133,10 @@ def compare(model: Model, reported: list[Matching]) -> tuple[int, int]:
     )
     rows = model.conn.execute(FOUND, {"everything": EVERYTHING}).fetchall()
     assert [row[0] for row in rows] == [each.event_id for each in made]
-    for (_, by_scan, by_index, candidates, in_same_places, *by_slices), about in zip(rows, reported, strict=True):
+    for (_, by_scan, by_index, candidates, *by_slices), about in zip(rows, reported, strict=True):
         assert by_scan == model.who_asked(about), about
         assert by_index == by_scan, about
         assert set(by_scan) <= set(candidates), about
-        assert in_same_places, about
         assert by_slices == [by_scan, by_scan], about
     assert model.conn.execute(STRAY).fetchall() == []
     return sum(len(row[2]) for row in rows), sum(len(row[3]) for row in rows)
@@ -211,15 +208,6 @@ def test_a_phone_without_a_preference_is_found_by_nothing(conn) -> None:
     add_phones(conn, 3)
     model = Model(conn, [])
     assert compare(model, [Matching(), Matching(text="aseo", rubros=["72"], region="Ñuble", tipo="LE")]) == (0, 0)
-
-
-def test_codes_of_any_letters_are_looked_for_in_the_same_places(conn) -> None:
-    """Whatever an event's codes, words and topics are made of, both ways to find its places come to the same."""
-    for n, code in enumerate(("72", "7\x1f2", "r:k:", "a b", "ñ", " ")):
-        about = Matching(rubros=[code, "10"], text=f"{code}  de de  {code}", tipo=code, region=code)
-        verbs.enqueue(conn, Event("odd", str(n), "t", audience=about, topics=("a", "b") if n % 2 else ()))
-    rows = conn.execute(FOUND, {"everything": EVERYTHING}).fetchall()
-    assert [row[4] for row in rows] == [True] * 6
 
 
 def test_a_phrase_is_found_by_its_words(conn) -> None:

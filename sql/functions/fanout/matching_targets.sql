@@ -10,7 +10,7 @@ as $$
 declare
   rule text := case when e.category is not null then relevo.category_rule(e.category) end;
   few constant int := least(most, 300); -- of more it would not pay to read them twice
-  buckets text[] := relevo.buckets_of(e);
+  buckets text[] := relevo.event_buckets(e);
   seqs bigint[];
   later bigint[]; -- phones of which a preference that matches asks for a digest, and what it asks for
   asked text[];
