@@ -119,8 +119,8 @@ class MessageBuilder:
     def _compose_plainly(self, deliveries: Sequence[Delivery]) -> bool:
         """Write all messages at once, if no code of others is called and nothing stands in the way of any delivery.
 
-        The adapter checks tokens at once, without waiting for anything. It earns 5 % of the row dispatch of
-        `make bench ARGS="--only dispatch"`, run with it and with `_compose_one` in turns.
+        The adapter checks tokens at once, without waiting for anything. It earns 13 % of the row fcm of
+        `make bench ARGS="--only fcm --set native=2000"`, run with it and with `_compose_one` in turns.
         """
         provider = self.context.provider
         if self._services.phone_pauses.any_of(deliveries):
