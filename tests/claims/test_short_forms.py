@@ -49,7 +49,7 @@ from relevo.delivery.worker_services import ClaimContext
 from relevo.runtime.runs import Run, RunContext
 from soak import cases
 
-CASES = cases(150, whole=1_500)
+CASES = cases(100, whole=1_500)
 RECEIPTS = queries.load("receipts")
 YESTERDAY = TODAY - timedelta(days=1)
 ROWS = """
