@@ -120,6 +120,22 @@ def test_what_came_by_two_phones(conn: psycopg.Connection[Any], phone: UUID) -> 
     assert titles(conn, owner="ana") == ["both"]
 
 
+@pytest.mark.parametrize("end", [relevo.complete, relevo.cancel, None])
+def test_an_event_whose_phones_are_forgotten(
+    conn: psycopg.Connection[Any], phone: UUID, build: Callable[..., Any], end: Any
+) -> None:
+    """An event that named phones which are all forgotten since is in no inbox, nor is anything in its place, however it ended."""
+    event = relevo.enqueue(conn, Event("t", "named", "for this phone alone", audience=[phone])).event_id
+    fan_out_to_the_end(build())
+    assert titles(conn, owner="ana") == ["for this phone alone", *THREE]
+    pass_on(conn, phone, "bea")
+    if end is not None:
+        assert end(conn, event)
+    relevo.forget(conn, phone)
+    assert titles(conn, owner="ana", status="all") == THREE
+    assert counts(conn, owner="ana") == (3, 3)
+
+
 def test_an_owner_who_is_forgotten(conn: psycopg.Connection[Any], phone: UUID) -> None:
     """Nothing is left of the inbox, though the phone is another's by now; a new owner of that name begins with nothing."""
     pass_on(conn, phone, "bea")
