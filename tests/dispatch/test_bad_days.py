@@ -312,5 +312,6 @@ def test_a_run_ends_though_the_database_stays_away(relay, dsn: str) -> None:
         with beside(worker.dispatch) as reports:
             eventually(asked.is_set, "a request is made")
             worker.app.runner.stopping.set()
-        assert [report.outcome for report in reports] == ["failed"]
+        [report] = reports
+        assert report.outcome in ("failed", "partial"), "by whether the push was counted before the loss was met"
         proxy.open()

@@ -26,7 +26,7 @@ from soak import cases
 CALLERS = (Token("a", "an app", "app"), Token("s", "shop", "app", "shop"), Token("b", "bank", "app", "bank"))
 SIDES = ("one", "two")
 """Marks of equal length in front of each type: of events handed in one by one, and of those that share writes."""
-ROUNDS, TOGETHER = cases(40, whole=400), 25
+ROUNDS, TOGETHER = cases(15, whole=400), 25
 Case = tuple[Token, dict[str, Any]]
 TABLES = {
     "events": """select n.event_type, n.event_key, n.project, n.title, n.body, n.data, n.push, n.audience, n.category, n.lane, n.at_most_once,

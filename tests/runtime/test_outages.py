@@ -125,6 +125,7 @@ def test_an_outage_in_flight(processes, dsn: str, probed, rows, conn) -> None:
         )
         worker.hears("probe_holds", probe="busy")
         worker.hears("probe_holds", probe="nightly")
+        worker.hears("wakeups_listening")
         [since] = conn.execute("select clock_timestamp()").fetchone()
         proxy.shut()
         processes.release()
