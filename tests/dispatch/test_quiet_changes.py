@@ -240,6 +240,20 @@ def test_a_push_that_an_outage_delayed_into_the_night_waits(relay: Any, audience
     assert received(worker) == [1, 1]
 
 
+def test_hours_that_are_removed_leave_an_owner_blocked(worker: Relay) -> None:
+    """An owner who was blocked stays so when the owner's quiet hours are set and removed."""
+    for project in PROJECTS:
+        quiet.set_quiet(worker.conn, None, project=project)
+    owners.block(worker.app.database, "ana", "asked", "shop")
+    quiet.set_quiet(worker.conn, now_quiet(), owner="ana", project="shop", zone="UTC")
+    quiet.set_quiet(worker.conn, None, owner="ana", project="shop")
+    [row] = worker.rows("select blocked_at is not null as blocked from relevo.owner_rules where owner = 'ana'")
+    assert row["blocked"]
+    worker.register("anas", owner="ana", project="shop")
+    send(worker, audience=Owners("ana"), project="shop")
+    assert worker.received("anas") == 0
+
+
 def test_doctor_names_what_wakes_people(worker: Relay, command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It warns of Android phones without a quiet channel, and of phones whose hours no zone is set for."""
     assert "PUSH_QUIET_CHANNEL is not set" not in command("doctor").out, "there is no Android phone"

@@ -295,13 +295,15 @@ class TestChange:
         """Everything of it changes but its id; started, cancelled or unknown it does not."""
         ana, bea = add_phones(conn, 1, owner="ana"), add_phones(conn, 1, owner="bea")
         made = relevo.enqueue(conn, Event("t", "1", "Old", audience=ana, scheduled_at=SOON))
-        new = Event("t", "1", "New", "Body", audience=Owners("bea"), data={"a": 1}, lane="urgent", ttl_s=60)
+        push = {"badge": "unread", "sound": "bell"}
+        new = Event("t", "1", "New", "Body", audience=Owners("bea"), data={"a": 1}, push=push, lane="urgent", ttl_s=60)
         assert relevo.change(conn, new)
         assert (events(conn), relevo.enqueue(conn, new)) == (1, relevo.Enqueued(made.event_id, False, True))
         fan_out(build())
         assert reached(conn, made.event_id) == bea
         row = event_row(conn, made.event_id)
         assert (row["title"], row["body"], row["data"], row["lane"]) == ("New", "Body", {"a": 1}, "urgent")
+        assert (row["push"], row["unread_badge"]) == ({"sound": "bell"}, True)
         assert not relevo.change(conn, new), "it has started"
         assert not relevo.change(conn, Event("t", "2", "New", audience="everyone")), "there is none"
         relevo.enqueue(conn, Event("t", "3", "Old", audience="everyone", scheduled_at=SOON))

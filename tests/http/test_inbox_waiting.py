@@ -210,6 +210,12 @@ def test_places_are_given_up_by_who_has_most() -> None:
         places.take(Waiting("b"))
     with pytest.raises(Exception, match="Too many requests of this caller"):
         places.take(Waiting("c"), share=1)
+    even, places = [Waiting(caller) for caller in "aabbc"], Places(5)
+    for each in even:
+        places.take(each)
+    with pytest.raises(Exception, match="Too many callers wait here"):
+        places.take(Waiting("c"))
+    assert not any(each.gave_up for each in even), "who has two gives up none for a second of another"
     uneven, places = [Waiting(caller) for caller in "abbbcc"], Places(6)
     for each in (*uneven, Waiting("d")):
         places.take(each)

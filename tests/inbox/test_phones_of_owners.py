@@ -136,6 +136,15 @@ def test_an_event_whose_phones_are_forgotten(
     assert counts(conn, owner="ana") == (3, 3)
 
 
+def test_the_only_phone_of_an_owner_is_forgotten(conn: psycopg.Connection[Any]) -> None:
+    """Nothing says whose the phone was, and the inbox that nothing else leads to goes with it."""
+    [only] = add_phones(conn, 1, owner="ida")
+    sent(conn, [only], "hers")
+    relevo.forget(conn, only)
+    for table in ("inboxes where owner = 'ida'", "former_phones"):
+        assert conn.execute(f"select count(*) from relevo.{table}".encode()).fetchone() == (0,), table
+
+
 def test_an_owner_who_is_forgotten(conn: psycopg.Connection[Any], phone: UUID) -> None:
     """Nothing is left of the inbox, though the phone is another's by now; a new owner of that name begins with nothing."""
     pass_on(conn, phone, "bea")

@@ -133,7 +133,7 @@ def test_old_counts_of_the_runaway_brake_go_at_once(build, conn, rows) -> None:
 
 
 def test_tallies_become_minutes_and_go_after_eight_days(build, conn, rows) -> None:
-    """What a brake no longer looks at is summed up by project and minute, and kept for eight days."""
+    """What a brake no longer looks at is added to what is known of its project and minute, and kept for eight days."""
     conn.execute(
         """
         insert into relevo.push_tallies (project, at, sent, answers, unregistered, confirmed, failed)
@@ -145,18 +145,20 @@ def test_tallies_become_minutes_and_go_after_eight_days(build, conn, rows) -> No
         """
         insert into relevo.push_minutes (project, minute, sent, answers, unregistered, confirmed, failed)
         select 'old', now() - n * interval '1 day', 1, 1, 0, 0, 0 from generate_series(7, 9) n
+        union all
+        select 'one', date_trunc('hour', now()) - interval '2 hours', 100, 60, 0, 50, 0
         """
     )
     worker = build()
     worker.runner.run(worker.registry["reaper"], "manual")
     assert clean(build)["minutes_pruned"] == 2
     assert rows(
-        "select project, count(*)::int as minutes, sum(sent)::int as sent, sum(failed)::int as failed"
-        "  from relevo.push_minutes group by project order by project"
+        "select project, count(*)::int as minutes, sum(sent)::int as sent, sum(failed)::int as failed,"
+        "       sum(confirmed)::int as confirmed from relevo.push_minutes group by project order by project"
     ) == [
-        {"project": "old", "minutes": 1, "sent": 1, "failed": 0},
-        {"project": "one", "minutes": 2, "sent": 60, "failed": 6},
-        {"project": "two", "minutes": 2, "sent": 60, "failed": 6},
+        {"project": "old", "minutes": 1, "sent": 1, "failed": 0, "confirmed": 0},
+        {"project": "one", "minutes": 2, "sent": 160, "failed": 6, "confirmed": 62},
+        {"project": "two", "minutes": 2, "sent": 60, "failed": 6, "confirmed": 12},
     ]
     assert rows("select count(*)::int as left from relevo.push_tallies") == [{"left": 0}]
 
