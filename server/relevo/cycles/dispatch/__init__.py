@@ -31,6 +31,7 @@ from relevo.runtime.timing import Every
 
 _MOMENT_S = 0.005
 _AFTER_HUNG_S = 5.0
+_GIVES_BACK_S = 5.0  # how long the end of a run waits for tokens to go back, also to a project whose row somebody holds
 
 
 def cycle(services: WorkerServices) -> Cycle:
@@ -270,7 +271,7 @@ class _Dispatch:
                 self.report.add(normalise_error(error, 200))
         self.claiming.give_back_unused()
         self.senders.leave_hanging()
-        wait(self.claiming.helpers, timeout=self.services.settings.outbox_lease_duration_ms / 1000)
+        wait(self.claiming.helpers, timeout=_GIVES_BACK_S)
         self._drop_connections(set(self.claiming.projects))
 
     def _drop_connections(self, projects: set[str]) -> None:
