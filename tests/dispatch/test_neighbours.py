@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +16,8 @@ from structlog.testing import capture_logs
 from processes import PATIENCE_S, eventually
 from relevo.client import verbs
 from relevo.client.values import Installation
+from relevo.cycles import dispatch
+from relevo.cycles.dispatch.claiming import Claiming
 
 POOL = 6
 """How many connections of the pool a worker has by default."""
@@ -170,3 +173,17 @@ class TestLockedProjects:
                 eventually(lambda: worker.received("ana"), "the healthy push leaves", within=LONG_LOCK_S - 10)
                 other.rollback()
         assert worker.states() == {"sent": len(names) + 1, "invalid": len(names)}
+
+    def test_tokens_that_cannot_go_back_hold_up_no_next_run(self, relay, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A run ends though a thread of it still waits to give tokens back to a locked project."""
+        waits: Future[None] = Future()
+        monkeypatch.setattr(dispatch, "_GIVES_BACK_S", 0.05)
+        monkeypatch.setattr(Claiming, "give_back_unused", lambda claiming: claiming.helpers.append(waits))
+        worker: Relay = relay(**PATIENT)
+        worker.tell("ana")
+        with beside(worker.dispatch) as reports:
+            try:
+                eventually(lambda: reports, "the run ends", within=20)
+            finally:
+                waits.set_result(None)
+        worker.everyone_received(1)

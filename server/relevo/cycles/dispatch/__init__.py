@@ -263,7 +263,7 @@ class _Dispatch:
         return more
 
     def _wind_up(self) -> None:
-        """Wait for what is under way, leave what hangs to the next run, and give the connections back."""
+        """Wait for what is under way, leave what hangs to the next run, and give tokens and connections back."""
         while self.claiming.pending or self.senders.are_going():
             try:
                 self._collect()
