@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -54,6 +55,42 @@ def test_forgetting_meets_a_phone_that_is_passed_on(conn: psycopg.Connection[Any
     assert [each.title for each in relevo.inbox(conn, owner="bea").items] == []
 
 
+def test_marking_meets_a_registration(conn: psycopg.Connection[Any], dsn: str) -> None:
+    """Whoever marks in an inbox that is not there yet waits for the registration that makes it, and holds no phone meanwhile."""
+    phone = relevo.register(conn, relevo.Installation("ExponentPushToken[a]", owner="ana"))
+    conn.execute("update relevo.device_installations set inbox_id = null")  # as one that 0.3.0 registered
+    conn.execute("delete from relevo.former_phones")
+    conn.execute("delete from relevo.inboxes")
+    with psycopg.connect(dsn) as app, psycopg.connect(dsn, autocommit=True) as other, ThreadPoolExecutor(1) as pool:
+        relevo.register(app, relevo.Installation("ExponentPushToken[b]", owner="ana"))
+        marking = pool.submit(relevo.mark_inbox_before, other, owner="ana")
+        eventually(lambda: marking.done() or conn.execute(WAITING).fetchone() == (1,))
+        relevo.register(app, relevo.Installation("ExponentPushToken[a]", installation_id=phone, owner="ana"))
+        app.commit()
+        assert marking.result(PATIENCE_S)
+    assert conn.execute("select count(*), count(read_before) from relevo.inboxes").fetchone() == (1, 1)
+
+
+@pytest.mark.parametrize("whose", ["owner", "phone"])
+def test_marking_meets_a_forget(conn: psycopg.Connection[Any], dsn: str, whose: str) -> None:
+    """Whoever makes an inbox while its owner, or its phone without owner, is being forgotten waits for that before all else, and finds nobody."""
+    phone = relevo.register(
+        conn, relevo.Installation("ExponentPushToken[a]", owner="ana" if whose == "owner" else None)
+    )
+    conn.execute("update relevo.device_installations set inbox_id = null")
+    conn.execute("delete from relevo.former_phones")
+    conn.execute("delete from relevo.inboxes")
+    subject = {"owner": "ana"} if whose == "owner" else {"installation_id": phone}
+    with psycopg.connect(dsn) as app, psycopg.connect(dsn, autocommit=True) as other, ThreadPoolExecutor(1) as pool:
+        relevo.forget(app, **subject)
+        marking = pool.submit(relevo.mark_inbox_before, other, **subject)
+        eventually(lambda: marking.done() or conn.execute(WAITING).fetchone() == (1,))
+        assert not marking.done()
+        app.commit()
+        assert not marking.result(PATIENCE_S)
+    assert conn.execute("select count(*) from relevo.inboxes").fetchone() == (0,)
+
+
 Verb = Callable[[psycopg.Connection[Any], int], object]
 
 
@@ -69,6 +106,12 @@ def test_all_verbs_at_once(conn: psycopg.Connection[Any], dsn: str) -> None:
         relevo.Installation("ExponentPushToken[x]", installation_id=uuid4(), owner=each) for each in ("ana", "eva")
     ]
     relevo.register_many(conn, passed_on[:1])
+    alone = relevo.Installation("ExponentPushToken[alone]", installation_id=uuid4())
+
+    def marks_alone(on: psycopg.Connection[Any]) -> None:
+        with contextlib.suppress(relevo.InvalidInputError):  # it was forgotten
+            relevo.mark_inbox_before(on, installation_id=alone.installation_id)
+
     verbs: list[Verb] = [
         lambda on, n: relevo.register(on, replace(passed_on[n % 2], installation_id=passed_on[0].installation_id)),
         lambda on, n: n % 3 == 1 and relevo.forget(on, passed_on[0].installation_id),
@@ -79,6 +122,8 @@ def test_all_verbs_at_once(conn: psycopg.Connection[Any], dsn: str) -> None:
         lambda on, _: relevo.mark_inbox_before(on, owner="ana"),
         lambda on, n: relevo.report_opened(on, *opened[n % len(opened)]),
         lambda on, n: n % 3 == 2 and relevo.forget(on, owner="ana"),
+        lambda on, n: relevo.forget(on, alone.installation_id) if n % 2 else relevo.register(on, alone),
+        lambda on, _: marks_alone(on),
     ]
     began = threading.Barrier(len(verbs))
 

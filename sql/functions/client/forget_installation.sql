@@ -5,11 +5,16 @@ create or replace function relevo.forget_installation(installation uuid) returns
   set search_path = pg_catalog, pg_temp
 as $$
 declare
+  owned boolean;
   known boolean;
   alone bigint[];
   inboxes bigint[];
 begin
   perform relevo.lock_owner(i.owner) from relevo.device_installations i where i.installation_id = installation and i.owner is not null; -- as forget_owner does
+  owned := found;
+  if not owned then
+    perform relevo.lock_alone('phone:' || installation); -- whoever makes its first inbox shares it
+  end if;
   perform relevo.lock_shared('keep_inbox_items'); -- what is being kept is found below
   inboxes := relevo.inboxes_of_phones(array[installation]);
   perform from relevo.inboxes b where b.id = any (inboxes) order by b.id for update; -- whoever marks an item locks the inbox first
@@ -28,6 +33,9 @@ begin
   perform relevo.delete_empty_inboxes(inboxes);
   perform relevo.forget_batches('i:' || installation, null, 'the installation was forgotten');
   perform relevo.forget_cap_uses('i:' || installation, null);
+  if not owned then
+    delete from relevo.shared_locks where key = hashtextextended('phone:' || installation, 0); -- whoever waits for it makes it anew
+  end if;
   return known or cardinality(alone) > 0;
 end
 $$;
