@@ -192,6 +192,7 @@ def _prepare(app: App, cycles: Sequence[Cycle], role: Role) -> None:
         demo.open_shop(app.database)
         demo.hand_out_phones(app)
     app.worker.record_start(role, [cycle.key for cycle in cycles])
+    app.worker.describe(cycles)
     app.worker.serve([name for name in app.services.providers if name != NEWS])
 
 
@@ -242,6 +243,8 @@ def one_shot(app: App, role: Role, cycles: Sequence[Cycle]) -> Iterator[None]:
     migrate.prepare(app.database)
     instance.record(app.database, app.settings)
     app.worker.record_start(role, [cycle.key for cycle in cycles])
+    if role == "tick":  # who runs a cycle by hand says nothing of when it runs
+        app.worker.describe(cycles)
     app.worker.serve([name for name in app.services.providers if name != NEWS])
     app.heartbeat.start()
     try:

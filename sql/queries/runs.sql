@@ -82,6 +82,7 @@ select s.cycle, s.source, r.started_at, r.outcome, extract(epoch from coalesce(r
 -- name: list_cycles
 -- Lists the cycles with their last round, last run, pause switch and holder.
 select s.cycle, s.source, s.rounds, s.idle_rounds, s.wakeups_skipped, s.slots_skipped, s.asleep, s.last_round_at, s.last_ok_at, s.failures, s.round_gap_s,
+       s.every_ms, s.cron, s.timezone, coalesce(s.off_reason, '') as off,
        extract(epoch from now() - s.last_round_at)::float8 as quiet_s, extract(epoch from now() - s.last_ok_at)::float8 as since_ok_s,
        pause.paused_at, pause.paused_reason, pause.source as paused_source,
        l.worker_id as held_by, last_run.outcome as last_outcome, last_run.started_at as last_run_at, last_run.error_message

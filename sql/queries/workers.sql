@@ -10,6 +10,18 @@ on conflict (worker_id) do update
        lease_ms = excluded.lease_ms, wakeups = 'off', stopping_at = null, stopped_at = null, lost_at = null, hung = '[]', asleep = '{}', http = null, unreachable = '[]', unwritable = '[]',
        rests_because = excluded.rests_because, clock_ahead_s = excluded.clock_ahead_s;
 
+-- name: describe_cycles
+-- Writes down when each cycle runs, and why it cannot if it cannot, as the process that starts now has it.
+insert into relevo.cycle_state as s (cycle, source, every_ms, cron, timezone, off_reason)
+select u.cycle, u.source, u.every_ms, u.cron, u.timezone, u.off_reason
+  from unnest(%(cycles)s::text[], %(sources)s::text[], %(every_ms)s::bigint[], %(crons)s::text[], %(timezones)s::text[], %(off_reasons)s::text[])
+         as u(cycle, source, every_ms, cron, timezone, off_reason)
+ order by 1, 2
+on conflict (cycle, source) do update
+   set every_ms = excluded.every_ms, cron = excluded.cron, timezone = excluded.timezone, off_reason = excluded.off_reason
+ where (s.every_ms, s.cron, s.timezone, s.off_reason)
+       is distinct from (excluded.every_ms, excluded.cron, excluded.timezone, excluded.off_reason);
+
 -- name: add_providers
 -- Lets installations name the push services that this process serves.
 insert into relevo.providers (provider) select unnest(%(providers)s::text[]) on conflict do nothing;

@@ -109,6 +109,10 @@ create table relevo.cycle_state (
   slots_skipped   bigint not null default 0,
   shared_at       timestamptz,
   totals          jsonb not null default '{}' check (jsonb_typeof(totals) = 'object'),
+  every_ms        bigint check (every_ms > 0),
+  cron            text check (length(cron) between 1 and 200),
+  timezone        text check (length(timezone) between 1 and 64),
+  off_reason      text check (length(off_reason) between 1 and 300),
   primary key (cycle, source),
   constraint cycle_state_check check ((paused_at is null) = (paused_reason is null))
 ) with (fillfactor = 50);
@@ -118,6 +122,10 @@ comment on column relevo.cycle_state.failures is 'How many rounds in a row have 
 comment on column relevo.cycle_state.slots_skipped is 'Slots and ticks that were not run because another run had them, or for a reason told before.';
 comment on column relevo.cycle_state.shared_at is 'When a replica last took its turn to do what one does for all of them.';
 comment on column relevo.cycle_state.totals is 'The sums of what its runs counted.';
+comment on column relevo.cycle_state.every_ms is 'How often it runs at the latest, as the worker or tick says that started last; null if it runs by cron, or before 0.4.';
+comment on column relevo.cycle_state.cron is 'The cron expression by which it runs, likewise.';
+comment on column relevo.cycle_state.timezone is 'The time zone of the cron expression.';
+comment on column relevo.cycle_state.off_reason is 'Why it cannot run with the settings of that worker; null if it can.';
 
 create table relevo.cycle_terms (
   cycle  text not null,

@@ -316,13 +316,14 @@ def test_a_worker_whose_heartbeat_is_late(ask: Ask, build, conn) -> None:
 
 def test_a_fleet_without_a_reaper_is_not_healthy(ask: Ask, build, conn) -> None:
     """If no reaper made a round for three intervals and a little, status says so and its exit code is 1."""
-    worker = build()
+    worker = build(reaper_interval_ms=4_000)
+    worker.worker.describe(worker.cycles())
     worker.runner.run(worker.registry["reaper"], "schedule")
     late = "update relevo.cycle_state set last_round_at = now() - %s * interval '1 ms' where cycle = 'reaper'"
     conn.execute(late, [3 * 4_000 + 10_000])
-    assert ask("status", reaper_interval_ms=4_000).exit_code == 0
+    assert ask("status").exit_code == 0
     conn.execute(late, [3 * 4_000 + 60_000])
-    seen = ask("status", reaper_interval_ms=4_000)
+    seen = ask("status")
     assert seen.exit_code == 1
     assert re.search(r"reaper has made no round for [7-9]\d s \(usual: within 32 s\)", seen.output)
 
@@ -330,11 +331,15 @@ def test_a_fleet_without_a_reaper_is_not_healthy(ask: Ask, build, conn) -> None:
 def test_a_cron_fleet_is_healthy_between_ticks(ask: Ask, build, conn) -> None:
     """Ticked every ten minutes, a fleet is healthy eleven minutes after its last tick, and not after two hours."""
     worker = build()
+    worker.worker.describe(worker.cycles())
     for minutes in (10, 10, 10):
         worker.runner.run(worker.registry["reaper"], "tick")
-        conn.execute("update relevo.cycle_state set last_round_at = now() - %s * interval '1 minute'", [minutes])
+        conn.execute(
+            "update relevo.cycle_state set last_round_at = now() - %s * interval '1 minute' where cycle = 'reaper'",
+            [minutes],
+        )
     worker.runner.run(worker.registry["reaper"], "tick")
-    gap = "update relevo.cycle_state set last_round_at = now() - interval '11 minutes'"
+    gap = "update relevo.cycle_state set last_round_at = now() - interval '11 minutes' where cycle = 'reaper'"
     conn.execute(gap)
     assert ask("status").exit_code == 0
     conn.execute(gap.replace("11 minutes", "120 minutes"))

@@ -11,7 +11,6 @@ from relevo import config
 from relevo.operators.health import find_problems
 from relevo.operators.health.problem import Observed
 from relevo.operators.health.waiting import stopped, tried_again, why_it_waits
-from relevo.operators.health.workers import why_off
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 EVENT = {"event_type": "digest", "now": NOW, "scheduled_at": NOW, "fanout_failures": None}
@@ -19,8 +18,13 @@ SETTINGS = config.load({"DATABASE_URL": "postgresql://nowhere/x"}, None)
 
 
 def cycle(name: str, quiet_s: float = 5.0, **more: Any) -> dict[str, Any]:
-    """Make a cycle's line."""
+    """Make a cycle's line, as a worker with the usual settings describes it."""
+    crons = {"cleanup": SETTINGS.cleanup_cron, "archive-export": SETTINGS.archive_export_cron}
     return {
+        "every_ms": None if name in crons else 10_000 if name == "reaper" else 60_000,
+        "cron": crons.get(name),
+        "timezone": SETTINGS.worker_timezone if name in crons else None,
+        "off": "",
         "cycle": name,
         "source": "",
         "quiet_s": quiet_s,
@@ -464,10 +468,3 @@ def test_an_event_with_nothing_open_waits_for_nothing() -> None:
 def test_nothing_is_tried_again_in_the_past(due: datetime | None, breaker: str, words: str) -> None:
     """What is due and held up by a breaker waits for its project, not for a time that has passed."""
     assert tried_again(due, NOW, stopped([wait(breaker=breaker), wait(breaker=breaker)])) == words
-
-
-def test_an_export_without_a_store_is_off() -> None:
-    """It is told to be off, and no other cycle is; with a store it is on."""
-    with_store = config.load({"DATABASE_URL": "postgresql://nowhere/x", "ARCHIVE_FOLDER": "/archive"}, None)
-    assert why_off(cycle("archive-export"), SETTINGS) == "no store is set"
-    assert why_off(cycle("archive-export"), with_store) == why_off(cycle("cleanup"), SETTINGS) == ""

@@ -21,6 +21,7 @@ from relevo.archive.throttle import Throttle
 from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
+from relevo.core.i18n import N_
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
 from relevo.core.ports import ArchiveStore
@@ -32,7 +33,7 @@ _log = structlog.get_logger("relevo.export")
 _SCHEMA = "relevo_archive"
 _MOST_TROUBLED = 3  # months in a row that met a store in trouble end a run: the others would fare no better
 _PUT_TIMEOUTS = 20  # a slow store takes a part in many requests, and is asked again after a failure
-OFF = "no archive store is set; set ARCHIVE_BUCKET or ARCHIVE_FOLDER"
+OFF = N_("no archive store is set; set ARCHIVE_BUCKET or ARCHIVE_FOLDER")
 
 
 @dataclass(frozen=True, kw_only=True)

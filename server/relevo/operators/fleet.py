@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import MigrationError
+from relevo.core.phrases import Phrase
 from relevo.core.statuses import SENT
 from relevo.database import instance
 from relevo.database.instance import Standing
@@ -18,7 +19,7 @@ from relevo.operators import archive, sources
 from relevo.operators.formats import MOST_COUNTED
 from relevo.operators.health import find_problems
 from relevo.operators.health.problem import Observed, Problem
-from relevo.operators.health.workers import next_round, why_off
+from relevo.operators.health.workers import next_round
 from relevo.operators.reading import MAX_LIMIT, Row, fetch, of_this_version
 
 _SQL = queries.load("fleet", "runs", "subscriptions")
@@ -64,13 +65,17 @@ def running_beside(database: Database, hostname: str) -> list[Row]:
     return []
 
 
+def _phrase(told: str) -> str:
+    """Return what a worker wrote as a phrase, so that pages translate it if they know it; one with braces as it is."""
+    return told if "{" in told or "}" in told else Phrase(told)
+
+
 def status(database: Database, settings: Settings) -> Status:
     """Return the fleet at a glance."""
-    cycles = [row | {"off": why_off(row, settings)} for row in fetch(database, _SQL["list_cycles"])]
     stands = standing(database, settings)
     seen = Observed(
         workers=workers(database),
-        cycles=cycles,
+        cycles=[row | {"off": _phrase(row["off"])} for row in fetch(database, _SQL["list_cycles"])],
         due=fetch(database, _SQL["list_due"], most=MOST_COUNTED, limit=MAX_LIMIT),
         sources=sources.listed(database),
         projects=projects(database),
@@ -211,7 +216,7 @@ def system(database: Database, settings: Settings) -> System:
     durations: dict[tuple[str, str], list[Row]] = {}
     for each in reversed(fetch(database, _SQL["list_durations"], limit=_DURATIONS)):
         durations.setdefault((each["cycle"], each["source"]), []).append(each)
-    coming = {(each["cycle"], each["source"]): next_round(each, settings, seen.now) for each in seen.cycles}
+    coming = {(each["cycle"], each["source"]): next_round(each, seen.now) for each in seen.cycles}
     return System(seen, queue(database), durations, coming)
 
 

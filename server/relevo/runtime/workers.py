@@ -21,6 +21,8 @@ from relevo.database.pool import Connection, Database
 from relevo.runtime.disks import Disks
 from relevo.runtime.heartbeat import announced_every_ms
 from relevo.runtime.hung_calls import HungCalls
+from relevo.runtime.runs import Cycle
+from relevo.runtime.timing import Cron, Every
 
 Role = Literal["run", "tick", "run-cycle"]
 
@@ -92,6 +94,19 @@ class Worker:
             }
             connection.execute(_SQL["register_worker"], started)
         _log.info("worker_started", worker_id=self.worker_id, role=role, cycles=list(cycles), version=__version__)
+
+    def describe(self, cycles: Sequence[Cycle]) -> None:
+        """Write down when each cycle runs here, and why it cannot if it cannot: status judges by that which is late."""
+        crons = [cycle.timing if isinstance(cycle.timing, Cron) else None for cycle in cycles]
+        described = {
+            "cycles": [cycle.name for cycle in cycles],
+            "sources": [cycle.source for cycle in cycles],
+            "every_ms": [cycle.timing.interval_ms if isinstance(cycle.timing, Every) else None for cycle in cycles],
+            "crons": [cron and cron.expression for cron in crons],
+            "timezones": [cron and cron.timezone for cron in crons],
+            "off_reasons": [cycle.off[:_LONGEST] or None for cycle in cycles],
+        }
+        self._database.execute(_SQL["describe_cycles"], described)
 
     def serve(self, providers: Sequence[str]) -> None:
         """Let installations name the push services that this process serves."""

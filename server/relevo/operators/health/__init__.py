@@ -17,7 +17,7 @@ def find_problems(seen: Observed, settings: Settings) -> list[Problem]:
         *workers.of_unreachable(seen),
         *workers.of_clocks(seen),
         *workers.of_disks(seen),
-        *workers.of_cycles(seen, settings),
+        *workers.of_cycles(seen),
         *workers.of_pauses(seen),
         *(sending.of_trouble(row) for row in seen.troubles),
         *sending.of_queue(seen, settings),

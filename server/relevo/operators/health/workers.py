@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from relevo.config import Settings
 from relevo.core.known_services import LABELS
 from relevo.core.phrases import Phrase
 from relevo.core.sending_project import project_in_words
@@ -23,6 +22,7 @@ _STANDS_STILL_S = 15.0  # as in the alert RelevoWorkerSilent
 _TICKED_LATELY_S = 900.0
 _UNREACHABLE_LATELY = timedelta(minutes=1)  # a worker that has nothing to send does not try again
 _FAILED_IN_A_ROW = 2
+_UNKNOWN_INTERVAL_MS = 3_600_000  # of a cycle that nobody described since 0.3
 MOST_SKEW_S = 60.0
 """Beyond this a machine's clock is wrong; push services bear some minutes."""
 _START = Phrase("start `relevo run`, or let cron call `relevo tick`")
@@ -233,7 +233,7 @@ def _is_replaced(worker: Row, seen: Observed) -> bool:
     return bool(max(started, default=worker["started_at"]) > worker["last_seen_at"])
 
 
-def of_cycles(seen: Observed, settings: Settings) -> Iterator[Problem]:
+def of_cycles(seen: Observed) -> Iterator[Problem]:
     """Name cycles that failed, or made no round for longer than the way they are run explains."""
     seen_in_time = [worker for worker in seen.workers if worker_state(worker) in ("alive", "rests")]
     running = {name: worker for worker in seen_in_time for name in worker["cycles"]}
@@ -245,7 +245,7 @@ def of_cycles(seen: Observed, settings: Settings) -> Iterator[Problem]:
         if row["quiet_s"] > _RETIRED_S and row["cycle"] != "reaper":  # which every fleet needs
             continue
         name = _name_of(row)
-        cron = _cron_of(row["cycle"], settings)
+        cron = _cron_of(row)
         if row["failures"] and (row["failures"] > 1 or cron is not None):
             yield Problem(
                 "cycle_failed",
@@ -257,7 +257,7 @@ def of_cycles(seen: Observed, settings: Settings) -> Iterator[Problem]:
             )
         elif cron is not None:
             yield from _missed(name, row, cron, seen.now)
-        elif row["quiet_s"] > (limit_s := _limit_s(row, settings)) and not _nobody_works(seen):
+        elif row["quiet_s"] > (limit_s := _limit_s(row)) and not _nobody_works(seen):
             worker = running.get(name)
             advice = _START
             if worker:
@@ -289,46 +289,25 @@ def _missed(name: str, row: Row, cron: Cron, now: datetime) -> Iterator[Problem]
         )
 
 
-def _cron_of(cycle: str, settings: Settings) -> Cron | None:
-    crons = {"cleanup": settings.cleanup_cron, "archive-export": settings.archive_export_cron}
-    return Cron(crons[cycle], settings.worker_timezone) if cycle in crons else None
+def _cron_of(row: Row) -> Cron | None:
+    """Return by which cron expression a cycle runs, as the worker or tick said that started last."""
+    return Cron(row["cron"], row["timezone"]) if row.get("cron") else None
 
 
-def _limit_s(row: Row, settings: Settings) -> float:
+def _limit_s(row: Row) -> float:
     """Return how long a cycle may be quiet: by its interval, or by how often it really comes round."""
-    interval_s = _interval_s(row["cycle"], settings) or 3_600
+    interval_s = (row.get("every_ms") or _UNKNOWN_INTERVAL_MS) / 1000
     return max(3 * interval_s + SLACK_S, USUAL * (row["round_gap_s"] or 0.0))
 
 
-def _interval_s(cycle: str, settings: Settings) -> float | None:
-    return {
-        "reaper": settings.reaper_interval_ms / 1000,
-        "ingest": settings.worker_interval_minutes * 60,
-        "fanout": settings.dispatch_interval_minutes * 60,
-        "digest": settings.digest_interval_minutes * 60,
-        "dispatch": settings.dispatch_interval_minutes * 60,
-        "receipt": settings.receipt_interval_minutes * 60,
-    }.get(cycle)
-
-
-def next_round(row: Row, settings: Settings, now: datetime) -> datetime | None:
+def next_round(row: Row, now: datetime) -> datetime | None:
     """Say when a cycle comes round again at the latest, if nothing calls it before; None if nobody knows."""
-    if (cron := _cron_of(row["cycle"], settings)) is not None:
+    if (cron := _cron_of(row)) is not None:
         return cron.next_slot(now)
-    interval_s = _interval_s(row["cycle"], settings)
-    if interval_s is None or row["last_round_at"] is None:
+    if row["every_ms"] is None or row["last_round_at"] is None:
         return None
-    due: datetime = row["last_round_at"] + timedelta(seconds=interval_s)
+    due: datetime = row["last_round_at"] + timedelta(milliseconds=row["every_ms"])
     return due
-
-
-def why_off(row: Row, settings: Settings) -> str:
-    """Say why a cycle does nothing by its schedule although nobody paused it; nothing if it is on.
-
-    A store of RELEVO_APP is not known here, so with one only what is configured is told.
-    """
-    set_up = settings.archive_bucket or settings.archive_folder or settings.relevo_app
-    return Phrase("no store is set") if row["cycle"] == "archive-export" and not set_up else ""
 
 
 def of_pauses(seen: Observed) -> Iterator[Problem]:
