@@ -20,6 +20,7 @@ from relevo.core import push_fields
 from relevo.core.i18n import DOMAIN, LOCALE
 from relevo.core.model import Lane, ReplyKind, Trigger
 from relevo.core.statuses import STATUSES
+from relevo.cycles import cleanup, digest, dispatch, export, fanout, ingest, reaper, receipt
 from relevo.http import dashboard
 from relevo.http.dashboard.formats import ACTIONS, EVENT_STATES, spaced
 from relevo.operators import formats, health, reasons
@@ -53,36 +54,9 @@ WORDS = frozenset(
 )
 """Every word that stands for a state somewhere."""
 COUNTERS = frozenset(
-    {
-        *("claims_reaped", "claims_lost", "deliveries_recovered", "deliveries_ambiguous", "deliveries_dead"),
-        *("deliveries_unknown", "deliveries_closed_by_late_ticket", "stale_ms", "workers_lost", "runs_abandoned"),
-        *("targets_selected", "deliveries_created", "deliveries_cancelled", "deliveries_ended"),
-        *("events_fanned_out", "events_held", "events_expired", "events_ended", "events_created", "events_cancelled"),
-        *("licitaciones_found", "licitaciones_new", "licitaciones_changed", "rejected", "mended"),
-        *("push_requests", "late_tickets", "tokens_disabled", "tokens_not_disabled", "calls_given_up"),
-        *("left_alone", "answers_not_written", "events_worded", "events_unrendered"),
-        *("notifications_sent", "notifications_confirmed", "notifications_failed", "notifications_retryable"),
-        *("notifications_postponed", "notifications_invalidated", "notifications_expired", "notifications_skipped"),
-        *("notifications_unconfirmed", "notifications_unknown", "notifications_cancelled", "notifications_silent"),
-        *("receipts_processed", "receipts_missing", "news_sent", "news_dropped"),
-        *("news_taken", "news_retryable", "news_postponed", "news_failed", "news_expired", "news_skipped"),
-        *("news_unknown", "news_cancelled", "news_invalid"),
-        *("partitions_made", "runs_pruned", "workers_pruned", "late_tickets_pruned", "incidents_pruned"),
-        *("minutes_pruned", "rejects_pruned", "projects_pruned", "audit_pruned", "attempts_pruned"),
-        *("dead_phones_pruned", "token_moves_pruned"),
-        *("signatures_pruned", "cap_uses_pruned", "digest_contents_pruned", "digests_pruned"),
-        *(
-            "digests_closed",
-            "events_digested",
-            "batches_closed",
-            "events_batched",
-            "batches_pruned",
-        ),
-        *("deliveries_capped", "deliveries_batched", "deliveries_left_to_digests"),
-        *("months_retired", "months_exported", "months_verified", "months_dropped", "rows_exported", "rows_verified"),
-        *("parts_uploaded", "mismatches", "archived_licitaciones", "archived_events", "archived_deliveries"),
-        *("archived_requests", "months_registered"),
-    }
+    {"left_alone"}.union(
+        *(cycle.COUNTS for cycle in (cleanup, digest, dispatch, export, fanout, ingest, reaper, receipt))
+    )
 )
 """What runs count."""
 DETAILS = frozenset(

@@ -14,6 +14,7 @@ from typing import Any, cast
 import typer
 from prometheus_client.metrics import MetricWrapperBase
 
+import cycle_docs
 from relevo import config
 from relevo.cli import HEADINGS, cli, heading_of
 from relevo.client.push_rules import OVERRIDES, PUSH_FIELDS
@@ -110,7 +111,7 @@ them to watch.
 _SUFFIX = {"counter": "_total"}
 
 
-NAMES = ("settings.md", "http-api.md", "commands.md", "metrics.md", "push-fields.md")
+NAMES = ("settings.md", "http-api.md", "commands.md", "metrics.md", "push-fields.md", "cycles.md")
 """The files of the generated pages."""
 
 
@@ -123,6 +124,7 @@ def pages() -> dict[str, str]:
         _page("Commands", _commands()),
         _page("Metrics", _metrics()),
         _page("Fields of a push", _push_fields()),
+        _page("Cycles", _cycles()),
     )
     return dict(zip(NAMES, written, strict=True))
 
@@ -398,6 +400,15 @@ def _push_kind(rule: Mapping[str, Any]) -> str:
     if "word" in rule:
         return f"{kind.removesuffix(' or word')}, {rule['low']} to {rule['high']}, or `{rule['word']}`"
     return f"{kind}, {rule['low']} to {rule['high']}" if "low" in rule else kind
+
+
+def _cycles() -> Iterator[str]:
+    yield cycle_docs.INTRODUCTION
+    yield from _table(("cycle", "when", "who may run it at once", "what it does"), cycle_docs.timetable())
+    yield from ("## What runs count", "", cycle_docs.COUNTS)
+    for name, counted in cycle_docs.counts():
+        yield from (f"### {name}", "")
+        yield from _table(("count", "meaning"), counted)
 
 
 def _metrics() -> Iterator[str]:

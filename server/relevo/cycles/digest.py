@@ -13,13 +13,22 @@ from relevo.database.pool import Connection
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 
+DOES = "closes digests whose time has come, in slices, and makes their deliveries"
+COUNTS = {
+    "digests_closed": "digests whose last phone was served",
+    "deliveries_created": "deliveries made",
+    "events_digested": "events told by these digests",
+}
+"""What its runs count, in words."""
 _SQL = queries.load("digest")
 _MOST_PHONES = 1_000  # for each hundreds of events may be gathered
 
 
 def cycle(settings: Settings) -> Cycle:
     """Return the closing of digests for the schedule: on every replica, each at another slot."""
-    return Cycle("digest", Every(settings.digest_interval_minutes * MINUTE), step, feeds="dispatch")
+    return Cycle(
+        "digest", Every(settings.digest_interval_minutes * MINUTE), step, feeds="dispatch", does=DOES, counts=COUNTS
+    )
 
 
 def step(run: Run) -> Step:

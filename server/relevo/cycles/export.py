@@ -28,6 +28,18 @@ from relevo.core.ports import ArchiveStore
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Cron
 
+DOES = "writes retired months to the store as Parquet, reads them back, compares them, and drops them"
+COUNTS = {
+    "rows_exported": "rows written",
+    "parts_uploaded": "files written",
+    "months_exported": "months written whole",
+    "rows_verified": "rows read back and compared",
+    "months_verified": "months that are in the store as they were here",
+    "months_dropped": "months dropped here",
+    "mismatches": "months whose files differ from the tables",
+    "months_registered": "months registered in the Iceberg catalog",
+}
+"""What its runs count, in words."""
 _SQL = queries.load("export")
 _log = structlog.get_logger("relevo.export")
 _SCHEMA = "relevo_archive"
@@ -91,7 +103,16 @@ def cycle(settings: Settings, store: ArchiveStore | None) -> Cycle:
             throttle.rest(run, time.monotonic() - began)
         return taken
 
-    return Cycle("archive-export", timing, step, singleton=True, off="" if store else OFF, stall_ms=stall_ms)
+    return Cycle(
+        "archive-export",
+        timing,
+        step,
+        singleton=True,
+        off="" if store else OFF,
+        stall_ms=stall_ms,
+        does=DOES,
+        counts=COUNTS,
+    )
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,25 @@ from relevo.delivery.phone_texts import Wordings
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 
+DOES = "makes deliveries of events, in slices; gives events their texts, closes batches, ends what was cancelled"
+COUNTS = {
+    "targets_selected": "phones that an event is for",
+    "deliveries_created": "deliveries made",
+    "events_fanned_out": "events whose fan-out finished",
+    "events_expired": "events whose deadline passed before their fan-out",
+    "events_held": "events held by the runaway brake",
+    "events_worded": "events whose texts were rendered",
+    "events_unrendered": "events that ended because their texts cannot be rendered",
+    "batches_closed": "batches whose time was over",
+    "events_batched": "events told by these batches",
+    "deliveries_batched": "phones left to a batch",
+    "deliveries_gathered": "phones left to a digest",
+    "deliveries_capped": "phones left out because of a cap",
+    "deliveries_left_to_digests": "phones over a cap that were left to a digest",
+    "deliveries_cancelled": "deliveries of cancelled or completed events that were ended",
+    "events_ended": "cancelled or completed events of which nothing is left",
+}
+"""What its runs count, in words."""
 _SQL = queries.load("fanout")
 _FEW = runaway.WATCHED_PHONES  # so that the brake counts all of them, and one chunk holds them
 _TOGETHER = 500  # a tenth of a second: an urgent event that comes meanwhile waits no longer
@@ -137,7 +156,9 @@ class _Memory:
 def cycle(settings: Settings) -> Cycle:
     """Return fan-out for the schedule: on every replica, each at another event."""
     timing, memory = Every(settings.dispatch_interval_minutes * MINUTE), _Memory()
-    return Cycle("fanout", timing, lambda run: _step(run, memory), wakeable=True, feeds="dispatch")
+    return Cycle(
+        "fanout", timing, lambda run: _step(run, memory), wakeable=True, feeds="dispatch", does=DOES, counts=COUNTS
+    )
 
 
 def _step(run: Run, memory: _Memory) -> Step:

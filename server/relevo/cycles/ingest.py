@@ -28,6 +28,17 @@ from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 from relevo.sources.merging import merge
 
+DOES = "reads a source and writes its items, their events and the place where it stopped in one transaction"
+COUNTS = {
+    "licitaciones_found": "items that the source returned",
+    "licitaciones_new": "items that were not known",
+    "licitaciones_changed": "known items that changed",
+    "events_created": "events made of these items",
+    "events_cancelled": "events cancelled, because their item is closed or withdrawn",
+    "rejected": "items that could not be read",
+    "mended": "items that could not be read before and can be now",
+}
+"""What its runs count, in words."""
 _SQL = queries.load("ingest")
 _log = structlog.get_logger("relevo.ingest")
 
@@ -56,7 +67,9 @@ def cycle(settings: Settings, source: Source, render: Renderer) -> Cycle:
     def step(run: Run) -> Step:
         return Ingest(run, source, render).step()
 
-    return Cycle("ingest", timing, step, singleton=True, source=source.name, stall_ms=stall_ms)
+    return Cycle(
+        "ingest", timing, step, singleton=True, source=source.name, stall_ms=stall_ms, does=DOES, counts=COUNTS
+    )
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,22 @@ from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 from relevo.runtime.troubles import Thing
 
+DOES = "takes back claims whose lease ended, ends the runs of workers that died, adds up counts, hands out news"
+COUNTS = {
+    "claims_reaped": "claims taken back because their lease ended",
+    "deliveries_recovered": "deliveries of these claims that go back to the queue",
+    "deliveries_ambiguous": "deliveries whose request had begun: the push may have been sent",
+    "deliveries_dead": "deliveries that failed for good: no attempt is left, or their workers died of them",
+    "deliveries_unknown": "deliveries that end as `unknown`, because they may be sent once at most",
+    "deliveries_closed_by_late_ticket": "deliveries that end as sent, because of a late ticket",
+    "stale_ms": "for how long the leases had been over, in milliseconds, added up",
+    "workers_lost": "workers that died without a goodbye",
+    "runs_abandoned": "runs of these workers that were ended",
+    "events_held": "events held by the runaway brake",
+    "leftovers_deleted": "deliveries deleted because their event was",
+    "news_sent": "news sent on their way to webhooks",
+}
+"""What its runs count, in words."""
 _SQL = queries.load("reaper")
 _WAKE = queries.load("wakeups")
 _log = structlog.get_logger("relevo.reaper")
@@ -116,7 +132,14 @@ class Memory:
 def cycle(settings: Settings) -> Cycle:
     """Return the reaper for the schedule: on every replica, for a fleet without one is not healthy."""
     memory = Memory()
-    return Cycle("reaper", Every(settings.reaper_interval_ms), lambda run: step(run, memory), bookkeeping=True)
+    return Cycle(
+        "reaper",
+        Every(settings.reaper_interval_ms),
+        lambda run: step(run, memory),
+        bookkeeping=True,
+        does=DOES,
+        counts=COUNTS,
+    )
 
 
 def step(run: Run, memory: Memory) -> Step:

@@ -33,6 +33,21 @@ from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 from relevo.runtime.troubles import Thing, is_own
 
+DOES = "fetches Expo's receipts, at first 15 minutes after sending, then less and less often"
+COUNTS = {
+    "receipts_processed": "receipts that arrived",
+    "receipts_missing": "receipts that Expo does not have yet",
+    "notifications_confirmed": "pushes that Apple or Google accepted",
+    "notifications_invalidated": "pushes to a token that is gone",
+    "notifications_failed": "pushes that failed for good",
+    "notifications_retryable": "pushes that failed and are tried again",
+    "notifications_postponed": "pushes put back without spending an attempt",
+    "notifications_expired": "pushes whose deadline passed",
+    "notifications_unconfirmed": "pushes whose receipt never came",
+    "tokens_disabled": "tokens disabled",
+    "calls_given_up": "calls that hung and were given up",
+}
+"""What its runs count, in words."""
 _log = structlog.get_logger("relevo.receipt")
 
 _PROJECTS_AT_ONCE = 8
@@ -56,7 +71,7 @@ _COUNTED = {
 def cycle(services: WorkerServices) -> Cycle:
     """Return receipt for the schedule: on every replica."""
     timing = Every(services.settings.receipt_interval_minutes * 60_000)
-    return Cycle("receipt", timing, lambda run: _Receipts(services, run).go())
+    return Cycle("receipt", timing, lambda run: _Receipts(services, run).go(), does=DOES, counts=COUNTS)
 
 
 @dataclass

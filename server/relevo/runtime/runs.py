@@ -51,6 +51,10 @@ class Cycle:
     """Whether it only keeps the tables in order, and so runs in a copied database, too."""
     stall_ms: int = 0
     """How long a run may get nowhere before it is given up; 0: three leases. See `Run.progress`."""
+    does: str = ""
+    """What it does, in a sentence for the guide."""
+    counts: Mapping[str, str] = field(default_factory=dict)
+    """What its runs count: each name in `worker_runs.counts`, with its meaning for the guide."""
 
     @property
     def key(self) -> str:
