@@ -44,7 +44,7 @@ def test_a_role_that_may_not_create_can_run_on_a_migrated_database(dsn, conn, as
     assert migrate.prepare(open_database(plain)) == []
     ran = command("tick", database_url=plain)
     assert ran.ends() == 0, ran.stderr
-    rounds = dict(conn.execute("select cycle, rounds from relevo.cycle_state").fetchall())
+    rounds = dict(conn.execute("select cycle, rounds from relevo.cycle_state where rounds > 0").fetchall())
     assert rounds == {"reaper": 1, "fanout": 1, "digest": 1, "dispatch": 1, "receipt": 1, "cleanup": 1}
 
 
