@@ -11,16 +11,30 @@ on conflict (worker_id) do update
        rests_because = excluded.rests_because, clock_ahead_s = excluded.clock_ahead_s;
 
 -- name: describe_cycles
--- Writes down when each cycle runs, and why it cannot if it cannot, as the process that starts now has it.
-insert into relevo.cycle_state as s (cycle, source, every_ms, cron, timezone, off_reason)
-select u.cycle, u.source, u.every_ms, u.cron, u.timezone, u.off_reason
-  from unnest(%(cycles)s::text[], %(sources)s::text[], %(every_ms)s::bigint[], %(crons)s::text[], %(timezones)s::text[], %(off_reasons)s::text[])
-         as u(cycle, source, every_ms, cron, timezone, off_reason)
- order by 1, 2
-on conflict (cycle, source) do update
-   set every_ms = excluded.every_ms, cron = excluded.cron, timezone = excluded.timezone, off_reason = excluded.off_reason
- where (s.every_ms, s.cron, s.timezone, s.off_reason)
-       is distinct from (excluded.every_ms, excluded.cron, excluded.timezone, excluded.off_reason);
+-- Writes down when each cycle runs, and why it cannot if it cannot, as this process has it; returns how many could not be written, because
+-- somebody holds their lines: nobody is waited for.
+with given as materialized (
+  select u.cycle, u.source, u.every_ms, u.cron, u.timezone, u.off_reason
+    from unnest(%(cycles)s::text[], %(sources)s::text[], %(every_ms)s::bigint[], %(crons)s::text[], %(timezones)s::text[], %(off_reasons)s::text[])
+           as u(cycle, source, every_ms, cron, timezone, off_reason)
+), differing as materialized (
+  select g.* from given g join relevo.cycle_state s on s.cycle = g.cycle and s.source = g.source
+   where (s.every_ms, s.cron, s.timezone, s.off_reason) is distinct from (g.every_ms, g.cron, g.timezone, g.off_reason)
+), held as materialized (
+  select s.cycle, s.source from relevo.cycle_state s
+   where (s.cycle, s.source) in (select d.cycle, d.source from differing d) for no key update skip locked
+), changed as (
+  update relevo.cycle_state s set every_ms = d.every_ms, cron = d.cron, timezone = d.timezone, off_reason = d.off_reason
+    from differing d, held h
+   where h.cycle = d.cycle and h.source = d.source and s.cycle = d.cycle and s.source = d.source
+), added as (
+  insert into relevo.cycle_state (cycle, source, every_ms, cron, timezone, off_reason)
+  select g.* from given g
+   where not exists (select from relevo.cycle_state s where s.cycle = g.cycle and s.source = g.source)
+   order by g.cycle, g.source
+  on conflict do nothing
+)
+select (select count(*) from differing) - (select count(*) from held);
 
 -- name: add_providers
 -- Lets installations name the push services that this process serves.

@@ -116,3 +116,24 @@ def test_a_cycle_that_nobody_described_may_be_quiet_for_hours(build: Build, conn
     assert late(app, app.settings) == {}
     make_late(conn, "reaper", 4 * 3_600)
     assert late(app, app.settings) == {"reaper": "cycle_quiet"}
+
+
+def test_a_locked_line_is_not_waited_for(build: Build, conn: psycopg.Connection[Any], dsn: str) -> None:
+    """A worker starts beside somebody who holds a cycle's line; the line is written with a beat once it is free, the others at once."""
+    first = build(worker_id="a")
+    first.worker.describe(first.cycles())
+    second = build(worker_id="b", reaper_interval_ms=7_000, dispatch_interval_minutes=5)
+    with psycopg.connect(dsn) as other:
+        other.execute("select from relevo.cycle_state where cycle = 'reaper' for update")
+        second.worker.describe(second.cycles())
+        assert described(conn, "reaper", "dispatch") == {
+            "reaper": (first.settings.reaper_interval_ms, None, None, None),
+            "dispatch": (300_000, None, None, None),
+        }
+        second.worker.beat(conn)
+        assert described(conn, "reaper")["reaper"][0] == first.settings.reaper_interval_ms
+    second.worker.beat(conn)
+    assert described(conn, "reaper")["reaper"][0] == 7_000
+    first.worker.describe(first.cycles())
+    second.worker.beat(conn)  # it wrote all of its own, and does not do so again
+    assert described(conn, "reaper")["reaper"][0] == first.settings.reaper_interval_ms

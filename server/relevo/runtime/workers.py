@@ -68,6 +68,7 @@ class Worker:
         self.worker_id = worker_id
         self.http: dict[str, str] | None = None
         """Where this process serves HTTP, or why it cannot."""
+        self._undescribed: Sequence[Cycle] = ()
 
     def record_start(self, role: Role, cycles: Sequence[str]) -> None:
         """Say that this process has started, which cycles it runs, and why it rests, if it does.
@@ -96,17 +97,29 @@ class Worker:
         _log.info("worker_started", worker_id=self.worker_id, role=role, cycles=list(cycles), version=__version__)
 
     def describe(self, cycles: Sequence[Cycle]) -> None:
-        """Write down when each cycle runs here, and why it cannot if it cannot: status judges by that which is late."""
-        crons = [cycle.timing if isinstance(cycle.timing, Cron) else None for cycle in cycles]
+        """Write down when each cycle runs here, and why it cannot if it cannot: status judges by that which is late.
+
+        What somebody holds locked is written with a later beat.
+        """
+        self._undescribed = cycles
+        with self._database.connection() as connection:
+            self._describe(connection)
+
+    def _describe(self, connection: Connection) -> None:
+        crons = [cycle.timing if isinstance(cycle.timing, Cron) else None for cycle in self._undescribed]
         described = {
-            "cycles": [cycle.name for cycle in cycles],
-            "sources": [cycle.source for cycle in cycles],
-            "every_ms": [cycle.timing.interval_ms if isinstance(cycle.timing, Every) else None for cycle in cycles],
+            "cycles": [cycle.name for cycle in self._undescribed],
+            "sources": [cycle.source for cycle in self._undescribed],
+            "every_ms": [
+                each.timing.interval_ms if isinstance(each.timing, Every) else None for each in self._undescribed
+            ],
             "crons": [cron and cron.expression for cron in crons],
             "timezones": [cron and cron.timezone for cron in crons],
-            "off_reasons": [cycle.off[:_LONGEST] or None for cycle in cycles],
+            "off_reasons": [cycle.off[:_LONGEST] or None for cycle in self._undescribed],
         }
-        self._database.execute(_SQL["describe_cycles"], described)
+        (left,) = connection.execute(_SQL["describe_cycles"], described).fetchone() or (0,)
+        if left == 0:
+            self._undescribed = ()
 
     def serve(self, providers: Sequence[str]) -> None:
         """Let installations name the push services that this process serves."""
@@ -126,6 +139,8 @@ class Worker:
             "clock": self._clock(),
             "now": None,
         }
+        if self._undescribed:
+            self._describe(connection)
         row = connection.execute(_SQL["beat_worker"], said).fetchone()
         if row and row[0]:
             _log.warning("worker_was_given_up", worker_id=self.worker_id)
