@@ -59,7 +59,11 @@ class _Clock:
 
 
 class _AtSlots(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
-    """Fires at a cycle's slots; pacing moves the job after each of its runs."""
+    """Fires at a cycle's slots; pacing moves the job after each of its runs.
+
+    APScheduler's CronTrigger cannot name the last slot, which the whole fleet counts a nightly run by, and runs a time
+    twice that the clock shows twice; so slots come from `Timing`, here and everywhere.
+    """
 
     def __init__(self, timing: Timing) -> None:
         self.timing = timing
