@@ -24,7 +24,7 @@ RELEVO = RELEVO_DEMO=$${RELEVO_DEMO:-true} .venv/bin/relevo
 MUTATORS = .venv/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[mutants]' --constraint constraints.txt
 PEERS = .venv/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[bench]' --constraint constraints.txt
 
-.PHONY: help run tick run-cycle migrate migration psql smoke restore test soak check fmt docs texts dist clean model chaos ha bench bench-archive proof
+.PHONY: help run tick run-cycle migrate psql smoke restore test soak check fmt docs texts dist clean model chaos ha bench bench-archive proof
 .PHONY: installed installed-dev cycle-named month-named
 
 help: ## say what each target does
@@ -49,9 +49,6 @@ migrate: installed ## bring the database's schema up to date
 	@$(RELEVO) migrate $(ARGS)
 
 # In a process group of its own: Ctrl-C then belongs to psql, and make does not die under it.
-migration: installed-dev ## write changed functions into the next migration: make migration NAME=what_it_does
-	@.venv/bin/python scripts/make_migration.py "$(NAME)"
-
 psql: installed ## open psql on the same database
 	@if [ -t 0 ]; then set -m; fi; $(RELEVO) psql $(ARGS); exit $$?
 

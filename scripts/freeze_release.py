@@ -13,20 +13,22 @@ import psycopg
 import released
 from relevo import __version__
 from relevo.core import queries
-from relevo.database import migrate
+from relevo.database import functions, migrate
+from relevo.database.baseline import baseline
 
 
 def freeze(folder: Path, connection: psycopg.Connection[Any]) -> Path:
-    """Write down the statements, schema, ledger and columns of this version, but never over what is there."""
+    """Write down the statements, schema, ledgers and columns of this version, but never over what is there."""
     target = folder / __version__
     if target.exists():
         raise SystemExit(f"{target} is there already: a release is frozen once, and so is its number.")
     target.mkdir(parents=True)
     for path in (queries.sql_root() / "queries").glob("*.sql"):
         shutil.copyfile(path, target / path.name)
-    (target / "schema.sql").write_text(migrate.baseline(), encoding="utf-8")
+    (target / "schema.sql").write_text(baseline(), encoding="utf-8")
     facts = {
         "migrations": {str(migration): migration.checksum for migration in migrate.available()},
+        "functions": {each.name: each.checksum for each in functions.available()},
         "columns": released.columns(connection),
     }
     (target / "release.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 
 from relevo import config, embedded
 from relevo.core import queries
-from relevo.database import migrate
+from relevo.database import functions, migrate
 from relevo.database.pool import Database
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,11 +42,14 @@ def versions() -> list[str]:
 
 def make(dsn: str, version: str) -> None:
     """Make the schema of a released version in an empty database, with the ledger it left."""
-    folder, statements = RELEASED / version, queries.load("migrate")
-    ledger = json.loads((folder / "release.json").read_text(encoding="utf-8"))["migrations"]
+    folder, statements = RELEASED / version, queries.load("migrate", "functions")
+    facts = json.loads((folder / "release.json").read_text(encoding="utf-8"))
     make_of(dsn, (folder / "schema.sql").read_text(encoding="utf-8"))
     with psycopg.connect(dsn) as connection:
-        for name, checksum in ledger.items():
+        if applied := facts.get("functions"):  # 0.3.0 did not remember them
+            given = {"names": list(applied), "checksums": list(applied.values()), "by": version}
+            connection.execute(statements["record_functions"], given)
+        for name, checksum in facts["migrations"].items():
             number, _, rest = name.partition("_")
             row = {"version": int(number), "name": rest, "checksum": checksum, "needs": "0.1.0", "applied_by": version}
             connection.execute(statements["record_applied"], row)
@@ -68,11 +71,13 @@ def make_of(dsn: str, schema: str) -> None:
         connection.execute(schema.encode())
 
 
-def bring_up_to_date(dsn: str, known: Sequence[migrate.Migration] | None = None) -> list[migrate.Migration]:
+def bring_up_to_date(
+    dsn: str, known: Sequence[migrate.Migration] | None = None, files: Sequence[functions.Function] | None = None
+) -> list[migrate.Step]:
     """Run what a database lacks."""
     database = Database(dsn, dsn, config.load({}, None))
     try:
-        return migrate.migrate(database, known)
+        return migrate.migrate(database, known, files)
     finally:
         database.close()
 

@@ -23,6 +23,7 @@ WATCH = """
 create schema tests;
 create table tests.changed (what text, made boolean);
 create table tests.schema_migrations as table relevo.schema_migrations;
+create table tests.applied_functions as table relevo.applied_functions;
 create table tests.providers as table relevo.providers;
 create function tests.note_change() returns event_trigger language plpgsql security definer as $$
 begin
@@ -69,6 +70,8 @@ select exists (select from tests.changed)
     or exists (select from pg_prepared_xacts where database = current_database())
     or exists ((table relevo.schema_migrations except table tests.schema_migrations)
                union all (table tests.schema_migrations except table relevo.schema_migrations))
+    or exists ((table relevo.applied_functions except table tests.applied_functions)
+               union all (table tests.applied_functions except table relevo.applied_functions))
     or exists ((table relevo.providers except table tests.providers)
                union all (table tests.providers except table relevo.providers))
 """
@@ -82,7 +85,7 @@ begin
   set local session_replication_role = replica;
   for used, pages in select oid, pg_relation_size(oid) / 8192 from pg_class
                       where relnamespace in ('relevo'::regnamespace, 'public'::regnamespace) and relkind = 'r'
-                        and relname not in ('schema_migrations', 'providers') and pg_relation_size(oid) > 0 loop
+                        and relname not in ('schema_migrations', 'applied_functions', 'providers') and pg_relation_size(oid) > 0 loop
     if pages > 10 then
       execute format('truncate %s cascade', used);
     else

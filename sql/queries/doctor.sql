@@ -12,7 +12,7 @@ select current_setting('server_version_num')::int as version, clock_timestamp() 
 select c.relname as name
   from pg_class c
  where c.relnamespace = to_regnamespace('relevo') and c.relkind in ('r', 'p') and not c.relispartition
-   and c.relname <> 'schema_migrations'
+   and c.relname not in ('schema_migrations', 'applied_functions')
    and not (has_schema_privilege('relevo', 'usage') and has_table_privilege(c.oid, 'select') and has_any_column_privilege(c.oid, 'insert')
             and (c.relname = 'audit_log' or has_table_privilege(c.oid, 'insert') and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete')))
  order by c.relname;

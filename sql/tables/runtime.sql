@@ -160,3 +160,12 @@ create unlogged table relevo.shared_locks (
 ) with (fillfactor = 50);
 comment on table relevo.shared_locks is
   'Names that transactions lock together or alone, see relevo.lock_shared and relevo.lock_alone: owners, and a fixed one. Only locks change a row.';
+
+create table relevo.applied_functions (
+  name       text primary key,
+  checksum   text, -- of its file; null: it was dropped
+  applied_at timestamptz not null default now(),
+  applied_by text not null
+);
+comment on table relevo.applied_functions is
+  'The functions of Relevo: of each the file that was applied last, and by which version. `relevo migrate` replaces those whose file changed.';

@@ -40,7 +40,6 @@ TARGETS = {
     "bench",
     "restore",
     "bench-archive",
-    "migration",
 }
 TOOLS = ("sh", "make", "awk", "cat", "dirname", "echo", "find", "rm")
 

@@ -10,7 +10,7 @@ import pytest
 import released
 import soak
 from processes import eventually
-from relevo.database import migrate
+from relevo.database import functions, migrate
 
 WAITS = "select count(*) from pg_locks where locktype = 'relation' and not granted"
 TABLES = """
@@ -25,16 +25,18 @@ READ = ["device_installations", "workers"]
 
 @pytest.mark.parametrize("table", soak.cases(READ, whole=[*READ, "event_owners", "event_types"]))
 def test_who_has_read_a_table_may_write_any(database, empty_database, look, table) -> None:
-    """A transaction that read a table before a migration's file came to it writes whatever it likes, and both come to their end."""
+    """A transaction that read a table before a migration came to it, or the functions, writes whatever it likes; both come to their end."""
     released.make(empty_database, released.versions()[-1])
     known = migrate.available()
     look.execute(f"alter database {look.info.dbname} set deadlock_timeout = '100ms'")
     [tables] = look.execute(TABLES).fetchone()
     with ThreadPoolExecutor(1) as threads, psycopg.connect(empty_database) as app:
-        for count in range(1, len(known) + 1):
+        for count in range(1, len(known) + 2):
+            files = functions.available() if count > len(known) else []
             app.execute(f"select from relevo.{table}")
-            migrating = threads.submit(migrate.migrate, database, known[:count])
+            migrating = threads.submit(migrate.migrate, database, known[:count], files)
             eventually(lambda m=migrating: m.done() or look.execute(WAITS).fetchone() != (0,), "it waits, or is done")
             app.execute(f"lock table {tables} in row exclusive mode")
             app.commit()
-            assert migrating.result(60) == known[count - 1 : count]
+            [done] = migrating.result(60)
+            assert str(done).startswith("functions:" if files else str(known[count - 1]))

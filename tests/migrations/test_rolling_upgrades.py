@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ import freeze_release
 from released import RELEASED, columns
 from relevo import __version__
 from relevo.core import queries
-from relevo.database import migrate
+from relevo.database import functions, migrate
+from relevo.database.baseline import parts
 from relevo.database.migrate import OLDEST, Migration
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,13 +38,14 @@ def ordered(version: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Release:
-    """A frozen release: its version, its schema, its statements by file and name, its migrations and its columns."""
+    """A frozen release: its version, its schema, its statements by file and name, its migrations, columns and functions."""
 
     version: str
     schema: str
     statements: dict[str, str]
     migrations: dict[str, str]
     columns: dict[str, dict[str, dict[str, Any]]]
+    functions: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path) -> Release:
@@ -230,9 +232,24 @@ def test_every_function_is_called(today) -> None:
     statements = [text for release in served for text in release.statements.values()]
     # A function of a release may be at work while a migration ends, and calls the next by its name.
     statements += [release.schema for release in served if release is not today]
-    assert uncalled(migrate.parts(), [page, *statements]) == []
+    assert uncalled(parts(), [page, *statements]) == []
     more = ["create or replace function relevo.one()\nselect relevo.two();", "create or replace function relevo.two()"]
-    assert uncalled([*migrate.parts(), *more], [page, *statements]) == ["one", "two"]
+    assert uncalled([*parts(), *more], [page, *statements]) == ["one", "two"]
+
+
+def left_over(folders: Iterable[str], served: Iterable[str]) -> list[str]:
+    """Name the folders of functions for a version that runs beside this one no more."""
+    return sorted(set(folders) - {f"for_{version.replace('.', '_')}" for version in served})
+
+
+def test_what_old_replicas_call_goes_with_them() -> None:
+    """`functions/for_0_3_0` is there while a replica of 0.3.0 may run on the schema; `relevo migrate` then drops what was in it."""
+    folders = {path.name for path in (queries.sql_root() / "functions").glob("for_*")}
+    served = [release.version for release in supported(releases(RELEASED), migrate.available())]
+    assert left_over(folders, served) == [], "delete these folders"
+    shut_out = [*migrate.available(), migration("9999_a", "0.4.0")]
+    served = [release.version for release in supported(releases(RELEASED), shut_out)]
+    assert left_over({"for_0_3_0"}, served) == ["for_0_3_0"]
 
 
 def test_every_release_is_frozen() -> None:
@@ -251,6 +268,7 @@ def test_a_frozen_release_holds_all_that_was_asked_for(today) -> None:
     }
     assert set(today.statements) == expected
     assert today.migrations == {str(migration): migration.checksum for migration in migrate.available()}
+    assert today.functions == {each.name: each.checksum for each in functions.available()}
     assert today.columns["claims"]["token"] == {"type": "uuid", "nullable": False, "default": False}
     assert today.columns["claims"]["ids"]["type"] == "bigint[]"
     assert today.columns["workers"]["stopped_at"]["nullable"]

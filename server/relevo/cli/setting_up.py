@@ -44,12 +44,16 @@ def migrate_command(
     plan: Annotated[bool, typer.Option("--plan", help="Only show what would run.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring the database's schema up to date."""
+    """Bring the database's schema up to date.
+
+    Runs the migrations that the database lacks, each in a transaction; then replaces the functions that changed and
+    drops those that this version has no more, in one.
+    """
     with open_database(load_settings()) as database:
         said = "would run" if plan else "ran"
 
-        def tell(migration: migrate.Migration) -> None:  # one by one: the next may take long
-            say(f"{said} {migration}", {"migration": str(migration), "ran": not plan}, as_json=as_json)
+        def tell(step: migrate.Step) -> None:  # one by one: the next may take long
+            say(f"{said} {step}", {"migration": str(step), "ran": not plan}, as_json=as_json)
 
         chosen = migrate.plan(database) if plan else migrate.migrate(database, tell=tell)
         if plan:

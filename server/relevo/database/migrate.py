@@ -1,8 +1,9 @@
 """Makes the schema, or brings it up to date: one transaction each, one process at a time, written to a ledger.
 
 A new database runs the baseline: `sql/tables` and `sql/functions` as they are now. One that an earlier version made
-runs the migrations it lacks, plain SQL files with checksums. Upgrades roll: a migration only expands what the previous
-version's processes use, and says in its first line which is the oldest version that works on the schema after it.
+runs the migrations it lacks, plain SQL files with checksums, and then the files of functions that changed. Upgrades
+roll: a migration only expands what the previous version's processes use, and says in its first line which is the
+oldest version that works on the schema after it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ import relevo.core.needs_server  # isort: skip # noqa: F401 ahead of all it need
 import hashlib
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,9 @@ from relevo import __version__
 from relevo.core import queries
 from relevo.core.errors import MigrationBusyError, MigrationError
 from relevo.core.logs import get_logger, normalise_error
+from relevo.database import functions
+from relevo.database.baseline import baseline
+from relevo.database.functions import Changes, Function, ordered
 from relevo.database.outages import is_unavailable
 from relevo.database.pool import Connection, Database
 
@@ -40,9 +43,6 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _PATIENCE_S = 600.0
 _NAP_S = 0.25
 _VALIDATION = re.compile(rb"^alter table [\w.]+ validate constraint \w+;$", re.MULTILINE)
-_QUOTED = re.compile(r"--[^\n]*|\$(\w*)\$.*?\$\1\$|'(?:[^']|'')*'", re.DOTALL)
-_MADE = re.compile(r"^create (?:or replace )?(?:table|type|view|sequence|function) relevo\.(\w+)", re.MULTILINE)
-_NAMED = re.compile(r"\brelevo\.(\w+)")
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,11 @@ OLDEST = Applied(
 )
 """The last migration of the oldest version from which this one upgrades; the files go on from there."""
 
-Tell = Callable[[Migration], None]
-"""Is called with each migration when it was run."""
+Step = Migration | Changes
+"""What one transaction does: a migration, or all changes of functions."""
+
+Tell = Callable[[Step], None]
+"""Is called with each step when it was run."""
 
 
 def available(folder: Path | None = None) -> list[Migration]:
@@ -124,90 +127,66 @@ def _read(path: Path) -> Migration:
     return Migration(int(named["version"]), named["name"], needs["version"].decode(), body)
 
 
-def baseline() -> str:
-    """Return the SQL that makes the schema as it is now, in an empty schema relevo."""
-    first_rows = _text(queries.sql_root() / "first_rows.sql")
-    return "\n\n".join(["set local check_function_bodies = off;", *parts(), first_rows])
-
-
-def parts() -> list[str]:
-    """Return the paragraphs of `tables/` and the files of `functions/`, each after those that make what it names.
-
-    What is named in quoted text, as in most functions' bodies, is looked up only when it runs.
-    """
-    root = queries.sql_root()
-    found = [part for path in sorted(root.glob("tables/*.sql")) for part in re.split(r"\n{2,}", _text(path))]
-    found += [_text(path) for path in sorted(root.glob("functions/*/*.sql"))]
-    plain = [_QUOTED.sub(" ", part) for part in found]
-    made_in = {name: n for n, text in enumerate(plain) for name in _MADE.findall(text)}
-    needed = {
-        n: sorted({made_in[name] for name in _NAMED.findall(text) if name in made_in} - {n})
-        for n, text in enumerate(plain)
-    }
-    return [found[n].strip() for n in TopologicalSorter(needed).static_order()]
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")  # line ends as Unix has them, from any checkout
-
-
-def plan(database: Database, known: Sequence[Migration] | None = None) -> list[Migration]:
+def plan(
+    database: Database, known: Sequence[Migration] | None = None, files: Sequence[Function] | None = None
+) -> list[Step]:
     """Return what `migrate` would run, in order; changes nothing."""
     with database.watch(), database.direct() as connection:
-        return _pending(connection, available() if known is None else known)
+        return _Version.of(known, files).pending(connection)
 
 
-def missing(database: Database) -> list[Migration]:
+def missing(database: Database) -> list[Step]:
     """Return what is left to run, as `plan` does, but over the pool: for those who ask often."""
     with database.connection() as connection:
-        return _pending(connection, available(), newer_may_serve=True)
+        return _Version.of(newer_may_serve=True).pending(connection)
 
 
 def migrate(
     database: Database,
     known: Sequence[Migration] | None = None,
+    files: Sequence[Function] | None = None,
     *,
     lock_wait_ms: int = _TURN_MS,
     patience_s: float = _PATIENCE_S,
     newer_may_serve: bool = False,
     tell: Tell = lambda _: None,
-) -> list[Migration]:
-    """Bring the schema up to date, each migration in its own transaction; tell of each, and return what was run.
+) -> list[Step]:
+    """Bring the schema up to date, each step in its own transaction; tell of each, and return what was run.
 
-    A migration that waits for a lock holds up everybody who comes after it, so it waits a second, gives way, and
-    tries again after a pause that grows.
+    A step that waits for a lock holds up everybody who comes after it, so it waits a second, gives way, and tries
+    again after a pause that grows.
     """
-    known = available() if known is None else known
+    version = _Version.of(known, files, newer_may_serve=newer_may_serve)
     bounds = {"lock_ms": lock_wait_ms, "statement_ms": database.long_statement_ms}
-    done: list[Migration] = []
+    done: list[Step] = []
     with database.watch(), database.direct(long=True) as connection:
-        while _pending(connection, known, newer_may_serve=newer_may_serve):
-            run = partial(_run_next, connection, known, bounds, newer_may_serve=newer_may_serve)
+        while version.pending(connection):
             try:
-                ran = _give_way(connection, patience_s, run)
+                ran = _give_way(connection, patience_s, partial(_run_next, connection, version, bounds))
             except _NotAllowedError as error:
                 raise _name_owner(connection, error) from error
-            for migration in ran:
-                tell(migration)
-                done.append(migration)
+            for step in ran:
+                tell(step)
+                done.append(step)
         _validate(connection, bounds)
     return done
 
 
-def _run_next(
-    connection: Connection, known: Sequence[Migration], bounds: Mapping[str, int], *, newer_may_serve: bool
-) -> list[Migration]:
-    """Run the next migration in a transaction, unless another process has run it meanwhile."""
+def _run_next(connection: Connection, version: _Version, bounds: Mapping[str, int]) -> list[Step]:
+    """Run the next step in a transaction, unless another process has run it meanwhile."""
     with connection.transaction():
         _take_turn(connection, bounds)
         connection.execute(_SQL["bound_migration"], {**bounds, "lock_ms": min(bounds["lock_ms"], _LOCK_MS)})
-        ahead = _pending(connection, known, newer_may_serve=newer_may_serve)[:1]
-        for migration in ahead:
-            _apply(connection, migration)
+        ahead = version.pending(connection)[:1]
+        for step in ahead:
+            if isinstance(step, Changes):
+                functions.apply(connection, step, _undone)
+            else:
+                _apply(connection, step, version.files)
     return ahead
 
 
-def _give_way(connection: Connection, patience_s: float, run: Callable[[], list[Migration]]) -> list[Migration]:
+def _give_way(connection: Connection, patience_s: float, run: Callable[[], list[Step]]) -> list[Step]:
     """Try a migration again whenever it met a lock, after a pause that doubles; raise once patience is over."""
     began, pause_s = time.monotonic(), _FIRST_PAUSE_S
     while True:
@@ -264,11 +243,13 @@ def _validate(connection: Connection, bounds: Mapping[str, int]) -> None:
             _log.warning("constraint_not_validated", statement=statement, error=normalise_error(error, 200))
 
 
-def prepare(database: Database, known: Sequence[Migration] | None = None) -> list[Migration]:
+def prepare(
+    database: Database, known: Sequence[Migration] | None = None, files: Sequence[Function] | None = None
+) -> list[Step]:
     """Migrate before work begins, and log it in one line; a newer schema is fine while it serves this version."""
-    done: list[Migration] = []
+    done: list[Step] = []
     try:
-        migrate(database, known, newer_may_serve=True, tell=done.append)
+        migrate(database, known, files, newer_may_serve=True, tell=done.append)
     finally:  # what was done is told, too, where the next one failed
         if done:
             _log.info("migrated", migrations=len(done), first=str(done[0]), last=str(done[-1]))
@@ -319,28 +300,43 @@ def _applied(connection: Connection) -> list[Applied]:
     return [Applied(*row) for row in connection.execute(_SQL["list_applied"])]
 
 
-def _pending(connection: Connection, known: Sequence[Migration], *, newer_may_serve: bool = False) -> list[Migration]:
-    """Compare the ledger with the files; refuse what was edited, and what is too old or too new for this version."""
-    applied = _applied(connection)
-    if not applied:
-        return _from_nothing(known)
-    _refuse_too_old(applied[-1])
-    files: dict[int, Migration | Applied] = {migration.version: migration for migration in known}
-    files[OLDEST.version] = OLDEST
-    for row in applied:
-        if row.version in files:
-            _refuse_edited(row, files[row.version])
-        elif row.version < OLDEST.version:
-            continue
-        elif newer_may_serve:
-            _refuse_unfit(row)
-        else:
-            raise MigrationError(
-                f"The database has migration {row}, applied by relevo {row.applied_by}, "
-                f"which relevo {__version__} does not know.",
-                hint="Migrate with a version at least as new as the database.",
-            )
-    return [migration for migration in known if migration.version > applied[-1].version]
+@dataclass(frozen=True)
+class _Version:
+    """What a version has to run: its migrations, then its functions; none of these if there are no files of them."""
+
+    known: Sequence[Migration]
+    files: Sequence[Function]
+    newer_may_serve: bool
+
+    @classmethod
+    def of(
+        cls,
+        known: Sequence[Migration] | None = None,
+        files: Sequence[Function] | None = None,
+        *,
+        newer_may_serve: bool = False,
+    ) -> _Version:
+        """Return this version, or one with other files."""
+        known = available() if known is None else known
+        return cls(known, functions.available() if files is None else files, newer_may_serve)
+
+    def pending(self, connection: Connection) -> list[Step]:
+        """Compare the ledgers with the files; refuse what was edited, and what is too old or too new."""
+        applied = _applied(connection)
+        if not applied:
+            return [*_from_nothing(self.known)]
+        _refuse_too_old(applied[-1])
+        files: dict[int, Migration | Applied] = {migration.version: migration for migration in self.known}
+        files[OLDEST.version] = OLDEST
+        ahead = [row for row in applied if row.version > OLDEST.version and row.version not in files]
+        for row in applied:
+            if row.version in files:
+                _refuse_edited(row, files[row.version])
+        for row in ahead:
+            _refuse_unfit(row, newer_may_serve=self.newer_may_serve)
+        left = [migration for migration in self.known if migration.version > applied[-1].version]
+        changes = functions.compare(connection, self.files) if self.files and not ahead else None
+        return [*left, changes] if changes else [*left]
 
 
 def _from_nothing(known: Sequence[Migration]) -> list[Migration]:
@@ -368,8 +364,14 @@ def _refuse_edited(row: Applied, file: Migration | Applied) -> None:
         )
 
 
-def _refuse_unfit(row: Applied) -> None:
-    if _ordered(row.needs) > _ordered(__version__):
+def _refuse_unfit(row: Applied, *, newer_may_serve: bool) -> None:
+    if not newer_may_serve:
+        raise MigrationError(
+            f"The database has migration {row}, applied by relevo {row.applied_by}, "
+            f"which relevo {__version__} does not know.",
+            hint="Migrate with a version at least as new as the database.",
+        )
+    if ordered(row.needs) > ordered(__version__):
         raise MigrationError(
             f"The database has migration {row}, applied by relevo {row.applied_by}, "
             f"which needs relevo {row.needs} or newer; this is {__version__}.",
@@ -377,30 +379,35 @@ def _refuse_unfit(row: Applied) -> None:
         )
 
 
-def _apply(connection: Connection, migration: Migration) -> None:
-    try:
+def _apply(connection: Connection, migration: Migration, files: Sequence[Function]) -> None:
+    with _undone(f"Migration {migration}"):
         connection.execute(_VALIDATION.sub(b"", migration.body))  # see _validate: here stronger locks are held
+    for done in migration.covers or (migration,):
+        line = Applied(done.version, done.name, done.checksum, done.needs, applied_by=__version__)
+        connection.execute(_SQL["record_applied"], line._asdict())
+    if migration.covers:
+        functions.record(connection, files)
+
+
+@contextmanager
+def _undone(subject: str) -> Iterator[None]:
+    """Say of what PostgreSQL refused that it was undone; a lock that was not free in time is another error."""
+    try:
+        yield
     except psycopg.Error as error:
         if is_unavailable(error):
             raise
         if isinstance(error, pg.LockNotAvailable | pg.DeadlockDetected):
             raise _LockedError(
-                f"Migration {migration} waited too long for a lock and was undone.", hint="Try again later."
+                f"{subject} waited too long for a lock and was undone.", hint="Try again later."
             ) from error
         if isinstance(error, pg.ObjectInUse) and error.diag.message_hint:  # in the migration's own words
             raise MigrationError(
-                f"Migration {migration} was not run: {error.diag.message_primary}.", hint=error.diag.message_hint
+                f"{subject} was not run: {error.diag.message_primary}.", hint=error.diag.message_hint
             ) from error
         if isinstance(error, pg.InsufficientPrivilege):
             raise _NotAllowedError(normalise_error(error)) from error
         raise MigrationError(
-            f"Migration {migration} failed and was undone: {normalise_error(error)}",
+            f"{subject} failed and was undone: {normalise_error(error)}",
             hint="Nothing of it was kept; mend the cause and run `relevo migrate` again.",
         ) from error
-    for done in migration.covers or (migration,):
-        line = Applied(done.version, done.name, done.checksum, done.needs, applied_by=__version__)
-        connection.execute(_SQL["record_applied"], line._asdict())
-
-
-def _ordered(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])

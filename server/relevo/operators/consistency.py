@@ -132,8 +132,9 @@ def examine(
 ) -> list[Finding]:
     """Look for what does not fit together: schema and version, workers, and where deliveries stand."""
     if missing := migrate.plan(database):
-        count = "A migration is" if len(missing) == 1 else f"{len(missing)} migrations are"
-        return [Finding("migrations_missing", f"{count} missing, from {missing[0]} on.", "Run `relevo migrate`.")]
+        more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+        what = f"This version needs a newer schema. The database lacks {missing[0]}{more}."
+        return [Finding("migrations_missing", what, "Run `relevo migrate`.")]
     workers = [_old_worker(row) for row in fetch(database, _SQL["list_old_workers"], now=now)]
     return workers + _misplaced(database, now, tell) + _miscounted(database)
 
