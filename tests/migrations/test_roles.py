@@ -12,7 +12,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from relevo.core.errors import MigrationError
-from relevo.database import migrate
+from relevo.database import functions, migrate
 
 ROLE = "relevo_plain"
 
@@ -111,6 +111,21 @@ def test_a_new_version_on_an_old_schema_names_the_owner(
     said = rf"the role {ROLE} may not migrate it: .*Run `relevo migrate` of this version as {owner}, the owner"
     with pytest.raises(MigrationError, match=said):
         migrate.prepare(open_database(as_plain(empty_database)), more)
+
+
+def test_changed_functions_name_the_owner_too(
+    migrated: Any, empty_database: str, as_plain: Any, open_database: Any, look: Any
+) -> None:
+    """A worker's role that brings changed functions is told who has to migrate, and changes none."""
+    look.execute("select relevo.grant_worker(%s)", [ROLE])
+    [first, *others] = functions.available()
+    changed = [functions.Function(first.name, f"{first.text}\n-- changed\n"), *others]
+    with pytest.raises(
+        MigrationError, match=rf"the role {ROLE} may not migrate it: .*permission denied for schema relevo"
+    ):
+        migrate.prepare(open_database(as_plain(empty_database)), files=changed)
+    [plan] = migrate.plan(open_database(as_plain(empty_database)), files=changed)
+    assert str(plan) == f"functions: 1 changed ({first.name})"
 
 
 def test_who_owns_the_schema_needs_no_right_on_the_database(
