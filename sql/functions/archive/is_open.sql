@@ -1,6 +1,6 @@
 -- Returns whether something of a month is still to be written: in a queue, a claim, an awaited receipt, or left of a deleted event.
 create or replace function relevo.is_open(of_entity text, of_month date) returns boolean language plpgsql volatile security definer
-  set search_path = pg_catalog, pg_temp set enable_seqscan = off
+  set search_path = pg_catalog, pg_temp set enable_seqscan = off -- lookups only
 as $$
 declare
   next_month date := (of_month + interval '1 month')::date;

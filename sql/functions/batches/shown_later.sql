@@ -3,7 +3,7 @@
 create or replace function relevo.shown_later(installation uuid, of_type text, collapses text[], since date, of_inbox bigint)
   returns table (event_id bigint, collapse text, scheduled_at timestamptz)
   language plpgsql stable
-  set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan
+  set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan -- lookups only
 as $$
 #variable_conflict use_column
 begin

@@ -1,7 +1,7 @@
 -- Refuses the first new event that shows nothing and is for browsers alone, as far as its phones are known: Web Push takes no silent push.
 create or replace function relevo.refuse_unshown(events jsonb, news boolean[]) returns void
   language plpgsql stable
-  set enable_seqscan = off
+  set enable_seqscan = off -- lookups only
 as $$
 declare
   wrong bigint;

@@ -4,7 +4,7 @@
 create or replace function relevo.enqueue_plain(event jsonb)
   returns table (event_id bigint, created boolean, same_content boolean, unknown_installations uuid[])
   language plpgsql
-  set enable_seqscan = off
+  set enable_seqscan = off -- lookups only
 as $$
 declare
   lane_of text;

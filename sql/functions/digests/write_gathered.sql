@@ -2,7 +2,7 @@
 create or replace function relevo.write_gathered(e relevo.notification_events, at timestamptz, inout phones uuid[], inout providers text[], inout projects text[],
                                                  inout hours int[], inout inboxes bigint[], gathered uuid[], deliveries text[])
   language plpgsql volatile
-  set enable_nestloop = off set enable_hashjoin = on set enable_sort = on set jit = off
+  set enable_nestloop = off set enable_hashjoin = on set enable_sort = on set jit = off -- many with many
 as $$
 declare
   too_late uuid[];

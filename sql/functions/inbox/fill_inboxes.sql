@@ -1,7 +1,7 @@
 -- Gives some phones that have an owner since before 0.4.0 the inbox of that owner, and returns how many. Phones that are being written are passed by.
 create or replace function relevo.fill_inboxes(most int) returns int
   language plpgsql volatile
-  set search_path = pg_catalog, pg_temp set enable_seqscan = off
+  set search_path = pg_catalog, pg_temp set enable_seqscan = off -- lookups only
 as $$
 declare
   phones uuid[] := array(select i.installation_id from relevo.device_installations i where i.owner is not null and i.inbox_id is null

@@ -4,7 +4,7 @@
 create or replace function relevo.gather_inbox(s relevo.inbox_subject, before bigint, wide int, after timestamptz,
     out reaches bigint, out walked int, out places bigint[], out events bigint[], out days date[], out ats timestamptz[], out came_by uuid[])
   language plpgsql stable
-  set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off
+  set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off -- lookups only
 as $$
 declare
   -- of an installation without owner, what it got while it had one is not walked along

@@ -2,7 +2,7 @@
 -- inbox first, too, so neither waits for the other crosswise.
 create or replace function relevo.lock_inboxes(resolved jsonb) returns void
   language plpgsql volatile
-  set enable_seqscan = off
+  set enable_seqscan = off -- lookups only
 as $$
 declare
   owners text[];

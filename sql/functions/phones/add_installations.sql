@@ -1,7 +1,7 @@
 -- Inserts those of some resolved installations that are not there yet, with a default preference.
 create or replace function relevo.add_installations(resolved jsonb) returns void
   language plpgsql
-  set enable_seqscan = off
+  set enable_seqscan = off -- lookups only
 as $$
 begin
   -- the preference only the first time: whoever removed it since wants no pushes, however often the app registers

@@ -1,7 +1,7 @@
 -- Locks installations and those that have tokens of these hashes, in one order: phones that swap their tokens take turns.
 create or replace function relevo.lock_installations(ids uuid[], hashes bytea[]) returns void
   language plpgsql volatile
-  set enable_seqscan = off
+  set enable_seqscan = off -- lookups only
 as $$
 begin
   perform from relevo.device_installations i

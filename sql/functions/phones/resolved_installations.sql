@@ -2,7 +2,7 @@
 -- provider, platform and part, which a known one keeps.
 create or replace function relevo.resolved_installations(given jsonb) returns jsonb
   language plpgsql stable
-  set enable_seqscan = off
+  set enable_seqscan = off -- lookups only
 as $$
 declare
   resolved jsonb;

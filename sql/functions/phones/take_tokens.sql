@@ -1,7 +1,7 @@
 -- Takes tokens away from installations other than those that register them now, and returns how many lost theirs.
 create or replace function relevo.take_tokens(ids uuid[], hashes bytea[]) returns int
   language plpgsql volatile
-  set enable_seqscan = off
+  set enable_seqscan = off -- lookups only
 as $$
 declare
   lost int;

@@ -3,7 +3,7 @@
 -- are those of a new phone.
 create or replace function relevo.update_installations(resolved jsonb) returns int
   language plpgsql volatile
-  set enable_seqscan = off
+  set enable_seqscan = off -- lookups only
 as $$
 declare
   written int;

@@ -3,7 +3,7 @@
 -- others with a default preference.
 create or replace function relevo.write_installations(given jsonb) returns uuid[]
   language plpgsql
-  set enable_seqscan = off
+  set enable_seqscan = off -- lookups only
 as $$
 declare
   of_all jsonb;

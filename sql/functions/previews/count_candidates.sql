@@ -2,7 +2,7 @@
 create or replace function relevo.count_candidates(audience text, buckets text[], after_seq bigint, upto_seq bigint, places int, wide bigint, most int)
   returns bigint
   language plpgsql stable
-  set enable_seqscan = off
+  set enable_seqscan = off -- lookups only
 as $$
 begin
   if audience = 'everyone' then

@@ -1,7 +1,7 @@
 -- Counts the phones that a drafted event reaches by a push, and those that it reaches by a digest alone, where there are many by a sample; and names some of the former.
 create or replace function relevo.count_draft_targets(e relevo.notification_events, named uuid[], owners text[], most int) returns jsonb
   language plpgsql stable
-  set enable_seqscan = off
+  set enable_seqscan = off -- lookups only
 as $$
 declare
   all_looks constant int := 10000; -- so many are counted

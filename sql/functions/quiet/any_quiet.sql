@@ -4,7 +4,7 @@
 create or replace function relevo.any_quiet(installations uuid[], events bigint[], given_at timestamptz, rules text[] default '{wait}')
   returns boolean
   language plpgsql stable
-  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan -- lookups only
 as $$
 declare
   at timestamptz := relevo.now(given_at);

@@ -5,7 +5,7 @@
 create or replace function relevo.quiet_dues(e relevo.notification_events, phones uuid[], at timestamptz, hours int[] default null)
   returns timestamptz[]
   language plpgsql stable
-  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set plan_cache_mode = force_generic_plan
+  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set plan_cache_mode = force_generic_plan -- lookups only
 as $$
 declare
   t relevo.event_types;

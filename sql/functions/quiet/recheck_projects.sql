@@ -2,7 +2,7 @@
 -- After a minute it goes through all of them once more, for a fan-out that read the former hours may commit later.
 create or replace function relevo.recheck_projects(most int, given_at timestamptz) returns int
   language plpgsql volatile
-  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off -- lookups only
 as $$
 declare
   at timestamptz := relevo.now(given_at);

@@ -3,7 +3,7 @@
 create or replace function relevo.lease_ahead(of_project text, worker text, most int, lease_ms int)
   returns table (connections int, composed text[])
   language plpgsql
-  set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
+  set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan -- lookups only
 as $$
 #variable_conflict use_column
 declare

@@ -5,7 +5,7 @@ create or replace function relevo.lock_project(of_project text, given_at timesta
                  rest_until timestamptz, breaker text, breaker_reason text, breaker_by text, breaker_since timestamptz, probe_at timestamptz,
                  trips int, failures int, pruning_stopped_at timestamptz, watched text[], refused boolean, now timestamptz)
   language plpgsql
-  set search_path = pg_catalog, pg_temp set lock_timeout = 0 set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
+  set search_path = pg_catalog, pg_temp set lock_timeout = 0 set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan -- lookups only
 as $$
 #variable_conflict use_column
 begin

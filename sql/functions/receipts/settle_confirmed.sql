@@ -3,7 +3,7 @@
 -- It earns 36 % of the row receipts of `make bench ARGS="--only receipts"`, run with it and with settle_receipts in turns.
 create or replace function relevo.settle_confirmed(claim uuid, asked int, given_at timestamptz) returns int
   language plpgsql volatile
-  set enable_seqscan = off set enable_bitmapscan = off
+  set enable_seqscan = off set enable_bitmapscan = off -- lookups only
 as $$
 declare
   held_days date[];

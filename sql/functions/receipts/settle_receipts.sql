@@ -6,7 +6,7 @@ create or replace function relevo.settle_receipts(
   most_attempts int, base_ms bigint, max_ms bigint, jitter_ms bigint, receipt_ms bigint, give_up_ms bigint, given_at timestamptz)
   returns table (status text, deliveries int)
   language plpgsql volatile
-  set enable_sort = on
+  set enable_sort = on -- sorting allowed
 as $$
 declare
   at timestamptz := relevo.now(given_at);
@@ -63,7 +63,7 @@ begin
   ), answer as materialized (
     select a.event_day, a.id, s.*
       from (select * from unnest(of_days, of_ids, kinds) as u(event_day, id, kind)
-             where (u.id in (select h.id from unnest(held_ids) as h(id))) is true
+             where (u.id in (select h.id from unnest(held_ids) as h(id))) is true -- hashed list
              union all
             select o.event_day, o.id, 0 from unnest(over_days, over_ids) as o(event_day, id)) a
       join sort s on s.kind = a.kind
@@ -100,7 +100,7 @@ begin
            last_error_message = case when v.code is not null then v.message else coalesce(v.message, d.last_error_message) end,
            provider_receipt_id = case v.said when 'unconfirmed' then d.provider_receipt_id else d.provider_ticket_id end
       from verdict v
-     where d.event_day = any (array[v.event_day]) and d.id = v.id and d.status = 'sent'
+     where d.event_day = any (array[v.event_day]) and d.id = v.id and d.status = 'sent' -- write by key
     returning d.*, v.said, v.former_attempts, v.retry_at, v.code, v.message
   )
   select array_agg(row(w.event_day, w.id, w.notification_event_id, w.project, w.installation_id, w.provider_ticket_id, w.token_version,

@@ -1,7 +1,7 @@
 -- Does what relevo.take_turn does for many names, in one order for everybody who names several.
 create or replace function relevo.take_turns(names text[]) returns void
   language plpgsql volatile strict
-  set enable_seqscan = off
+  set enable_seqscan = off -- lookups only
 as $$
 declare
   keys bigint[] := array(select distinct hashtextextended(u.name, 0) as key from unnest(names) as u(name) order by key);

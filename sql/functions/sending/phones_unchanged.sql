@@ -4,7 +4,7 @@
 -- It earns 9 % of the row personal_dispatch of `make bench ARGS="--only personal"`, run with it and with look_at_phones in turns.
 create or replace function relevo.phones_unchanged(installations uuid[], versions int[], events bigint[], made timestamptz) returns boolean
   language plpgsql stable
-  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
+  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off -- lookups only
   set plan_cache_mode = force_generic_plan
 as $$
 declare

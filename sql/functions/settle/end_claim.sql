@@ -4,7 +4,7 @@ create or replace function relevo.end_claim(claim uuid, only_ids bigint[], lapse
                                             receipt_ms bigint, given_at timestamptz)
   returns table (status text, deliveries int)
   language plpgsql volatile
-  set enable_sort = on
+  set enable_sort = on -- sorting allowed
 as $$
 declare
   at timestamptz := relevo.now(given_at);
@@ -73,7 +73,7 @@ begin
                                      when v.final_status = 'failed' then format('Its claim lapsed %s times before a request was started.', v.lapses)
                                      else d.last_error_message end
       from verdict v
-     where d.event_day = any (array[v.event_day]) and d.id = v.id
+     where d.event_day = any (array[v.event_day]) and d.id = v.id -- write by key
     returning d.*, v.former_status, v.journalled_at is not null as is_ambiguous, v.request_id, v.late_ticket is not null as was_sent
   )
   select array_agg(row(w.event_day, w.id, w.notification_event_id, w.project, w.installation_id, w.provider_ticket_id, w.token_version, w.attempt_count,

@@ -6,7 +6,7 @@
 create or replace function relevo.keep_late_tickets(claim uuid, of_requests uuid[], of_days date[], of_ids bigint[], tickets text[], versions int[],
                                                     receipt_ms bigint, given_at timestamptz, out closed int, out kept int)
   language plpgsql volatile
-  set enable_sort = on
+  set enable_sort = on -- sorting allowed
 as $$
 declare
   at timestamptz := relevo.now(given_at);
@@ -50,7 +50,7 @@ begin
        set status = 'sent', provider_ticket_id = t.ticket_id, token_version = t.token_version, completed_at = null,
            last_attempt_at = at, updated_at = at, last_error_code = null, last_error_message = null
       from late t
-     where d.event_day = any (array[t.event_day]) and d.id = t.id and t.is_closable
+     where d.event_day = any (array[t.event_day]) and d.id = t.id and t.is_closable -- write by key
     returning d.*, t.former_status
   ), evidence as (
     insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at)

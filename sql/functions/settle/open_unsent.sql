@@ -4,7 +4,7 @@
 create or replace function relevo.open_unsent(of_days date[], of_ids bigint[], journalled timestamptz[], given_at timestamptz)
   returns table (event_day date, id bigint, due_at timestamptz)
   language plpgsql volatile
-  set enable_sort = on
+  set enable_sort = on -- sorting allowed
 as $$
 declare
   unsealed date[] := relevo.hold_open(array(select distinct n.event_day from unnest(of_days) as n(event_day))); -- others go to the archive
@@ -46,7 +46,7 @@ begin
        set status = case when d.attempt_count > 1 then 'retryable' else 'pending' end, attempt_count = greatest(d.attempt_count - 1, 0),
            completed_at = null, updated_at = relevo.now(given_at), last_error_code = null, last_error_message = null
       from given_up g
-     where d.event_day = any (array[g.event_day]) and d.id = g.id
+     where d.event_day = any (array[g.event_day]) and d.id = g.id -- write by key
     returning d.event_day, d.id, d.notification_event_id as event_id, d.status, g.status as former_status
   ), progress as materialized (
     select relevo.move_counts(array_agg(o.event_id), array_agg(o.former_status), array_agg(o.status)) from opened o

@@ -2,7 +2,7 @@
 -- and tenders are locked last, in the order that is said in queries/settle.sql.
 create or replace function relevo.record_outcomes(written relevo.written_delivery[], found_by text, receipt_ms bigint, at timestamptz) returns void
   language plpgsql volatile
-  set enable_sort = on
+  set enable_sort = on -- sorting allowed
 as $$
 begin
   -- Receipts of what was sent are asked for later, a hundred at a time.

@@ -7,7 +7,7 @@ create or replace function relevo.settle_deliveries(
   request_ids uuid[], request_outcomes text[], most_attempts int, base_ms bigint, max_ms bigint, jitter_ms bigint, receipt_ms bigint,
   finish boolean, given_at timestamptz) returns table (status text, deliveries int)
   language plpgsql volatile
-  set enable_sort = on
+  set enable_sort = on -- sorting allowed
 as $$
 declare
   at timestamptz := relevo.now(given_at);
@@ -49,13 +49,13 @@ begin
            case when a.late_ticket is not null then 'sent' else s.said end as outcome
       from unnest(of_days, of_ids, kinds, tickets, versions, late_tickets) as a(event_day, id, kind, ticket_id, token_version, late_ticket)
       join sort s on s.kind = a.kind
-     where (a.id in (select h.id from unnest(held_ids) as h(id))) is true
+     where (a.id in (select h.id from unnest(held_ids) as h(id))) is true -- hashed list
      order by a.event_day, a.id -- every writer locks deliveries in this order: no deadlock
   ), verdict as materialized (
     select a.*, g.retry_at, case a.outcome when 'retryable' then relevo.retry_status(a.paced, g.attempts, a.of_attempts, g.retry_at, g.deadline_at)
                                            else a.outcome end as final_status
       from answer a
-      -- here and elsewhere offset 0 keeps this a lookup by key: flattened, it can become batch x batch comparisons
+      -- kept subquery: flattened, it can become batch x batch comparisons
       left join lateral (select d.attempt_count + a.spent as attempts,
                                 greatest(a.not_before, at + case when a.paced
                                   then relevo.retry_delay_by(a.of_multiplier, d.attempt_count + a.spent, a.of_base_ms, a.of_max_ms, a.of_jitter_ms, a.floor_ms, a.chance)
@@ -84,7 +84,7 @@ begin
            provider_ticket_id = case when v.outcome = 'retryable' then d.provider_ticket_id else coalesce(v.ticket_id, d.provider_ticket_id) end,
            token_version = coalesce(v.token_version, d.token_version)
       from verdict v
-     where d.event_day = any (array[v.event_day]) and d.id = v.id
+     where d.event_day = any (array[v.event_day]) and d.id = v.id -- write by key
     returning d.*, v.former_status, v.retry_at, v.spent, v.code, v.message, v.request_id
   ), repeated as (
     insert into relevo.event_repeat_deltas (event_id, repeats)

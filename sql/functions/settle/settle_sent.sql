@@ -2,12 +2,11 @@
 -- with nothing written, if the claim does not hold them. Without receipt_ms there are no receipts: what was taken is ok.
 -- It earns 14 % of the row dispatch of `make bench ARGS="--only dispatch"`, run with it and with settle_deliveries in turns.
 -- Steps: lock the claim, update deliveries, await receipts, count, note first pushes, close the requests, shorten or end the claim.
--- Sorting is allowed: before PostgreSQL 18 a forbidden sort that happens nevertheless is priced so high that no other cost counts.
 create or replace function relevo.settle_sent(claim uuid, of_project text, sent_ids bigint[], unsent int[], tickets text[], of_installations uuid[],
                                      versions int[], of_attempts smallint[], request_ids uuid[], firsts int[], lasts int[], events bigint[],
                                      formers text[], counts int[], receipt_ms int, finish boolean, given_at timestamptz) returns int
   language plpgsql volatile
-  set enable_sort = on
+  set enable_sort = on -- sorting allowed
 as $$
 declare
   at timestamptz := relevo.now(given_at);
@@ -41,7 +40,7 @@ begin
          token_version = coalesce(a.token_version, d.token_version)
     from (select * from unnest(held_days, held_ids, tickets, versions) as u(event_day, id, ticket_id, token_version)
            order by u.event_day, u.id) a -- every writer locks deliveries in this order: no deadlock
-   where d.event_day = any (array[a.event_day]) and d.id = a.id;
+   where d.event_day = any (array[a.event_day]) and d.id = a.id; -- write by key
   get diagnostics written = row_count;
   if written <> size then
     raise exception using errcode = 'no_data_found', message = format('%s of %s deliveries of claim %s are gone', size - written, size, claim);
