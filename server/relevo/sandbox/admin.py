@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs
 
 from relevo.core.errors import InvalidInputError
 from relevo.sandbox import answers, messages
 from relevo.sandbox.answers import Answer, refused
 from relevo.sandbox.phone_apps import PhoneApp
-from relevo.sandbox.state import SandboxState
-
-if TYPE_CHECKING:
-    from relevo.sandbox.services.running import Services
+from relevo.sandbox.state import NativeServices, SandboxState
 
 MAX_LIMIT = 1_000
 _PHONES = "/sandbox/phones"
@@ -91,11 +88,11 @@ def _change_phone(state: SandboxState, token: str, given: Any) -> dict[str, Any]
 
 
 def _expire(state: SandboxState) -> dict[str, Any]:
-    _services(state).fcm.tokens.expire()
+    _services(state).expire_access_tokens()
     return {}
 
 
-def _services(state: SandboxState) -> Services:
+def _services(state: SandboxState) -> NativeServices:
     if state.services is None:
         raise refused(404, "NOT_FOUND", "This sandbox speaks Expo alone.")
     return state.services

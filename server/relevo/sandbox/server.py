@@ -157,8 +157,7 @@ class Sandbox:
 
     def expire_access_tokens(self) -> None:
         """Let every access token that FCM gave out expire."""
-        services = self._running()
-        self._ask(services.fcm.tokens.expire)
+        self._ask(self._running().expire_access_tokens)
 
     def settings(self) -> dict[str, str]:
         """Return the settings by which Relevo sends to FCM, APNs and Web Push here; none without `native`."""

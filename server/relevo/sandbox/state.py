@@ -7,7 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from relevo.core.known_services import EXPO, NATIVE, SERVICES
 from relevo.sandbox import answers, messages, tokens
@@ -23,11 +23,21 @@ from relevo.sandbox.settings import Settings
 from relevo.sandbox.tickets import Clock, Tickets
 from relevo.sandbox.waiting import Kept
 
-if TYPE_CHECKING:
-    from relevo.sandbox.services.running import Services
-
 _OF_MESSAGES: tuple[Kind, ...] = ("ticket", "receipt", "silence")
 _TOO_BIG = Fault("receipt-MessageTooBig", "receipt", "MessageTooBig")  # Expo takes it, and tells by the receipt
+
+
+class NativeServices(Protocol):
+    """What admin calls and pages need of FCM, APNs and Web Push while they run."""
+
+    def settings(self) -> dict[str, str]:
+        """Return the settings by which Relevo sends to these services."""
+
+    def make_token(self, given: Any) -> str:
+        """Make a token for an admin call."""
+
+    def expire_access_tokens(self) -> None:
+        """Let every access token that FCM gave out expire."""
 
 
 class SandboxState:
@@ -35,7 +45,7 @@ class SandboxState:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.services: Services | None = None
+        self.services: NativeServices | None = None
         self.tell: Callable[[str], None] | None = None
         self.rules = Rules()
         self.rules_of = {name: Rules() for name in SERVICES} | {EXPO: self.rules}

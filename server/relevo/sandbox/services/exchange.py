@@ -7,13 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from relevo.sandbox.answers import Answer, Refused
 from relevo.sandbox.faults import Exchange
-
-if TYPE_CHECKING:
-    from relevo.sandbox.services.running import Services
 
 MAX_BODY = 65_536
 _STREAMS = 100
@@ -67,19 +64,28 @@ class Service(ABC):
         return b""
 
 
+class ConnectionOwner(Protocol):
+    """What a connection needs of whoever serves it."""
+
+    open: set[asyncio.Transport]
+
+    def record(self, service: Service, request: Request, exchange: Exchange) -> None:
+        """Count an answer, and tell of it."""
+
+
 class Speaker(asyncio.Protocol):
     """The server's side of a connection, once it is known which protocol is spoken on it."""
 
-    def __init__(self, service: Service, transport: asyncio.Transport, services: Services) -> None:
+    def __init__(self, service: Service, transport: asyncio.Transport, owner: ConnectionOwner) -> None:
         self._service = service
         self._transport = transport
-        self._services = services
+        self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._peer = Peer()
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 asyncio's own signature
         """Forget the connection."""
-        self._services.open.discard(self._transport)
+        self._owner.open.discard(self._transport)
 
     def _answered(self, method: str, path: str, headers: Sequence[tuple[str, str]], body: Body) -> Exchange:
         request = Request(method, path, headers, body.whole())
@@ -87,7 +93,7 @@ class Speaker(asyncio.Protocol):
             exchange = self._service.answer(request, self._peer)
         except Refused as refusal:
             exchange = Exchange(refusal.answer)
-        self._services.record(self._service, request, exchange)
+        self._owner.record(self._service, request, exchange)
         return exchange
 
 

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import h11
 
 from relevo.sandbox.answers import Answer
 from relevo.sandbox.faults import Exchange
-from relevo.sandbox.services.exchange import Body, Service, Speaker, headers_of
-
-if TYPE_CHECKING:
-    from relevo.sandbox.services.running import Services
+from relevo.sandbox.services.exchange import Body, ConnectionOwner, Service, Speaker, headers_of
 
 
 class Http1(Speaker):
     """One request after the other."""
 
-    def __init__(self, service: Service, transport: asyncio.Transport, services: Services) -> None:
-        super().__init__(service, transport, services)
+    def __init__(self, service: Service, transport: asyncio.Transport, owner: ConnectionOwner) -> None:
+        super().__init__(service, transport, owner)
         self._h11 = h11.Connection(h11.SERVER)
         self._head: h11.Request | None = None
         self._body = Body()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -24,10 +23,7 @@ from hyperframe.frame import GoAwayFrame, SettingsFrame
 
 from relevo.sandbox.answers import Answer
 from relevo.sandbox.faults import Exchange
-from relevo.sandbox.services.exchange import Body, Service, Speaker, headers_of
-
-if TYPE_CHECKING:
-    from relevo.sandbox.services.running import Services
+from relevo.sandbox.services.exchange import Body, ConnectionOwner, Service, Speaker, headers_of
 
 _NO_LIMIT = 2**31 - 1
 _LINGER_S = 1.0
@@ -44,8 +40,8 @@ class _Stream:
 class Http2(Speaker):
     """Many streams at once."""
 
-    def __init__(self, service: Service, transport: asyncio.Transport, services: Services) -> None:
-        super().__init__(service, transport, services)
+    def __init__(self, service: Service, transport: asyncio.Transport, owner: ConnectionOwner) -> None:
+        super().__init__(service, transport, owner)
         self._streams: dict[int, _Stream] = {}
         self._last: int | None = None  # the last stream that is still served once a GOAWAY was sent
         self._most = service.streams(self._peer)

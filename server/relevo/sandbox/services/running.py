@@ -97,6 +97,10 @@ class Services:
                 return self.subscription(name, *words, key=given.get("key"))
         raise InvalidInputError(f"There is no service {str(service)[:50]!r}.", hint=f"Use {listed(NATIVE)}.")
 
+    def expire_access_tokens(self) -> None:
+        """Let every access token that FCM gave out expire."""
+        self.fcm.tokens.expire()
+
     def subscription(self, name: str, *words: str, key: str | None = None) -> str:
         """Return a browser's subscription as JSON text, bound to a sender's public key (by default the sandbox's)."""
         place = device_tokens.push_place(name, *words, key=key or self.credentials.vapid_key)
