@@ -31,9 +31,9 @@ def version_of(root: Path = ROOT) -> str:
 def disagreements(root: Path = ROOT) -> Iterator[str]:
     """Say where version, package, changelog and frozen release differ; one with .dev is not released."""
     version = version_of(root)
-    package = (root / "server" / "relevo" / "__init__.py").read_text(encoding="utf-8")
+    package = (root / "server" / "relevo" / "core" / "version.py").read_text(encoding="utf-8")
     if f'__version__ = "{version}"' not in package:
-        yield f"server/relevo/__init__.py has another version than pyproject.toml, {version}"
+        yield f"server/relevo/core/version.py has another version than pyproject.toml, {version}"
     headings = re.findall(r"^## \[([^\]]+)\]", (root / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     frozen = (root / "tests" / "migrations" / "released" / version.partition(".dev")[0]).is_dir()
     if ".dev" in version:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from relevo.core.version import __version__
+
 if TYPE_CHECKING:
     from relevo import aio
     from relevo.app import Parts
@@ -80,8 +82,6 @@ if TYPE_CHECKING:
     from relevo.runtime.runs import Cycle, Run
     from relevo.runtime.timing import Cron, Every
 
-__version__ = "0.4.0.dev0"
-
 __all__ = [
     "REMOVE",
     "Cap",
@@ -119,6 +119,7 @@ __all__ = [
     "Reschedule",
     "Run",
     "Step",
+    "__version__",
     "acknowledge_news",
     "aio",
     "block",

@@ -7,8 +7,8 @@ import signal
 import sys
 from typing import Any
 
-from relevo import __version__
 from relevo.core.errors import MissingPartError
+from relevo.core.version import __version__
 
 _USAGE = 2
 

@@ -42,9 +42,9 @@ def test_version_changelog_and_frozen_release_agree() -> None:
 )
 def test_each_disagreement_is_said(tmp_path: Path, version: str, heading: str, frozen: bool, said: list[str]) -> None:
     """Whatever does not fit is named, with the next step where there is one."""
-    (tmp_path / "server" / "relevo").mkdir(parents=True)
+    (tmp_path / "server" / "relevo" / "core").mkdir(parents=True)
     (tmp_path / "pyproject.toml").write_text(f'[project]\nversion = "{version}"\n')
-    (tmp_path / "server" / "relevo" / "__init__.py").write_text(f'__version__ = "{version}"\n')
+    (tmp_path / "server" / "relevo" / "core" / "version.py").write_text(f'__version__ = "{version}"\n')
     (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n## [{heading}]\n")
     if frozen:
         (tmp_path / "tests" / "migrations" / "released" / version.partition(".dev")[0]).mkdir(parents=True)

@@ -17,10 +17,10 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from relevo import __version__
 from relevo.cli.common import FAILED, USAGE, complain, user
 from relevo.core import logs
 from relevo.core.errors import ConfigError, InvalidInputError, RelevoError, UsageError
+from relevo.core.version import __version__
 from relevo.operators import audit
 
 _RIGHTS = (

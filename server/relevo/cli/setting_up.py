@@ -14,7 +14,7 @@ import typer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from rich.markup import escape
 
-from relevo import __version__, config
+from relevo import config
 from relevo.cli.common import (
     FAILED,
     OK,
@@ -30,6 +30,7 @@ from relevo.cli.common import (
     user,
 )
 from relevo.core.errors import UsageError
+from relevo.core.version import __version__
 from relevo.database import migrate, opening
 from relevo.operators import actions, consistency, fleet
 from relevo.operators.formats import in_numbers

@@ -13,7 +13,6 @@ import psycopg
 import structlog
 from psycopg.rows import class_row
 
-from relevo import __version__
 from relevo.archive import copying, iceberg, manifest, marker
 from relevo.archive.copying import Relation, Span
 from relevo.archive.manifest import Manifest, Month
@@ -25,6 +24,7 @@ from relevo.core.i18n import N_
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
 from relevo.core.ports import ArchiveStore
+from relevo.core.version import __version__
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Cron
 

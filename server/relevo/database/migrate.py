@@ -23,10 +23,10 @@ from typing import NamedTuple
 import psycopg
 from psycopg import errors as pg
 
-from relevo import __version__
 from relevo.core import queries
 from relevo.core.errors import MigrationBusyError, MigrationError
 from relevo.core.logs import get_logger, normalise_error
+from relevo.core.version import __version__
 from relevo.database import functions
 from relevo.database.baseline import baseline
 from relevo.database.functions import Changes, Function, ordered

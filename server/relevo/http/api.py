@@ -8,10 +8,10 @@ from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.middleware.cors import CORSMiddleware
 
-from relevo import __version__
 from relevo.access.phones import OF_PHONES, Rules
 from relevo.app import App
 from relevo.core.model import NEWS
+from relevo.core.version import __version__
 from relevo.http import (
     api_page,
     choices,

@@ -16,11 +16,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from relevo import __version__
 from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.logs import lines_lost, normalise_error
+from relevo.core.version import __version__
 from relevo.database.pool import Database
 
 _SQL = queries.load("gauges")

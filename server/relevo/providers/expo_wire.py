@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from relevo import __version__
+from relevo.core.version import __version__
 from relevo.providers.http_connection import HttpConnection, connect, is_success, proxy_headers, tls_http1
 
 USER_AGENT = f"relevo/{__version__}"

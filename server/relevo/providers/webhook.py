@@ -21,7 +21,6 @@ from urllib.parse import urlsplit
 
 import h11
 
-from relevo import __version__
 from relevo.client.signatures import sign_webhook, webhook_secret
 from relevo.core.addresses import is_private
 from relevo.core.logs import normalise_error
@@ -29,6 +28,7 @@ from relevo.core.messages import Message
 from relevo.core.model import NEWS, ReceiptReply, Reply, ReplyKind, Ticket
 from relevo.core.retry_after import retry_after_ms
 from relevo.core.sending_project import SendingProject
+from relevo.core.version import __version__
 from relevo.core.webhook_names import names_meant, prefix_of
 from relevo.providers.http_connection import HttpConnection, RefusedAddressError, connect, place_of
 from relevo.providers.lookups import Lookups

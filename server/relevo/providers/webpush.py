@@ -19,13 +19,13 @@ from urllib.parse import urljoin
 
 import orjson
 
-from relevo import __version__
 from relevo.config import Settings
 from relevo.core.messages import Draft, Message
 from relevo.core.model import Reply, Ticket
 from relevo.core.ports import ProviderFacts
 from relevo.core.push_hosts import Hosts
 from relevo.core.retry_after import retry_after_ms
+from relevo.core.version import __version__
 from relevo.database.pool import Database
 from relevo.providers import webpush_message, webpush_subscriptions, webpush_tokens
 from relevo.providers.http2 import Answered, CallTime, Http2Client, NotSent, Outcome, Request

@@ -13,9 +13,9 @@ from uuid import uuid4
 import structlog
 from psycopg.types.json import Jsonb
 
-from relevo import __version__
 from relevo.config import Settings
 from relevo.core import queries
+from relevo.core.version import __version__
 from relevo.database.instance import Guard
 from relevo.database.pool import Connection, Database
 from relevo.runtime.disks import Disks

@@ -19,11 +19,11 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
-from relevo import __version__
 from relevo.config import Settings
 from relevo.core.addresses import is_private
 from relevo.core.ports import NoRequestsLeft, OutOfTime, SourceContext
 from relevo.core.retry_after import retry_after_ms
+from relevo.core.version import __version__
 
 USER_AGENT = f"relevo/{__version__}"
 MAX_REDIRECTS = 5

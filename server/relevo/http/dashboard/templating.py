@@ -12,13 +12,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
-from relevo import __version__
 from relevo.client.progress import progress_of
 from relevo.core import i18n
 from relevo.core.addresses import is_local
 from relevo.core.known_services import LABELS
 from relevo.core.phrases import clipped
 from relevo.core.sending_project import project_in_words
+from relevo.core.version import __version__
 from relevo.http.dashboard import explanations, formats
 from relevo.operators import reasons
 from relevo.operators.timeline import is_taken
