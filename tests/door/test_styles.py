@@ -261,7 +261,7 @@ def test_every_verb_has_its_twin() -> None:
     modules = {**vars(door), **vars(news), **vars(inboxes)}
     verbs = {name: thing for name, thing in modules.items() if hasattr(thing, "__signature__")}
     assert len(verbs) >= 13
-    assert sorted(verbs.keys() - vars(aio).keys()) == [], "write in aio.py: NAME = awaited(door.NAME)"
+    assert sorted(verbs.keys() - vars(aio).keys()) == [], "write in client/aio.py: NAME = awaited(door.NAME)"
     assert sorted(verbs.keys() - set(relevo.__all__)) == []
     for name, thing in verbs.items():
         assert (getattr(aio, name).__name__, getattr(aio, name).__doc__) == (name, thing.__doc__)

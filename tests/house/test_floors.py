@@ -19,7 +19,7 @@ PACKAGE = ROOT / "server" / "relevo"
 HOUSE = """
     cli  http  __main__                     faces: commands and pages, without SQL
     service  demo                           a process's life
-    app  push_services  __init__            assembly: the only rooms that name adapters; the package's front
+    app  push_services  __init__  aio       assembly: the only rooms that name adapters; what apps import
     access                                  who may call over HTTP, and what they may do
     operators                               what operators read and do
     cycles                                  one duty each: step(run)
@@ -29,7 +29,7 @@ HOUSE = """
     database                                the way to PostgreSQL
     embedded  sandbox                       the embedded parts
     config                                  settings; only config reads the environment
-    client  aio                             the app's side: enqueue and its kin, without dependencies
+    client                                  the app's side: enqueue and its kin, without dependencies
     core                                    words, plug points, small tools
 """
 FLOORS = [re.split(r"\s{3,}", line.strip())[0].split() for line in HOUSE.strip().splitlines()]

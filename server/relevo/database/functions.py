@@ -16,8 +16,8 @@ from pathlib import Path
 
 from psycopg import errors as pg
 
-from relevo import __version__
 from relevo.core import queries
+from relevo.core.version import __version__
 from relevo.database import baseline
 from relevo.database.pool import Connection
 
