@@ -17,7 +17,7 @@ from uuid import uuid4
 
 import requests
 
-from relevo import service
+from relevo.app import service
 from relevo.cli.common import build, load_settings
 from relevo.client import verbs
 from relevo.client.values import Event, Installation, Preference

@@ -17,7 +17,8 @@ import psycopg
 from bench.measuring import Cost, Meter
 from bench.sizes import Sizes
 from benching import fresh_database, say
-from relevo import app, config, service
+from relevo import app, config
+from relevo.app import service
 from relevo.client import values, verbs
 from relevo.config import Settings
 from relevo.core import queries

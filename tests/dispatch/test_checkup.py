@@ -14,8 +14,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from relaying import Relay
 
 from processes import eventually
-from relevo import app, config, push_services
+from relevo import app, config
 from relevo.access import api_tokens
+from relevo.app import push_services
 from relevo.database.pool import Database
 from relevo.operators import actions, doctor, owners
 from relevo.sandbox import Sandbox

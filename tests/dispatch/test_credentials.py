@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import native as adapters
-from relevo import push_services
+from relevo.app import push_services
 from relevo.operators import doctor
 from relevo.sandbox import Sandbox
 

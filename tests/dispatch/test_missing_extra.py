@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 import mixed
-from relevo import push_services
+from relevo.app import push_services
 from relevo.operators import doctor
 from relevo.sandbox import Sandbox
 

@@ -17,7 +17,7 @@ from fakes.server import Answer, Asked, FakeServer
 from hearing import reap, subscribe, write
 from phones import fan_out_to_the_end
 from processes import eventually
-from relevo import push_services
+from relevo.app import push_services
 from relevo.core import queries
 from relevo.operators import doctor, events, fleet, phones
 from relevo.operators.gauges import Gauges

@@ -10,7 +10,7 @@ import pytest
 
 from fakes.expo import FakeExpo
 from fakes.server import Answer, FakeServer
-from relevo import push_services
+from relevo.app import push_services
 from relevo.client import verbs
 from relevo.client.values import Installation
 from relevo.client.verbs import InvalidInputError

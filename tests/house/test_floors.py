@@ -18,8 +18,7 @@ PACKAGE = ROOT / "server" / "relevo"
 # those below it, never one above. What is said of each room in the README's map is said here as an order.
 HOUSE = """
     cli  http  __main__                     faces: commands and pages, without SQL
-    service  demo                           a process's life
-    app  push_services  __init__  aio       assembly: the only rooms that name adapters; what apps import
+    app  demo  __init__  aio                assembly, which alone names adapters, and a process's life; what apps import
     access                                  who may call over HTTP, and what they may do
     operators                               what operators read and do
     cycles                                  one duty each: step(run)
@@ -117,13 +116,13 @@ def module_name(path: Path) -> str:
 
 
 def complaints_about_imports(path: Path, tree: ast.Module) -> Iterator[str]:
-    """Name the imports that go up, or that name an adapter outside app.py."""
+    """Name the imports that go up, or that name an adapter outside app/."""
     here = room_of(path)
     found = {(line, name.split(".")[0], name in SHARED) for line, name in imports(path, tree)}
     for line, there, shared in sorted(found):
         if {here, there} <= HEIGHT.keys() and HEIGHT[there] > HEIGHT[here]:
             yield f"{path}:{line}: {here} stands below {there} and must not import from it"
-        if there in ADAPTERS and not shared and here not in {there, "app", "push_services"}:
+        if there in ADAPTERS and not shared and here not in {there, "app"}:
             yield f"{path}:{line}: only assembly names adapters; {here} gets {there} through a port"
 
 
@@ -251,7 +250,7 @@ def test_no_sql_in_python(modules: Modules) -> None:
         ("database/pool.py", "run(b'delete from relevo.runs')", "SQL lives in sql/queries"),
         ("cycles/ingest.py", "from relevo.sources.merging import merge", ""),
         ("cli.py", "from relevo import app\nfrom relevo.cycles import reaper", ""),
-        ("app.py", "from relevo.providers.expo import Expo", ""),
+        ("app/push_services.py", "from relevo.providers.expo import Expo", ""),
         ("providers/expo.py", "from . import chunks\nfrom relevo.core.ports import PushProvider", ""),
         ("runtime/wakeups.py", '"""LISTEN on the direct DSN."""\nlog("LISTEN does not work: ", "Select a cycle.")', ""),
     ],

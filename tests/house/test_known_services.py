@@ -41,7 +41,7 @@ OTHERWISE = {
         "webpush",
         "apns",
     },  # the command `relevo webpush`, which the map names; an example of a fault
-    "server/relevo/push_services.py": {"webpush"},  # what that command calls
+    "server/relevo/app/push_services.py": {"webpush"},  # what that command calls
     "server/relevo/client/push_rules.py": {"apns"},  # a field of a push, for iPhones
     "server/relevo/core/push_overrides.py": {"apns"},
     "server/relevo/core/push_fields.py": {"apns"},

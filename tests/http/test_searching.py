@@ -9,12 +9,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from browsing import NASTY, Person
+from relevo.app.push_services import sandbox_address
 from relevo.client import values, verbs
 from relevo.config import Settings
 from relevo.http.dashboard import explanations, templating
 from relevo.http.dashboard.templating import is_local_link
 from relevo.operators import reasons
-from relevo.push_services import sandbox_address
 from serving import Served
 from stories import NOWHERE, Connection, event, phone, told
 

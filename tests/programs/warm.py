@@ -16,7 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from relevo import app, cli, http, service  # noqa: F401 loaded for those that are started
+from relevo import app, cli, http  # noqa: F401 loaded for those that are started
+from relevo.app import service  # noqa: F401 loaded for those that are started
 
 
 def next_start() -> dict[str, Any] | None:

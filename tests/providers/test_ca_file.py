@@ -9,7 +9,8 @@ import pytest
 from fakes.expo import FakeExpo
 from fakes.proxy import CERTIFICATE, FakeProxy
 from providers.conftest import Make, message
-from relevo import config, push_services
+from relevo import config
+from relevo.app import push_services
 from relevo.core.proxies import Proxies
 from relevo.providers.webhook import Webhook
 

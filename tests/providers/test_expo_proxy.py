@@ -11,7 +11,8 @@ import pytest
 from fakes.expo import SEND, Answer, FakeExpo, regular
 from fakes.proxy import CERTIFICATE, FakeProxy
 from providers.conftest import Make, message
-from relevo import config, push_services
+from relevo import config
+from relevo.app import push_services
 from relevo.core.proxies import Proxies
 
 Through = Callable[..., FakeProxy]

@@ -80,7 +80,8 @@ def test_wrong_cycles_are_a_wrong_setting(processes: Processes) -> None:
 
 
 PROGRAM = """
-from relevo import app, config, service
+from relevo import app, config
+from relevo.app import service
 with app.build(config.load()) as built:
     service.serve(built)
 """

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from relevo import service
-from relevo.app import App
+from relevo.app import App, service
 from relevo.core.model import Shard, Step
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Cron, Every

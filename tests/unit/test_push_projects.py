@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from configuring import load
-from relevo import push_services
+from relevo.app import push_services
 from relevo.core.errors import ConfigError
 from relevo.core.known_services import NATIVE
 from relevo.core.sending_project import SendingProject

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.markup import escape
 
-from relevo import app, service
+from relevo import app
 from relevo import demo as demo_room
+from relevo.app import service
 from relevo.cli.common import (
     FAILED,
     OK,

@@ -79,7 +79,7 @@ def doctor(
     Exit code 1 if something is wrong, warnings apart; with --repair, if something is left. It reads all deliveries
     that are not archived, piece by piece, and leaves alone what changed within the last two minutes.
     """
-    from relevo import push_services  # noqa: PLC0415 no other command needs them
+    from relevo.app import push_services  # noqa: PLC0415 no other command needs them
     from relevo.operators import doctor as checkup  # noqa: PLC0415
 
     settings = load_settings()
@@ -249,7 +249,7 @@ def keys(
 
     Of a file that is there already the public key is printed: browsers that subscribed with it know no other.
     """
-    from relevo import push_services  # noqa: PLC0415 it loads much, and few commands need it
+    from relevo.app import push_services  # noqa: PLC0415 it loads much, and few commands need it
 
     public, is_new = push_services.vapid_key(file)
     words = "A new private key is in" if is_new else "The private key was there already, in"

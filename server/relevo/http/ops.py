@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
-from relevo import service
+from relevo.app import service
 from relevo.core.model import Report
 from relevo.http.database_threads import app_of, long_work_of, threads_of
 from relevo.http.fields import Exact, Id, Text, given_one_of

@@ -8,6 +8,7 @@ from itertools import groupby
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from relevo.app.push_services import sandbox_address
 from relevo.core.i18n import gettext as _
 from relevo.core.i18n import ngettext
 from relevo.http.dashboard.actions import Action, FormInput, Question, Result
@@ -19,7 +20,6 @@ from relevo.operators import actions, deliveries, reasons
 from relevo.operators.actions import DeadLetters
 from relevo.operators.deliveries import Push, Try
 from relevo.operators.timeline import Moment, of_pauses
-from relevo.push_services import sandbox_address
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _MANY_TRIES = 3

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from relevo.app.push_services import sandbox_address
 from relevo.core.i18n import gettext as _
 from relevo.core.statuses import STATUSES
 from relevo.http.dashboard.formats import EVENT_STATES
@@ -16,7 +17,6 @@ from relevo.operators import deliveries, events
 from relevo.operators.events import Story
 from relevo.operators.health.waiting import stopped
 from relevo.operators.timeline import is_taken
-from relevo.push_services import sandbox_address
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 

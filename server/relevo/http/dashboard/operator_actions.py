@@ -11,8 +11,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from relevo import service
 from relevo.access import app_verbs
+from relevo.app import service
 from relevo.core.i18n import N_, ngettext
 from relevo.core.i18n import gettext as _
 from relevo.http.dashboard import deliveries, proof, test_push

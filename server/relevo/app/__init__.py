@@ -12,7 +12,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from relevo import push_services
+from relevo.app import push_services
 from relevo.config import Settings
 from relevo.core import logs
 from relevo.core.errors import ConfigError, NotFoundError
