@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from relevo import config, demo
+from relevo import config
+from relevo.access import phones
+from relevo.app import App
+from relevo.sandbox import demo
 from relevo.sources.folder import Folder
+
+
+def _shop(app: App, **how: Any) -> demo.Shop:
+    """Make the shop of a process that runs no cycle for it."""
+    return demo.Shop(app.database, app.settings.relevo_data_dir, lambda _name: "succeeded", phones.new_secret, **how)
 
 
 def test_the_sample_is_laid_out_once(tmp_path: Path) -> None:
@@ -31,7 +40,7 @@ def test_the_shop_opens_once_and_sells_more(build, conn) -> None:
     past = "select count(*), count(distinct date_trunc('month', event_day)) from relevo.notification_deliveries where status = 'ok'"
     assert conn.execute(past).fetchone() == (40, 1)
     assert conn.execute("select count(distinct owner) from relevo.device_installations").fetchone() == (7,)
-    shop = demo.Shop(app)
+    shop = _shop(app)
     shop.sell("ana", "a kettle", 1)
     shop.sell("ana", "a kettle", 5)
     assert conn.execute(told).fetchall() == [("offer", 2), ("order.shipped", 9)]
@@ -40,7 +49,7 @@ def test_the_shop_opens_once_and_sells_more(build, conn) -> None:
 def test_it_stops_whether_it_began_or_not(build) -> None:
     """What was never watched ends as well as what was."""
     app = build()
-    demo.Shop(app).stop()
-    began = demo.Shop(app, every_s=3600)
+    _shop(app).stop()
+    began = _shop(app, every_s=3600)
     began.watch()
     began.stop()

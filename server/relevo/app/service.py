@@ -17,7 +17,6 @@ from typing import Protocol
 import psycopg
 import structlog
 
-from relevo import demo
 from relevo.app import App
 from relevo.core.errors import (
     DatabaseRefusedError,
@@ -35,6 +34,7 @@ from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.timing import Cron
 from relevo.runtime.wakeups import Listener
 from relevo.runtime.workers import Role
+from relevo.sandbox import demo
 
 _log = structlog.get_logger("relevo.service")
 _WAIT_S = 1.0
@@ -190,7 +190,7 @@ def _prepare(app: App, cycles: Sequence[Cycle], role: Role) -> None:
     if demo.wanted(app.settings):
         demo.lay_out(app.settings)
         demo.open_shop(app.database)
-        demo.hand_out_phones(app)
+        demo.hand_out_phones(app.database, app.settings.relevo_data_dir, app.services.providers.keys())
     app.worker.record_start(role, [cycle.key for cycle in cycles])
     app.worker.describe(cycles)
     app.worker.serve([name for name in app.services.providers if name != NEWS])

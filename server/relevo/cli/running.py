@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from relevo import app
-from relevo import demo as demo_room
+from relevo.access import phones
 from relevo.app import service
 from relevo.cli.common import (
     FAILED,
@@ -40,6 +40,7 @@ from relevo.core.errors import UsageError
 from relevo.core.model import Report, Shard
 from relevo.database import migrate
 from relevo.operators import actions, event_types, fleet, quiet_channel
+from relevo.sandbox import demo as demo_room
 from relevo.sandbox import embedded as embedded_sandbox
 
 if TYPE_CHECKING:
@@ -66,11 +67,21 @@ def run(
         beside = _runs_beside(built)
         faces = _http(built) if settings.http_enabled else []
         if demo_room.wanted(settings) and not beside:
-            server = next((each for each in faces if isinstance(each, demo_room.Serves)), None)
-            faces.append(demo_room.Shop(built, server))
+            faces.append(_shop(built, faces))
         drained = service.serve(built, split_names(cycles), signals, faces)
     if not drained:
         os._exit(FAILED)  # an ordinary exit would wait for the threads that did not end in time
+
+
+def _shop(built: app.App, faces: Sequence[service.Face]) -> demo_room.Shop:
+    """Make the demo's shop, which sells as long as this process runs."""
+
+    def run_cycle(name: str) -> str:
+        [found] = built.cycles([name])
+        return built.runner.run(found, "manual").outcome
+
+    server = next((each for each in faces if isinstance(each, demo_room.Serves)), None)
+    return demo_room.Shop(built.database, built.settings.relevo_data_dir, run_cycle, phones.new_secret, server=server)
 
 
 def _runs_beside(built: app.App) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import Callable, Collection
 from itertools import cycle
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -16,15 +17,13 @@ from uuid import UUID, uuid5
 import psycopg
 import structlog
 
-from relevo.access import phones
-from relevo.app import App
 from relevo.client import verbs
 from relevo.client.values import Event, Installation, Matching, Owners, Preference
 from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import RelevoError
 from relevo.core.known_services import NATIVE, SERVICES
-from relevo.database.pool import Database
+from relevo.database.pool import Connection, Database
 from relevo.sandbox import embedded as embedded_sandbox
 
 _log = structlog.get_logger("relevo.demo")
@@ -45,10 +44,12 @@ _OTHER_PHONES = {name: SERVICES[name].platforms[0] for name in NATIVE}
 """What else Ana has: an event for her is told on a phone of each push service."""
 _WARES = ("a kettle", "two chairs", "a desk lamp", "a bookshelf", "six glasses", "a rug", "a wall clock")
 _FAMILY = UUID("5c6f6b9e-8f0b-4f0e-9d0a-72656c65766f")
-_SAMPLE = Path(__file__).parent / "sources" / "sample"
+_SAMPLE = Path(__file__).parents[1] / "sources" / "sample"
 _EVERY_S = 30.0
 _OFFER_EVERY = 5
 _TURN_S = 5.0
+NewSecret = Callable[[Connection, UUID], str]
+"""Gives a phone a secret in place of the one it had."""
 
 
 def wanted(settings: Settings) -> bool:
@@ -72,19 +73,17 @@ def open_shop(database: Database) -> None:
             connection.execute(_SQL["fill_past_month"], {"month": month})
 
 
-def hand_out_phones(app: App) -> None:
+def hand_out_phones(database: Database, data_dir: Path, providers: Collection[str]) -> None:
     """Register a phone of each other kind for Ana, as far as the embedded sandbox and this process serve them.
 
     At every start, for a browser's subscription holds the sandbox's address.
     """
     made = {
-        provider: embedded_sandbox.make_token(
-            app.settings.relevo_data_dir, {"service": provider, "name": f"demo-{_ANA}"}
-        )
+        provider: embedded_sandbox.make_token(data_dir, {"service": provider, "name": f"demo-{_ANA}"})
         for provider in _OTHER_PHONES
-        if provider in app.services.providers
+        if provider in providers
     }
-    with app.database.transaction() as connection:
+    with database.transaction() as connection:
         for provider, token in made.items():
             if token is not None:
                 phone = Installation(
@@ -114,15 +113,15 @@ def offer(name: str, text: str) -> Event:
     return Event("offer", name, "This week", text, audience=Matching(), topics=(OFFERS,))
 
 
-def install_apps(app: App, url: str) -> None:
+def install_apps(database: Database, data_dir: Path, url: str, new_secret: NewSecret) -> None:
     """Put the shop's app on each phone of the sandbox: its buttons then tell Relevo what an app would."""
     ids = [*(uuid5(_FAMILY, name) for name in _CUSTOMERS), *(uuid5(_FAMILY, provider) for provider in _OTHER_PHONES)]
-    with app.database.transaction() as connection:
+    with database.transaction() as connection:
         found = connection.execute(_SQL["find_tokens"], {"ids": ids}).fetchall()
-        secrets_of = {token: (phone, phones.new_secret(connection, phone)) for phone, token in found}
+        secrets_of = {token: (phone, new_secret(connection, phone)) for phone, token in found}
     for token, (phone, secret) in secrets_of.items():
         given = {"url": url, "installationId": str(phone), "secret": secret}
-        embedded_sandbox.install_app(app.settings.relevo_data_dir, token, given)
+        embedded_sandbox.install_app(data_dir, token, given)
 
 
 @runtime_checkable
@@ -136,10 +135,25 @@ class Serves(Protocol):
 
 
 class Shop:
-    """Ships an order now and then, and has the past month archived, as long as the demo runs."""
+    """Ships an order now and then, and has the past month archived, as long as the demo runs.
 
-    def __init__(self, app: App, server: Serves | None = None, every_s: float = _EVERY_S) -> None:
-        self._app = app
+    `run_cycle` runs a cycle by its name and returns the outcome.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        data_dir: Path,
+        run_cycle: Callable[[str], str],
+        new_secret: NewSecret,
+        *,
+        server: Serves | None = None,
+        every_s: float = _EVERY_S,
+    ) -> None:
+        self._database = database
+        self._data_dir = data_dir
+        self._run_cycle = run_cycle
+        self._new_secret = new_secret
         self._server = server
         self._every_s = every_s
         self._stop = threading.Event()
@@ -176,22 +190,21 @@ class Shop:
         events = [order(owner, number, ware)]
         if turn % _OFFER_EVERY == 0:
             events.append(offer(f"offer-{number}", f"This week at half its price: {ware}"))
-        with self._app.database.transaction() as connection:
+        with self._database.transaction() as connection:
             verbs.enqueue_many(connection, events)
 
     def _install(self) -> None:
         if self._server is None or not self._server.wait_until_serving(_TURN_S):
             return
         try:
-            install_apps(self._app, self._server.url)
+            install_apps(self._database, self._data_dir, self._server.url, self._new_secret)
         except (RelevoError, psycopg.Error) as error:  # taps then stay on the sandbox's page
             _log.warning("demo_apps_not_installed", error=type(error).__name__)
 
     def _archive(self) -> None:
         """Have the past month retired and exported, each once the start's own run of that cycle has ended."""
         for name in ("cleanup", "archive-export"):
-            [found] = self._app.cycles([name])
-            while not self._stop.wait(_TURN_S) and self._app.runner.run(found, "manual").outcome == "skipped":
+            while not self._stop.wait(_TURN_S) and self._run_cycle(name) == "skipped":
                 pass
 
 
