@@ -119,14 +119,14 @@ TWO_OF_EACH: dict[str, Mistake] = {
     ),
     "calmer-of-two-streams": Mistake(
         "a phone that is counted in two streams is judged by the calmer past",
-        "server/relevo/delivery/runaway.py",
+        "server/relevo/cycles/runaway.py",
         "min(before, known.busiest_day)",
         "max(before, known.busiest_day)",
         ("tests/unit/test_runaway.py", "-k", "two_streams"),
     ),
     "storm-of-another-type": Mistake(
         "a project is told of its own retry storm",
-        "server/relevo/delivery/runaway.py",
+        "server/relevo/cycles/runaway.py",
         "sorted({project for kind, project in held if kind == event_type})",
         "sorted({project for _, project in held})",
         ("tests/dispatch/test_runaway.py", "-k", "two_retry"),

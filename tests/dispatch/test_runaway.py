@@ -17,7 +17,7 @@ from relevo.client.values import Matching
 from relevo.config import Settings
 from relevo.core.errors import DatabaseUnavailableError, UsageError
 from relevo.core.model import Report
-from relevo.delivery import runaway
+from relevo.cycles import runaway
 from relevo.operators import actions, event_types, fleet
 from relevo.operators.event_types import TypeSettings
 

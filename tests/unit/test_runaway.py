@@ -10,9 +10,9 @@ import pytest
 
 from relevo.core.model import Delivery
 from relevo.core.phrases import release_command
-from relevo.delivery import runaway
+from relevo.cycles import runaway
+from relevo.cycles.runaway import Count, Rules, Stop, Stream
 from relevo.delivery.outcomes import obstructed
-from relevo.delivery.runaway import Count, Rules, Stop, Stream
 
 RULES = Rules(min_events=100, first_events=1_000)
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -18,11 +18,11 @@ from relevo.config import MINUTE, Settings
 from relevo.core import queries
 from relevo.core.logs import normalise_error
 from relevo.core.model import Lane, Step
+from relevo.cycles import runaway
 from relevo.cycles.look_bounds import LookBound
 from relevo.cycles.wording import list_due, word_due
 from relevo.database.arrays import array
 from relevo.database.pool import Connection
-from relevo.delivery import runaway
 from relevo.delivery.phone_texts import Wordings
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every

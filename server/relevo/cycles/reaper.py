@@ -24,11 +24,11 @@ from relevo.core import queries
 from relevo.core.errors import RelevoError
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
+from relevo.cycles import news, runaway
 from relevo.cycles.look_bounds import LookBound
 from relevo.database.arrays import array, text_array
 from relevo.database.outages import is_unavailable
 from relevo.database.pool import Connection, Manner
-from relevo.delivery import news, runaway
 from relevo.delivery.claims import end_claim
 from relevo.delivery.halving import PutOff, in_batches, put_behind
 from relevo.runtime import clock_set_back
