@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import psycopg
 import pytest
 
-from relevo.delivery.settling import write_in_halves
+from relevo.runtime.halving import write_in_halves
 
 ROWS = list(range(1_000))
 Write = Callable[[Sequence[int]], None]

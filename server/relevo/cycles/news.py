@@ -10,7 +10,7 @@ import structlog
 
 from relevo.core import queries
 from relevo.database.arrays import array
-from relevo.delivery.halving import in_batches, put_behind
+from relevo.runtime.halving import in_batches, put_behind
 from relevo.runtime.runs import Run
 from relevo.runtime.troubles import Thing
 

@@ -30,8 +30,8 @@ from relevo.database.arrays import array, text_array
 from relevo.database.outages import is_unavailable
 from relevo.database.pool import Connection, Manner
 from relevo.delivery.claims import end_claim
-from relevo.delivery.halving import PutOff, in_batches, put_behind
 from relevo.runtime import clock_set_back
+from relevo.runtime.halving import PutOff, in_batches, put_behind
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 from relevo.runtime.troubles import Thing

@@ -25,10 +25,10 @@ from relevo.delivery.projects import DueReceipts
 from relevo.delivery.reply_checks import checked_receipts
 from relevo.delivery.report import Report
 from relevo.delivery.sending import PoolCall, RequestPool
-from relevo.delivery.settling import is_of_rows
 from relevo.delivery.unreachable import is_unreached
 from relevo.delivery.worker_services import WorkerServices
 from relevo.runtime import threads
+from relevo.runtime.halving import is_of_rows
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 from relevo.runtime.troubles import Thing, is_own

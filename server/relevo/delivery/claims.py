@@ -24,7 +24,8 @@ from relevo.database.pool import Connection, Database
 from relevo.delivery import columns
 from relevo.delivery.claim import Claim
 from relevo.delivery.journal import Journal, explain_loss
-from relevo.delivery.settling import Settling, write_in_halves
+from relevo.delivery.settling import Settling
+from relevo.runtime.halving import write_in_halves
 from relevo.runtime.heartbeat import Heartbeat, Loss, Renewed
 
 _SQL = queries.load("claims", "journal", "settle", "receipts", "words")

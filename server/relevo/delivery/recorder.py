@@ -18,8 +18,8 @@ from relevo.core.model import Accepted, Answer, PushRequest, Reply, SentRequest,
 from relevo.database.outages import is_passing, is_unavailable
 from relevo.delivery.claim import Claim
 from relevo.delivery.outcomes import ticketed
-from relevo.delivery.settling import is_of_rows, write_in_halves
 from relevo.delivery.worker_services import ClaimContext, is_news_project
+from relevo.runtime.halving import is_of_rows, write_in_halves
 from relevo.runtime.troubles import Thing
 
 T = TypeVar("T")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -17,19 +17,16 @@ from relevo.core import queries
 from relevo.core.logs import normalise_error
 from relevo.core.model import Answer, ReceiptAnswer, SentRequest, Settlement
 from relevo.database.arrays import array, text_array, uuid_array
-from relevo.database.outages import is_passing, is_unavailable
+from relevo.database.outages import is_unavailable
 from relevo.database.pool import Connection, Database
 from relevo.delivery import columns
 from relevo.delivery.claim import Claim
 from relevo.delivery.journal import queue
 from relevo.runtime.heartbeat import Heartbeat
-from relevo.runtime.troubles import is_own
 
 _SQL = queries.load("claims", "settle", "receipts")
 _log = structlog.get_logger("relevo.claims")
-_MOST_LEFT = 10  # of the rows that cannot be written; the others are not looked for one by one
 
-T = TypeVar("T", bound=Hashable)
 Pruning = Callable[[Connection, str], bool]
 """Returns, inside a transaction and after the answers were counted, whether tokens of a project may be disabled."""
 
@@ -258,29 +255,6 @@ class Settling:
                 raise
             _log.warning("tokens_not_disabled", claim=str(claim.token), tokens=len(gone), error=normalise_error(error))
             return 0
-
-
-def is_of_rows(error: BaseException) -> bool:
-    """Return whether an error is that of what was to be written: no outage, nothing that passes by itself."""
-    return is_own(error) and not is_passing(error)
-
-
-def write_in_halves(
-    rows: Sequence[T], write: Callable[[Sequence[T]], None], error: Exception, left: dict[T, Exception] | None = None
-) -> dict[T, Exception]:
-    """Write rows that met an error together, down to single ones; return those left, each with its error."""
-    left = {} if left is None else left
-    if len(rows) <= 1 or len(left) >= _MOST_LEFT:
-        left |= dict.fromkeys(rows, error)
-        return left
-    for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
-        try:
-            write(half)
-        except Exception as met:
-            if not is_of_rows(met):
-                raise
-            write_in_halves(half, write, met, left)
-    return left
 
 
 def _note_silent(connection: Connection, claim: Claim, sent: Sequence[int], now: datetime | None) -> int:

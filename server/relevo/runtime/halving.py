@@ -1,18 +1,44 @@
-"""Batches with a row that cannot be written: smaller ones up to that row, which is put off."""
+"""Rows that cannot be written together: smaller batches, down to the row at fault, which is left or put off."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple, TypeVar
 
 import psycopg
 
-from relevo.delivery.settling import is_of_rows
+from relevo.database.outages import is_passing
 from relevo.runtime.runs import Run
-from relevo.runtime.troubles import Thing
+from relevo.runtime.troubles import Thing, is_own
 
 _MOST_PUT_OFF = 20  # in one round; the next round goes on behind them
+_MOST_LEFT = 10  # of the rows that cannot be written; the others are not looked for one by one
+
+T = TypeVar("T", bound=Hashable)
+
+
+def is_of_rows(error: BaseException) -> bool:
+    """Return whether an error is that of what was to be written: no outage, nothing that passes by itself."""
+    return is_own(error) and not is_passing(error)
+
+
+def write_in_halves(
+    rows: Sequence[T], write: Callable[[Sequence[T]], None], error: Exception, left: dict[T, Exception] | None = None
+) -> dict[T, Exception]:
+    """Write rows that met an error together, down to single ones; return those left, each with its error."""
+    left = {} if left is None else left
+    if len(rows) <= 1 or len(left) >= _MOST_LEFT:
+        left |= dict.fromkeys(rows, error)
+        return left
+    for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
+        try:
+            write(half)
+        except Exception as met:
+            if not is_of_rows(met):
+                raise
+            write_in_halves(half, write, met, left)
+    return left
 
 
 class PutOff(NamedTuple):
