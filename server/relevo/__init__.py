@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     )
     from relevo.core.items import Fetched, Item, News, Reject
     from relevo.core.model import Reply, Step
-    from relevo.delivery.sending import PushContext
+    from relevo.core.ports import PushContext
     from relevo.runtime.runs import Cycle, Run
     from relevo.runtime.timing import Cron, Every
 
@@ -175,7 +175,7 @@ _NAMES = {
     "relevo.core.errors": "EventConflictError InvalidInputError InvalidSignatureError MissingPartError Reschedule",
     "relevo.core.items": "Fetched Item News Reject",
     "relevo.core.model": "Reply Step",
-    "relevo.delivery.sending": "PushContext",
+    "relevo.core.ports": "PushContext",
     "relevo.runtime.runs": "Cycle Run",
     "relevo.runtime.timing": "Cron Every",
 }

@@ -17,7 +17,7 @@ from relevo.config import Settings
 from relevo.core import logs
 from relevo.core.errors import ConfigError, NotFoundError
 from relevo.core.metrics import Metrics
-from relevo.core.ports import ArchiveStore, Composer, PushProvider, Renderer, Source
+from relevo.core.ports import ArchiveStore, Composer, PushMiddleware, PushProvider, Renderer, Source
 from relevo.core.push_hosts import Hosts
 from relevo.core.sending_project import SendingProject
 from relevo.cycles import cleanup, digest, dispatch, export, fanout, ingest, reaper, receipt
@@ -28,7 +28,6 @@ from relevo.delivery import rendering
 from relevo.delivery.claims import Claims
 from relevo.delivery.projects import Projects
 from relevo.delivery.provider_rules import ProviderRules
-from relevo.delivery.sending import PushMiddleware
 from relevo.delivery.worker_services import WorkerServices
 from relevo.operators.gauges import Gauges
 from relevo.runtime.disks import Disks

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+from uuid import UUID
 
 from relevo.core.items import Fetched, Item, Reject
 from relevo.core.messages import Draft, Message, WrittenMessage
-from relevo.core.model import Delivery, ReceiptReply, Reply, StoredObject, Ticket
+from relevo.core.model import Delivery, Lane, ReceiptReply, Reply, StoredObject, Ticket
 
 
 class NoRequestsLeft(Exception):  # noqa: N818 a state of affairs: today's requests are spent, or we are stopping
@@ -153,6 +154,25 @@ class WritesMessages(Protocol):
 
         Its messages are not handed to `refuse`: None if each has to be checked by itself, such as for its size.
         """
+
+
+@dataclass(frozen=True)
+class PushContext:
+    """What a middleware may know of the push request it wraps."""
+
+    request_id: UUID
+    project: str
+    lane: Lane
+    messages: int
+    worker_id: str
+    event_ids: tuple[int, ...] = ()
+    """The events that its messages tell, each once."""
+    event_types: tuple[str, ...] = ()
+    """Their types, each once."""
+
+
+PushMiddleware = Callable[[PushContext, Callable[[], Reply]], Reply]
+"""Wraps a push request: does something, calls `next()` once, does something, returns its reply."""
 
 
 @runtime_checkable

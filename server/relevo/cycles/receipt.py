@@ -24,7 +24,7 @@ from relevo.delivery.outcomes import alerts, reason
 from relevo.delivery.projects import DueReceipts
 from relevo.delivery.reply_checks import checked_receipts
 from relevo.delivery.report import Report
-from relevo.delivery.sending import PoolCall, RequestPool
+from relevo.delivery.request_pool import PoolCall, RequestPool
 from relevo.delivery.unreachable import is_unreached
 from relevo.delivery.worker_services import WorkerServices
 from relevo.runtime import threads

@@ -15,7 +15,9 @@ from relevo.core.errors import OwnershipLostError
 from relevo.core.logs import normalise_error
 from relevo.core.messages import Message
 from relevo.core.model import PushRequest, Reply, Ticket
-from relevo.delivery.sending import PoolCall, PushContext, Sending, send
+from relevo.core.ports import PushContext
+from relevo.delivery.one_request import Sending, send
+from relevo.delivery.request_pool import PoolCall
 from relevo.delivery.worker_services import ClaimContext
 from relevo.runtime.hung_calls import HungCall
 

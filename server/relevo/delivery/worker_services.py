@@ -13,7 +13,7 @@ from typing import Any
 from relevo.config import Settings
 from relevo.core.metrics import Metrics
 from relevo.core.model import NEWS, Lane
-from relevo.core.ports import Composer, PushProvider
+from relevo.core.ports import Composer, PushMiddleware, PushProvider
 from relevo.core.sending_project import SendingProject
 from relevo.database.pool import Database
 from relevo.delivery.allowance import Allowance
@@ -25,7 +25,7 @@ from relevo.delivery.phone_texts import Wordings
 from relevo.delivery.projects import Projects
 from relevo.delivery.rate_and_breaker import Rules
 from relevo.delivery.report import Report
-from relevo.delivery.sending import PushMiddleware, RequestPool, RequestPools
+from relevo.delivery.request_pool import RequestPool, RequestPools
 from relevo.runtime.hung_calls import HungCalls
 from relevo.runtime.runs import Run
 
