@@ -26,7 +26,7 @@ from psycopg.conninfo import make_conninfo
 
 from relevo import app, config, embedded
 from relevo.config import Settings
-from relevo.delivery import provider_rules
+from relevo.delivery.projects import provider_rules
 from relevo.operators import audit
 from relevo.sandbox.services import credentials
 

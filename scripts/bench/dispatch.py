@@ -21,9 +21,9 @@ from relevo.core.model import Lane, PushRequest, SentRequest, Settlement, Shard
 from relevo.cycles import dispatch
 from relevo.database.arrays import array, array_of_few, text_array
 from relevo.database.pool import Database
-from relevo.delivery.claim import Claim, Verdicts
-from relevo.delivery.claims import Claims
-from relevo.delivery.columns import Chunk, contents_of, deliveries_of
+from relevo.delivery.claiming.claim import Claim, Verdicts
+from relevo.delivery.claiming.claims import Claims
+from relevo.delivery.claiming.columns import Chunk, contents_of, deliveries_of
 
 SQL = statements(__file__)
 _PER_CHUNK = 100

@@ -24,8 +24,8 @@ from relevo.app import App
 from relevo.core import queries
 from relevo.core.model import Delivery, PushRequest
 from relevo.database.pool import Connection, Manner
-from relevo.delivery.claim import Claim
-from relevo.delivery.claims import Claims
+from relevo.delivery.claiming.claim import Claim
+from relevo.delivery.claiming.claims import Claims
 
 GROWTH, AT = "growth: ", "us_at_"
 """How the names of these rows begin, and those of their figures at each size."""

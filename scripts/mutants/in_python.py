@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mutants.mistake import Mistake
 
-_OUTCOMES = "server/relevo/delivery/outcomes.py"
-_RATE = "server/relevo/delivery/rate_and_breaker.py"
+_OUTCOMES = "server/relevo/delivery/settling/outcomes.py"
+_RATE = "server/relevo/delivery/projects/rate_and_breaker.py"
 _PHONES = "server/relevo/access/phones.py"
 
 IN_PYTHON: dict[str, Mistake] = {

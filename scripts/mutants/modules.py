@@ -14,9 +14,9 @@ from mutants.mistake import ROOT, Mistake
 
 _DELIVERY, _PROVIDERS = "server/relevo/delivery/", "server/relevo/providers/"
 MODULES: dict[str, tuple[str, ...]] = {
-    _DELIVERY + "outcomes.py": ("tests/dispatch/test_fates.py", "tests/dispatch/test_error_tables.py"),
-    _DELIVERY + "replies.py": ("tests/dispatch/test_fates.py", "tests/dispatch/test_credentials.py"),
-    _DELIVERY + "rate_and_breaker.py": ("tests/unit/test_rate_and_breaker.py",),
+    _DELIVERY + "settling/outcomes.py": ("tests/dispatch/test_fates.py", "tests/dispatch/test_error_tables.py"),
+    _DELIVERY + "settling/replies.py": ("tests/dispatch/test_fates.py", "tests/dispatch/test_credentials.py"),
+    _DELIVERY + "projects/rate_and_breaker.py": ("tests/unit/test_rate_and_breaker.py",),
     _PROVIDERS + "fcm.py": ("tests/providers/test_fcm.py",),
     "server/relevo/http/guard.py": ("tests/http/test_rules.py", "tests/http/test_roles.py"),
     "server/relevo/access/phones.py": ("tests/http/test_installations.py", "tests/http/test_signatures.py"),

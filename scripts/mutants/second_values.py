@@ -156,7 +156,7 @@ SECOND_VALUES: dict[str, Mistake] = {
     ),
     "lost-claim-blames-the-service": Mistake(
         "a process that stood still blames no push service",
-        "server/relevo/delivery/replies.py",
+        "server/relevo/delivery/settling/replies.py",
         'case "unclear" if self.context.claim.is_lost:',
         'case "unclear" if False:',
         ("tests/dispatch/test_fates.py",),

@@ -105,14 +105,14 @@ TWO_OF_EACH: dict[str, Mistake] = {
     ),
     "two-events-in-a-half": Mistake(
         "a refused request is sent in halves with each event's messages together",
-        "server/relevo/delivery/bad_messages.py",
+        "server/relevo/delivery/sending/bad_messages.py",
         "key=lambda d: (d.notification_event_id, d.installation_id)",
         "key=lambda d: d.installation_id",
         ("tests/unit/test_bad_messages.py", "-k", "costs_the_others"),
     ),
     "owner-of-two-good-phones": Mistake(
         "several good phones of one owner speak once",
-        "server/relevo/delivery/rate_and_breaker.py",
+        "server/relevo/delivery/projects/rate_and_breaker.py",
         "others = {known.owners.get(key, key) for key in fine} - blaming",
         "others = set(fine) - blaming",
         ("tests/unit/test_rate_and_breaker.py", "-k", "several_good"),
@@ -133,14 +133,14 @@ TWO_OF_EACH: dict[str, Mistake] = {
     ),
     "digest-of-fewer-than-three": Mistake(
         "a digest of fewer than three has no more",
-        "server/relevo/delivery/digests.py",
+        "server/relevo/delivery/composing/digests.py",
         '"more": count - len(names)',
         '"more": count - _NAMED',
         ("tests/dispatch/test_digests.py", "-k", "texts_of_its_own"),
     ),
     "silence-beside-a-known-one": Mistake(
         "silence to a phone that was never tried is news",
-        "server/relevo/delivery/replies.py",
+        "server/relevo/delivery/settling/replies.py",
         "all(d.attempt_count for d in deliveries)",
         "any(d.attempt_count for d in deliveries)",
         ("tests/dispatch/test_slow_services.py", "-k", "which_silence"),
@@ -245,7 +245,7 @@ TWO_OF_EACH: dict[str, Mistake] = {
     ),
     "shorter-pause": Mistake(
         "a shorter pause of a phone does not cut a longer one",
-        "server/relevo/delivery/pauses.py",
+        "server/relevo/delivery/projects/pauses.py",
         "until = max(now + pause_ms / 1000, self._until.get(installation, 0.0))",
         "until = now + pause_ms / 1000",
         ("tests/unit/test_pauses.py",),

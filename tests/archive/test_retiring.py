@@ -28,7 +28,7 @@ from relevo.client.values import Event
 from relevo.core.items import Fetched, Item
 from relevo.core.model import Answer
 from relevo.cycles import ingest
-from relevo.delivery.rendering import tender
+from relevo.delivery.composing.rendering import tender
 from relevo.operators import actions, consistency
 
 A_MOMENT = timedelta(microseconds=1)

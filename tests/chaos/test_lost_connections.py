@@ -146,7 +146,7 @@ class World:
 @pytest.fixture
 def world(conn, sandbox, travelling, clock, monkeypatch) -> World:
     """A worker whose connections can be lost, and which does not wait long before it settles again."""
-    monkeypatch.setattr("relevo.delivery.recorder._SETTLE_AGAIN_S", 0.05)
+    monkeypatch.setattr("relevo.delivery.settling.recorder._SETTLE_AGAIN_S", 0.05)
     worker = travelling(push_rate_per_second=5_000, push_chunk_size=2, receipt_first_poll_ms=1, worker_stay_ms=0)
     connections = Connections(conn)
     connections.install(monkeypatch)

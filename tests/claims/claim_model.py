@@ -12,7 +12,7 @@ from claiming import HTTP_TIMEOUT, MINUTE, NOW
 
 from relevo.app import App
 from relevo.core.model import Answer, PushRequest
-from relevo.delivery.claim import Claim
+from relevo.delivery.claiming.claim import Claim
 
 CAP, SUSPECT, POISON = 3, 2, 4
 LEASES = {"tender.new": 60_000, "slow": 120_000}

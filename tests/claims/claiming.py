@@ -15,7 +15,7 @@ from relevo.app import App
 from relevo.core.model import Answer, Delivery, PushRequest
 from relevo.core.statuses import Status
 from relevo.cycles.reaper import reap_one
-from relevo.delivery.claim import Claim
+from relevo.delivery.claiming.claim import Claim
 
 NOW = datetime.combine(TODAY, datetime.min.time(), UTC)
 LATER = NOW + timedelta(days=2)  # every claim taken by the real clock has expired by then

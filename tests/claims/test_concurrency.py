@@ -33,7 +33,7 @@ from processes import eventually
 from relevo.core import queries
 from relevo.core.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.core.model import SentRequest
-from relevo.delivery.claims import end_claim
+from relevo.delivery.claiming.claims import end_claim
 
 SQL = queries.load("claims", "settle")
 RENEW = SQL["renew_claims"]

@@ -13,7 +13,7 @@ from phones import add_phones, fan_out_to_the_end
 from relevo.client import consent, quiet, verbs
 from relevo.client.values import Event
 from relevo.core import queries
-from relevo.delivery.columns import Chunk, deliveries_of
+from relevo.delivery.claiming.columns import Chunk, deliveries_of
 
 CLAIM = queries.load("claims")
 CONSISTENCY = queries.load("consistency")

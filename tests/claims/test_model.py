@@ -21,7 +21,7 @@ from relevo.app import App
 from relevo.core import queries
 from relevo.core.errors import OwnershipLostError
 from relevo.core.model import Answer, Awaiting, Delivery, PushRequest, ReceiptAnswer, SentRequest, Settlement
-from relevo.delivery.claim import Claim
+from relevo.delivery.claiming.claim import Claim
 from relevo.operators import actions
 
 SQL = queries.load("claims", "journal", "settle", "receipts")

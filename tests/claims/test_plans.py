@@ -18,7 +18,7 @@ from plans import BY_KEY, nodes, rows_read_so_far
 from relevo import app, config
 from relevo.core import queries
 from relevo.core.model import Delivery
-from relevo.delivery.columns import Chunk, deliveries_of
+from relevo.delivery.claiming.columns import Chunk, deliveries_of
 
 SQL = queries.load("claims", "journal", "settle")
 BATCH = 1_000

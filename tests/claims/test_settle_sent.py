@@ -16,7 +16,7 @@ from pictures import picture, summed
 from deliveries import TODAY, one
 from relevo.app import App
 from relevo.core.model import Answer, PushRequest, SentRequest, TakenFate
-from relevo.delivery.claim import Claim
+from relevo.delivery.claiming.claim import Claim
 
 Settle = Callable[[App, Claim, Sequence[PushRequest], bool], None]
 

@@ -37,14 +37,14 @@ from relevo.core.model import (
     Ticket,
 )
 from relevo.database.pool import Connection
-from relevo.delivery import columns
-from relevo.delivery.allowance import Allowance
-from relevo.delivery.claim import Claim, Verdicts
 from relevo.delivery.claim_sender import ClaimSender
-from relevo.delivery.claims import Claims
-from relevo.delivery.in_flight import RequestResult
-from relevo.delivery.pauses import TurnedAway
-from relevo.delivery.rate_and_breaker import Grant
+from relevo.delivery.claiming import columns
+from relevo.delivery.claiming.claim import Claim, Verdicts
+from relevo.delivery.claiming.claims import Claims
+from relevo.delivery.projects.allowance import Allowance
+from relevo.delivery.projects.pauses import TurnedAway
+from relevo.delivery.projects.rate_and_breaker import Grant
+from relevo.delivery.sending.in_flight import RequestResult
 from relevo.delivery.worker_services import ClaimContext
 from relevo.runtime.runs import Run, RunContext
 from soak import cases

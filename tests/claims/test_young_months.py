@@ -16,7 +16,7 @@ from relevo.core import queries
 from relevo.core.model import PushRequest, ReceiptAnswer, SentRequest
 from relevo.cycles.reaper import reap_one
 from relevo.database.pool import Database
-from relevo.delivery.claim import Claim
+from relevo.delivery.claiming.claim import Claim
 
 READ = (
     "select relname, (coalesce(idx_tup_fetch, 0) + seq_tup_read)::int from pg_stat_xact_user_tables"

@@ -15,7 +15,7 @@ import structlog
 from commanding import Command, make_command
 from relevo import app
 from relevo.config import Settings
-from relevo.delivery.claim import Claim
+from relevo.delivery.claiming.claim import Claim
 from relevo.sandbox import Sandbox
 from relevo.sandbox import Settings as SandboxSettings
 

@@ -17,7 +17,7 @@ from proxy import Proxy
 from relevo.core import queries
 from relevo.core.errors import DatabaseUnavailableError, OwnershipLostError, Reschedule
 from relevo.core.model import Reply, Ticket
-from relevo.delivery.request_pool import RequestPool
+from relevo.delivery.projects.request_pool import RequestPool
 from relevo.operators import actions
 from relevo.operators.actions import DeadLetters
 

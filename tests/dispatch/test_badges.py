@@ -8,7 +8,7 @@ import pytest
 
 import relevo
 from relevo.client.values import Owners
-from relevo.delivery import messages
+from relevo.delivery.composing import messages
 
 
 def badges(worker: Any, name: str) -> list[Any]:

@@ -12,7 +12,7 @@ from relaying import Relay, token
 from processes import PATIENCE_S, eventually
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.model import Reply, Ticket
-from relevo.delivery.claims import Claims
+from relevo.delivery.claiming.claims import Claims
 from relevo.providers.expo import Expo
 from relevo.runtime import threads
 

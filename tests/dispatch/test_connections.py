@@ -302,7 +302,7 @@ class TestConnections:
         """A transaction that fails after it took connections leaves nothing behind, in this process neither."""
         worker: Relay = relay(push_rate_per_second=100)
         projects = worker.app.services.projects
-        monkeypatch.setattr("relevo.delivery.projects._Locked.save", lambda *_: conn.execute("select 1 / 0"))
+        monkeypatch.setattr("relevo.delivery.projects.projects._Locked.save", lambda *_: conn.execute("select 1 / 0"))
         for _ in range(2):
             with pytest.raises(psycopg.errors.DivisionByZero):
                 projects.reserve("default", "bulk", 1)

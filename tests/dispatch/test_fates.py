@@ -12,8 +12,8 @@ from relaying import Relay, seconds_from, token
 from relevo.client import verbs
 from relevo.core.model import Accepted, Reply, Ticket
 from relevo.core.ports import ProviderFacts
-from relevo.delivery.claim import Claim
-from relevo.delivery.reply_checks import checked_reply
+from relevo.delivery.claiming.claim import Claim
+from relevo.delivery.sending.reply_checks import checked_reply
 from relevo.providers.expo import Expo
 
 SENT = Ticket("sent", id="a-ticket")

@@ -11,7 +11,7 @@ from hanging import Trap, dispatching, is_told, others_flow, problems, tell
 from relaying import Relay, beside, token
 
 from processes import eventually
-from relevo.delivery.in_flight import MIDDLEWARE, SERVICE
+from relevo.delivery.sending.in_flight import MIDDLEWARE, SERVICE
 from relevo.providers.expo import Expo
 from relevo.runtime.hung_calls import MOST_CALLS
 

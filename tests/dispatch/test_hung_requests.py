@@ -13,7 +13,7 @@ from relaying import token
 
 from processes import eventually
 from relevo.core.model import Reply
-from relevo.delivery.request_pool import RequestPool
+from relevo.delivery.projects.request_pool import RequestPool
 from relevo.providers.expo import Expo
 
 

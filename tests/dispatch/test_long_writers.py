@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from relevo.delivery import due_lanes
+from relevo.delivery.claiming import due_lanes
 
 CHUNK = """
 insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error, ids,

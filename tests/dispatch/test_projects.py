@@ -17,7 +17,7 @@ from relevo.core import queries
 from relevo.core.errors import UsageError
 from relevo.core.model import Step
 from relevo.cycles.dispatch.claiming import Claiming, PendingClaim
-from relevo.delivery.rate_and_breaker import Project
+from relevo.delivery.projects.rate_and_breaker import Project
 from relevo.delivery.report import Report
 from relevo.operators import actions, events, fleet
 from relevo.operators.actions import DeadLetters

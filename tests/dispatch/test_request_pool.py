@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from processes import eventually
-from relevo.delivery.request_pool import RequestPool
+from relevo.delivery.projects.request_pool import RequestPool
 
 SLOW_MS, QUICK_MS = 5_000.0, 1.0
 

@@ -18,10 +18,10 @@ from relaying import Relay
 import mixed
 from relevo.core.messages import Message
 from relevo.core.model import Budget, Content, Delivery
-from relevo.delivery.allowance import Allowance
-from relevo.delivery.claim import Claim
-from relevo.delivery.messages import MessageBuilder
-from relevo.delivery.rate_and_breaker import Grant
+from relevo.delivery.claiming.claim import Claim
+from relevo.delivery.composing.messages import MessageBuilder
+from relevo.delivery.projects.allowance import Allowance
+from relevo.delivery.projects.rate_and_breaker import Grant
 from relevo.delivery.worker_services import ClaimContext
 from relevo.providers import expo
 from relevo.runtime.runs import Run, RunContext

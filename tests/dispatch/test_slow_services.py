@@ -14,8 +14,8 @@ import mixed
 import native
 from relevo.client import verbs
 from relevo.core.model import Ticket
-from relevo.delivery.bad_messages import BadMessageSearch
-from relevo.delivery.replies import ReplyHandler
+from relevo.delivery.sending.bad_messages import BadMessageSearch
+from relevo.delivery.settling.replies import ReplyHandler
 from relevo.providers import http2
 from relevo.sandbox import Sandbox
 from relevo.sandbox.services.exchange import Service
@@ -149,7 +149,7 @@ def test_connections_outlive_the_threads_that_use_them(
     opened: list[Any] = []
     connect = http2.connect
     monkeypatch.setattr(http2, "connect", lambda *args, **more: opened.append(args) or connect(*args, **more))
-    monkeypatch.setattr("relevo.delivery.request_pool._IDLE_S", 0.0)
+    monkeypatch.setattr("relevo.delivery.projects.projects.request_pool._IDLE_S", 0.0)
     worker: Relay = relay(**mixed.addresses(sandbox))
     [phone] = mixed.register(worker.conn, sandbox, [kind], "ana").values()
     for _ in range(7):

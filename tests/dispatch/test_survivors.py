@@ -15,7 +15,7 @@ from processes import PATIENCE_S, eventually
 from relevo.client import verbs
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.model import Answer, PushRequest, ReceiptAnswer, Reply
-from relevo.delivery.request_pool import RequestPool
+from relevo.delivery.projects.request_pool import RequestPool
 from relevo.sandbox import answers, faults
 
 

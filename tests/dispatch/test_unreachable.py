@@ -9,8 +9,8 @@ from relaying import Relay
 
 from processes import NOWHERE
 from relevo.core.model import Reply
-from relevo.delivery.claim import Claim
-from relevo.delivery.unreachable import is_unreached, service_of
+from relevo.delivery.claiming.claim import Claim
+from relevo.delivery.projects.unreachable import is_unreached, service_of
 from relevo.operators import fleet
 
 

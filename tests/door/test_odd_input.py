@@ -20,7 +20,7 @@ from relevo import Event, Installation, Preference
 from relevo.client import checks, consent
 from relevo.core.errors import InvalidInputError
 from relevo.core.model import Content
-from relevo.delivery.rendering import draft
+from relevo.delivery.composing.rendering import draft
 
 BLANK = ["", " ", "\n", "\r\n\t", "\u00a0", "\u3000", "\u200b", "\ufeff", " \u2003\u2060 "]
 PLAIN = {"type": "t", "key": "1", "title": "t", "audience": "everyone"}

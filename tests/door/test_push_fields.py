@@ -13,7 +13,7 @@ from relevo import Event
 from relevo.client import push_rules
 from relevo.core.errors import InvalidInputError
 from relevo.core.model import Content
-from relevo.delivery import rendering
+from relevo.delivery.composing import rendering
 
 VALUES: list[Any] = [
     None, True, False, 0, 1, -1, 0.5, 1.5, 2.0, 2**31, 10**13, "", "x", "default", "high", "critical", "x" * 65, "x" * 101, "x" * 201, "x" * 501,

@@ -19,7 +19,7 @@ from relevo.core.items import Fetched, Reject
 from relevo.core.model import Budget, Report
 from relevo.core.ports import SourceContext
 from relevo.cycles.ingest import cycle
-from relevo.delivery.rendering import tender
+from relevo.delivery.composing.rendering import tender
 
 Build = Callable[..., App]
 Conn = psycopg.Connection[Any]

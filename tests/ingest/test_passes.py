@@ -20,7 +20,7 @@ from relevo.app import App
 from relevo.core.items import Fetched, Item, Reject
 from relevo.core.ports import SourceContext
 from relevo.cycles import ingest
-from relevo.delivery import rendering
+from relevo.delivery.composing import rendering
 from relevo.operators import fleet
 
 Build = Callable[..., App]

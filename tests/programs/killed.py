@@ -23,7 +23,7 @@ from relevo.core import logs, queries
 from relevo.core.items import Fetched, Item, Reject
 from relevo.core.ports import SourceContext
 from relevo.cycles import ingest
-from relevo.delivery import rendering
+from relevo.delivery.composing import rendering
 
 Counts = Counter[str]
 

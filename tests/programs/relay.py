@@ -20,7 +20,7 @@ from relevo import app, cli, config
 from relevo.config import Settings
 from relevo.core.model import Step
 from relevo.database.pool import Connection
-from relevo.delivery.claims import Claims
+from relevo.delivery.claiming.claims import Claims
 from relevo.runtime.runs import Cycle, Ending, Run, RunContext
 from relevo.runtime.timing import Cron, Every
 

@@ -13,7 +13,7 @@ from relevo.core.messages import WrittenMessage
 from relevo.core.model import Content, Lane
 from relevo.core.push_fields import ROUTES, TABLE, Cell, Route
 from relevo.core.push_overrides import platform_field
-from relevo.delivery import rendering
+from relevo.delivery.composing import rendering
 from relevo.providers import apns_message, expo_message, fcm_message, webpush_message
 
 TOKENS = {"expo": "ExpoPushToken[ana]", "fcm": "ana", "apns": "ab" * 32, "webpush": "{}"}

@@ -21,7 +21,7 @@ from fakes.server import Answer, FakeServer
 from providers.browsers import SUBJECT, Browser, base64url, from_base64url
 from relevo.core.messages import Draft
 from relevo.core.model import Content, Delivery, Reply, Ticket
-from relevo.delivery import rendering
+from relevo.delivery.composing import rendering
 from relevo.providers import webpush_encryption, webpush_message
 from relevo.providers.lookups import Lookups
 from relevo.providers.message_parts import topic

@@ -16,7 +16,7 @@ from relevo.core.items import Fetched, Item
 from relevo.core.model import Report, Step
 from relevo.core.ports import SourceContext
 from relevo.cycles import ingest
-from relevo.delivery.rendering import tender
+from relevo.delivery.composing.rendering import tender
 from relevo.operators import fleet
 from relevo.runtime.runs import Cycle, Ending, Run, RunContext
 from relevo.runtime.timing import Every

@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 
 from relevo.core.model import Delivery, Reply
-from relevo.delivery import rate_and_breaker
-from relevo.delivery.bad_messages import ENOUGH, BadMessageSearch
-from relevo.delivery.rate_and_breaker import Project, Refusal
+from relevo.delivery.projects import rate_and_breaker
+from relevo.delivery.projects.rate_and_breaker import Project, Refusal
+from relevo.delivery.sending.bad_messages import ENOUGH, BadMessageSearch
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 QUIET = Project("p", 0, 0, NOW, 1, None, "closed", None, None, None, None, 0, 0, None, None)

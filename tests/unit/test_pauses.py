@@ -6,7 +6,7 @@ from datetime import date
 from uuid import UUID
 
 from relevo.core.model import Delivery
-from relevo.delivery.pauses import PhonePauses
+from relevo.delivery.projects.pauses import PhonePauses
 
 PHONE = UUID(int=1)
 DELIVERY = Delivery(
@@ -33,4 +33,4 @@ def test_a_shorter_pause_of_a_phone_does_not_cut_a_longer_one() -> None:
         for each in pauses_ms:
             pauses.pause(PHONE, each)
         assert pauses.any_of([DELIVERY])
-        assert pauses.obstacle(DELIVERY) is not None, pauses_ms
+        assert pauses.left_ms(PHONE) is not None, pauses_ms

@@ -9,9 +9,9 @@ from typing import Any
 from relevo.config import Settings
 from relevo.core.ports import ProviderFacts
 from relevo.core.sending_project import SendingProject
-from relevo.delivery import rate_and_breaker
-from relevo.delivery.provider_rules import ProviderRules
-from relevo.delivery.rate_and_breaker import Project, Rules
+from relevo.delivery.projects import rate_and_breaker
+from relevo.delivery.projects.provider_rules import ProviderRules
+from relevo.delivery.projects.rate_and_breaker import Project, Rules
 
 AT = datetime(2026, 11, 17, tzinfo=UTC)
 

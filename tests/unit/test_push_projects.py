@@ -13,7 +13,7 @@ from relevo.app import push_services
 from relevo.core.errors import ConfigError
 from relevo.core.known_services import NATIVE
 from relevo.core.sending_project import SendingProject
-from relevo.delivery.provider_rules import ProviderRules
+from relevo.delivery.projects.provider_rules import ProviderRules
 from relevo.providers import secret_file
 from relevo.providers.push_projects import ApnsEntry, ExpoEntry, FcmEntry, PushProject, PushProjects, Unusable
 

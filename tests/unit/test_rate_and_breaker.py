@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from relevo.delivery import rate_and_breaker
-from relevo.delivery.rate_and_breaker import Evidence, Heard, Project, Refusal, Rules
+from relevo.delivery.projects import rate_and_breaker
+from relevo.delivery.projects.rate_and_breaker import Evidence, Heard, Project, Refusal, Rules
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 RULES = Rules(

@@ -12,7 +12,7 @@ import pytest
 
 from relevo.core.items import Item
 from relevo.core.model import Content, Delivery
-from relevo.delivery import rendering
+from relevo.delivery.composing import rendering
 from relevo.providers import expo_message
 
 

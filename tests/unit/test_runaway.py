@@ -12,7 +12,7 @@ from relevo.core.model import Delivery
 from relevo.core.phrases import release_command
 from relevo.cycles import runaway
 from relevo.cycles.runaway import Count, Rules, Stop, Stream
-from relevo.delivery.outcomes import obstructed
+from relevo.delivery.settling.outcomes import obstructed
 
 RULES = Rules(min_events=100, first_events=1_000)
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

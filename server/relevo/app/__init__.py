@@ -24,10 +24,10 @@ from relevo.cycles import cleanup, digest, dispatch, export, fanout, ingest, rea
 from relevo.database.instance import Guard
 from relevo.database.opening import database
 from relevo.database.pool import Database
-from relevo.delivery import rendering
-from relevo.delivery.claims import Claims
-from relevo.delivery.projects import Projects
-from relevo.delivery.provider_rules import ProviderRules
+from relevo.delivery.claiming.claims import Claims
+from relevo.delivery.composing import rendering
+from relevo.delivery.projects.projects import Projects
+from relevo.delivery.projects.provider_rules import ProviderRules
 from relevo.delivery.worker_services import WorkerServices
 from relevo.operators.gauges import Gauges
 from relevo.runtime.disks import Disks

@@ -23,7 +23,7 @@ from relevo.cycles.look_bounds import LookBound
 from relevo.cycles.wording import list_due, word_due
 from relevo.database.arrays import array
 from relevo.database.pool import Connection
-from relevo.delivery.phone_texts import Wordings
+from relevo.delivery.known_wordings import Wordings
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 

@@ -29,7 +29,7 @@ from relevo.cycles.look_bounds import LookBound
 from relevo.database.arrays import array, text_array
 from relevo.database.outages import is_unavailable
 from relevo.database.pool import Connection, Manner
-from relevo.delivery.claims import end_claim
+from relevo.delivery.claiming.claims import end_claim
 from relevo.runtime import clock_set_back
 from relevo.runtime.halving import PutOff, in_batches, put_behind
 from relevo.runtime.runs import Cycle, Run

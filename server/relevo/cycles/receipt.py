@@ -17,15 +17,15 @@ import structlog
 from relevo.core.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.core.logs import normalise_error
 from relevo.core.model import Awaiting, ReceiptAnswer, ReceiptReply, Settlement, Step, Ticket
-from relevo.delivery.allowance import Allowance
-from relevo.delivery.claim import Claim
-from relevo.delivery.in_flight import SERVICE
-from relevo.delivery.outcomes import alerts, reason
-from relevo.delivery.projects import DueReceipts
-from relevo.delivery.reply_checks import checked_receipts
+from relevo.delivery.claiming.claim import Claim
+from relevo.delivery.projects.allowance import Allowance
+from relevo.delivery.projects.projects import DueReceipts
+from relevo.delivery.projects.request_pool import PoolCall, RequestPool
+from relevo.delivery.projects.unreachable import is_unreached
 from relevo.delivery.report import Report
-from relevo.delivery.request_pool import PoolCall, RequestPool
-from relevo.delivery.unreachable import is_unreached
+from relevo.delivery.sending.in_flight import SERVICE
+from relevo.delivery.sending.reply_checks import checked_receipts
+from relevo.delivery.settling.outcomes import alerts, reason
 from relevo.delivery.worker_services import WorkerServices
 from relevo.runtime import threads
 from relevo.runtime.halving import is_of_rows

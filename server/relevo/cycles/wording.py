@@ -22,7 +22,7 @@ from relevo.core.model import Step
 from relevo.core.wordings import MOST_TOGETHER, RenderError, Text
 from relevo.database.arrays import array, text_array
 from relevo.database.pool import Connection
-from relevo.delivery.phone_texts import Wordings
+from relevo.delivery.known_wordings import Wordings
 from relevo.runtime.runs import Run
 
 _SQL = queries.load("words", "fanout")

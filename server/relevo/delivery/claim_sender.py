@@ -18,13 +18,13 @@ from relevo.core.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.core.logs import normalise_error
 from relevo.core.model import Accepted, Answer, Delivery, PushRequest, SentRequest, Ticket
 from relevo.database.outages import BUSY
-from relevo.delivery.bad_messages import BadMessageSearch
-from relevo.delivery.claim import Claim
-from relevo.delivery.in_flight import InFlightRequests, RequestResult
-from relevo.delivery.messages import MessageBuilder
-from relevo.delivery.outcomes import judged
-from relevo.delivery.recorder import Recorder
-from relevo.delivery.replies import ReplyHandler
+from relevo.delivery.claiming.claim import Claim
+from relevo.delivery.composing.messages import MessageBuilder
+from relevo.delivery.sending.bad_messages import BadMessageSearch
+from relevo.delivery.sending.in_flight import InFlightRequests, RequestResult
+from relevo.delivery.settling.outcomes import judged
+from relevo.delivery.settling.recorder import Recorder
+from relevo.delivery.settling.replies import ReplyHandler
 from relevo.delivery.worker_services import ClaimContext
 from relevo.runtime import threads
 

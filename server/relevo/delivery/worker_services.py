@@ -16,16 +16,16 @@ from relevo.core.model import NEWS, Lane
 from relevo.core.ports import Composer, PushMiddleware, PushProvider
 from relevo.core.sending_project import SendingProject
 from relevo.database.pool import Database
-from relevo.delivery.allowance import Allowance
-from relevo.delivery.claim import Claim
-from relevo.delivery.claims import Claims
-from relevo.delivery.due_lanes import Key
-from relevo.delivery.pauses import PhonePauses, TurnedAway
-from relevo.delivery.phone_texts import Wordings
-from relevo.delivery.projects import Projects
-from relevo.delivery.rate_and_breaker import Rules
+from relevo.delivery.claiming.claim import Claim
+from relevo.delivery.claiming.claims import Claims
+from relevo.delivery.claiming.due_lanes import Key
+from relevo.delivery.known_wordings import Wordings
+from relevo.delivery.projects.allowance import Allowance
+from relevo.delivery.projects.pauses import PhonePauses, TurnedAway
+from relevo.delivery.projects.projects import Projects
+from relevo.delivery.projects.rate_and_breaker import Rules
+from relevo.delivery.projects.request_pool import RequestPool, RequestPools
 from relevo.delivery.report import Report
-from relevo.delivery.request_pool import RequestPool, RequestPools
 from relevo.runtime.hung_calls import HungCalls
 from relevo.runtime.runs import Run
 

@@ -21,9 +21,9 @@ from relevo.core.model import Step
 from relevo.cycles.dispatch.claiming import Claiming, PendingClaim
 from relevo.cycles.dispatch.collecting import Senders
 from relevo.cycles.dispatch.lanes import CALLED_S, READ_EVERY_S, Lanes
-from relevo.delivery.due_lanes import DueLane, Key
-from relevo.delivery.in_flight import MIDDLEWARE, SERVICE
+from relevo.delivery.claiming.due_lanes import DueLane, Key
 from relevo.delivery.report import Report
+from relevo.delivery.sending.in_flight import MIDDLEWARE, SERVICE
 from relevo.delivery.worker_services import WorkerServices
 from relevo.runtime.hung_calls import MOST_CALLS
 from relevo.runtime.runs import Cycle, Run

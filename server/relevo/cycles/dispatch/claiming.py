@@ -14,12 +14,12 @@ from functools import partial
 
 from relevo.cycles.dispatch.lanes import thing_of
 from relevo.database.pool import Connection
-from relevo.delivery import rate_and_breaker
-from relevo.delivery.allowance import Allowance
-from relevo.delivery.claim import Claim
 from relevo.delivery.claim_sender import ClaimSender
-from relevo.delivery.claims import Take
-from relevo.delivery.due_lanes import DueLane, Key
+from relevo.delivery.claiming.claim import Claim
+from relevo.delivery.claiming.claims import Take
+from relevo.delivery.claiming.due_lanes import DueLane, Key
+from relevo.delivery.projects import rate_and_breaker
+from relevo.delivery.projects.allowance import Allowance
 from relevo.delivery.report import Report
 from relevo.delivery.worker_services import ClaimContext, WorkerServices
 from relevo.runtime import threads

@@ -12,7 +12,7 @@ import structlog
 from relevo.core.logs import normalise_error
 from relevo.cycles.dispatch.lanes import Lanes, thing_of
 from relevo.delivery.claim_sender import ClaimSender
-from relevo.delivery.due_lanes import DueLane
+from relevo.delivery.claiming.due_lanes import DueLane
 from relevo.delivery.report import Report
 from relevo.delivery.worker_services import WorkerServices
 from relevo.runtime.runs import Run

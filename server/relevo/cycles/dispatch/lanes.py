@@ -10,8 +10,8 @@ import psycopg
 
 from relevo.core.logs import normalise_error
 from relevo.core.model import Lane
-from relevo.delivery.allowance import Allowance
-from relevo.delivery.due_lanes import DueLane, Key
+from relevo.delivery.claiming.due_lanes import DueLane, Key
+from relevo.delivery.projects.allowance import Allowance
 from relevo.delivery.report import Report
 from relevo.delivery.worker_services import WorkerServices
 from relevo.runtime.runs import Run

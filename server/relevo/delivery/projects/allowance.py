@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from relevo.database.pool import Connection
-from relevo.delivery.rate_and_breaker import Grant
+from relevo.delivery.projects.rate_and_breaker import Grant
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from relevo.core.logs import normalise_error
 from relevo.core.messages import Message
 from relevo.core.model import PushRequest, Reply, Ticket
 from relevo.core.ports import PushContext
-from relevo.delivery.one_request import Sending, send
-from relevo.delivery.request_pool import PoolCall
+from relevo.delivery.projects.request_pool import PoolCall
+from relevo.delivery.sending.one_request import Sending, send
 from relevo.delivery.worker_services import ClaimContext
 from relevo.runtime.hung_calls import HungCall
 

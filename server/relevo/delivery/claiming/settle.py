@@ -19,9 +19,9 @@ from relevo.core.model import Answer, ReceiptAnswer, SentRequest, Settlement
 from relevo.database.arrays import array, text_array, uuid_array
 from relevo.database.outages import is_unavailable
 from relevo.database.pool import Connection, Database
-from relevo.delivery import columns
-from relevo.delivery.claim import Claim
-from relevo.delivery.journal import queue
+from relevo.delivery.claiming import columns
+from relevo.delivery.claiming.claim import Claim
+from relevo.delivery.claiming.journal import queue
 from relevo.runtime.heartbeat import Heartbeat
 
 _SQL = queries.load("claims", "settle", "receipts")

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from relevo.core.model import Accepted, Answer, Delivery, PushRequest, Reply, Ticket
-from relevo.delivery.bad_messages import ENOUGH, BadMessageSearch, Ending
-from relevo.delivery.outcomes import (
+from relevo.delivery.projects.pauses import TurnedAwayError, pause_ms
+from relevo.delivery.projects.rate_and_breaker import Judgement
+from relevo.delivery.projects.unreachable import is_unreached
+from relevo.delivery.sending.bad_messages import ENOUGH, BadMessageSearch, Ending
+from relevo.delivery.settling.outcomes import (
     LEAST_PAUSE_MS,
     MALFORMED,
     alerts,
@@ -19,9 +22,6 @@ from relevo.delivery.outcomes import (
     reason,
     ticketed,
 )
-from relevo.delivery.pauses import TurnedAwayError, pause_ms
-from relevo.delivery.rate_and_breaker import Judgement
-from relevo.delivery.unreachable import is_unreached
 from relevo.delivery.worker_services import ClaimContext
 from relevo.runtime.troubles import Thing
 

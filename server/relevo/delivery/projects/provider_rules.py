@@ -8,8 +8,8 @@ from dataclasses import replace
 from relevo.config import Settings
 from relevo.core.ports import ProviderFacts, PushProvider
 from relevo.core.sending_project import SendingProject
-from relevo.delivery import rate_and_breaker
-from relevo.delivery.rate_and_breaker import Rules
+from relevo.delivery.projects import rate_and_breaker
+from relevo.delivery.projects.rate_and_breaker import Rules
 
 Overrides = Callable[[SendingProject], Mapping[str, int]]
 """Returns what a project has other than its provider: `rate_per_second`, `connections`, `chunk_size`."""

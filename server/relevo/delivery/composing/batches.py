@@ -12,8 +12,8 @@ from relevo.core.model import Content
 from relevo.core.wordings import RenderError
 from relevo.database.arrays import array
 from relevo.database.pool import Connection, Database
-from relevo.delivery import columns
-from relevo.delivery.phone_texts import Wordings
+from relevo.delivery.claiming import columns
+from relevo.delivery.known_wordings import Wordings
 
 _SQL = queries.load("dispatch")
 _NAMED = "batch"  # the data of each push that tells a batch has it

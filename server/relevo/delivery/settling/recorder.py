@@ -16,8 +16,8 @@ from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.logs import normalise_error
 from relevo.core.model import Accepted, Answer, PushRequest, Reply, SentRequest, Settlement, TakenFate, Ticket
 from relevo.database.outages import is_passing, is_unavailable
-from relevo.delivery.claim import Claim
-from relevo.delivery.outcomes import ticketed
+from relevo.delivery.claiming.claim import Claim
+from relevo.delivery.settling.outcomes import ticketed
 from relevo.delivery.worker_services import ClaimContext, is_news_project
 from relevo.runtime.halving import is_of_rows, write_in_halves
 from relevo.runtime.troubles import Thing

@@ -12,8 +12,8 @@ from relevo.core import queries
 from relevo.core.model import LossReason, PushRequest, Verdict
 from relevo.database.arrays import array, array_of_few, uuid_array
 from relevo.database.pool import Connection, Database
-from relevo.delivery import columns
-from relevo.delivery.claim import Claim, Verdicts, Wave
+from relevo.delivery.claiming import columns
+from relevo.delivery.claiming.claim import Claim, Verdicts, Wave
 
 _SQL = queries.load("claims", "journal", "settle")
 

@@ -7,8 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from relevo.core.model import Answer, Delivery, Reply
-from relevo.delivery.outcomes import not_attempted
+from relevo.core.model import Delivery
 
 _MOST = 10_000
 _FIRST_PAUSE_MS = 1_000
@@ -35,17 +34,17 @@ class PhonePauses:
         """Return whether one of these may be for a phone that pauses."""
         return bool(self._until) and not self._until.keys().isdisjoint([each.installation_id for each in deliveries])
 
-    def obstacle(self, delivery: Delivery) -> Answer | None:
-        """Return the answer of a delivery whose phone pauses: it waits, and nothing was tried."""
-        until = self._until.get(delivery.installation_id)
+    def left_ms(self, installation: UUID) -> int | None:
+        """Return for how long a phone still pauses; None if it does not."""
+        until = self._until.get(installation)
         if until is None:
             return None
         left_s = until - time.monotonic()
         if left_s <= 0:
             with self._guard:
-                self._until.pop(delivery.installation_id, None)
+                self._until.pop(installation, None)
             return None
-        return not_attempted(delivery, Reply("held_back", code="phone_paused"), int(left_s * 1000) + 1)
+        return int(left_s * 1000) + 1
 
 
 class TurnedAwayError(Exception):

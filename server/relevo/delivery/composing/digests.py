@@ -15,7 +15,7 @@ from relevo.core.model import DIGEST, Content, Delivery
 from relevo.core.wordings import RenderError, Text, Wording
 from relevo.database.arrays import array, uuid_array
 from relevo.database.pool import Database
-from relevo.delivery.phone_texts import read_project_locale
+from relevo.delivery.composing.phone_texts import read_project_locale
 
 _SQL = queries.load("digest")
 _NAMED = 3

@@ -26,7 +26,7 @@ from relevo.core.model import (
 )
 from relevo.core.sending_project import SendingProject
 from relevo.database.arrays import array, array_of_few, storable, text_array, uuid_array
-from relevo.delivery.claim import Claim
+from relevo.delivery.claiming.claim import Claim
 
 K = TypeVar("K", bound=Hashable)
 

@@ -21,10 +21,10 @@ from relevo.core.model import Awaiting, Lane, LossReason, Shard
 from relevo.database.arrays import array
 from relevo.database.outages import is_passing
 from relevo.database.pool import Connection, Database
-from relevo.delivery import columns
-from relevo.delivery.claim import Claim
-from relevo.delivery.journal import Journal, explain_loss
-from relevo.delivery.settling import Settling
+from relevo.delivery.claiming import columns
+from relevo.delivery.claiming.claim import Claim
+from relevo.delivery.claiming.journal import Journal, explain_loss
+from relevo.delivery.claiming.settle import Settling
 from relevo.runtime.halving import write_in_halves
 from relevo.runtime.heartbeat import Heartbeat, Loss, Renewed
 

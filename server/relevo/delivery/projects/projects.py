@@ -20,13 +20,13 @@ from relevo.core import queries
 from relevo.core.model import Lane
 from relevo.database.arrays import storable, text_array
 from relevo.database.pool import Connection, Database
-from relevo.delivery import rate_and_breaker
-from relevo.delivery.allowance import Allowance, TakeAll
-from relevo.delivery.connection_leases import ConnectionLeases, Share, User
-from relevo.delivery.due_lanes import DueLanes
-from relevo.delivery.provider_rules import ProviderRules
-from relevo.delivery.rate_and_breaker import AnswerSource, Evidence, Grant, Heard, Judgement, Project, Refusal
-from relevo.delivery.unreachable import UnreachableServices
+from relevo.delivery.claiming.due_lanes import DueLanes
+from relevo.delivery.projects import rate_and_breaker
+from relevo.delivery.projects.allowance import Allowance, TakeAll
+from relevo.delivery.projects.connection_leases import ConnectionLeases, Share, User
+from relevo.delivery.projects.provider_rules import ProviderRules
+from relevo.delivery.projects.rate_and_breaker import AnswerSource, Evidence, Grant, Heard, Judgement, Project, Refusal
+from relevo.delivery.projects.unreachable import UnreachableServices
 from relevo.runtime.heartbeat import Heartbeat
 
 _SQL = queries.load("projects")

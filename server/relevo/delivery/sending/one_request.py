@@ -14,7 +14,7 @@ from relevo.core.logs import normalise_error
 from relevo.core.messages import Message
 from relevo.core.model import Reply, Ticket
 from relevo.core.ports import PushContext, PushMiddleware, PushProvider
-from relevo.delivery.reply_checks import checked_reply
+from relevo.delivery.sending.reply_checks import checked_reply
 
 _log = structlog.get_logger("relevo.sending")
 

@@ -22,12 +22,13 @@ from relevo.core.messages import Draft, Message, WrittenMessage
 from relevo.core.model import DIGEST, NEWS, Answer, Content, Delivery, Reply
 from relevo.core.ports import ChecksTokens, Composer, ProviderFacts, WritesMessages
 from relevo.database.arrays import array, uuid_array
-from relevo.delivery import columns, rendering, webhook_messages
-from relevo.delivery.batches import BatchContents
-from relevo.delivery.digests import Digests
-from relevo.delivery.outcomes import LEAST_PAUSE_MS, MALFORMED, answer, not_attempted, obstructed, ticketed
-from relevo.delivery.phone_texts import PhoneTexts
-from relevo.delivery.reply_checks import checked_ticket
+from relevo.delivery.claiming import columns
+from relevo.delivery.composing import rendering, webhook_messages
+from relevo.delivery.composing.batches import BatchContents
+from relevo.delivery.composing.digests import Digests
+from relevo.delivery.composing.phone_texts import PhoneTexts
+from relevo.delivery.sending.reply_checks import checked_ticket
+from relevo.delivery.settling.outcomes import LEAST_PAUSE_MS, MALFORMED, answer, not_attempted, obstructed, ticketed
 from relevo.delivery.worker_services import ClaimContext, WorkerServices
 from relevo.runtime import threads
 from relevo.runtime.hung_calls import MOST_CALLS, HungCall
@@ -105,7 +106,7 @@ class MessageBuilder:
         def compose(delivery: Delivery) -> Answer | None:
             return (
                 obstructed(delivery, delivery.obstacle)
-                or self._services.phone_pauses.obstacle(delivery)
+                or self._paused(delivery)
                 or self._held_up(delivery)
                 or self._left_to_others(delivery)
                 or self._compose_one(delivery)
@@ -178,6 +179,11 @@ class MessageBuilder:
         """Name whose code writes a delivery's message, for people."""
         known = delivery.event_type in self._services.composers
         return f"the composer of {delivery.event_type}" if known else "the check of the push service"
+
+    def _paused(self, delivery: Delivery) -> Answer | None:
+        """Return the answer of a delivery whose phone pauses: it waits, and nothing was tried."""
+        left_ms = self._services.phone_pauses.left_ms(delivery.installation_id)
+        return None if left_ms is None else not_attempted(delivery, Reply("held_back", code="phone_paused"), left_ms)
 
     def _held_up(self, delivery: Delivery) -> Answer | None:
         """Return the answer of a delivery whose composer hangs so often that it is not called any more."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from relevo.core.model import Delivery, Reply
-from relevo.delivery.rate_and_breaker import Judgement
+from relevo.delivery.projects.rate_and_breaker import Judgement
 
 ENOUGH = 5
 _IN_DOUBT = 2

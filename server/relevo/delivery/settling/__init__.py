@@ -1,0 +1,1 @@
+"""What became of a claim's deliveries: decided from tickets and replies, and recorded."""
