@@ -22,8 +22,8 @@ from processes import eventually
 from relevo.app import App
 from relevo.client import verbs
 from relevo.client.values import Event
+from relevo.sandbox.faults.device_tokens import phone_key
 from relevo.sandbox.server import Sandbox
-from relevo.sandbox.services.device_tokens import phone_key
 
 SIGKILL = 9
 PROGRAM = Path(__file__).parents[1] / "programs" / "dispatching.py"

@@ -8,7 +8,8 @@ import pytest
 from asking import FIRST_MS, requests
 from relaying import Relay, seconds_from
 
-from relevo.sandbox import answers, faults
+from relevo.sandbox import answers
+from relevo.sandbox.faults import expo as faults
 
 KEPT = (
     "status",

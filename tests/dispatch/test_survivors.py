@@ -16,7 +16,8 @@ from relevo.client import verbs
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.model import Answer, PushRequest, ReceiptAnswer, Reply
 from relevo.delivery.projects.request_pool import RequestPool
-from relevo.sandbox import answers, faults
+from relevo.sandbox import answers
+from relevo.sandbox.faults import expo as faults
 
 
 class TestTheLastMoment:

@@ -181,6 +181,42 @@ def test_no_module_imports_itself_through_another(modules: Modules) -> None:
     assert not list(circles(needs))
 
 
+def test_no_folder_imports_itself_through_its_neighbours(modules: Modules) -> None:
+    """Inside each folder the modules and folders that lie in it stand in an order, too: none needs itself by way of another."""
+    needs = needs_of(modules)
+    assert not [f"{folder}: {each}" for folder in folders(needs) for each in circles(inside(folder, needs))]
+
+
+def folders(needs: dict[str, set[str]]) -> set[str]:
+    """Return the folders of the package, the package itself as the empty name."""
+    return {""} | {name.rpartition(".")[0] for name in needs}
+
+
+def inside(folder: str, needs: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Return what each entry of a folder, a module or a folder with all that is in it, imports from the others."""
+    found: dict[str, set[str]] = {}
+    for name, wanted in needs.items():
+        if (here := entry_of(folder, name)) is not None:
+            found.setdefault(here, set()).update(
+                there for each in wanted if (there := entry_of(folder, each)) not in (None, here)
+            )
+    return found
+
+
+def entry_of(folder: str, name: str) -> str | None:
+    """Return the entry of a folder that a module lies in; None if it lies elsewhere or is the folder itself."""
+    below = f"{folder}." if folder else ""
+    return name.removeprefix(below).partition(".")[0] if name.startswith(below) else None
+
+
+def test_an_entry_of_a_folder_is_found() -> None:
+    """What lies in folders of a folder counts as that folder, and what lies elsewhere does not count."""
+    needs = {"a.b.c": {"a.d", "e"}, "a.d": {"a.b.f"}, "a.b.f": set(), "e": {"a.d"}}
+    assert inside("a", needs) == {"b": {"d"}, "d": {"b"}}
+    assert list(circles(inside("a", needs))) == ["b", "d"]
+    assert list(circles(inside("", needs))) == ["a", "e"]
+
+
 def circles(needs: dict[str, set[str]]) -> Iterator[str]:
     """Name the modules that are left when those that need nobody left, or that nobody left needs, are taken away."""
     left = dict(needs)

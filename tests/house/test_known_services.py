@@ -15,6 +15,8 @@ MAP = (ROOT / "server" / "README.md").read_text(encoding="utf-8")
 PLACES = (
     "server/relevo/core/known_services.py",
     "server/relevo/providers/",
+    "server/relevo/sandbox/faults/device_tokens.py",
+    "server/relevo/sandbox/faults/services.py",
     "server/relevo/sandbox/services/",
     "server/relevo/sandbox/server.py",
     "server/relevo/sandbox/waiting.py",
@@ -46,7 +48,7 @@ OTHERWISE = {
     "server/relevo/core/push_overrides.py": {"apns"},
     "server/relevo/core/push_fields.py": {"apns"},
     "sql/functions/checks/push_fields.sql": {"apns"},
-    "server/relevo/sandbox/faults.py": {"fcm", "apns"},  # errors of theirs that Expo passes on
+    "server/relevo/sandbox/faults/expo.py": {"fcm", "apns"},  # errors of theirs that Expo passes on
     "server/relevo/sandbox/templates/overview.html": {"webpush"},  # an example
     "sql/functions/client/list_installations_in_project.sql": {"apns"},  # a field of the answer
 }

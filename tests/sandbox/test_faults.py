@@ -13,7 +13,8 @@ import requests
 
 from processes import PATIENCE_S, eventually
 from relevo.core.errors import InvalidInputError
-from relevo.sandbox import Sandbox, faults
+from relevo.sandbox import Sandbox
+from relevo.sandbox.faults import expo as faults
 
 CODES = [
     "DeviceNotRegistered",

@@ -15,8 +15,9 @@ import pytest
 
 from fakes.server import Answer, FakeServer
 from relevo.core.errors import InvalidInputError, RelevoError
-from relevo.sandbox import Sandbox, Settings, phones, projects, tickets, tokens
-from relevo.sandbox.faults import parse
+from relevo.sandbox import Sandbox, Settings, phones, projects, tickets
+from relevo.sandbox.faults import tokens
+from relevo.sandbox.faults.expo import parse
 from relevo.sandbox.phone_apps import PhoneApp
 
 ANA, EVA = "ExponentPushToken[ana]", "ExponentPushToken[eva]"

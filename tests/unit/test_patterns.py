@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from icu4py.messageformat import MessageFormat
-from relevo.delivery.known_wordings import Wordings
 
 from relevo.core import patterns, wordings
 from relevo.core.errors import InvalidInputError
 from relevo.core.icu_locales import ICU_LOCALES, icu_locale
 from relevo.core.patterns import PatternError
 from relevo.core.wordings import RenderError, Wording
+from relevo.delivery.known_wordings import Wordings
 from relevo.operators import words
 
 FREEZES = "{a0, number, ::scale/1e300000000}"

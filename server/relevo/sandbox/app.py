@@ -12,7 +12,7 @@ from relevo.core import i18n
 from relevo.core.addresses import parsed
 from relevo.sandbox import admin, answers, messages, page
 from relevo.sandbox.answers import Answer, Refused, refused
-from relevo.sandbox.faults import Exchange
+from relevo.sandbox.faults.expo import Exchange
 from relevo.sandbox.state import SandboxState
 
 if TYPE_CHECKING:

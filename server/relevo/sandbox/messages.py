@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from relevo.sandbox import answers
 from relevo.sandbox.answers import invalid, refused
-from relevo.sandbox.tokens import is_token
+from relevo.sandbox.faults.tokens import is_token
 
 MAX_BODY = 4 * 1024 * 1024
 MAX_RECIPIENTS = 100

@@ -23,9 +23,9 @@ from relevo.core.i18n import gettext as _
 from relevo.core.known_services import LABELS, NATIVE
 from relevo.core.phrases import clipped
 from relevo.sandbox.answers import HTML, Answer
+from relevo.sandbox.faults import device_tokens
 from relevo.sandbox.phone_apps import LOCALES
 from relevo.sandbox.phones import Phone, actions_of, delivery_of
-from relevo.sandbox.services import device_tokens
 from relevo.sandbox.state import SandboxState
 
 SHOWN = 60

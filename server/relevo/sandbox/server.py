@@ -17,8 +17,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from relevo.core.errors import MissingPartError, RelevoError
 from relevo.core.serving import listen, url_of, uvicorn_config
 from relevo.sandbox.app import SandboxApp, Tell
+from relevo.sandbox.faults import device_tokens
 from relevo.sandbox.messages import Message
-from relevo.sandbox.services import device_tokens
 from relevo.sandbox.settings import Settings
 from relevo.sandbox.state import SandboxState
 

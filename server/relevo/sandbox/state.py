@@ -10,15 +10,15 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from relevo.core.known_services import EXPO, NATIVE, SERVICES
-from relevo.sandbox import answers, messages, tokens
+from relevo.sandbox import answers, messages
 from relevo.sandbox.answers import Answer
-from relevo.sandbox.faults import Exchange, Fault, Kind, Place, Rules, error_result, spoil
+from relevo.sandbox.faults import device_tokens, tokens
+from relevo.sandbox.faults import services as service_faults
+from relevo.sandbox.faults.expo import Exchange, Fault, Kind, Place, Rules, error_result, spoil
 from relevo.sandbox.messages import Recipients
 from relevo.sandbox.phone_apps import PhoneApp
 from relevo.sandbox.phones import Phone, Phones
 from relevo.sandbox.projects import Projects
-from relevo.sandbox.services import device_tokens
-from relevo.sandbox.services import faults as service_faults
 from relevo.sandbox.settings import Settings
 from relevo.sandbox.tickets import Clock, Tickets
 from relevo.sandbox.waiting import Kept

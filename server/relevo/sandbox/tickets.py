@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterable
 from typing import Any
 
-from relevo.sandbox.faults import Fault, error_result
+from relevo.sandbox.faults.expo import Fault, error_result
 
 MAX_TICKETS = 2_000_000
 RECEIPTS_KEPT_S = 24 * 3600

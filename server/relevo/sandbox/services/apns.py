@@ -8,12 +8,13 @@ import time
 import uuid
 from typing import Any
 
-from relevo.sandbox.faults import Exchange
-from relevo.sandbox.services import apns_answers, device_tokens, json_web_tokens
+from relevo.sandbox.faults import apns_answers, device_tokens
+from relevo.sandbox.faults.device_tokens import Device
+from relevo.sandbox.faults.expo import Exchange
+from relevo.sandbox.faults.services import spoiled
+from relevo.sandbox.services import json_web_tokens
 from relevo.sandbox.services.credentials import TEAM_ID, TOPIC, Credentials
-from relevo.sandbox.services.device_tokens import Device
 from relevo.sandbox.services.exchange import Peer, Request, Service
-from relevo.sandbox.services.faults import spoiled
 from relevo.sandbox.services.json_web_tokens import BadToken
 from relevo.sandbox.state import SandboxState
 from relevo.sandbox.waiting import Kept

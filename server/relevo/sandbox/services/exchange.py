@@ -10,7 +10,7 @@ from email.utils import formatdate
 from typing import NamedTuple, Protocol
 
 from relevo.sandbox.answers import Answer, Refused
-from relevo.sandbox.faults import Exchange
+from relevo.sandbox.faults.expo import Exchange
 
 MAX_BODY = 65_536
 _STREAMS = 100

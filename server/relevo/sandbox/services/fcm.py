@@ -10,11 +10,12 @@ from urllib.parse import parse_qs
 
 from relevo.core.errors import InvalidInputError
 from relevo.sandbox.answers import Answer, Refused, in_json
-from relevo.sandbox.faults import Exchange
-from relevo.sandbox.services import device_tokens, fcm_answers, fcm_messages, json_web_tokens
+from relevo.sandbox.faults import device_tokens, fcm_answers
+from relevo.sandbox.faults.expo import Exchange
+from relevo.sandbox.faults.services import spoiled
+from relevo.sandbox.services import fcm_messages, json_web_tokens
 from relevo.sandbox.services.credentials import CLIENT_EMAIL, PROJECT_ID, Credentials
 from relevo.sandbox.services.exchange import Peer, Request, Service
-from relevo.sandbox.services.faults import spoiled
 from relevo.sandbox.services.json_web_tokens import BadToken
 from relevo.sandbox.state import SandboxState
 from relevo.sandbox.waiting import Kept

@@ -7,7 +7,7 @@ import asyncio
 import h11
 
 from relevo.sandbox.answers import Answer
-from relevo.sandbox.faults import Exchange
+from relevo.sandbox.faults.expo import Exchange
 from relevo.sandbox.services.exchange import Body, ConnectionOwner, Service, Speaker, headers_of
 
 

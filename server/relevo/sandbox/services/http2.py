@@ -22,7 +22,7 @@ from h2.settings import SettingCodes
 from hyperframe.frame import GoAwayFrame, SettingsFrame
 
 from relevo.sandbox.answers import Answer
-from relevo.sandbox.faults import Exchange
+from relevo.sandbox.faults.expo import Exchange
 from relevo.sandbox.services.exchange import Body, ConnectionOwner, Service, Speaker, headers_of
 
 _NO_LIMIT = 2**31 - 1

@@ -16,11 +16,12 @@ from urllib.parse import urlsplit
 from relevo.core.errors import InvalidInputError
 from relevo.core.known_services import NATIVE, listed
 from relevo.core.serving import listen, url_of
-from relevo.sandbox.faults import Exchange
-from relevo.sandbox.services import certificates, device_tokens
+from relevo.sandbox.faults import device_tokens
+from relevo.sandbox.faults.device_tokens import PUSH
+from relevo.sandbox.faults.expo import Exchange
+from relevo.sandbox.services import certificates
 from relevo.sandbox.services.apns import PATH, Apns, ProviderTokens
 from relevo.sandbox.services.credentials import Credentials, point
-from relevo.sandbox.services.device_tokens import PUSH
 from relevo.sandbox.services.exchange import Request, Service
 from relevo.sandbox.services.fcm import Fcm
 from relevo.sandbox.services.http1 import Http1

@@ -16,14 +16,15 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from relevo.core.errors import InvalidInputError
-from relevo.sandbox.faults import Exchange
-from relevo.sandbox.services import device_tokens, json_web_tokens
+from relevo.sandbox.faults import device_tokens
+from relevo.sandbox.faults.device_tokens import PUSH, Device
+from relevo.sandbox.faults.expo import Exchange
+from relevo.sandbox.faults.services import spoiled
+from relevo.sandbox.faults.webpush_answers import refused, taken
+from relevo.sandbox.services import json_web_tokens
 from relevo.sandbox.services.credentials import Credentials, point
-from relevo.sandbox.services.device_tokens import PUSH, Device
 from relevo.sandbox.services.exchange import Peer, Request, Service
-from relevo.sandbox.services.faults import spoiled
 from relevo.sandbox.services.json_web_tokens import BadToken
-from relevo.sandbox.services.webpush_answers import refused, taken
 from relevo.sandbox.state import SandboxState
 from relevo.sandbox.waiting import Kept
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from relevo.core.errors import InvalidInputError
-from relevo.sandbox import tokens
-from relevo.sandbox.faults import Fault
-from relevo.sandbox.services import faults
+from relevo.sandbox.faults import services as faults
+from relevo.sandbox.faults import tokens
+from relevo.sandbox.faults.expo import Fault
 
 ENVIRONMENTS = ("production", "sandbox")
 PUSH = "/push/"

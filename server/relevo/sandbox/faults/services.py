@@ -17,10 +17,9 @@ from typing import Any
 
 from relevo.core.errors import InvalidInputError
 from relevo.core.known_services import EXPO, SERVICES
-from relevo.sandbox import faults as expo
 from relevo.sandbox.answers import Answer
-from relevo.sandbox.faults import Exchange, Fault, Rule
-from relevo.sandbox.services import apns_answers, fcm_answers, webpush_answers
+from relevo.sandbox.faults import apns_answers, expo, fcm_answers, webpush_answers
+from relevo.sandbox.faults.expo import Exchange, Fault, Rule
 
 _ONCE = ("hang", "reset", "goaway", "stream-error")
 WAYS = (*_ONCE, *(f"{word}-delivered" for word in _ONCE), "refused", "truncated", "garbage")

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from relevo.core.errors import InvalidInputError
-from relevo.sandbox import faults
 from relevo.sandbox.answers import invalid
-from relevo.sandbox.faults import Fault, Kind
+from relevo.sandbox.faults import expo as faults
+from relevo.sandbox.faults.expo import Fault, Kind
 
 DEFAULT_PROJECT = "@relevo/app"
 _MAX_MET = 100_000
