@@ -149,7 +149,7 @@ def test_connections_outlive_the_threads_that_use_them(
     opened: list[Any] = []
     connect = http2.connect
     monkeypatch.setattr(http2, "connect", lambda *args, **more: opened.append(args) or connect(*args, **more))
-    monkeypatch.setattr("relevo.delivery.projects.projects.request_pool._IDLE_S", 0.0)
+    monkeypatch.setattr("relevo.delivery.projects.request_pool._IDLE_S", 0.0)
     worker: Relay = relay(**mixed.addresses(sandbox))
     [phone] = mixed.register(worker.conn, sandbox, [kind], "ana").values()
     for _ in range(7):

@@ -18,7 +18,7 @@ from relevo.cli.common import open_lists
 from relevo.config import Settings
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.database.pool import Database
-from relevo.database.replica import Answer, Reader, ask, open_reader
+from relevo.database.replica import Reader, ReadResult, ask, open_reader
 from relevo.operators import doctor
 from serving import EVENT, Served, free_port
 from standbys import stream
@@ -107,7 +107,7 @@ def test_what_a_replica_cannot_say_the_primary_does(pair: Pair) -> None:
     database = Database(pair.primary.dsn, pair.primary.dsn, settings)
     reader = open_reader(database, settings, "test", 1)
 
-    def ask(statement: LiteralString) -> Answer[list[object]]:
+    def ask(statement: LiteralString) -> ReadResult[list[object]]:
         return reader.read(lambda asked: [row[0] for row in _fetch(asked, statement) if row[0] is not None])
 
     try:
@@ -249,7 +249,7 @@ def _fetch(database: Database, statement: LiteralString) -> list[tuple[object, .
         return connection.execute(statement).fetchall()
 
 
-def _of_replica(answer: Answer[list[object]]) -> list[object] | None:
+def _of_replica(answer: ReadResult[list[object]]) -> list[object] | None:
     return None if answer.age_s is None else answer.value
 
 

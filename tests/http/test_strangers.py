@@ -20,14 +20,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 import relevo
 from relevo.access import phones as devices
 from relevo.access.api_tokens import Token
-from relevo.access.phones import NoProofError, NotAllowedError, Proof, Rules
+from relevo.access.phones import DeviceRules, NoProofError, NotAllowedError, Proof
 from relevo.client import verbs
 from relevo.client.signatures import SigningKey, sign_installation
 from relevo.client.values import Installation
 from relevo.core.errors import NotFoundError
 
 KEY = "a" * 43 + "="
-RULES = Rules({"k": SigningKey(b"i\xa6\x9a" * 10 + b"i\xa6")}, open_project="default")
+RULES = DeviceRules({"k": SigningKey(b"i\xa6\x9a" * 10 + b"i\xa6")}, open_project="default")
 PHONES = [UUID(int=n) for n in (1, 2, 3)]
 TOKENS = [f"ExponentPushToken[{n}]" for n in (1, 2)]
 OWNERS = ["ana", "eva"]

@@ -17,7 +17,7 @@ from phones import fan_out
 from relevo.access import app_verbs, inboxes, phones
 from relevo.access.api_tokens import Token
 from relevo.access.inboxes import Whose
-from relevo.access.phones import Proof, Rules
+from relevo.access.phones import DeviceRules, Proof
 from relevo.app import App
 from relevo.client.values import Installation
 from relevo.core.errors import InvalidInputError, NotFoundError
@@ -64,7 +64,7 @@ class Player:
         named = self.dice.choice((*PROJECTS, None)) if scope is None else self.dice.choice((scope, None))
         asked = Installation(f"ExponentPushToken[{uuid4().hex}]", owner=owner, project=named, installation_id=uuid4())
         with self.conn.transaction():
-            phones.register(self.conn, Rules(), asked, Proof(token=self.token(scope)), 0)
+            phones.register(self.conn, DeviceRules(), asked, Proof(token=self.token(scope)), 0)
         assert asked.installation_id is not None
         self.world.phones.append(Phone(asked.installation_id, scope or named or "default", owner))
         self.log.append(f"register {scope} {named} {owner}")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fakes.proxy import CERTIFICATE
-from relevo.providers.http2 import CallTime, Http2Client, Outcome, Request, tls_context
+from relevo.providers.http2 import CallOutcome, CallTime, Http2Client, Request, tls_context
 
 Script = Callable[[ssl.SSLSocket], None]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -118,7 +118,7 @@ def exchange(client: Http2Client, count: int, **how: Any) -> list[str]:
     return [named(each) for each in client.exchange([request] * count, CallTime(how.get("timeout_s", PATIENCE_S)))]
 
 
-def named(outcome: Outcome) -> str:
+def named(outcome: CallOutcome) -> str:
     """Name what became of a request."""
     return f"{outcome.status}" if hasattr(outcome, "status") else f"{type(outcome).__name__} {outcome.code}"
 

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from relevo.config import Settings
-from relevo.core.model import Outcome
+from relevo.core.model import RunOutcome
 from relevo.runtime.timing import Cron, Every, doubled, pause_ms
 
 SANTIAGO = "America/Santiago"
@@ -128,15 +128,15 @@ def test_slots_are_utc_whatever_zone_the_moment_comes_in() -> None:
     ],
 )
 def test_the_pause_after_a_round(
-    round_: tuple[Outcome, bool], streak: int, ceiling_ms: int, chance: float, expected: float
+    round_: tuple[RunOutcome, bool], streak: int, ceiling_ms: int, chance: float, expected: float
 ) -> None:
     """Short after work, growing while idle, long after an error, each with its jitter and its cap."""
     outcome, more = round_
     assert pause_ms(outcome, PACE, more=more, streak=streak, ceiling_ms=ceiling_ms, chance=chance) == expected
 
 
-@pytest.mark.parametrize("outcome", get_args(Outcome))
-def test_no_pause_is_ever_without_bound(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", get_args(RunOutcome))
+def test_no_pause_is_ever_without_bound(outcome: RunOutcome) -> None:
     """Whatever a round ends with, and however often, the pause stays below the hour."""
     for streak in (0, 1, 31, 10**9):
         for ceiling_ms in (10, 3_600_000):

@@ -11,7 +11,7 @@ from relevo.core.ports import ProviderFacts
 from relevo.core.sending_project import SendingProject
 from relevo.delivery.projects import rate_and_breaker
 from relevo.delivery.projects.provider_rules import ProviderRules
-from relevo.delivery.projects.rate_and_breaker import Project, Rules
+from relevo.delivery.projects.rate_and_breaker import Project, SendingRules
 
 AT = datetime(2026, 11, 17, tzinfo=UTC)
 
@@ -23,7 +23,7 @@ class Fast:
     facts = ProviderFacts("FCM", rate_per_s=10_000, ramp_s=60, connections=4, least_retry_ms=10_000)
 
 
-def rules_for(project: str, overrides: Any = lambda _project: {}) -> Rules:
+def rules_for(project: str, overrides: Any = lambda _project: {}) -> SendingRules:
     """Return the rules of a project."""
     settings = Settings(push_rate_per_second=500, push_chunk_size=50, outbox_concurrency=3)
     providers: Any = {"fcm": Fast()}
@@ -55,7 +55,7 @@ def test_a_provider_has_its_own_numbers_and_a_project_others() -> None:
     assert asked[0] == SendingProject("fcm", "shop", "ios")
 
 
-def state(rules: Rules) -> Project:
+def state(rules: SendingRules) -> Project:
     """Return a project as it begins."""
     share = rate_and_breaker.first_share(rules)
     return Project("fcm::shop::ios", 0, 0, AT, share, None, "closed", None, None, None, None, 0, 0, None)

@@ -11,10 +11,10 @@ from uuid import UUID
 import pytest
 
 from relevo.delivery.projects import rate_and_breaker
-from relevo.delivery.projects.rate_and_breaker import Evidence, Heard, Project, Refusal, Rules
+from relevo.delivery.projects.rate_and_breaker import Evidence, Heard, Project, Refusal, SendingRules
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
-RULES = Rules(
+RULES = SendingRules(
     rate_per_s=600,
     urgent_share=0.5,
     recovery_s=300,

@@ -11,10 +11,10 @@ import pytest
 from relevo.core.model import Delivery
 from relevo.core.phrases import release_command
 from relevo.cycles import runaway
-from relevo.cycles.runaway import Count, Rules, Stop, Stream
+from relevo.cycles.runaway import Count, RunawayLimits, Stop, Stream
 from relevo.delivery.settling.outcomes import obstructed
 
-RULES = Rules(min_events=100, first_events=1_000)
+RULES = RunawayLimits(min_events=100, first_events=1_000)
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 NEW = Stream(1, "digest", "app", NOW, NOW, None, None, 0.0, released=False)
 KNOWN = replace(NEW, known_since=NOW - timedelta(days=7))

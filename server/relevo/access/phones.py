@@ -109,7 +109,7 @@ class Registered:
 
 
 @dataclass(frozen=True)
-class Rules:
+class DeviceRules:
     """What an operator has set: the keys of signatures, where strangers may register, and where Web Push may go."""
 
     keys: Mapping[str, SigningKey] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class Rules:
     """Where Web Push of a project may go, by the same list as when it is sent."""
 
     @classmethod
-    def of(cls, settings: Settings, hosts: Callable[[str], Hosts]) -> Rules:
+    def of(cls, settings: Settings, hosts: Callable[[str], Hosts]) -> DeviceRules:
         """Read them from the settings and the keys' file."""
         file = settings.http_signing_keys_file
         try:
@@ -247,7 +247,7 @@ def _no_proof() -> NoProofError:
 
 
 def register(
-    connection: Connection, rules: Rules, asked: Installation, proof: Proof, now: float, *, renew: bool = False
+    connection: Connection, rules: DeviceRules, asked: Installation, proof: Proof, now: float, *, renew: bool = False
 ) -> Registered:
     """Register or refresh an installation, for whoever may; all in the caller's transaction, or nothing.
 
@@ -273,7 +273,7 @@ def register(
 
 
 def _prove_now(
-    connection: Connection, rules: Rules, asked: Installation, proof: Proof, now: float
+    connection: Connection, rules: DeviceRules, asked: Installation, proof: Proof, now: float
 ) -> tuple[Installation, Known | None, Proven]:
     """Read an installation without a lock, and check the proof; return what is asked with its project, too."""
     assert asked.installation_id is not None
@@ -285,7 +285,7 @@ def _prove_now(
     return asked, known, prove(rules, asked, known, proof, now)
 
 
-def check_form(rules: Rules, signature: str, now: float) -> None:
+def check_form(rules: DeviceRules, signature: str, now: float) -> None:
     """Refuse a signature that cannot hold for anything: of another form or an unknown key, or out of time."""
     if is_of_old_form(signature):
         raise NoProofError(
@@ -303,7 +303,7 @@ def _does_not_hold() -> NoProofError:
     )
 
 
-def check_signed(rules: Rules, asked: Installation, signature: str, now: float) -> Signed:
+def check_signed(rules: DeviceRules, asked: Installation, signature: str, now: float) -> Signed:
     """Return the signature if it holds for an installation in its project; refuse it if not. No database is asked."""
     assert asked.installation_id is not None
     check_form(rules, signature, now)
@@ -328,7 +328,7 @@ def _expect(connection: Connection, *, new: bool, free: bool) -> None:
     connection.execute(_SQL["expect_state"], {"expects": ", ".join(expects)})
 
 
-def prove(rules: Rules, asked: Installation, known: Known | None, proof: Proof, now: float) -> Proven:
+def prove(rules: DeviceRules, asked: Installation, known: Known | None, proof: Proof, now: float) -> Proven:
     """Check what a caller brings along; a signature that does not hold is refused, whatever else there is."""
     assert asked.installation_id is not None
     by_secret = _is_secret(known, proof.secret)
@@ -430,7 +430,7 @@ def project_of(connection: Connection, installation_id: UUID) -> str | None:
     return known.project if known else None
 
 
-def _usual_project(known: Known | None, proof: Proof, rules: Rules) -> str:
+def _usual_project(known: Known | None, proof: Proof, rules: DeviceRules) -> str:
     if known is not None:
         return known.project
     if proof.token is not None or proof.signature is not None:

@@ -13,7 +13,7 @@ from relevo.core.statuses import Status
 _LONGEST_TICKET = 200
 
 Trigger = Literal["schedule", "wake-up", "tick", "manual"]
-Outcome = Literal["idle", "ok", "partial", "failed", "skipped"]
+RunOutcome = Literal["idle", "ok", "partial", "failed", "skipped"]
 Lane = Literal["urgent", "bulk"]
 LossReason = Literal["taken_by_another_worker", "already_completed", "not_found", "error"]
 
@@ -56,7 +56,7 @@ class Report:
 
     cycle: str
     """Its name with its source, as in ingest:folder."""
-    outcome: Outcome
+    outcome: RunOutcome
     run_id: int | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     reason: str = ""

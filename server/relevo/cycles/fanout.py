@@ -338,7 +338,7 @@ def _is_watched(run: Run, event: Turn) -> bool:
     return event.lane != "urgent" and event.event_day is None and run.settings.push_runaway_brake
 
 
-def _together(turn: Turn, rules: runaway.Rules) -> Step:
+def _together(turn: Turn, rules: runaway.RunawayLimits) -> Step:
     """Return what came of small personal events, fanned out from beginning to end; what is too late ended."""
     made, fanned, late = turn.made, turn.fanned, turn.late
     if made.created is None or not (fanned or late):  # the month is sealed, or it changed since it was picked

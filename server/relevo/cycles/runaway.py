@@ -38,7 +38,7 @@ _LONGEST_REASON = 300
 
 
 @dataclass(frozen=True)
-class Rules:
+class RunawayLimits:
     """The numbers behind the decisions, from the settings."""
 
     min_events: int
@@ -104,12 +104,12 @@ class Stop:
         return said[:_LONGEST_REASON]
 
 
-def rules_of(settings: Settings) -> Rules:
+def rules_of(settings: Settings) -> RunawayLimits:
     """Return the numbers behind the decisions that the settings ask for."""
-    return Rules(min_events=settings.push_runaway_min_events, first_events=settings.push_runaway_first_events)
+    return RunawayLimits(min_events=settings.push_runaway_min_events, first_events=settings.push_runaway_first_events)
 
 
-def judge(everyone: Count | None, phones: Sequence[Count], rules: Rules, *, has_past: bool) -> Stop | None:
+def judge(everyone: Count | None, phones: Sequence[Count], rules: RunawayLimits, *, has_past: bool) -> Stop | None:
     """Decide whether an event is one too many for most of its phones.
 
     A phone has enough if it got far more within an hour than on any day before; or, of a stream with a past that itself
@@ -128,15 +128,15 @@ def judge(everyone: Count | None, phones: Sequence[Count], rules: Rules, *, has_
     return Stop(len(phones), len(over), most, flood, usual if broad else None)
 
 
-def _has_enough(phone: Count, rules: Rules, *, flood: bool) -> bool:
+def _has_enough(phone: Count, rules: RunawayLimits, *, flood: bool) -> bool:
     return phone.in_hour > _most_for(phone, rules) or (flood and phone.in_hour > rules.min_events)
 
 
-def _most_for(phone: Count, rules: Rules) -> int:
+def _most_for(phone: Count, rules: RunawayLimits) -> int:
     return max(rules.first_events, _FACTOR * phone.busiest_day)
 
 
-def enough_for_none(rules: Rules) -> int:
+def enough_for_none(rules: RunawayLimits) -> int:
     """Return how many events within an hour are too many for no phone, whatever it or its stream got before."""
     return min(rules.first_events, rules.min_events)
 
@@ -157,7 +157,7 @@ class Watch:
     """An event that falls due, inside the transaction of its first slice; `broad` unless its phones are named."""
 
     def __init__(
-        self, connection: Connection, rules: Rules, event_id: int, *, broad: bool, now: datetime | None = None
+        self, connection: Connection, rules: RunawayLimits, event_id: int, *, broad: bool, now: datetime | None = None
     ) -> None:
         self._connection = connection
         self._rules = rules
@@ -224,7 +224,7 @@ def counts_of(
 
 
 def to_be_weighed(
-    rules: Rules, counts: Mapping[UUID, Count], events: Sequence[int], installations: Sequence[UUID]
+    rules: RunawayLimits, counts: Mapping[UUID, Count], events: Sequence[int], installations: Sequence[UUID]
 ) -> set[int]:
     """Return those of personal events, each beside a phone of it and counted together, that are to be weighed singly.
 

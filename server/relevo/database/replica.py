@@ -39,7 +39,7 @@ _POLL_S = 0.02
 
 
 @dataclass(frozen=True)
-class Answer(Generic[T]):
+class ReadResult(Generic[T]):
     """What was read, and how old it is at most; of the primary it is not old at all."""
 
     value: T
@@ -128,7 +128,9 @@ class Reader:
         self._home: Server | None = None
         self._home_until = -math.inf
 
-    def read(self, function: Callable[Concatenate[Database, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Answer[T]:
+    def read(
+        self, function: Callable[Concatenate[Database, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> ReadResult[T]:
         """Call a function that only reads; what the replica does not know yet, or cannot say, the primary is asked.
 
         Nothing, and an empty list, may be what it does not know yet.
@@ -142,8 +144,8 @@ class Reader:
                 pass  # in the way of what is replayed, too slow, not migrated yet; what is wrong on both, it says
             else:
                 if value:
-                    return Answer(value, age_s)
-        return Answer(function(self.primary, *args, **kwargs))
+                    return ReadResult(value, age_s)
+        return ReadResult(function(self.primary, *args, **kwargs))
 
     def catch_up(self) -> None:
         """Wait a moment until the replica has all that was acknowledged before; else let the primary be read."""

@@ -23,7 +23,7 @@ from relevo.delivery.known_wordings import Wordings
 from relevo.delivery.projects.allowance import Allowance
 from relevo.delivery.projects.pauses import PhonePauses, TurnedAway
 from relevo.delivery.projects.projects import Projects
-from relevo.delivery.projects.rate_and_breaker import Rules
+from relevo.delivery.projects.rate_and_breaker import SendingRules
 from relevo.delivery.projects.request_pool import RequestPool, RequestPools
 from relevo.delivery.report import Report
 from relevo.runtime.hung_calls import HungCalls
@@ -80,7 +80,7 @@ class ClaimContext:
     projects: Projects = field(init=False)
     provider: PushProvider = field(init=False)
     """The push service its deliveries go to."""
-    rules: Rules = field(init=False)
+    rules: SendingRules = field(init=False)
     patience_s: float = field(init=False)
     """How long the others of a claim wait for one whose composer or middleware takes its time."""
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.middleware.cors import CORSMiddleware
 
-from relevo.access.phones import OF_PHONES, Rules
+from relevo.access.phones import OF_PHONES, DeviceRules
 from relevo.app import App
 from relevo.core.model import NEWS
 from relevo.core.version import __version__
@@ -123,7 +123,7 @@ def make(relevo: App | None = None) -> FastAPI:
     return app
 
 
-def furnish(app: FastAPI, threads: DatabaseThreads, places: Places, rules: Rules, codes: LoginCodes) -> None:
+def furnish(app: FastAPI, threads: DatabaseThreads, places: Places, rules: DeviceRules, codes: LoginCodes) -> None:
     """Give the app what its routes answer by."""
     relevo: App = app.state.relevo
     app.state.threads = threads

@@ -18,7 +18,7 @@ from fastapi import Request
 
 from relevo.app import App
 from relevo.database.pool import Connection, Database
-from relevo.database.replica import Answer, Reader
+from relevo.database.replica import Reader, ReadResult
 from relevo.http.problems import Problem, busy
 
 P = ParamSpec("P")
@@ -113,7 +113,7 @@ class DatabaseThreads(Threads):
 
     async def read(
         self, function: Callable[Concatenate[Database, P], T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Answer[T]:
+    ) -> ReadResult[T]:
         """Call a function that only reads with the replica, or where there is none with the database."""
         return await self.call(self.reader.read, function, *args, **kwargs)
 

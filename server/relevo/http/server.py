@@ -12,7 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from relevo.access.phones import Rules
+from relevo.access.phones import DeviceRules
 from relevo.app import App
 from relevo.core.serving import BACKLOG, listen, url_of, uvicorn_config
 from relevo.database.replica import open_reader
@@ -45,7 +45,7 @@ class HttpServer:
         self._app = app
         self._settings = app.settings
         self.readiness = Readiness(app.settings, scheduled)
-        self._device_rules = Rules.of(app.settings, app.webpush_hosts)  # a bad file of keys is told at the start
+        self._device_rules = DeviceRules.of(app.settings, app.webpush_hosts)  # a bad file of keys is told at the start
         self.url = ""
         self.codes = LoginCodes()
         self._stop = threading.Event()

@@ -40,7 +40,7 @@ class _SharedWriteFailedError(Exception):
     """A write that several requests shared failed; which of them it was for is not known."""
 
 
-Answer = asyncio.Future[Enqueued]
+Enqueuing = asyncio.Future[Enqueued]
 
 
 def _write(connection: Connection, event: Mapping[str, Any], lock_ms: int) -> Enqueued:
@@ -58,7 +58,7 @@ class SharedWrites:
         turns = threads.turns
         self._patient = Turns(max(1, threads.size - 1), turns.wait_s, "Other events wait for locks in the database.")
         """Of those who wait for locks; one connection is left to all others."""
-        self._waiting: OrderedDict[str, dict[Answer, str]] = OrderedDict()
+        self._waiting: OrderedDict[str, dict[Enqueuing, str]] = OrderedDict()
         """By caller, in the order in which they are served: the answers that requests wait for, and their events."""
         self._writer: asyncio.Task[None] | None = None
         self._writers: set[asyncio.Task[None]] = set()
@@ -122,7 +122,7 @@ class SharedWrites:
     async def _join(self, caller: str, text: str) -> Enqueued:
         """Wait for the next write and return its answer; 503 if none begins in time."""
         loop = asyncio.get_running_loop()
-        answer: Answer = loop.create_future()
+        answer: Enqueuing = loop.create_future()
         patience = loop.call_later(self._threads.turns.wait_s, self._give_up, caller, answer)
         self._waiting.setdefault(caller, {})[answer] = text
         if self._writer is None:
@@ -133,12 +133,12 @@ class SharedWrites:
             patience.cancel()
             self._take(caller, answer)
 
-    def _give_up(self, caller: str, answer: Answer) -> None:
+    def _give_up(self, caller: str, answer: Enqueuing) -> None:
         """Tell a request that no write has begun in time; one that is being written is waited for."""
         if self._take(caller, answer) and not answer.done():
             answer.set_exception(self._threads.turns.busy())
 
-    def _take(self, caller: str, answer: Answer) -> str:
+    def _take(self, caller: str, answer: Enqueuing) -> str:
         """Take a request out of those that wait; return its event, nothing if it does not wait any more."""
         line = self._waiting.get(caller, {})
         text = line.pop(answer, "")
@@ -177,9 +177,9 @@ class SharedWrites:
             if self._waiting:
                 self._begin()
 
-    def _choose(self) -> dict[Answer, str]:
+    def _choose(self) -> dict[Enqueuing, str]:
         """Take those who wait, one of each caller in turn, up to the most events and bytes of a write."""
-        chosen, size = dict[Answer, str](), 0
+        chosen, size = dict[Enqueuing, str](), 0
         while self._waiting and len(chosen) < _MOST_EVENTS:
             caller = next(iter(self._waiting))
             answer, text = next(iter(self._waiting[caller].items()))
@@ -191,7 +191,7 @@ class SharedWrites:
                 self._waiting.move_to_end(caller)
         return chosen
 
-    async def _write_chosen(self, chosen: Mapping[Answer, str]) -> None:
+    async def _write_chosen(self, chosen: Mapping[Enqueuing, str]) -> None:
         """Write by a turn that was taken, and tell each what became of it; who has left hears nothing."""
         try:
             written = self._threads.statement(event_texts.enqueue_texts, list(chosen.values()), lock_ms=self._lock_ms)

@@ -38,7 +38,7 @@ def send(database: Database, event: Event, phones: Sequence[UUID]) -> int:
 
 
 @dataclass(frozen=True)
-class Answer:
+class PhoneResult:
     """What became of a test push at one phone."""
 
     phone: UUID
@@ -52,7 +52,7 @@ class Trial:
     """How far a test push is."""
 
     event: EventStatus
-    answers: list[Answer]
+    answers: list[PhoneResult]
     waits: list[str]
     """Why what is open of it waits."""
 
@@ -75,4 +75,4 @@ def follow(database: Database, event_id: int) -> Trial:
     named = audience.named_phones(database, event_id, limit=MOST_PHONES)
     with database.connection() as connection:
         whys = {each: verbs.explain(connection, event_id, each) for each in named}
-    return Trial(story.status, [Answer(each, whys[each], made.get(each)) for each in named], story.why_it_waits)
+    return Trial(story.status, [PhoneResult(each, whys[each], made.get(each)) for each in named], story.why_it_waits)

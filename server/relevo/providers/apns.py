@@ -21,7 +21,7 @@ from relevo.database.pool import Database
 from relevo.providers import apns_message
 from relevo.providers.apns_message import ApnsMessage
 from relevo.providers.apns_tokens import ApnsTokens, IssueTimes, NoIssueTimeError, OwnIssueTimes, SharedIssueTimes
-from relevo.providers.http2 import Answered, CallTime, Heard, Http2Client, NotSent, Outcome, Request
+from relevo.providers.http2 import Answered, CallOutcome, CallTime, Heard, Http2Client, NotSent, Request
 from relevo.providers.http2_provider import (
     MAX_CODE,
     Http2Provider,
@@ -127,12 +127,12 @@ class Apns(Http2Provider[ApnsEntry, Own]):
 
     def _post_authorised(
         self, project: PushProject[ApnsEntry], environment: str, own: Sequence[Own], tickets: Tickets
-    ) -> list[Outcome]:
+    ) -> list[CallOutcome]:
         """Post messages; those whose provider token has expired once more, if a younger one may be made."""
         call = CallTime(self._total_s)
         token = self._tokens.get(project)
 
-        def post(places: Sequence[int], token: str) -> list[Outcome]:
+        def post(places: Sequence[int], token: str) -> list[CallOutcome]:
             def hear(index: int, answer: Answered) -> None:
                 tickets.hear(places[index], answer, lambda said: _ticket(said, own[places[index]]))
 
@@ -160,7 +160,7 @@ class Apns(Http2Provider[ApnsEntry, Own]):
         *,
         call: CallTime,
         heard: Heard,
-    ) -> list[Outcome]:
+    ) -> list[CallOutcome]:
         entry = project.entry
         origin = self._origins.get(environment, self._origins["production"])
         common = (("authorization", f"bearer {token}"), ("apns-topic", entry.topic))
@@ -177,7 +177,7 @@ class Apns(Http2Provider[ApnsEntry, Own]):
 
     def _exchange(
         self, client: Http2Client, key: Any, requests: Sequence[Request], call: CallTime, heard: Heard
-    ) -> list[Outcome]:
+    ) -> list[CallOutcome]:
         """Post requests, the first alone if the key is not proven: a bad key is refused once, not a hundred times."""
         if key in self._proven:
             return client.exchange(requests, call, heard)
@@ -215,7 +215,7 @@ def _reply(tickets: list[Ticket]) -> Reply:
     return Reply("answered", tickets)
 
 
-def _ticket(outcome: Outcome, own: Own) -> Ticket:
+def _ticket(outcome: CallOutcome, own: Own) -> Ticket:
     """Say what became of a message."""
     if not isinstance(outcome, Answered):
         return unanswered(outcome)
@@ -260,7 +260,7 @@ def _said(answer: Answered) -> Mapping[str, Any]:
     return said if isinstance(said, dict) and isinstance(said.get("reason"), str) else {}
 
 
-def _reason(outcome: Outcome) -> str | None:
+def _reason(outcome: CallOutcome) -> str | None:
     return clean(_said(outcome).get("reason"), MAX_CODE) if isinstance(outcome, Answered) else None
 
 

@@ -21,7 +21,7 @@ from relevo.core.model import Accepted, Delivery, Fate, ReceiptReply, Reply, Rep
 from relevo.core.proxies import Proxies
 from relevo.core.retry_after import retry_after_ms
 from relevo.providers import expo_message
-from relevo.providers.expo_wire import ENCODE, MAX_SCANNED, Answer, Session, Stage, encode
+from relevo.providers.expo_wire import ENCODE, MAX_SCANNED, ExpoResponse, Session, Stage, encode
 from relevo.providers.http_connection import ProxyRefusedError, is_success
 
 API = "/--/api/v2"
@@ -273,7 +273,7 @@ def _code(details: Mapping[str, Any]) -> str | None:
 def _reply(trouble: Exception, messages: Sequence[Message], stage: Stage) -> Reply:
     """Say what a failed request means, by the answer's status and code; without an answer by how far it got."""
     answer = getattr(trouble, "response", None)
-    if isinstance(answer, Answer):
+    if isinstance(answer, ExpoResponse):
         return _judge(answer, trouble, messages)
     cause = trouble.__cause__ or trouble
     late = isinstance(cause, TimeoutError)
@@ -291,7 +291,7 @@ def _reply(trouble: Exception, messages: Sequence[Message], stage: Stage) -> Rep
     return Reply("unclear", code="ConnectionBroken", message=f"the answer broke off ({type(cause).__name__})")
 
 
-def _judge(answer: Answer, trouble: Exception, messages: Sequence[Message]) -> Reply:
+def _judge(answer: ExpoResponse, trouble: Exception, messages: Sequence[Message]) -> Reply:
     error = _first_error(getattr(trouble, "errors", None))
     code = _clean(error.get("code"), MAX_CODE)
     kind = _kind(answer.status_code, code)

@@ -47,12 +47,12 @@ def decode(body: bytes) -> object:
 class StatusError(OSError):
     """Expo answered with a status that is no success."""
 
-    def __init__(self, response: Answer) -> None:
+    def __init__(self, response: ExpoResponse) -> None:
         super().__init__(f"HTTP {response.status_code}")
         self.response = response
 
 
-class Answer:
+class ExpoResponse:
     """What came back, with as much of requests' Response as the SDK uses."""
 
     __slots__ = ("body", "expected", "headers", "raw", "status_code")
@@ -111,7 +111,7 @@ class Session:
         self._used_at = 0.0
         self._closed = False
         self._connect_s = self._end_by = 0.0
-        self.answer: Answer | None = None
+        self.answer: ExpoResponse | None = None
         self.stage: Stage = "writing"
         """How far the request got; `sent` if any byte may have left."""
         self._headers = {
@@ -136,14 +136,14 @@ class Session:
         if kept is not None:
             kept.close()
 
-    def post(self, url: str, data: Any = None, json: Any = None, **_: Any) -> Answer:
+    def post(self, url: str, data: Any = None, json: Any = None, **_: Any) -> ExpoResponse:
         """Post what is written already (messages), or what the SDK wants written (the ids of receipts)."""
         body = encode(json) if json is not None else data.encode() if isinstance(data, str) else data
         self.answer = None
         self.answer = answer = self._exchange(url, body, list if json is None else dict)
         return answer
 
-    def _exchange(self, url: str, body: bytes, expected: type) -> Answer:
+    def _exchange(self, url: str, body: bytes, expected: type) -> ExpoResponse:
         target, headers = self._addressed(url)
         if len(body) > GZIP_ABOVE_BYTES:
             body = zlib.compress(body, level=1, wbits=31)
@@ -163,7 +163,7 @@ class Session:
         content = content or b""
         if self._secret and self._secret in content:
             content = content.replace(self._secret, b"***")
-        return Answer(status, received, content, expected)
+        return ExpoResponse(status, received, content, expected)
 
     def _connect(self, url: str) -> HttpConnection:
         by = min(self._end_by, time.monotonic() + self._connect_s)

@@ -18,7 +18,7 @@ from relevo.core.sending_project import SendingProject
 from relevo.database.pool import Database
 from relevo.providers import fcm_message
 from relevo.providers.fcm_tokens import FcmTokens, NoTokenError, project_id
-from relevo.providers.http2 import Answered, CallTime, Heard, Outcome, Request
+from relevo.providers.http2 import Answered, CallOutcome, CallTime, Heard, Request
 from relevo.providers.http2_provider import (
     MAX_CODE,
     Http2Provider,
@@ -125,7 +125,7 @@ class Fcm(Http2Provider[FcmEntry, bytes]):
 
     def _post_authorised(
         self, project: PushProject[FcmEntry], bodies: Sequence[bytes], tickets: Tickets
-    ) -> list[Outcome]:
+    ) -> list[CallOutcome]:
         """Post messages; those that are refused for the access token once more, with a new one."""
         call = CallTime(self._total_s)
         token = self.tokens.get(project)
@@ -152,7 +152,7 @@ class Fcm(Http2Provider[FcmEntry, bytes]):
 
     def _post(
         self, project: PushProject[FcmEntry], token: str, bodies: Sequence[bytes], call: CallTime, heard: Heard
-    ) -> list[Outcome]:
+    ) -> list[CallOutcome]:
         headers = (
             (":method", "POST"),
             (":path", f"/v1/projects/{project_id(project)}/messages:send"),
@@ -184,13 +184,13 @@ def _reply(tickets: Sequence[Ticket]) -> Reply:
     return Reply("answered", tickets)
 
 
-def _is_unauthenticated(outcome: Outcome) -> bool:
+def _is_unauthenticated(outcome: CallOutcome) -> bool:
     if not isinstance(outcome, Answered) or outcome.status != _UNAUTHENTICATED:
         return False
     return _code(_error(outcome)) not in _PARTS_CREDENTIAL
 
 
-def _ticket(outcome: Outcome) -> Ticket:
+def _ticket(outcome: CallOutcome) -> Ticket:
     """Say what became of a message."""
     if not isinstance(outcome, Answered):
         return unanswered(outcome, _LEAST_MS)

@@ -21,11 +21,11 @@ from relevo.providers.http2_connection import HeaderTuple, Http2Connection, Neve
 from relevo.providers.http2_streams import (
     MAX_ANSWER_BYTES,
     Answered,
+    CallOutcome,
     CallTime,
     Encoded,
     Heard,
     NotSent,
-    Outcome,
     Pending,
     Request,
     Streams,
@@ -43,7 +43,17 @@ from relevo.providers.http_connection import (
     look_up,
 )
 
-__all__ = ["Answered", "CallTime", "Heard", "Http2Client", "NotSent", "Outcome", "Request", "Unknown", "tls_context"]
+__all__ = [
+    "Answered",
+    "CallOutcome",
+    "CallTime",
+    "Heard",
+    "Http2Client",
+    "NotSent",
+    "Request",
+    "Unknown",
+    "tls_context",
+]
 
 PROBE_AFTER_S = 10.0
 PROBE_S = 5.0
@@ -109,7 +119,7 @@ class Http2Client:
         """Whether a connection is kept."""
         return self._kept is not None
 
-    def exchange(self, requests: Sequence[Request], call: CallTime, heard: Heard | None = None) -> list[Outcome]:
+    def exchange(self, requests: Sequence[Request], call: CallTime, heard: Heard | None = None) -> list[CallOutcome]:
         """Post requests and return what became of each, in their order; what the network does is never raised.
 
         `heard` is called with each answer when it comes. Raises ValueError, before anything is sent, for a header that
@@ -216,7 +226,7 @@ def _unconnected(error: Exception) -> NotSent:
     return NotSent("ConnectTimeout" if isinstance(error, TimeoutError) else "NoConnection", in_words(error))
 
 
-def _post(kept: HttpConnection, authority: str, request: Request, by: float) -> Outcome:
+def _post(kept: HttpConnection, authority: str, request: Request, by: float) -> CallOutcome:
     """Post one request by HTTP/1.1."""
     given = dict(request.headers)
     target, method = given.pop(":path"), given.pop(":method", "POST")

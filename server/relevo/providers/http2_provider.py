@@ -20,7 +20,7 @@ from relevo.core.model import Delivery, ReceiptReply, Reply, Ticket
 from relevo.core.ports import Accept, ProviderFacts
 from relevo.core.proxies import Proxies
 from relevo.core.sending_project import SendingProject
-from relevo.providers.http2 import Answered, Http2Client, NotSent, Outcome, Unknown, tls_context
+from relevo.providers.http2 import Answered, CallOutcome, Http2Client, NotSent, Unknown, tls_context
 from relevo.providers.http_connection import is_success
 from relevo.providers.message_parts import UNWRITABLE, data_of
 from relevo.providers.push_projects import Entry, PushProject, PushProjects, Unusable
@@ -260,7 +260,7 @@ def clock_trouble(date: str | None, now: float) -> str:
     return f"this machine's clock differs from its own by {skew_s:.0f} seconds" if skew_s > MOST_SKEW_S else ""
 
 
-def whole(outcomes: Sequence[Outcome]) -> Reply | None:
+def whole(outcomes: Sequence[CallOutcome]) -> Reply | None:
     """Return the reply to a request of which nothing was begun, for the same reason; None if something was."""
     first = outcomes[0]
     if not isinstance(first, NotSent) or any(not isinstance(each, NotSent) for each in outcomes):

@@ -56,7 +56,7 @@ class Unknown(NamedTuple):
     message: str
 
 
-Outcome = Answered | NotSent | Unknown
+CallOutcome = Answered | NotSent | Unknown
 Heard = Callable[[int, Answered], None]
 """Takes the answer to a request, given by its place in the call, as soon as it is whole."""
 
@@ -101,11 +101,11 @@ class Pending:
     def __init__(self, requests: int, call: CallTime, heard: Heard | None = None) -> None:
         self.call = call
         self.waiting = deque(range(requests))
-        self._outcomes: list[Outcome | None] = [None] * requests
+        self._outcomes: list[CallOutcome | None] = [None] * requests
         self._reasons: dict[int, NotSent] = {}
         self._heard = heard
 
-    def settle(self, index: int, outcome: Outcome) -> None:
+    def settle(self, index: int, outcome: CallOutcome) -> None:
         """Note what became of a request."""
         self._outcomes[index] = outcome
         if self._heard is not None and isinstance(outcome, Answered):
@@ -124,7 +124,7 @@ class Pending:
         self.waiting.clear()
 
     @property
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[CallOutcome]:
         """What became of each, in order, once nothing waits."""
         return [each or NOT_BEGUN for each in self._outcomes]
 
@@ -154,13 +154,13 @@ class _Stream:
             else:
                 self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
 
-    def whole(self) -> Outcome:
+    def whole(self) -> CallOutcome:
         """Return what a whole answer means."""
         if not self.status:
             return Unknown("BrokenAnswer", "an answer without a status")
         return Answered(self.status, self.headers, b"".join(self.body))
 
-    def broken(self, code: str, message: str) -> Outcome:
+    def broken(self, code: str, message: str) -> CallOutcome:
         """Return what an answer means that is not whole: of a refusal the status is enough."""
         return self.whole() if self.status and not is_success(self.status) else Unknown(code, message)
 
@@ -244,7 +244,7 @@ class Streams:
         self._open.clear()
         self._pending.put_back(unsent, NotSent(code, words))
 
-    def _settle(self, stream: _Stream, outcome: Outcome) -> None:
+    def _settle(self, stream: _Stream, outcome: CallOutcome) -> None:
         self.has_unknown |= isinstance(outcome, Unknown)
         self._pending.settle(stream.index, outcome)
 
@@ -261,7 +261,7 @@ class Streams:
             del self._open[stream_id]
             self._settle(stream, outcome)
 
-    def _outcome(self, stream: _Stream, event: Event) -> Outcome | None:
+    def _outcome(self, stream: _Stream, event: Event) -> CallOutcome | None:
         """Return what became of a request by what came on its stream; None if more is to come."""
         match event:
             case events.ResponseReceived():
@@ -280,7 +280,7 @@ class Streams:
                 return stream.broken("StreamReset", f"HTTP/2 error {event.error_code}")
         return None
 
-    def _whole(self, stream: _Stream, stream_id: int) -> Outcome:
+    def _whole(self, stream: _Stream, stream_id: int) -> CallOutcome:
         """Return what an answer means that has ended, and note how long it took."""
         if stream.rest:
             self._kept.reset(stream_id)  # it was answered before all of it was sent

@@ -28,7 +28,7 @@ from relevo.core.retry_after import retry_after_ms
 from relevo.core.version import __version__
 from relevo.database.pool import Database
 from relevo.providers import webpush_message, webpush_subscriptions, webpush_tokens
-from relevo.providers.http2 import Answered, CallTime, Http2Client, NotSent, Outcome, Request
+from relevo.providers.http2 import Answered, CallOutcome, CallTime, Http2Client, NotSent, Request
 from relevo.providers.http2_provider import Http2Provider, Tickets, clean, is_id, unanswered, usual_options, whole
 from relevo.providers.lookups import Lookups
 from relevo.providers.message_parts import Headers, Written
@@ -134,11 +134,11 @@ class WebPush(Http2Provider[WebPushEntry, Posted]):
             ready = [each._replace(body=webpush_message.declared(each.body, page)) for each in ready]
         found, by_place = _sort(ready, hosts)
 
-        def post(place: str) -> list[Outcome]:
+        def post(place: str) -> list[CallOutcome]:
             is_trusted = hosts.trusts(place)
             return self._post(project, place, by_place[place], call.apart(), tickets, is_trusted=is_trusted)
 
-        outcomes: list[Outcome] = []
+        outcomes: list[CallOutcome] = []
         for place, got in zip(by_place, _side_by_side(post, list(by_place)), strict=True):
             encrypted = by_place[place]
             is_slowing, is_proven = _is_slowing(encrypted, got), self._is_proven(place, hosts, got)
@@ -152,7 +152,7 @@ class WebPush(Http2Provider[WebPushEntry, Posted]):
                 return reply
         return Reply("answered", tuple(found[index] for index in range(len(ready))))
 
-    def _is_proven(self, place: str, hosts: Hosts, outcomes: Sequence[Outcome]) -> bool:
+    def _is_proven(self, place: str, hosts: Hosts, outcomes: Sequence[CallOutcome]) -> bool:
         """Return whether a place is a push service: one that a phone made up is no outage of all the others."""
         if not hosts.names(place) and any(isinstance(each, Answered) for each in outcomes):
             if len(self._answered) >= _MOST_ANSWERED:
@@ -169,11 +169,11 @@ class WebPush(Http2Provider[WebPushEntry, Posted]):
         tickets: Tickets,
         *,
         is_trusted: bool,
-    ) -> list[Outcome]:
+    ) -> list[CallOutcome]:
         """Post messages to one push service; those whose subscription moved within it once more, to the new path."""
         token = ("authorization", webpush_tokens.header(project, f"https://{place}", self._clock()))
 
-        def exchange(some: Sequence[_Encrypted]) -> list[Outcome]:
+        def exchange(some: Sequence[_Encrypted]) -> list[CallOutcome]:
             def hear(index: int, answer: Answered) -> None:
                 tickets.hear(some[index].number, answer, partial(_judge, is_slowing=False))
 
@@ -220,7 +220,7 @@ def _sort(messages: Sequence[Posted], hosts: Hosts) -> tuple[dict[int, Ticket], 
     return tickets, by_place
 
 
-def _side_by_side(post: Callable[[str], list[Outcome]], places: Sequence[str]) -> Iterable[list[Outcome]]:
+def _side_by_side(post: Callable[[str], list[CallOutcome]], places: Sequence[str]) -> Iterable[list[CallOutcome]]:
     """Post to several push services at once, each in a thread of its own: a slow one must not hold the others up."""
     if len(places) <= 1:
         return map(post, places)
@@ -237,7 +237,7 @@ def _foreign(place: str) -> Ticket:
     return Ticket("failed", code="HostNotAllowed", message=words, alert=True)
 
 
-def _moved_to(outcome: Outcome, place: str) -> str | None:
+def _moved_to(outcome: CallOutcome, place: str) -> str | None:
     """Return the new path of a subscription that moved for good within its push service."""
     if not isinstance(outcome, Answered) or outcome.status not in _MOVED:
         return None
@@ -248,7 +248,7 @@ def _moved_to(outcome: Outcome, place: str) -> str | None:
     return path if there == place and "location" in outcome.headers else None
 
 
-def _ticket(outcome: Outcome, *, is_slowing: bool, is_proven: bool) -> Ticket:
+def _ticket(outcome: CallOutcome, *, is_slowing: bool, is_proven: bool) -> Ticket:
     """Say what became of a message.
 
     `is_slowing`: whether its push service asks the sender to go slower; `is_proven`: whether it is known to be one.
@@ -281,7 +281,7 @@ def _judge(answer: Answered, *, is_slowing: bool) -> Ticket:
     return Ticket("failed", code=code, message=words, alert=status != _TOO_BIG)
 
 
-def _is_slowing(posted: Sequence[_Encrypted], outcomes: Sequence[Outcome]) -> bool:
+def _is_slowing(posted: Sequence[_Encrypted], outcomes: Sequence[CallOutcome]) -> bool:
     """Return whether it is the sender who is too fast, not one browser: several are throttled, and none is taken."""
     answers = [
         (each.path, outcome.status)

@@ -23,7 +23,7 @@ from relevo.core import queries
 from relevo.core.errors import DatabaseUnavailableError, RelevoError
 from relevo.core.logs import normalise_error, scrub
 from relevo.core.metrics import Metrics
-from relevo.core.model import Budget, Outcome, Report, Shard, Trigger
+from relevo.core.model import Budget, Report, RunOutcome, Shard, Trigger
 from relevo.database.instance import Guard
 from relevo.database.outages import BUSY, is_unavailable
 from relevo.database.pool import Database
@@ -436,7 +436,7 @@ def _loop(cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:
             more = run.wait_for_work(worked=worked, took_s=took_s, rest_s=rest_s, due_in_s=due_in_s)
             worked, began = False, time.monotonic()
     worked = bool(run.items or totals)
-    outcome: Outcome = ("partial" if worked else "failed") if problems else "ok" if worked else "idle"
+    outcome: RunOutcome = ("partial" if worked else "failed") if problems else "ok" if worked else "idle"
     return Ending(outcome, dict(totals), scrub("; ".join(problems))[:500], more, due_in_s)
 
 

@@ -18,7 +18,7 @@ from relevo.core import queries
 from relevo.core.errors import CopiedDatabaseError, DatabaseUnavailableError, LostLeaseError, RunGivenUpError
 from relevo.core.logs import normalise_error
 from relevo.core.metrics import Metrics
-from relevo.core.model import Budget, Outcome, Shard, Step, Trigger
+from relevo.core.model import Budget, RunOutcome, Shard, Step, Trigger
 from relevo.database.outages import BUSY
 from relevo.database.pool import Connection, Database, Manner
 from relevo.runtime.idle_wait import IdleWait
@@ -81,7 +81,7 @@ class RunContext:
 class Ending:
     """What a run came to, before it is written down."""
 
-    outcome: Outcome
+    outcome: RunOutcome
     counts: dict[str, int] = field(default_factory=dict)
     error: str = ""
     more: bool = False

@@ -18,7 +18,7 @@ from apscheduler.triggers.base import BaseTrigger
 
 from relevo.config import Settings
 from relevo.core.errors import DatabaseUnavailableError
-from relevo.core.model import Outcome, Report
+from relevo.core.model import Report, RunOutcome
 from relevo.database.outages import BUSY
 from relevo.runtime.runner import IdleMode, Runner
 from relevo.runtime.runs import Cycle
@@ -50,7 +50,7 @@ class _Clock:
     """How often it has looked for what they left, since it sleeps."""
     again: bool = False
     """Whether to look again soon, should the round under way fail."""
-    last: Outcome | None = None
+    last: RunOutcome | None = None
     streak: int = 0
     due: float = 0.0
     """When it runs next, by the clock that nobody sets."""
@@ -216,7 +216,7 @@ class Scheduler:
             return Report(cycle.key, "failed", error=type(error).__name__)
 
     def _pause_s(self, clock: _Clock, report: Report, took_s: float) -> float:
-        outcome: Outcome = "idle" if report.asleep else report.outcome
+        outcome: RunOutcome = "idle" if report.asleep else report.outcome
         clock.streak = clock.streak + 1 if outcome == clock.last and not report.asleep else 1
         clock.last = outcome
         if report.look_again_in_s is not None:

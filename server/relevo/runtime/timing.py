@@ -13,7 +13,7 @@ from relevo.config.kinds import check_cron
 
 if TYPE_CHECKING:
     from relevo.config import Settings
-    from relevo.core.model import Outcome
+    from relevo.core.model import RunOutcome
 
 _DAY_MS = 86_400_000
 _REPEATED = timedelta(hours=2)
@@ -80,7 +80,9 @@ class Cron:
 Timing = Every | Cron
 
 
-def pause_ms(outcome: Outcome, settings: Settings, *, more: bool, streak: int, ceiling_ms: int, chance: float) -> float:
+def pause_ms(
+    outcome: RunOutcome, settings: Settings, *, more: bool, streak: int, ceiling_ms: int, chance: float
+) -> float:
     """Return the pause before the next round: short after work, growing while idle, long after an error.
 
     `streak` counts the rounds that ended alike, this one included; `ceiling_ms` is the cycle's own interval.

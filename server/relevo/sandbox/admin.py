@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 
 from relevo.core.errors import InvalidInputError
 from relevo.sandbox import answers, messages
-from relevo.sandbox.answers import Answer, refused
+from relevo.sandbox.answers import HttpResponse, refused
 from relevo.sandbox.phone_apps import PhoneApp
 from relevo.sandbox.state import NativeServices, SandboxState
 
@@ -17,7 +17,7 @@ _PHONES = "/sandbox/phones"
 PHONE = f"{_PHONES}/"
 
 
-def answer(state: SandboxState, method: str, path: str, query: bytes, body: bytes) -> Answer:
+def answer(state: SandboxState, method: str, path: str, query: bytes, body: bytes) -> HttpResponse:
     """Answer an admin call; raises Refused."""
     if path.startswith(PHONE):
         methods = {

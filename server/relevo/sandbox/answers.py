@@ -13,7 +13,7 @@ _PHRASES = {502: "Bad Gateway", 504: "Gateway Time-out"}
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """A whole HTTP answer."""
 
     status: int
@@ -25,14 +25,14 @@ class Answer:
 class Refused(Exception):  # noqa: N818 an answer, not an error of ours
     """The request is answered with an error as a whole."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: HttpResponse) -> None:
         super().__init__(answer)
         self.answer = answer
 
 
-def in_json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Answer:
+def in_json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> HttpResponse:
     """Answer with JSON."""
-    return Answer(status, json.dumps(value, separators=(",", ":")).encode(), headers=headers or {})
+    return HttpResponse(status, json.dumps(value, separators=(",", ":")).encode(), headers=headers or {})
 
 
 def refused(
@@ -45,11 +45,11 @@ def refused(
     return Refused(in_json({"errors": [error]}, status, headers))
 
 
-def gateway_page(status: int) -> Answer:
+def gateway_page(status: int) -> HttpResponse:
     """Answer as a load balancer does: a page where JSON was expected."""
     title = f"{status} {_PHRASES[status]}"
     page = f"<html>\n<head><title>{title}</title></head>\n<body>\n<center><h1>{title}</h1></center>\n</body>\n</html>\n"
-    return Answer(status, page.encode(), HTML)
+    return HttpResponse(status, page.encode(), HTML)
 
 
 def invalid(message: str) -> Refused:

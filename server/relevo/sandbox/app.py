@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from relevo.core import i18n
 from relevo.core.addresses import parsed
 from relevo.sandbox import admin, answers, messages, page
-from relevo.sandbox.answers import Answer, Refused, refused
+from relevo.sandbox.answers import HttpResponse, Refused, refused
 from relevo.sandbox.faults.expo import Exchange
 from relevo.sandbox.state import SandboxState
 
@@ -158,7 +158,7 @@ async def _read(receive: Receive, headers: Mapping[bytes, str]) -> bytes:
     return messages.unpack(bytes(body), headers.get(b"content-encoding", ""))
 
 
-async def _write(answer: Answer, send: Send, *, cut: bool = False, head: bool = False) -> None:
+async def _write(answer: HttpResponse, send: Send, *, cut: bool = False, head: bool = False) -> None:
     """Write an answer; one that is cut short promises more than comes."""
     headers = [
         (b"content-type", answer.content_type.encode()),

@@ -22,7 +22,7 @@ from relevo.core.i18n import N_, ngettext
 from relevo.core.i18n import gettext as _
 from relevo.core.known_services import LABELS, NATIVE
 from relevo.core.phrases import clipped
-from relevo.sandbox.answers import HTML, Answer
+from relevo.sandbox.answers import HTML, HttpResponse
 from relevo.sandbox.faults import device_tokens
 from relevo.sandbox.phone_apps import LOCALES
 from relevo.sandbox.phones import Phone, actions_of, delivery_of
@@ -58,7 +58,7 @@ _HEADERS = {
 }
 
 
-def find(state: SandboxState, path: str, address: str) -> Answer | None:
+def find(state: SandboxState, path: str, address: str) -> HttpResponse | None:
     """Return the page at a path, as it stands now, or None if there is none."""
     if path == "/":
         return _overview(state, address)
@@ -74,17 +74,17 @@ def find(state: SandboxState, path: str, address: str) -> Answer | None:
 
 
 @cache
-def _file(path: str) -> Answer:
+def _file(path: str) -> HttpResponse:
     kind, files = _FILES[path]
-    return Answer(200, b"".join(each.read_bytes() for each in files), f"{kind}; charset=utf-8", _KEPT)
+    return HttpResponse(200, b"".join(each.read_bytes() for each in files), f"{kind}; charset=utf-8", _KEPT)
 
 
-def _answer(template: str, status: int = 200, **seen: object) -> Answer:
+def _answer(template: str, status: int = 200, **seen: object) -> HttpResponse:
     text = _environment().get_template(template).render(seen)
-    return Answer(status, text.encode("utf-8", "replace"), HTML, _HEADERS)
+    return HttpResponse(status, text.encode("utf-8", "replace"), HTML, _HEADERS)
 
 
-def _overview(state: SandboxState, address: str) -> Answer:
+def _overview(state: SandboxState, address: str) -> HttpResponse:
     totals = state.totals()
     return _answer(
         "overview.html",
@@ -116,7 +116,7 @@ def _figures(totals: Mapping[str, Any]) -> list[tuple[str, int, bool]]:
     ]
 
 
-def _of_name(state: SandboxState, room: str, name: str) -> Answer:
+def _of_name(state: SandboxState, room: str, name: str) -> HttpResponse:
     """Show every message of one event or delivery: what each phone got, and how often."""
     found = state.phones.messages_of(_NAMES[room], name, SHOWN)
     title = _("Event %(id)s", id=name[:50]) if room == "events" else _("Delivery %(id)s", id=name[:50])
@@ -174,14 +174,14 @@ def _environment() -> Environment:
     return made
 
 
-async def press(state: SandboxState, path: str, body: bytes) -> Answer:
+async def press(state: SandboxState, path: str, body: bytes) -> HttpResponse:
     """Do what a button says, and lead back to where it was pressed."""
     form = {name: values[-1] for name, values in parse_qs(body.decode("latin-1")).items()}
     phone = state.phones.find(form.get("phone", ""))
     if phone is not None:
         await _do(state, path, phone, form)
     back = f"/phones/{quote(phone.token, safe='')}" if phone and form.get("back") == "phone" else "/"
-    return Answer(303, b"", HTML, {"location": back, "cache-control": "no-store"})
+    return HttpResponse(303, b"", HTML, {"location": back, "cache-control": "no-store"})
 
 
 async def _do(state: SandboxState, path: str, phone: Phone, form: Mapping[str, str]) -> None:

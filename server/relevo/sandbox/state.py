@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 from relevo.core.known_services import EXPO, NATIVE, SERVICES
 from relevo.sandbox import answers, messages
-from relevo.sandbox.answers import Answer
+from relevo.sandbox.answers import HttpResponse
 from relevo.sandbox.faults import device_tokens, tokens
 from relevo.sandbox.faults import services as service_faults
-from relevo.sandbox.faults.expo import Exchange, Fault, Kind, Place, Rules, error_result, spoil
+from relevo.sandbox.faults.expo import Exchange, Fault, FaultRules, Kind, Place, error_result, spoil
 from relevo.sandbox.messages import Recipients
 from relevo.sandbox.phone_apps import PhoneApp
 from relevo.sandbox.phones import Phone, Phones
@@ -47,8 +47,8 @@ class SandboxState:
         self.settings = settings
         self.services: NativeServices | None = None
         self.tell: Callable[[str], None] | None = None
-        self.rules = Rules()
-        self.rules_of = {name: Rules() for name in SERVICES} | {EXPO: self.rules}
+        self.rules = FaultRules()
+        self.rules_of = {name: FaultRules() for name in SERVICES} | {EXPO: self.rules}
         self.projects = Projects()
         self._clock = Clock(settings.time_scale)
         self._tickets = Tickets(self._clock)
@@ -154,7 +154,7 @@ class SandboxState:
         self.projects.enter(project)
         fault = self._request_fault(marked, project) if marked or self.rules else None
         if fault is not None and not fault.delivers:
-            return Exchange(spoil(fault, Answer(200, b"")), fault, project, len(recipients))
+            return Exchange(spoil(fault, HttpResponse(200, b"")), fault, project, len(recipients))
         spoiled = self._spoiled(recipients, project) if marked or self.rules else {}
         if not messages.all_fit(body, len(recipients)):
             for index, (_, message) in enumerate(recipients):
@@ -164,7 +164,7 @@ class SandboxState:
         if fault is not None and fault.value == "short":
             del tickets[-1]
         text = tickets[0] if lone and tickets else f"[{','.join(tickets)}]"
-        answer = Answer(200, f'{{"data":{text}}}'.encode())
+        answer = HttpResponse(200, f'{{"data":{text}}}'.encode())
         return Exchange(answer if fault is None else spoil(fault, answer), fault, project, len(recipients))
 
     def left(self, exchange: Exchange) -> None:

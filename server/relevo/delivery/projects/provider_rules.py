@@ -9,15 +9,15 @@ from relevo.config import Settings
 from relevo.core.ports import ProviderFacts, PushProvider
 from relevo.core.sending_project import SendingProject
 from relevo.delivery.projects import rate_and_breaker
-from relevo.delivery.projects.rate_and_breaker import Rules
+from relevo.delivery.projects.rate_and_breaker import SendingRules
 
 Overrides = Callable[[SendingProject], Mapping[str, int]]
 """Returns what a project has other than its provider: `rate_per_second`, `connections`, `chunk_size`."""
 
 
-def rules_of(settings: Settings) -> Rules:
+def rules_of(settings: Settings) -> SendingRules:
     """Return the numbers behind the decisions that the settings ask for: Expo's, and those of who has no facts."""
-    return Rules(
+    return SendingRules(
         rate_per_s=settings.push_rate_per_second,
         urgent_share=settings.push_urgent_share_percent / 100,
         chunk=settings.push_chunk_size,
@@ -41,7 +41,7 @@ class ProviderRules:
         self._providers = providers or {}
         self._overrides = overrides
 
-    def of(self, project: str) -> Rules:
+    def of(self, project: str) -> SendingRules:
         """Return the rules of a project, as its overrides are now."""
         parsed, rules = SendingProject.parse(project), self._usual
         given, provider = self._overrides(parsed), self._providers.get(parsed.provider)

@@ -22,7 +22,7 @@ _FEW_REFUSED_EVENTS = 2  # more than that without a message taken in between loo
 
 
 @dataclass(frozen=True)
-class Rules:
+class SendingRules:
     """The numbers behind the decisions, from the settings."""
 
     rate_per_s: int
@@ -156,7 +156,7 @@ class Grant:
     probe: bool = False
 
 
-def reserve(state: Project, rules: Rules, now: datetime, lane: Lane, wanted: int) -> tuple[Project, Grant]:
+def reserve(state: Project, rules: SendingRules, now: datetime, lane: Lane, wanted: int) -> tuple[Project, Grant]:
     """Take up to `wanted` tokens of a lane, or say what stands in the way."""
     state = refill(state, rules, now)
     if state.breaker != "closed":
@@ -174,13 +174,13 @@ def reserve(state: Project, rules: Rules, now: datetime, lane: Lane, wanted: int
     return _draw(state, lane, count), Grant(count)
 
 
-def give_back(state: Project, rules: Rules, lane: Lane, count: int) -> Project:
+def give_back(state: Project, rules: SendingRules, lane: Lane, count: int) -> Project:
     """Put tokens back that were reserved and not used."""
     room = _capacity(rules) - (state.urgent_tokens if lane == "urgent" else state.bulk_tokens)
     return _draw(state, lane, -min(float(count), max(0.0, room)))
 
 
-def refill(state: Project, rules: Rules, now: datetime) -> Project:
+def refill(state: Project, rules: SendingRules, now: datetime) -> Project:
     """Let time pass: each lane gets its share, what overflows one runs into the other, the rate grows back."""
     elapsed = max(0.0, (now - state.filled_at).total_seconds())
     full = _capacity(rules)
@@ -212,7 +212,9 @@ def throttle(state: Project, now: datetime, retry_after_ms: int) -> Project:
     )
 
 
-def fail(state: Project, rules: Rules, now: datetime, reason: str, *, credential: bool, by: AnswerSource) -> Project:
+def fail(
+    state: Project, rules: SendingRules, now: datetime, reason: str, *, credential: bool, by: AnswerSource
+) -> Project:
     """Note something that failed for no fault of its message; open the breaker when that is no accident."""
     if state.breaker == "open":
         return state  # sent before it opened
@@ -232,7 +234,7 @@ def fail(state: Project, rules: Rules, now: datetime, reason: str, *, credential
     )
 
 
-def postpone_probe(state: Project, rules: Rules, now: datetime) -> Project:
+def postpone_probe(state: Project, rules: SendingRules, now: datetime) -> Project:
     """Open the breaker again after a probe that tells nothing, for a pause that does not grow."""
     return replace(state, breaker="open", probe_at=now + timedelta(milliseconds=rules.breaker_pause_ms))
 
@@ -264,7 +266,7 @@ def close(state: Project) -> Project:
     )
 
 
-def hear(before: Heard | None, rules: Rules, now: datetime, answers: Mapping[UUID, bool]) -> Heard | None:
+def hear(before: Heard | None, rules: SendingRules, now: datetime, answers: Mapping[UUID, bool]) -> Heard | None:
     """Note who met a credential fault and who did not; nothing before a first fault, and nothing beyond the window."""
     if before is not None and now - before.since >= timedelta(milliseconds=rules.credential_window_ms):
         before = None
@@ -276,7 +278,9 @@ def hear(before: Heard | None, rules: Rules, now: datetime, answers: Mapping[UUI
     return Heard(before.since if before else now, dict(list(heard.items())[-_MOST_HEARD:]))
 
 
-def is_projects_fault(heard: Heard, rules: Rules, look: Callable[[Sequence[UUID], Sequence[UUID]], Evidence]) -> bool:
+def is_projects_fault(
+    heard: Heard, rules: SendingRules, look: Callable[[Sequence[UUID], Sequence[UUID]], Evidence]
+) -> bool:
     """Return whether a credential fault is the project's: several owners met it, or all there are, and most heard of.
 
     Owners whose phones never worked are believed only while nobody is taken: foreign tokens are their owners' fault.
@@ -319,7 +323,7 @@ def cancel_probe(state: Project, now: datetime) -> Project:
     return replace(state, breaker="open", probe_at=now) if state.breaker == "probing" else state
 
 
-def is_abnormal(answers: int, unregistered: int, owners: int, rules: Rules) -> bool:
+def is_abnormal(answers: int, unregistered: int, owners: int, rules: SendingRules) -> bool:
     """Return whether tokens of so many owners are said to be gone that the answers are to be doubted."""
     return owners >= rules.brake_min and unregistered > answers * rules.brake_share
 
@@ -333,7 +337,7 @@ def claim_limit(*, most: int, chunk: int, connections: int, under_way: int, late
     return min(most, chunk * max(1, min(connections, in_time)))
 
 
-def _probe(state: Project, rules: Rules, now: datetime) -> tuple[Project, Grant]:
+def _probe(state: Project, rules: SendingRules, now: datetime) -> tuple[Project, Grant]:
     """Let one push through a breaker that was open for long enough; another only if nothing is heard of that one."""
     assert state.probe_at is not None
     if state.probe_at > now:
@@ -349,12 +353,12 @@ def _draw(state: Project, lane: Lane, count: float) -> Project:
     return replace(state, bulk_tokens=max(0.0, state.bulk_tokens - count))
 
 
-def _request(rules: Rules) -> int:
+def _request(rules: SendingRules) -> int:
     """Return the size of a full request; a rate below that has smaller ones."""
     return max(1, min(rules.chunk, rules.rate_per_s))
 
 
-def _capacity(rules: Rules) -> float:
+def _capacity(rules: SendingRules) -> float:
     """Each lane may save up one request, and what comes in until a worker has woken up to send it.
 
     More would let a second hold more than the push service bears.
@@ -362,7 +366,7 @@ def _capacity(rules: Rules) -> float:
     return _request(rules) + rules.rate_per_s * _LATE_S
 
 
-def first_share(rules: Rules) -> float:
+def first_share(rules: SendingRules) -> float:
     """Return the share of its rate that a new project begins with."""
     return _START_SHARE if rules.ramp_s else 1.0
 

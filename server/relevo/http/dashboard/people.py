@@ -24,7 +24,7 @@ Asked = Annotated[str, Query(max_length=300)]
 
 
 @dataclass(frozen=True)
-class Answer:
+class WhyResult:
     """What became of the question why: the event that was meant, or those that may be, and the rule for each phone."""
 
     asked: str = ""
@@ -97,14 +97,14 @@ async def owner(
     )
 
 
-async def _explained(request: Request, asked: str, installations: Sequence[UUID]) -> Answer:
+async def _explained(request: Request, asked: str, installations: Sequence[UUID]) -> WhyResult:
     """Find the event that was asked for, and ask for each phone why it gets it, or not."""
     if not asked:
-        return Answer()
+        return WhyResult()
     found = await read(request, events.find, asked)
     if len(found) != 1:
-        return Answer(asked, choices=found)
-    return Answer(asked, found[0], (), await read(request, phones.explain, found[0]["id"], installations))
+        return WhyResult(asked, choices=found)
+    return WhyResult(asked, found[0], (), await read(request, phones.explain, found[0]["id"], installations))
 
 
 def _named(row: Row) -> str:

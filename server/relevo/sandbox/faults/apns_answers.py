@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from relevo.sandbox.answers import Answer
+from relevo.sandbox.answers import HttpResponse
 
 _REASONS = {
     400: (
@@ -47,21 +47,23 @@ STATUS = {reason: status for status, reasons in _REASONS.items() for reason in r
 _GONE = 410
 
 
-def refused(reason: str, apns_id: str = "") -> Answer:
+def refused(reason: str, apns_id: str = "") -> HttpResponse:
     """Answer with a reason, and when the token is gone with since when, which is now."""
     status = STATUS[reason]
     told: dict[str, object] = {"reason": reason}
     if status == _GONE:
         told["timestamp"] = int(1000 * time.time())
-    return Answer(status, json.dumps(told, separators=(",", ":")).encode(), "", {"apns-id": apns_id} if apns_id else {})
+    return HttpResponse(
+        status, json.dumps(told, separators=(",", ":")).encode(), "", {"apns-id": apns_id} if apns_id else {}
+    )
 
 
-def taken(apns_id: str, unique_id: str | None = None) -> Answer:
+def taken(apns_id: str, unique_id: str | None = None) -> HttpResponse:
     """Answer that a notification was taken; the sandbox environment names it once more."""
     headers = {"apns-id": apns_id}
     if unique_id is not None:
         headers["apns-unique-id"] = unique_id
-    return Answer(200, b"", "", headers)
+    return HttpResponse(200, b"", "", headers)
 
 
-CODES: dict[str, Answer] = {reason: refused(reason) for reason in STATUS}
+CODES: dict[str, HttpResponse] = {reason: refused(reason) for reason in STATUS}

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from relevo.core.errors import InvalidInputError
 from relevo.sandbox import answers
-from relevo.sandbox.answers import Answer
+from relevo.sandbox.answers import HttpResponse
 
 Kind = Literal["ticket", "receipt", "silence", "project", "request", "header"]
 Place = Literal["send", "receipts", "token"]
@@ -134,7 +134,7 @@ _SPOILED = {
     "502": answers.gateway_page(502),
     "503": answers.refused(503, "SERVICE_UNAVAILABLE", "The push service is not available.").answer,
     "504": answers.gateway_page(504),
-    "garbage": Answer(200, b"<<< this is no JSON {"),
+    "garbage": HttpResponse(200, b"<<< this is no JSON {"),
 }
 
 
@@ -142,13 +142,13 @@ _SPOILED = {
 class Exchange:
     """What a request comes to: the answer, and the fault that spoils its way back."""
 
-    answer: Answer
+    answer: HttpResponse
     fault: Fault | None = None
     project: str | None = None
     count: int = 0
 
 
-def spoil(fault: Fault, good: Answer) -> Answer:
+def spoil(fault: Fault, good: HttpResponse) -> HttpResponse:
     """Return what a request fault puts in the place of a good answer; some only spoil its way back."""
     return _SPOILED.get(fault.value.removesuffix("-delivered"), good)
 
@@ -199,7 +199,7 @@ def _check(name: str, value: Any, good: Callable[[Any], bool], expected: str) ->
         raise InvalidInputError(f"`{name}` must be {expected}, got {str(value)[:100]!r}.")
 
 
-class Rules:
+class FaultRules:
     """The rules in force; at most MAX_RULES."""
 
     def __init__(self) -> None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from relevo.sandbox.answers import HTML, Answer, Refused, gateway_page, in_json
+from relevo.sandbox.answers import HTML, HttpResponse, Refused, gateway_page, in_json
 
 _TYPE = "type.googleapis.com/"
 _JSON = "application/json; charset=UTF-8"
 
 
-def error(status: int, name: str, message: str, *details: dict[str, Any]) -> Answer:
+def error(status: int, name: str, message: str, *details: dict[str, Any]) -> HttpResponse:
     """Answer with an error of Google's form."""
     told: dict[str, Any] = {"code": status, "message": message, "status": name}
     if details:
         told["details"] = list(details)
-    return Answer(status, json.dumps({"error": told}, indent=2).encode(), _JSON)
+    return HttpResponse(status, json.dumps({"error": told}, indent=2).encode(), _JSON)
 
 
 def of_fcm(code: str) -> dict[str, Any]:
@@ -47,18 +47,18 @@ def bad_request(field: str, description: str) -> Refused:
     return Refused(error(400, "INVALID_ARGUMENT", told, violation(field, description)))
 
 
-def over_quota(project: str, limit: float) -> Answer:
+def over_quota(project: str, limit: float) -> HttpResponse:
     """Refuse what goes beyond a project's messages a minute."""
     told = quota(f"project:{project}", f"More than {limit:g} messages in a minute.")
     return error(429, "RESOURCE_EXHAUSTED", "The project's quota is used up.", of_fcm("QUOTA_EXCEEDED"), told)
 
 
-def taken(name: str) -> Answer:
+def taken(name: str) -> HttpResponse:
     """Answer that a message was taken."""
-    return Answer(200, json.dumps({"name": name}).encode(), _JSON)
+    return HttpResponse(200, json.dumps({"name": name}).encode(), _JSON)
 
 
-CODES: dict[str, Answer] = {
+CODES: dict[str, HttpResponse] = {
     "UNREGISTERED": error(404, "NOT_FOUND", "The app instance is not registered any more.", of_fcm("UNREGISTERED")),
     "INVALID_ARGUMENT": error(400, "INVALID_ARGUMENT", "This is no registration token.", of_fcm("INVALID_ARGUMENT")),
     "BAD_REQUEST": bad_request("message.android.ttl", "The sandbox was told to find fault with this field.").answer,
@@ -89,7 +89,7 @@ CODES: dict[str, Answer] = {
     "UNAVAILABLE": error(503, "UNAVAILABLE", "The service is overloaded.", of_fcm("UNAVAILABLE")),
     "502": gateway_page(502),
     "504": gateway_page(504),
-    "404": Answer(404, b"<html><title>404</title><p>Not found.</p></html>", HTML),
+    "404": HttpResponse(404, b"<html><title>404</title><p>Not found.</p></html>", HTML),
     "invalid_grant": in_json({"error": "invalid_grant", "error_description": "The signature is wrong."}, 400),
     "invalid_client": in_json({"error": "invalid_client", "error_description": "There is no such account."}, 401),
 }

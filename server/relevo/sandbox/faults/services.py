@@ -17,14 +17,14 @@ from typing import Any
 
 from relevo.core.errors import InvalidInputError
 from relevo.core.known_services import EXPO, SERVICES
-from relevo.sandbox.answers import Answer
+from relevo.sandbox.answers import HttpResponse
 from relevo.sandbox.faults import apns_answers, expo, fcm_answers, webpush_answers
 from relevo.sandbox.faults.expo import Exchange, Fault, Rule
 
 _ONCE = ("hang", "reset", "goaway", "stream-error")
 WAYS = (*_ONCE, *(f"{word}-delivered" for word in _ONCE), "refused", "truncated", "garbage")
 """Without `-delivered` nothing was taken; `goaway-delivered` takes its own stream and never answers it."""
-_CODES: dict[str, dict[str, Answer]] = {
+_CODES: dict[str, dict[str, HttpResponse]] = {
     "fcm": fcm_answers.CODES,
     "apns": apns_answers.CODES,
     "webpush": webpush_answers.CODES,
@@ -62,17 +62,17 @@ def _unknown(service: str, word: str) -> InvalidInputError:
     return InvalidInputError(f"{service} has no fault {word[:100]!r}.", hint=f"Known: {', '.join(known)}.")
 
 
-def code_answer(service: str, fault: Fault) -> Answer | None:
+def code_answer(service: str, fault: Fault) -> HttpResponse | None:
     """Return the answer that a code stands for, if the fault is one."""
     if fault.value == "garbage":
-        return Answer(200, b"<<< this is no JSON {")
+        return HttpResponse(200, b"<<< this is no JSON {")
     code = fault.value.removesuffix("-delivered")
     if service == "apns" and code in apns_answers.STATUS:
         return apns_answers.refused(code)  # a token that is gone is so since now
     return _CODES[service].get(code)
 
 
-def spoiled(service: str, fault: Fault | None, good: Answer, named: tuple[Fault, ...] = ()) -> Exchange:
+def spoiled(service: str, fault: Fault | None, good: HttpResponse, named: tuple[Fault, ...] = ()) -> Exchange:
     """Return a good answer as a fault leaves it, with the headers that the device's token names."""
     answer = None if fault is None else code_answer(service, fault)
     if answer is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from relevo.sandbox.answers import Answer, Refused, in_json
+from relevo.sandbox.answers import HttpResponse, Refused, in_json
 
 _TOLD: dict[int, tuple[int, str, str]] = {
     301: (0, "Moved Permanently", "The subscription has another address now."),
@@ -36,9 +36,9 @@ def refused(status: int, message: str = "") -> Refused:
     return Refused(in_json(told, status, _HEADERS.get(status, {})))
 
 
-def taken(location: str, ttl: int) -> Answer:
+def taken(location: str, ttl: int) -> HttpResponse:
     """Answer that a message was taken, with the address it has from now on."""
-    return Answer(201, b"", "", {"location": location, "ttl": str(ttl)})
+    return HttpResponse(201, b"", "", {"location": location, "ttl": str(ttl)})
 
 
-CODES: dict[str, Answer] = {str(status): refused(status).answer for status in _TOLD}
+CODES: dict[str, HttpResponse] = {str(status): refused(status).answer for status in _TOLD}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from email.utils import formatdate
 from typing import NamedTuple, Protocol
 
-from relevo.sandbox.answers import Answer, Refused
+from relevo.sandbox.answers import HttpResponse, Refused
 from relevo.sandbox.faults.expo import Exchange
 
 MAX_BODY = 65_536
@@ -37,7 +37,7 @@ class Peer:
     """The key of the first token that was accepted on it."""
 
 
-def headers_of(answer: Answer) -> list[tuple[str, str]]:
+def headers_of(answer: HttpResponse) -> list[tuple[str, str]]:
     """Return the headers of an answer, with the time as this machine has it."""
     headers = [("content-length", str(len(answer.body))), ("date", formatdate(usegmt=True))]
     if answer.content_type:

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from relevo.core.errors import InvalidInputError
-from relevo.sandbox.answers import Answer, Refused, in_json
+from relevo.sandbox.answers import HttpResponse, Refused, in_json
 from relevo.sandbox.faults import device_tokens, fcm_answers
 from relevo.sandbox.faults.expo import Exchange
 from relevo.sandbox.faults.services import spoiled
@@ -76,7 +76,7 @@ class AccessTokens:
             raise BadToken("scope does not hold firebase.messaging.")
         _check_times(claims)
 
-    def _give(self) -> Answer:
+    def _give(self) -> HttpResponse:
         while len(self._until) >= _MAX_TOKENS:
             del self._until[next(iter(self._until))]
         token = f"ya29.sandbox-{secrets.token_urlsafe(32)}"
@@ -94,7 +94,7 @@ def _check_times(claims: dict[str, Any]) -> None:
         raise BadToken("exp must be at most an hour after iat.")
 
 
-def _refused(error: str, description: str) -> Answer:
+def _refused(error: str, description: str) -> HttpResponse:
     return in_json({"error": error, "error_description": description}, 400)
 
 

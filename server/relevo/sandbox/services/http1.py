@@ -6,7 +6,7 @@ import asyncio
 
 import h11
 
-from relevo.sandbox.answers import Answer
+from relevo.sandbox.answers import HttpResponse
 from relevo.sandbox.faults.expo import Exchange
 from relevo.sandbox.services.exchange import Body, ConnectionOwner, Service, Speaker, headers_of
 
@@ -74,7 +74,7 @@ class Http1(Speaker):
             case _:
                 self._write(exchange.answer)
 
-    def _write(self, answer: Answer, *, cut: bool = False) -> None:
+    def _write(self, answer: HttpResponse, *, cut: bool = False) -> None:
         if self._transport.is_closing():
             return
         written = self._h11.send(h11.Response(status_code=answer.status, headers=headers_of(answer))) or b""

@@ -21,7 +21,7 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 from hyperframe.frame import GoAwayFrame, SettingsFrame
 
-from relevo.sandbox.answers import Answer
+from relevo.sandbox.answers import HttpResponse
 from relevo.sandbox.faults.expo import Exchange
 from relevo.sandbox.services.exchange import Body, ConnectionOwner, Service, Speaker, headers_of
 
@@ -150,7 +150,7 @@ class Http2(Speaker):
             case _:
                 self._write(stream_id, answer)
 
-    def _late(self, stream_id: int, answer: Answer) -> None:
+    def _late(self, stream_id: int, answer: HttpResponse) -> None:
         if stream_id in self._streams and not self._transport.is_closing():
             self._write(stream_id, answer)
             self._flush()
@@ -159,7 +159,7 @@ class Http2(Speaker):
         del self._streams[stream_id]
         self._h2.reset_stream(stream_id, code)
 
-    def _write(self, stream_id: int, answer: Answer) -> None:
+    def _write(self, stream_id: int, answer: HttpResponse) -> None:
         self._h2.send_headers(stream_id, _headers(answer), end_stream=not answer.body)
         if answer.body:
             self._streams[stream_id].unsent = answer.body
@@ -181,7 +181,7 @@ class Http2(Speaker):
             if not stream.unsent:
                 del self._streams[stream_id]
 
-    def _cut_short(self, stream_id: int, answer: Answer) -> None:
+    def _cut_short(self, stream_id: int, answer: HttpResponse) -> None:
         """Begin an answer, and end its stream in the midst."""
         self._h2.send_headers(stream_id, _headers(answer))
         if half := answer.body[: len(answer.body) // 2]:
@@ -200,5 +200,5 @@ class Http2(Speaker):
         self._loop.call_later(_LINGER_S, self._transport.close)
 
 
-def _headers(answer: Answer) -> list[tuple[str, str]]:
+def _headers(answer: HttpResponse) -> list[tuple[str, str]]:
     return [(":status", str(answer.status)), *headers_of(answer)]
