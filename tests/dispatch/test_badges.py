@@ -8,7 +8,7 @@ import pytest
 
 import relevo
 from relevo.client.values import Owners
-from relevo.delivery.composing import messages
+from relevo.delivery.composing import drafts
 
 
 def badges(worker: Any, name: str) -> list[Any]:
@@ -56,13 +56,13 @@ def test_nobody_counts_where_nobody_asks(relay, monkeypatch: pytest.MonkeyPatch)
     """Of events with no such badge nothing is read; of those that ask, once for all phones of a batch."""
     worker = relay()
     asked: list[int] = []
-    count = messages.MessageBuilder._count_unread
+    count = drafts.Drafts._count_unread
 
-    def counted(self: Any, deliveries: Any, contents: Any) -> None:
-        count(self, deliveries, contents)
+    def counted(self: Any, deliveries: Any) -> None:
+        count(self, deliveries)
         asked.append(len(self._unread))
 
-    monkeypatch.setattr(messages.MessageBuilder, "_count_unread", counted)
+    monkeypatch.setattr(drafts.Drafts, "_count_unread", counted)
     worker.add_phones(20)
     worker.tell_everyone()
     worker.dispatch()
@@ -77,7 +77,7 @@ def test_a_count_that_fails_holds_nothing_up(relay, monkeypatch: pytest.MonkeyPa
     """A push whose badge cannot be counted goes without one, and what is beside it goes as ever."""
     worker = relay()
     broken = "select i.id, 1 / 0 from unnest(%(installations)s::uuid[]) as i(id)"
-    monkeypatch.setattr(messages, "_SQL", {**messages._SQL, "count_unread": broken})
+    monkeypatch.setattr(drafts, "_SQL", {**drafts._SQL, "count_unread": broken})
     worker.tell("ana", "eva", push={"badge": "unread"})
     worker.tell("eva", push={"badge": 7})
     worker.dispatch()

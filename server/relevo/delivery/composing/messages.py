@@ -2,47 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
-from uuid import UUID
-
-import psycopg
 
 from relevo.client.checks import is_blank
-from relevo.core import queries, wordings
 from relevo.core.errors import Reschedule
-from relevo.core.known_services import SERVICES
 from relevo.core.logs import normalise_error
-from relevo.core.messages import Draft, Message, WrittenMessage
-from relevo.core.model import DIGEST, NEWS, Answer, Content, Delivery, Reply
+from relevo.core.messages import Message, WrittenMessage
+from relevo.core.model import NEWS, Answer, Delivery, Reply
 from relevo.core.ports import ChecksTokens, Composer, ProviderFacts, WritesMessages
-from relevo.database.arrays import array, uuid_array
-from relevo.delivery.claiming import columns
-from relevo.delivery.composing import rendering, webhook_messages
-from relevo.delivery.composing.batches import BatchContents
-from relevo.delivery.composing.digests import Digests
-from relevo.delivery.composing.phone_texts import PhoneTexts
+from relevo.delivery.composing import webhook_messages
+from relevo.delivery.composing.drafts import Drafts, Kind
 from relevo.delivery.sending.reply_checks import checked_ticket
 from relevo.delivery.settling.outcomes import LEAST_PAUSE_MS, MALFORMED, answer, not_attempted, obstructed, ticketed
 from relevo.delivery.worker_services import ClaimContext, WorkerServices
 from relevo.runtime import threads
 from relevo.runtime.hung_calls import MOST_CALLS, HungCall
 
-_SQL = queries.load("dispatch")
 Writer = Callable[[Delivery], WrittenMessage]
-Kind = tuple[int, str | None, tuple[str, str] | None, int | None, bool]
-"""What deliveries have in common whose messages differ by their names alone: event, platform, words, badge, hush."""
 SHOWS_NOTHING = "shows_nothing"
-_COUNTED_TOGETHER = 100
-_LIGHT_BYTES = 3_000  # of the 4096 that every push service bears; what a delivery adds is far below the rest
 _MOST_HUNG_HERE = 4
-_FOR_IOS = frozenset(each.name for each in SERVICES.values() if each.platforms == ("ios",))
-"""Whose phones get what iOS reads, whatever is known of their platform."""
 
 
 class _Hanging(NamedTuple):
@@ -79,13 +61,12 @@ class MessageBuilder:
     messages: dict[int, Message] = field(default_factory=dict)
     """What is to be sent, by the delivery's id."""
     hanging: list[_Hanging] = field(default_factory=list)
-    _drafts: dict[Kind, tuple[Draft, bool]] = field(default_factory=dict)
-    _texts: PhoneTexts | None = None
-    _digests: Digests | None = None
-    _gathered: BatchContents = field(default_factory=BatchContents)
-    _unread: dict[UUID, int] = field(default_factory=dict)
-    """How much is unread in the inboxes of phones, where an event asks for that."""
+    drafts: Drafts = field(init=False)
     _names: webhook_messages.Names = field(default_factory=webhook_messages.Names)
+
+    def __post_init__(self) -> None:
+        """Begin with nothing read."""
+        self.drafts = Drafts(self.context)
 
     @property
     def _services(self) -> WorkerServices:
@@ -93,15 +74,10 @@ class MessageBuilder:
 
     def build(self, deliveries: Sequence[Delivery]) -> Built:
         """Write every delivery's message; what must not be sent is answered already."""
-        database, known = self._services.database, self._services.wordings
-        self._gathered = BatchContents.of(database, known, self._read_contents(deliveries), self.context.now)
-        contents = self._gathered.contents
-        self._texts = PhoneTexts.of(database, known, deliveries, contents)
-        self._digests = Digests.of(database, deliveries)
-        self._count_unread(deliveries, contents)
+        self.drafts.read(deliveries)
         if self._compose_plainly(deliveries):
             return Built(list(deliveries), [])
-        self._names = webhook_messages.read_names(database, deliveries, contents)
+        self._names = webhook_messages.read_names(self._services.database, deliveries, self.drafts.contents)
 
         def compose(delivery: Delivery) -> Answer | None:
             return (
@@ -131,7 +107,7 @@ class MessageBuilder:
         writers: dict[Kind, Writer] = {}
         messages: dict[int, Message] = {}
         for delivery in deliveries:
-            kind = self._kind(delivery)
+            kind = self.drafts.kind(delivery)
             write = writers.get(kind)
             if write is None:
                 write = self._writer(delivery)
@@ -146,13 +122,13 @@ class MessageBuilder:
 
     def _writer(self, delivery: Delivery) -> Writer | None:
         """Return what writes the pushes of a delivery's event to such phones, unless each has to be checked."""
-        content, provider = self._content(delivery), self._message_writer
+        content, provider = self.drafts.contents.get(delivery.notification_event_id), self._message_writer
         if content is None or provider is None or delivery.event_type in self._services.composers:
             return None
-        if self._lacks_words(content) or self._is_over(delivery):
+        if self.drafts.lacks_words(content) or self.drafts.is_over(delivery):
             return None
         try:
-            draft, light = self._draft(content, delivery)
+            draft, light = self.drafts.draft(content, delivery)
         except (ArithmeticError, TypeError, ValueError, RecursionError):
             return None
         if not light or (draft.is_silent and not self._takes_silent):
@@ -196,23 +172,13 @@ class MessageBuilder:
         reply = Reply("held_back", code="composer_hung", message=f"Calls of {what} have not come back.")
         return not_attempted(delivery, reply, self._services.settings.outbox_retry_base_ms)
 
-    def _content(self, delivery: Delivery) -> Content | None:
-        """Return what a delivery's event says; None if it is gone."""
-        return self._gathered.contents.get(delivery.notification_event_id)
-
     def _left_to_others(self, delivery: Delivery) -> Answer | None:
         """Return the answer of a delivery whose text is still to be rendered, if this worker cannot."""
-        content = self._content(delivery)
-        if content is None or not self._lacks_words(content):
+        content = self.drafts.contents.get(delivery.notification_event_id)
+        if content is None or not self.drafts.lacks_words(content):
             return None
         reply = Reply("held_back", code="words_missing", message="This worker cannot render texts of event types.")
         return not_attempted(delivery, reply, self._services.settings.outbox_retry_base_ms)
-
-    def _lacks_words(self, content: Content) -> bool:
-        """Return whether an event's text is still to be rendered, which this worker cannot."""
-        if content.id in self._gathered.unrendered:
-            return True
-        return self._texts is not None and self._texts.renders(content.id) and not wordings.is_available()
 
     def _leave(self, delivery: Delivery, since: float, answered: Future[Answer | None]) -> None:
         """Leave a delivery to its composer, and go on with the others."""
@@ -220,22 +186,14 @@ class MessageBuilder:
         call = self._services.hung.add(what, self.context.project, since, self.context.claim.lasts_s, answered)
         self.hanging.append(_Hanging(delivery, call, answered))
 
-    def _read_contents(self, deliveries: Sequence[Delivery]) -> Mapping[int, Content]:
-        """Return what the events of some deliveries say: as the claim returned it, or read now."""
-        known = self.context.claim.contents
-        if not (unknown := {delivery.notification_event_id for delivery in deliveries} - known.keys()):
-            return known
-        rows = self._services.database.execute(_SQL["read_contents"], {"events": array(unknown)}).fetchall()
-        return {**known, **{row[0]: columns.content_of(*row) for row in rows}}
-
     def _compose_one(self, delivery: Delivery) -> Answer | None:
-        content, is_over = self._content(delivery), self._is_over(delivery)
+        content, is_over = self.drafts.contents.get(delivery.notification_event_id), self.drafts.is_over(delivery)
         if content is None or is_over:
             return answer(delivery, "cancelled", code="event_ended" if is_over else "event_gone")
         if delivery.event_type == NEWS:
             return self._accept(delivery, webhook_messages.message(delivery, content, self._names))
         try:
-            draft, light = self._draft(content, delivery)
+            draft, light = self.drafts.draft(content, delivery)
         except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
             return answer(delivery, "failed", code=MALFORMED, message=normalise_error(error))
         message: Message = draft.message(delivery)
@@ -250,12 +208,6 @@ class MessageBuilder:
             except (Exception, SystemExit) as error:  # noqa: BLE001 a composer may raise anything; attempts bound it
                 return answer(delivery, "retryable", code="composer_failed", message=normalise_error(error))
         return self._accept(delivery, message, light=light)
-
-    def _is_over(self, delivery: Delivery) -> bool:
-        """Return whether nothing is left of the digest or batch that a delivery tells."""
-        if delivery.notification_event_id in self._gathered.over:
-            return True
-        return self._digests is not None and self._digests.is_empty(delivery)
 
     @cached_property
     def _message_writer(self) -> WritesMessages | None:
@@ -277,61 +229,6 @@ class MessageBuilder:
             return ticketed(delivery, checked_ticket(refused), attempted=False)
         self.messages[delivery.id] = message
         return None
-
-    def _told(self, content: Content, delivery: Delivery) -> Content:
-        """Return what an event says to a delivery's phone; raises ValueError if that cannot be rendered."""
-        texts = self._texts
-        if self._digests is not None and delivery.event_type == DIGEST:
-            wording = None if texts is None else texts.wordings.get(content.id)
-            zone = "UTC" if texts is None else texts.zones.get(delivery.installation_id, "UTC")
-            return self._digests.content(content, delivery, wording, zone)
-        return content if texts is None else texts.told(content, delivery)
-
-    def _kind(self, delivery: Delivery) -> Kind:
-        """Return what tells apart what an event says to a delivery's phone from what it says to others."""
-        spoken = None
-        if self._digests is not None and delivery.event_type == DIGEST:
-            spoken = self._digests.spoken(delivery)
-        elif self._texts is not None:
-            spoken = self._texts.spoken(delivery)
-        unread, hushed = self._unread.get(delivery.installation_id), delivery.quiet_until is not None
-        return delivery.notification_event_id, delivery.platform, spoken, unread, hushed
-
-    def _count_unread(self, deliveries: Sequence[Delivery], contents: Mapping[int, Content]) -> None:
-        """Read once for all of these deliveries how much is unread, if the event of any asks for that as its badge."""
-        asking = {event for event, content in contents.items() if content.push.get("badge") == rendering.UNREAD}
-        if not asking:
-            return
-        sent = [each for each in deliveries if each.notification_event_id in asking and each.obstacle is None]
-        phones, database = sorted({each.installation_id for each in sent}), self._services.database
-        with suppress(psycopg.Error):  # a push without its badge is better than none; an outage is no such error
-            for first in range(0, len(phones), _COUNTED_TOGETHER):
-                some = uuid_array(phones[first : first + _COUNTED_TOGETHER])
-                self._unread |= dict(database.execute(_SQL["count_unread"], {"installations": some}).fetchall())
-
-    def _draft(self, content: Content, delivery: Delivery) -> tuple[Draft, bool]:
-        """Return an event's draft, and whether it is so light that its messages need not be weighed one by one.
-
-        Raises ValueError if what it says to the phone cannot be rendered.
-        """
-        kind = self._kind(delivery)
-        *_, unread, hushed = kind
-        known = self._drafts.get(kind)
-        if known is None:
-            settings = self._services.settings
-            draft = rendering.draft(
-                self._told(content, delivery),
-                self.context.lane,
-                ios=delivery.platform == "ios" or delivery.provider in _FOR_IOS,
-                default_ttl_s=settings.push_ttl_s,
-                unread=unread,
-                quiet_channel=settings.push_quiet_channel if hushed else None,
-                provider=delivery.provider,
-                platform=delivery.platform,
-            )
-            weight = len(json.dumps([draft.fields, draft.data], ensure_ascii=False, allow_nan=False).encode())
-            known = self._drafts[kind] = draft, weight < _LIGHT_BYTES
-        return known
 
 
 def _shows_nothing(message: Message) -> bool:
