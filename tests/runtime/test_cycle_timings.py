@@ -9,13 +9,13 @@ import psycopg
 import pytest
 
 from relevo.app import App
+from relevo.app.service import one_shot, run_cycle
 from relevo.config import CYCLES, Settings
 from relevo.core.model import Step
 from relevo.cycles.export import OFF
 from relevo.operators import fleet
 from relevo.runtime.runs import Cycle
 from relevo.runtime.timing import Cron, Every
-from relevo.service import one_shot, run_cycle
 
 Build = Callable[..., App]
 
