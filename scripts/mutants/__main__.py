@@ -21,10 +21,11 @@ from mutants.families import FAMILIES, find
 from mutants.in_python import IN_PYTHON
 from mutants.in_sql import IN_SQL
 from mutants.mistake import ROOT, Mistake
+from mutants.sampled import SAMPLED
 from mutants.second_values import SECOND_VALUES
 from mutants.two_of_each import TWO_OF_EACH
 
-MISTAKES: dict[str, Mistake] = IN_SQL | IN_PYTHON | SECOND_VALUES | TWO_OF_EACH
+MISTAKES: dict[str, Mistake] = IN_SQL | IN_PYTHON | SECOND_VALUES | TWO_OF_EACH | SAMPLED
 _NOT_COPIED = shutil.ignore_patterns(
     ".git", ".venv", "build", "dist", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache"
 )

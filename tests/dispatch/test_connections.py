@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from typing import Any
 
 import psycopg
@@ -284,6 +285,16 @@ class TestConnections:
         assert not renewed()
         assert projects.reserve("default", "bulk", 1).connections == 6
         assert projects.connections.may_connect("default"), "what is lost is leased again, not remembered"
+
+    @pytest.mark.parametrize(("left_ms", "may"), [(9_000, False), (11_000, True)])
+    def test_a_lease_lasts_for_the_whole_request(self, relay, left_ms: int, may: bool) -> None:
+        """A request begins only if its connection is leased for the 10 s that it may take."""
+        worker: Relay = relay(push_request_timeout_ms=10_000)
+        projects = worker.app.services.projects
+        projects.reserve("default", "bulk", 1)
+        lease = projects.connections._leased["default"]
+        lease.since = time.monotonic() + (left_ms - lease.lease_ms) / 1000
+        assert (projects.connections.may_connect("default"), lease.lasts(0)) == (may, True)
 
     def test_a_beat_that_missed_a_lease_takes_no_newer_one(self, relay, conn) -> None:
         """A process that stood still leases its connections anew while a beat finds the old lease gone: it has them, and

@@ -342,6 +342,30 @@ def test_what_healed_is_not_told_for_long(relay) -> None:
     assert [("now" in each, "before" in each) for each in said] == [(True, False)]
 
 
+def test_what_is_locked_is_told_from_the_third_time_on(relay) -> None:
+    """What is locked twice is tried again and nobody need know; the third time in a row is told, and any other error at
+    once; what went well is forgotten, and counts from the start again."""
+    worker = relay()
+    troubles = Troubles(worker.app.database)
+    lanes = {name: Thing("lane", f"bulk {name}") for name in ("twice", "thrice", "apart", "refused")}
+
+    def meet(name: str, times: int, error: Exception) -> None:
+        for _ in range(times):
+            troubles.met(lanes[name], error)
+
+    meet("twice", 2, psycopg.errors.LockNotAvailable("locked"))
+    meet("thrice", 3, psycopg.errors.LockNotAvailable("locked"))
+    meet("refused", 1, psycopg.errors.CheckViolation("refused"))
+    meet("apart", 2, psycopg.errors.LockNotAvailable("locked"))
+    troubles.went_well(lanes["apart"])
+    meet("apart", 1, psycopg.errors.LockNotAvailable("locked"))
+    named = "select name from relevo.troubles order by name"
+    assert [row["name"] for row in worker.rows(named)] == ["bulk refused", "bulk thrice"]
+    troubles.went_well(lanes["thrice"])
+    assert [row["name"] for row in worker.rows(named)] == ["bulk refused"]
+    assert set(troubles.resting("lane")) == {"bulk twice", "bulk apart", "bulk refused"}
+
+
 def test_an_outage_is_nobodys_own() -> None:
     """It is raised again, and nothing is left alone for it."""
     troubles = Troubles()

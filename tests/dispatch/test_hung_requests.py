@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from hanging import Trap, dispatching, is_told, others_flow, problems, tell
-from relaying import token
+from relaying import beside, token
 
 from processes import eventually
 from relevo.core.model import Reply
@@ -96,6 +96,25 @@ def test_a_provider_call_that_hangs(hanging, trap: Trap, monkeypatch: pytest.Mon
     worker.dispatch()
     worker.everyone_received(1)
     assert worker.delivery("bad")["status"] == "sent"
+
+
+@pytest.mark.parametrize(("at_most_once", "expected"), [(False, "retryable"), (True, "unknown")])
+def test_a_process_that_stops_leaves_a_hung_request_unanswered(
+    hanging, trap: Trap, monkeypatch: pytest.MonkeyPatch, at_most_once: bool, expected: str
+) -> None:
+    """Nobody waits for the request any more, and nobody knows whether it was sent: whoever takes the claim back must not
+    take it for one that was certainly not sent."""
+    monkeypatch.setattr(Expo, "send", lambda *_: trap())
+    worker = hanging()
+    tell(worker, "one", "ana", at_most_once=at_most_once)
+    with beside(worker.dispatch):
+        eventually(lambda: trap.caught, "it hangs")
+        worker.app.runner.stopping.set()
+    assert worker.rows("select outcome from relevo.push_requests where outcome is not null") == []
+    worker.travel(minutes=1)
+    worker.app.runner.stopping.clear()
+    worker.reap()
+    assert (worker.claims(), worker.delivery("ana")["status"]) == (0, expected)
 
 
 class TestThePool:

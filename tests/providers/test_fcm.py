@@ -93,6 +93,19 @@ def test_an_access_token_is_dropped_once(fcm: Fcm, sandbox: Sandbox) -> None:
     assert sent(fcm, sandbox).fate == "ok"
 
 
+def test_a_late_refusal_costs_no_newer_access_token(fcm: Fcm) -> None:
+    """Two requests are refused for one access token: the second drops it in vain, for it was replaced meanwhile."""
+    project = fcm._projects.find(FcmEntry, "default")
+    assert isinstance(project, PushProject)
+    first = fcm.tokens.get(project)
+    fcm.tokens.drop(project, first)
+    second = fcm.tokens.get(project)
+    fcm.tokens.drop(project, first)
+    assert fcm.tokens.get(project) == second != first
+    fcm.tokens.drop(project, second)
+    assert fcm.tokens.get(project) not in (first, second)
+
+
 def test_what_is_taken_by_a_new_access_token_is_told_of_its_message(fcm: Fcm, sandbox: Sandbox) -> None:
     """Of one call some messages are refused for the access token and taken with the next one: each is told as taken under
     its own place."""

@@ -295,6 +295,40 @@ def test_many_wake_ups_are_one(schedule: Schedule, planned) -> None:
     assert planned["probe"] == [0, 3_600]
 
 
+def test_a_round_that_fails_while_the_database_comes_back_is_soon_tried_again(
+    schedule: Schedule, planned, said
+) -> None:
+    """It may have failed for the outage that is over. One that went well waits its pause, and so does the next failure."""
+    begun = threading.Barrier(3)
+
+    def meet() -> None:
+        begun.wait(PATIENCE_S)
+        begun.wait(PATIENCE_S)
+
+    def fail(_run: Run) -> Step:
+        if len(failing.times) == 1:
+            meet()
+        raise RuntimeError("not yet")
+
+    failing, calm = Rounds(fail), Rounds(lambda _run: meet() or Step())  # type: ignore[func-returns-value]
+    _, scheduler = schedule(
+        Cycle("failing", Every(2 * HOUR), failing),
+        Cycle("calm", Every(HOUR), calm),
+        **SLEEPY,
+        worker_tick_loop_error_backoff_ms=HOUR,
+        worker_tick_loop_max_jitter_ms=0,
+    )
+    begun.wait(PATIENCE_S)
+    scheduler.look_soon()
+    begun.wait(PATIENCE_S)
+    eventually(lambda: planned["failing"] and planned["calm"], "both rounds are over")
+    assert planned["failing"][0] <= 0.5
+    assert planned["calm"] == [3_600]
+    failing.wait(2)
+    eventually(lambda: len(planned["failing"]) == 2, "it failed again")
+    assert planned["failing"][1] >= 3_600
+
+
 def test_calls_do_not_make_a_cycle_spin_that_can_do_nothing(schedule: Schedule, planned, said) -> None:
     """One that failed, or is paused, is called by every urgent event: it tries again after the busy pause, not at once."""
 

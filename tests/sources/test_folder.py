@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -227,6 +228,28 @@ class TestGrowth:
         context.run(source)
         assert {"5-1-LE26", "6-1-LE26"} <= context.codes()
         assert not context.rejects
+
+    def test_a_file_that_becomes_readable_is_read(
+        self, tmp_path: Path, source: Folder, context: MemorySourceContext, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A file that cannot be read is rejected once, by its name; once it can be read its reject is resolved, and no other's."""
+        locked = {"a.jsonl", "b.jsonl"}
+        really_open = Path.open
+
+        def refuse(path: Path, *args: Any, **more: Any) -> Any:
+            if path.name in locked:
+                raise PermissionError(13, "Permission denied", str(path))
+            return really_open(path, *args, **more)
+
+        for number, name in enumerate(("a.jsonl", "b.jsonl", "c.jsonl")):
+            (tmp_path / name).write_text(line(number))
+        monkeypatch.setattr(Path, "open", refuse)
+        context.run(source)
+        assert (set(context.rejects), context.codes()) == ({"a.jsonl", "b.jsonl"}, {"2-1-LE26"})
+        assert [answer.rejects for answer in context.run(source)] == [()], "it is said once"
+        locked.remove("a.jsonl")
+        context.run(source)
+        assert (set(context.rejects), context.codes()) == ({"b.jsonl"}, {"0-1-LE26", "2-1-LE26"})
 
     def test_a_touched_file_is_not_told_again(
         self, tmp_path: Path, source: Folder, context: MemorySourceContext
