@@ -82,6 +82,13 @@ def test_list_shows_how_far_each_month_is(ask: Ask, empty_database) -> None:
     }
 
 
+def test_a_database_without_a_schema_has_no_months_to_list(ask: Ask, empty_database) -> None:
+    """Without a store there is nothing else to tell of: the command says what to do."""
+    found = ask("archive", "list", database_url=empty_database, archive_folder="")
+    assert (found.code, found.out) == (1, "")
+    assert "relevo migrate" in found.err
+
+
 def test_a_store_of_ones_own_is_the_commands_store_too(archived: Settings, tmp_path) -> None:
     """What RELEVO_APP exports to, the commands read, without a configured store."""
     root = str(archived.archive_folder)

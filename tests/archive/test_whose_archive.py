@@ -76,6 +76,16 @@ def test_what_cannot_be_read_is_replaced_only_beside_our_own(retired, conn, fold
     assert row(conn) == ("verified", 0, None)
 
 
+def test_a_damaged_manifest_is_replaced_beside_our_own_parts(retired, conn, folder_settings, file_of) -> None:
+    """A manifest that says nothing of its author stops no upload: once the month's own parts lie beside it, it is replaced."""
+    store = open_store(**folder_settings)
+    key = f"notification_deliveries/year={OLD:%Y}/month={OLD:%m}/_manifest.json"
+    store.put(key, file_of(b"half a man"))
+    assert export(retired).outcome == "ok"
+    assert row(conn) == ("verified", 0, None)
+    assert json.loads((Path(store.name) / key).read_text())["entity"] == "notification_deliveries"
+
+
 def test_a_disk_that_is_not_mounted_is_no_empty_archive(retired, conn, folder_settings) -> None:
     """Its mount point is an empty folder: nothing is written there, nothing is thought lost. Another disk, with another
     archive on it, is refused until it is named by another prefix, which is marked in turn. With the disk it goes on."""

@@ -262,6 +262,16 @@ def test_an_unreachable_database_stops_the_sending(build, conn, proxy) -> None:
     assert len(claims_in(conn)) == 2
 
 
+def test_one_beat_in_vain_loses_all(build, conn, proxy) -> None:
+    """Nobody knows of any lease whether it was extended: the first beat that fails gives up each, not one after the other."""
+    add(conn, 2)
+    worker = build(database_url=proxy.dsn, outbox_lease_duration_ms=20_000)
+    claims = [take(worker, None, limit=1) for _ in range(2)]
+    proxy.shut()
+    assert worker.heartbeat._beat_or_lose() is None
+    assert [claim.loss and claim.loss[0] for claim in claims] == ["error", "error"]
+
+
 def test_a_frozen_database_stops_the_sending_too(build, conn, proxy) -> None:
     """A server that keeps connections open and answers nothing is noticed; after it thaws, the heart beats on."""
     add(conn, 1)

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 import requests
 
+from commanding import Command
 from processes import Processes, eventually
 from relevo import app
 from relevo.access import api_tokens, sessions
@@ -63,6 +64,23 @@ def test_an_operator_lets_a_caller_in_and_out(processes: Processes) -> None:
     assert token["token"] not in told.stdout + server.stderr
     server.signal(signal.SIGTERM)
     assert eventually(lambda: server.ends() == 0)
+
+
+def test_a_token_is_for_its_project_and_its_days(command: Command) -> None:
+    """What is said of a token when it is made is what it has: its role, its project, and how long; without it all, for ever."""
+    made = {
+        "both": ["--role", "app", "--project", "shop", "--days", "30"],
+        "project": ["--role", "viewer", "--project", "cafe"],
+        "neither": ["--role", "operator"],
+    }
+    for name, words in made.items():
+        assert command("token", "make", name, *words).code == 0
+    listed = {row["name"]: row for row in command("token", "list", "--json").lines}
+    assert {name: (row["role"], row["project"], bool(row["expires_at"])) for name, row in listed.items()} == {
+        "both": ("app", "shop", True),
+        "project": ("viewer", "cafe", False),
+        "neither": ("operator", None, False),
+    }
 
 
 def test_a_role_that_is_none_is_refused(processes: Processes) -> None:

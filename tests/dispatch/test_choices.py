@@ -64,17 +64,18 @@ def test_an_opt_out_of_one_phone_stays(worker: Relay) -> None:
 
 
 @pytest.mark.parametrize("owner_first", [True, False])
-def test_a_new_phone_has_its_owners_choices(worker: Relay, owner_first: bool) -> None:
+@pytest.mark.parametrize(("category", "wanted"), [("on", False), ("off", True)])
+def test_a_new_phone_has_its_owners_choices(worker: Relay, owner_first: bool, category: str, wanted: bool) -> None:
     """A choice holds for phones that are registered later, or come to the owner later, and no more for the next owner."""
-    consent.choose(worker.conn, "on", owner="zoe", wanted=False)
+    consent.choose(worker.conn, category, owner="zoe", wanted=wanted)
     new = Installation(token("new"), owner="zoe" if owner_first else None)
     worker.phones["new"] = verbs.register(worker.conn, new)
     verbs.register(worker.conn, Installation(token("new"), worker.phones["new"], owner="zoe"))
-    send(worker, "everyone", category="on")
-    assert worker.received("new") == 0
+    send(worker, "everyone", category=category)
+    assert worker.received("new") == wanted
     verbs.register(worker.conn, Installation(token("new"), worker.phones["new"], owner="max"))
-    send(worker, "everyone", category="on")
-    assert worker.received("new") == 1
+    send(worker, "everyone", category=category)
+    assert worker.received("new") == 1, "what was chosen before is the former owner's"
 
 
 def test_a_choice_between_fan_out_and_claim(worker: Relay) -> None:

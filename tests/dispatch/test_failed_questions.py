@@ -8,6 +8,7 @@ import pytest
 from asking import FIRST_MS, requests
 from relaying import Relay, seconds_from
 
+from relevo.delivery.sending import RequestPool
 from relevo.sandbox import answers
 from relevo.sandbox.faults import expo as faults
 
@@ -53,6 +54,26 @@ def test_a_failed_question_does_not_hold_up_other_projects(relay, sandbox) -> No
     sandbox.add_fault("500", on="receipts", times=1)
     worker.ask()
     assert sorted(row["status"] for row in worker.deliveries()) == ["ok", "sent"]
+
+
+def test_a_question_for_which_no_thread_can_be_started(relay, monkeypatch) -> None:
+    """The run says so, nothing is left claimed, and the receipt is asked for later."""
+    worker = relay()
+    worker.tell("ana")
+    worker.dispatch()
+    worker.travel(seconds=1)
+
+    def refuse(_pool: RequestPool, *_work: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RequestPool, "submit", refuse)
+        report = worker.ask()
+    assert "can't start new thread" in report.error
+    assert (worker.claims(), worker.delivery("ana")["status"]) == (0, "sent")
+    worker.travel(hours=1)
+    worker.ask()
+    assert worker.delivery("ana")["status"] == "ok"
 
 
 class TestPauses:

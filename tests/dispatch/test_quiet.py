@@ -7,8 +7,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from relaying import Relay, token
+from relaying import Relay, beside, token
 
+from processes import eventually
 from relevo.client import consent, quiet, verbs
 from relevo.client.values import Event, Installation, Matching, Owners
 
@@ -327,6 +328,23 @@ def test_hours_that_nobody_has_are_deleted(worker: Relay) -> None:
     assert worker.rows(many, 9) == [{"gone": 0, "before": 4}]
     quiet.set_quiet(worker.conn, None, owner="ana")
     assert worker.rows(many, 9) == [{"gone": 1, "before": 4}]
+
+
+def test_hours_that_somebody_takes_meanwhile_stay(worker: Relay, dsn: str) -> None:
+    """Cleanup has seen that nobody has them when somebody takes them again: they stay."""
+    hours = [window(-1, 5)]
+    for given in (hours, None):
+        quiet.set_quiet(worker.conn, given, owner="eva", zone="UTC")
+    prune = "select relevo.prune_profiles(9) as gone"
+    with psycopg.connect(dsn) as taking:
+        taking.execute("lock table relevo.owner_rules in access exclusive mode")
+        with beside(lambda: worker.rows(prune)) as pruned:
+            eventually(lambda: taking.execute("select from pg_locks where not granted").fetchall(), "it waits to look")
+            quiet.set_quiet(taking, hours, owner="eva", zone="UTC")
+            taking.commit()
+    assert pruned == [[{"gone": 0}]]
+    quiet.set_quiet(worker.conn, None, owner="eva")
+    assert worker.rows(prune) == [{"gone": 1}]
 
 
 def test_where_nobody_has_quiet_hours_a_claim_does_not_ask_for_them(relay: Any) -> None:

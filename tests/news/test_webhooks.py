@@ -21,9 +21,8 @@ from processes import eventually
 from relevo.app import App
 from relevo.client import verbs
 from relevo.client.values import Installation
-from relevo.core import queries
 from relevo.core.errors import InvalidInputError, UsageError
-from relevo.operators import actions
+from relevo.operators import actions, fleet
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 MADE = "select data ->> 'position' from relevo.notification_events where event_type = 'relevo.news' order by id"
@@ -192,9 +191,7 @@ def test_backlog_in_shared_chunks(conn: psycopg.Connection[Any], app: App) -> No
         reap(app)
         fan_out_to_the_end(app)
     assert len(made(conn)) == 1_000
-    asked = {"most": 10_000}
-    with conn.cursor(row_factory=psycopg.rows.dict_row) as cursor:
-        [told] = cursor.execute(queries.load("subscriptions")["list_subscriptions"], asked).fetchall()
+    [told] = fleet.status(app.database, app.settings).news
     assert told["on_their_way"] == 1_000
 
 

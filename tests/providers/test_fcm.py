@@ -14,6 +14,7 @@ import native
 from fakes.server import Answer, Asked, FakeServer
 from native import ANDROID, IOS
 from relevo.core.model import Reply, Ticket
+from relevo.providers import fcm_tokens
 from relevo.providers.fcm import Fcm, _by_fid, _judge, _ticket
 from relevo.providers.http2 import Answered
 from relevo.providers.message_parts import topic
@@ -136,6 +137,15 @@ def test_a_refused_account_is_the_projects_fault(sandbox: Sandbox) -> None:
         assert fcm.send([native.message(sandbox.fcm_token("ana"))], ANDROID).kind == "answered", (
             "once mended it goes on"
         )
+
+
+@pytest.mark.parametrize("field", ["client_email", "private_key", "token_uri"])
+@pytest.mark.parametrize("value", [None, 5, ["x"]])
+def test_a_field_of_an_account_that_is_no_text_is_named(sandbox: Sandbox, field: str, value: object) -> None:
+    """A service account whose field is missing, or something else than text, is refused by the name of that field."""
+    account = json.loads(sandbox.service_account_file.read_text()) | {field: value}
+    with pytest.raises(ValueError, match=f"^its service account has no {field}$"):
+        fcm_tokens.check(PushProject("default", FcmEntry(service_account=account), json.dumps(account)))
 
 
 def test_no_token_endpoint_is_nobodys_fault(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -49,6 +49,42 @@ def test_old_runs_go_and_running_ones_stay(build, conn, rows) -> None:
     assert [row["outcome"] for row in left] == ["running", "ok"]
 
 
+def test_each_retention_is_its_own(build, conn, rows) -> None:
+    """Runs and what happened to projects, dead phones, and the audit log are each kept for the days of their own setting."""
+    days = (9, 11, 39, 41, 69, 71)
+    for each, phone in zip(days, add_phones(conn, len(days)), strict=True):
+        add_run(conn, each)
+        at = [each]
+        conn.execute(
+            "insert into relevo.project_incidents (project, at, what) values ('a', now() - %s * interval '1 day', 'released')",
+            at,
+        )
+        conn.execute(
+            "insert into relevo.audit_log (at, actor, face, action) values (now() - %s * interval '1 day', 'w', 'cli', 'x')",
+            at,
+        )
+        conn.execute("select relevo.unregister_installation(%s)", [phone])
+        dead = "update relevo.device_installations set dead_since = now() - %s * interval '1 day' where installation_id = %s"
+        conn.execute(dead, [each, phone])
+    worker = build(runs_retention_days=10, dead_phones_retention_days=40, audit_retention_days=70)
+    worker.runner.run(worker.registry["cleanup"], "manual")
+    left = {
+        name: rows(f"select extract(day from now() - {at})::int as days from relevo.{name} order by 1")
+        for name, at in (
+            ("worker_runs where cycle = 'probe'", "started_at"),
+            ("project_incidents", "at"),
+            ("device_installations", "dead_since"),
+            ("audit_log", "at"),
+        )
+    }
+    assert {name.split()[0]: [row["days"] for row in found] for name, found in left.items()} == {
+        "worker_runs": [9],
+        "project_incidents": [9],
+        "device_installations": [9, 11, 39],
+        "audit_log": [9, 11, 39, 41, 69],
+    }
+
+
 def test_commands_are_forgotten_after_a_day_and_replicas_with_their_runs(build, conn, rows) -> None:
     """A lost tick is seen for a day, a replica for the runs' retention; who has a run that is open stays."""
     add_worker(conn, "old replica", "run", "stopped_at", 91)
