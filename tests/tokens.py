@@ -16,6 +16,7 @@ BAD_TOKENS = [
     ("fcm", "token must be an FCM registration token: printable ASCII characters without blanks, and not Expo's",
      "a b", "ñ", "ExponentPushToken[a]", " a"),
     ("fcm", "token must be text of 1 to 4096 bytes without control characters", "", "a" * 4097, "a\n", "a\x7f", 7, {"a": 1}),
+    ("webhook", "token must be text of 1 to 4096 bytes without control characters", "", "ñ" * 2049, "a\n"),
     ("apns", "token must be an APNs device token: an even number of hexadecimal digits", "abc", "xy", "a b ", "ExpoPushToken[a]"),
     ("webpush", "token must be a Web Push subscription in JSON, with endpoint, keys.p256dh and keys.auth",
      "a", "{", "[]", "7", "null", '"a"', "{}", '{"endpoint": "https://a.b/c"}', '{"endpoint": "https://a.b/c", "keys": []}',

@@ -183,13 +183,16 @@ def test_forget_is_a_command(dsn, monkeypatch, capsys, conn) -> None:
     assert done.code == 0, done.err
     assert f"Installation {phone} is forgotten." in done.out
     assert conn.execute("select count(*) from relevo.device_installations").fetchone() == (0,)
-    verbs.register(conn, Installation(token(), owner="someone@example.com"))
+    for owner in ("someone@example.com", "two", "two", "two", "left"):
+        verbs.register(conn, Installation(token(), owner=owner))
     done = ask("forget", "--owner", "someone@example.com")
     assert "is forgotten, with 1 installation." in done.out, done.err
+    assert ask("forget", "--owner", "two", "--json").lines == [{"owner": "two", "installations": 3}]
+    assert conn.execute("select owner from relevo.device_installations").fetchall() == [("left",)]
     kept = conn.execute(
         "select a.action, a::text like '%someone@%' from relevo.audit_log a where a.action = 'forget_owner'"
     )
-    assert kept.fetchall() == [("forget_owner", False)], "the record does not tell the name"
+    assert kept.fetchall() == [("forget_owner", False)] * 2, "the record does not tell the name"
     unknown = ask("forget", uuid4())
     assert unknown.code == 2
     assert "There is no installation" in unknown.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -10,11 +11,14 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from claiming import NOW, SECOND, add, claims_in, take
+from claiming import MINUTE, NOW, SECOND, add, claims_in, take
 from pictures import picture, summed
 
 from deliveries import TODAY, one
+from processes import eventually
 from relevo.app import App
+from relevo.client import verbs
+from relevo.client.values import Event
 from relevo.core.model import Answer, PushRequest, SentRequest, TakenFate
 from relevo.delivery.claiming.claim import Claim
 
@@ -240,3 +244,19 @@ def test_a_ticket_in_other_letters_is_settled_in_a_mixture(build, conn) -> None:
     settlement = worker.claims.settle_sent(claim, [part], NOW + SECOND)
     assert settlement is not None
     assert (one(conn, ids[0])["provider_ticket_id"], one(conn, ids[1])["status"]) == ("año-1", "pending")
+
+
+def test_the_first_of_two_settles_says_when(conn, dsn) -> None:
+    """A settle that waited for the event's tender leaves the time that another one wrote meanwhile."""
+    told = verbs.enqueue(conn, Event("notice", "1", "t", audience="everyone")).event_id
+    conn.execute(TENDER, [told])
+    note = "select relevo.note_sent(%s, %s)"
+    with psycopg.connect(dsn) as first, psycopg.connect(dsn, autocommit=True) as second:
+        first.execute(note, [[told], NOW])
+        later = threading.Thread(target=second.execute, args=[note, [[told], NOW + MINUTE]])
+        later.start()
+        eventually(lambda: conn.execute("select from pg_locks where not granted").fetchall(), "the second waits")
+        first.commit()
+        later.join()
+    said = "select e.first_sent_at, l.notificada from relevo.notification_events e join relevo.licitaciones l on l.id = e.licitacion_id"
+    assert conn.execute(said).fetchall() == [(NOW, True)]

@@ -56,6 +56,17 @@ def test_a_failed_question_does_not_hold_up_other_projects(relay, sandbox) -> No
     assert sorted(row["status"] for row in worker.deliveries()) == ["ok", "sent"]
 
 
+def test_a_run_asks_for_no_more_than_it_may(relay) -> None:
+    """The bound of a run holds for all its requests together, not for each of them."""
+    worker = relay(receipt_chunk_size=2, push_chunk_size=1)
+    worker.add_phones(7)
+    worker.tell_everyone()
+    worker.dispatch()
+    worker.travel(seconds=1)
+    worker.run("receipt", at_most=3)
+    assert worker.states() == {"sent": 4, "ok": 3}
+
+
 def test_a_question_for_which_no_thread_can_be_started(relay, monkeypatch) -> None:
     """The run says so, nothing is left claimed, and the receipt is asked for later."""
     worker = relay()

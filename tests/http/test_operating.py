@@ -74,6 +74,11 @@ def test_lists_by_page_and_by_filter(served: Served, conn: psycopg.Connection[An
     assert len(runs.page(served.app.database, outcome="failed", before=found.next).rows) == 1
     assert "two@host" not in person.get("/dashboard/runs?worker=one@host").text.split("<tbody>")[1]
     assert "No run fits" in person.get("/dashboard/runs?cycle=nothing").text
+    made = """insert into relevo.worker_runs (cycle, source, trigger, worker_id, started_at, finished_at, outcome)
+              select 'ingest', s, 'manual', 'of-' || s, now(), now(), 'ok' from unnest(array['folder', 'ocds']) s"""
+    conn.execute(made)
+    conn.execute("insert into relevo.cycle_state (cycle, source) values ('ingest', 'folder'), ('ingest', 'ocds')")
+    assert [walk(person, f"/dashboard/runs?cycle=ingest{name}") for name in (":folder", ":ocds", "")] == [1, 1, 2]
     assert "Nothing fits" in person.get("/dashboard/audit?actor=nobody").text
     assert person.get("/dashboard/runs?before=9.9.9").status_code == 400
     assert person.get("/dashboard/runs?before=999999999999999999.1").status_code == 400

@@ -118,6 +118,32 @@ def test_an_operator_runs_the_fleet(
     assert [each["id"] for each in page["items"] + rest["items"]] == [each["id"] for each in entries]
 
 
+def test_each_setting_is_told_under_its_name(build: Callable[..., App]) -> None:
+    """What a monitor reads as configuration is what each setting says, and no other's value."""
+    app = build(
+        dispatch_interval_minutes=3,
+        outbox_batch_size=321,
+        outbox_max_attempts=7,
+        outbox_lease_duration_ms=61_000,
+        outbox_retry_base_ms=1_234,
+        outbox_retry_max_ms=98_765,
+        outbox_retry_jitter_ms=55,
+        outbox_concurrency=4,
+        push_rate_per_second=77,
+    )
+    assert fleet.stats(app.database, app.settings)["config"] == {
+        "poll_ms": 180_000,
+        "batch_size": 321,
+        "max_attempts": 7,
+        "processing_timeout_ms": 61_000,
+        "retry_base_ms": 1_234,
+        "retry_max_ms": 98_765,
+        "retry_jitter_ms": 55,
+        "concurrency": 4,
+        "rate_per_second": 77,
+    }
+
+
 def test_counts_follow_claims_and_deletions(
     served: Served, conn: psycopg.Connection[Any], build: Callable[..., App]
 ) -> None:

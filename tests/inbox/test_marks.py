@@ -13,6 +13,7 @@ from deliveries import TODAY
 from inboxes import counts, sent, titles
 from phones import add_phones
 from plans import rows_read_by_table
+from relevo import Event, Owners
 from relevo.core.errors import InvalidInputError
 
 ROWS = "select seen_at, read_at, archived_at, xmin::text from relevo.inbox_marks"
@@ -33,6 +34,28 @@ def test_nothing_is_written_until_something_is_touched(conn: psycopg.Connection[
     assert relevo.mark_inbox(conn, three[0], "seen", owner="ana")
     assert conn.execute("select count(*) from relevo.inbox_marks").fetchone() == (1,)
     assert counts(conn, owner="ana") == (3, 2)
+
+
+def test_an_inbox_is_of_the_project_whose_events_are_in_it(conn: psycopg.Connection[Any]) -> None:
+    """Who has no phone yet has an inbox where an event is for them: in its project, and in each one if it names none."""
+    event = relevo.enqueue(conn, Event("t", "1", "a", audience=Owners("somebody"))).event_id
+    for owner, project in (("ana", "shop"), ("eva", "")):
+        conn.execute(
+            "insert into relevo.event_owners (event_id, owner, inbox_place, inbox_project)"
+            " values (%s, %s, nextval('relevo.delivery_ids'), %s)",
+            [event, owner, project],
+        )
+    opened = "select relevo.open_inbox(jsonb_populate_record(null::relevo.inbox_subject, jsonb_build_object('owner', %s::text, 'project', %s::text))) is not null"
+    made = {
+        (owner, project): conn.execute(opened, [owner, project]).fetchone()
+        for owner in ("ana", "eva", "nobody")
+        for project in ("shop", "bank")
+    }
+    assert {asked for asked, (is_made,) in made.items() if is_made} == {
+        ("ana", "shop"),
+        ("eva", "shop"),
+        ("eva", "bank"),
+    }
 
 
 def test_each_mark_and_back(conn: psycopg.Connection[Any], three: list[int]) -> None:

@@ -139,6 +139,16 @@ def test_a_refused_account_is_the_projects_fault(sandbox: Sandbox) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("secret", "why"),
+    [("{", "no JSON$"), ("[" * 100_000, "no JSON$"), ("[]", "no JSON object"), ('"x"', "no JSON object")],
+)
+def test_an_account_that_is_no_object_is_refused(secret: str, why: str) -> None:
+    """A service account is an object of JSON; its project is stopped with a sentence that says so."""
+    with pytest.raises(ValueError, match=f"^its service account is {why}"):
+        fcm_tokens.check(PushProject("default", FcmEntry(service_account_file="a.json"), secret))
+
+
 @pytest.mark.parametrize("field", ["client_email", "private_key", "token_uri"])
 @pytest.mark.parametrize("value", [None, 5, ["x"]])
 def test_a_field_of_an_account_that_is_no_text_is_named(sandbox: Sandbox, field: str, value: object) -> None:

@@ -103,3 +103,12 @@ def test_a_key_that_cannot_sign_is_said(private_key: str, subject: str, said: st
     with pytest.raises(ValueError, match=said) as raised:
         check(project(private_key, subject))
     assert private_key not in str(raised.value)
+
+
+def test_a_subscription_has_4096_characters_at_most() -> None:
+    """One of exactly so many is read, one more is refused."""
+    token = Browser("https://push.example.com/x").token
+    padded = token + " " * (4_096 - len(token))
+    assert webpush_subscriptions.read(padded) == webpush_subscriptions.read(token)
+    with pytest.raises(ValueError, match="no text of 1 to 4,096"):
+        webpush_subscriptions.read(padded + " ")

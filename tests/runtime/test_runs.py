@@ -14,6 +14,7 @@ import structlog
 from processes import PATIENCE_S, eventually
 from relevo.core.errors import RelevoError
 from relevo.core.model import Budget, Step
+from relevo.runtime.runner import Runner
 from relevo.runtime.runs import Cycle, Ending, Run, RunContext
 from relevo.runtime.timing import Cron, Every
 
@@ -475,3 +476,12 @@ def test_a_run_whose_end_a_crash_took_is_ended(build, conn, runs, said) -> None:
     release.set()
     elsewhere.join()
     assert runs("probe")[1]["outcome"] == "ok"
+
+
+def test_nobody_keeps_the_lease_of_a_run_that_could_not_be_ended(build, monkeypatch) -> None:
+    """Its end cannot be written: the heartbeat extends the lease of its cycle no longer, so that another worker gets it."""
+    worker = build()
+    monkeypatch.setattr(Runner, "_finish", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        worker.runner.run(Cycle("nightly", Every(60_000), lambda _run: Step(), singleton=True), "manual")
+    assert worker.heartbeat._held == {}

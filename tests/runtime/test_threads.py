@@ -67,3 +67,31 @@ def test_one_that_waited_long_enough_ends(free, monkeypatch) -> None:
     threads.start("relevo-short", lambda: None).result(PATIENCE_S)
     eventually(lambda: set(threading.enumerate()) <= before, "it ended")
     assert free == []
+
+
+def test_what_one_of_many_raises_reaches_whoever_waits(free) -> None:
+    """Things done in turn: what the work raises is raised again, and nothing behind it is done."""
+    done = []
+
+    def work(number: int) -> int:
+        done.append(number)
+        if number == 2:
+            raise SystemExit(3)
+        return number
+
+    with pytest.raises(SystemExit):
+        threads.in_turn("relevo-turn", [1, 2, 3], work, patience_s=PATIENCE_S, leave=lambda *_: None)
+    assert done == [1, 2]
+
+
+def test_what_hangs_in_its_turn_holds_up_no_other(free) -> None:
+    """The one that hangs is left behind with its name; each other is done once, and one after the other."""
+    go_on, left = threading.Event(), []
+
+    def work(number: int) -> int:
+        return number if number != 2 else int(go_on.wait(PATIENCE_S))
+
+    done = threads.in_turn("relevo-turn", [1, 2, 3, 4], work, patience_s=0.2, leave=lambda item, *_: left.append(item))
+    assert (done, left) == ([(1, 1), (3, 3), (4, 4)], [2])
+    go_on.set()
+    eventually(lambda: len(free) == 2, "both are free")

@@ -40,9 +40,10 @@ class TestFiles:
         context.run(source)
         assert [item.nombre for item in context.items.values()] == ["Changed"]
 
-    def test_lines(self, tmp_path: Path, context: MemorySourceContext) -> None:
-        """JSON lines hold one release or package each."""
-        (tmp_path / "a.jsonl").write_text("\n".join(json.dumps(release(n)) for n in range(1, 4)))
+    @pytest.mark.parametrize("name", ["a.jsonl", "a.ndjson", "A.JSONL", "a.NDJson"])
+    def test_lines(self, tmp_path: Path, context: MemorySourceContext, name: str) -> None:
+        """JSON lines hold one release or package each, however the file's name is written."""
+        (tmp_path / name).write_text("\n".join(json.dumps(release(n)) for n in range(1, 4)))
         context.run(Ocds(settings_for(ocds_folder=tmp_path)))
         assert len(context.items) == 3
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from psycopg.conninfo import conninfo_to_dict
+
 from configuring import load
 from relevo import config
+from relevo.database import pool
 
 # Knobs of the systems Relevo follows, with their defaults (None: unset or not told).
 FOLLOWED: dict[str, object] = {
@@ -117,3 +120,19 @@ class TestFollowedKnobs:
         ours = {each.name for each in config.describe(load())}
         words = " ".join(NOT_ADOPTED.values()).split()
         assert {word for word in words if "_" in word} <= ours
+
+
+def test_what_a_dsn_says_of_its_connections_stays() -> None:
+    """Limits that a DSN names are its own; those that it does not name are ours."""
+    settings = config.load({"DATABASE_CONNECT_TIMEOUT_MS": "9500"}, None)
+    dsn = "host=db application_name=mine keepalives_idle=60 connect_timeout=3"
+    said = conninfo_to_dict(pool._conninfo(dsn, settings, "relevo"))
+    assert [said[name] for name in ("host", "application_name", "keepalives_idle", "connect_timeout")] == [
+        "db",
+        "mine",
+        "60",
+        "3",
+    ]
+    assert (said["keepalives_count"], said["tcp_user_timeout"], said["client_encoding"]) == ("3", "10000", "UTF8")
+    usual = conninfo_to_dict(pool._conninfo("postgresql://db/x", settings, "r" * 70))
+    assert (usual["application_name"], usual["connect_timeout"], usual["keepalives_idle"]) == ("r" * 60, "9", "5")

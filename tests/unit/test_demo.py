@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
+
+import psycopg
 
 from relevo import config
 from relevo.access import phones
 from relevo.app import App
+from relevo.core.errors import DatabaseUnavailableError, InvalidInputError
 from relevo.sandbox import demo
 from relevo.sources.folder import Folder
 
@@ -53,3 +57,23 @@ def test_it_stops_whether_it_began_or_not(build) -> None:
     began = _shop(app, every_s=3600)
     began.watch()
     began.stop()
+
+
+def test_an_order_that_cannot_be_sold_ends_no_demo(build, monkeypatch) -> None:
+    """Whatever the database or Relevo says of an order, the next one comes."""
+    sold, enough = [], threading.Event()
+    faults = [psycopg.OperationalError("away"), InvalidInputError("no"), DatabaseUnavailableError("gone")]
+
+    def sell(_shop: demo.Shop, owner: str, *_: object) -> None:
+        sold.append(owner)
+        if faults:
+            raise faults.pop()
+        enough.set()
+
+    monkeypatch.setattr(demo.Shop, "sell", sell)
+    monkeypatch.setattr(demo.Shop, "_archive", lambda _: None)
+    shop = _shop(build(), every_s=0.01)
+    shop.watch()
+    assert enough.wait(60)
+    shop.stop()
+    assert sold[:4] == ["ana", "benja", "carla", "diego"]

@@ -134,3 +134,15 @@ def test_what_has_no_template_is_written_one_by_one(odd) -> None:
     """A number too long for the fast writer, and half a character, are left to the other one."""
     draft = rendering.draft(Content(5, "A", "b", {"odd": odd}, {}), "bulk", ios=False, default_ttl_s=3600)
     assert expo_message.writer(draft, "expo") is None
+
+
+@pytest.mark.parametrize(("channel", "ios"), [("quiet", False), ("quiet", True), ("", False), ("", True)])
+def test_without_a_sound_an_android_phone_has_the_quiet_channel(channel: str, ios: bool) -> None:
+    """Where a channel is set Android goes by it, and no iPhone is told of one; the sound goes either way, and the text stays."""
+    said = rendering._without_sound({"title": "A", "sound": "default", "channelId": "loud"}, channel, ios=ios)
+    assert said == {
+        "title": "A",
+        "priority": "normal",
+        "interruptionLevel": "passive",
+        "channelId": channel if channel and not ios else "loud",
+    }
