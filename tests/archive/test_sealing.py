@@ -54,6 +54,9 @@ def test_nobody_writes_to_a_sealed_month(build, conn) -> None:
     insert = "insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type) values (%s, 1, %s, 'x')"
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
         conn.execute(insert, [OLD, phones[0]])
+    for emptied in (f"relevo.notification_deliveries_{OLD:%Y_%m}", "relevo.notification_deliveries cascade"):
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
+            conn.execute(f"truncate {emptied}".encode())
     assert conn.execute("select relevo.hold_open(%s::date[])", [[OLD, RECENT]]).fetchone() == ([RECENT],)
     assert clean_up(app).outcome == "ok"
     add_partitions(conn, OLD)

@@ -24,6 +24,7 @@ from relevo.http.rules import RULES, weight_of
 from serving import EVENT, Client, Served
 
 GOOD = f"relevo_{'1' * 12}_{'g' * 43}"
+SESSION = "g" * 43
 UNKNOWN = f"relevo_{'0' * 12}_{'x' * 43}"
 SECRET = f"device_{'0' * 32}_{'x' * 43}"
 NOW = 1_800_000_000.0
@@ -31,11 +32,12 @@ READ_KEYS = read_keys(json.dumps({name: {"secret": secret} for name, secret in K
 
 
 class Known:
-    """Knows one token."""
+    """Knows one token, and one person's session."""
 
     def known_as(self, digest: bytes) -> str | None:
         """Return its name."""
-        return "good" if digest == hashlib.sha256(GOOD.encode()).digest() else None
+        names = {hashlib.sha256(each.encode()).digest(): each for each in (GOOD, SESSION)}
+        return names.get(digest)
 
 
 class Front:
@@ -76,6 +78,7 @@ def test_strangers_use_up_their_address_and_nothing_else() -> None:
     assert front.ask(method="PUT", x_relevo_signature=sign(uuid4(), now=NOW - 86_400)) == "refused"
     assert front.ask(address="b") == "enters"
     assert front.ask(authorization=f"Bearer {GOOD}") == "enters"
+    assert front.ask("/dashboard", cookie=f"x=y; {COOKIE}={SESSION}") == "enters"
     assert front.ask(authorization=f"bearer {UNKNOWN}") == "doubted"
     assert front.ask(authorization=f"Bearer {SECRET}") == "doubted"
     assert front.ask(method="PUT", x_relevo_signature=signature) == "doubted"
@@ -111,8 +114,10 @@ def test_health_and_what_browsers_ask_first_are_never_refused() -> None:
 
 
 def test_a_proven_caller_has_a_rate_of_its_own_and_no_more() -> None:
-    """A token is refused beyond its own rate, whatever its address has left; a heavy request takes more of it."""
+    """A token is refused beyond its own rate, whatever its address has left; a heavy request takes more of it. So is a person."""
     front = Front()
+    opened = [front.ask("/dashboard", cookie=f"{COOKIE}={SESSION}") for _ in range(21)]
+    assert opened == ["enters"] * 20 + ["refused"]
     asked = [front.ask(authorization=f"Bearer {GOOD}") for _ in range(21)]
     assert asked == ["enters"] * 20 + ["refused"]
     front.now = 1.0

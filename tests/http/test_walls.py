@@ -137,6 +137,26 @@ def _told(client: Client, method: str, path: str, route: Route, side: Side) -> s
     return said
 
 
+def test_who_is_forgotten_in_one_project_is_known_in_the_other(phones: Phones, conn: psycopg.Connection[Any]) -> None:
+    """A token of one project forgets an owner: nothing of that project names the owner any more, and all of the other stays."""
+    shop, bank = plant(phones.served, conn)
+    for side in (shop, bank):
+        assert side.app.post(f"/v1/events/{side.event}/complete", {"owner": "ana"}).status_code == 200
+    before, of_shop = conn.execute(SNAPSHOT).fetchall(), SNAPSHOT.replace("'bank'", "'shop'")
+    naming = f"select s.kind, s.row::text from ({of_shop}) s(kind, row) where s.row::text like '%%\"ana\"%%'".encode()
+    assert {kind for kind, _ in conn.execute(naming)} >= {
+        "phones",
+        "owners",
+        "completions",
+        "inboxes",
+        "rules",
+        "consents",
+    }
+    assert shop.app.post("/v1/owners/forget", {"owner": "ana"}).json() == {"installations": 1}
+    assert conn.execute(naming).fetchall() == []
+    assert conn.execute(SNAPSHOT).fetchall() == before
+
+
 KINDS = ("installations", "events", "deliveries", "digests", "marks", "kept_items", "choices", "rules")
 
 
