@@ -299,22 +299,24 @@ def test_so_is_that_of_other_claims(build, conn, other, meanwhile, monkeypatch, 
     assert claiming().since < waited
 
 
-def test_two_that_ask_for_receipts_never_get_the_same(build, conn, at_once) -> None:
-    """What one of them took while the other looked for what is due is the first one's, however the two fall together."""
+def test_two_that_ask_for_receipts_never_get_the_same(build, conn, dsn) -> None:
+    """What another worker took between a look for what is due and its lock is that one's: it is passed by."""
     add(conn, 1)
-    workers = [build(), build()]
-    send(workers[0], take(workers[0]))
-    copied = """insert into relevo.awaited_receipts (project, look_at, sent_at, days, ids, installations, tickets, versions, attempts)
-                select r.project, r.look_at, r.sent_at, r.days, array[n], r.installations, array['t' || n], r.versions, r.attempts
-                  from relevo.awaited_receipts r cross join generate_series(1001, 1030) n"""
-    conn.execute(copied)
-    for _ in range(40):
-        claims = at_once(*(partial(each.claims.claim_awaiting, "default", limit=100, now=LATER) for each in workers))
-        asked = Counter(delivery.id for claim in claims if claim for delivery in claim.deliveries)
-        assert len(asked) <= 31
-        assert set(asked.values()) <= {1}
-        conn.execute("update relevo.awaited_receipts set claim_token = null")
-        conn.execute("delete from relevo.claims")
+    worker = build()
+    send(worker, take(worker))
+    body = "begin perform pg_advisory_xact_lock_shared(7); return true; end"
+    slowly = f"create or replace function relevo.in_shard(number bigint, shard int, shards int) returns boolean language plpgsql as $$ {body} $$"
+    ask = "select from relevo.claim_awaited(gen_random_uuid(), 'slow', 'default', 10, %s, 0, 1, 60000)"
+    with psycopg.connect(dsn) as slow:  # it looks slowly, alone: its function is undone
+        slow.execute(slowly)
+        conn.execute("select pg_advisory_lock(7)")
+        with ThreadPoolExecutor(1) as pool:
+            found = pool.submit(lambda: slow.execute(ask, [LATER]).fetchall())
+            eventually(lambda: conn.execute("select from pg_locks where not granted").fetchall(), "it looks")
+            taken = worker.claims.claim_awaiting("default", limit=10, now=LATER)
+            conn.execute("select pg_advisory_unlock(7)")
+            assert (len(taken.deliveries), found.result(DEADLINE_S)) == (1, [])
+        slow.rollback()
 
 
 def _lose_the_answer(take_them):
