@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from months import add_old_deliveries, add_old_event, add_partitions, clean_up, exports
+from months import add_old_deliveries, add_old_event, add_partitions, clean_up, exports, month_ago
 from sealing import COLD, HOT, OLD, RECENT, seal
 
 from phones import add_phones, fan_out, reached
@@ -62,6 +62,21 @@ def test_nobody_writes_to_a_sealed_month(build, conn) -> None:
     add_partitions(conn, OLD)
     with pytest.raises(psycopg.errors.CheckViolation, match="no partition"):
         conn.execute(insert, [OLD, phones[0]])
+
+
+def test_a_seal_concerns_its_own_month(conn) -> None:
+    """Dead letters and half-fanned-out events of the months before and after stay as they were; its own are ended."""
+    months = [month_ago(6), OLD, RECENT]
+    half_way = {"state": "fanning", "fanout_upto": 10_000, "fanout_finished_at": None}
+    events = [add_old_event(conn, month, f"{month}", **half_way) for month in months]
+    for month in months:
+        add_old_deliveries(conn, month, 7)
+    assert seal(conn) is True
+    dead = "select date_trunc('month', event_day::timestamp)::date from relevo.dead_letters order by 1"
+    assert conn.execute(dead).fetchall() == [(months[0],), (months[2],)]
+    states = "select state from relevo.notification_events where id = any (%s) order by array_position(%s, id)"
+    found = conn.execute(states, [events, events]).fetchall()
+    assert found == [("fanning",), ("cancelled",), ("fanning",)]
 
 
 WAITING = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"

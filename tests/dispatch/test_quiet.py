@@ -339,7 +339,9 @@ def test_hours_that_somebody_takes_meanwhile_stay(worker: Relay, dsn: str) -> No
     with psycopg.connect(dsn) as taking:
         taking.execute("lock table relevo.quiet_profiles in exclusive mode")
         with beside(lambda: worker.rows(prune)) as pruned:
-            eventually(lambda: taking.execute("select from pg_locks where not granted").fetchall(), "it has looked, and waits")
+            eventually(
+                lambda: taking.execute("select from pg_locks where not granted").fetchall(), "it has looked, and waits"
+            )
             quiet.set_quiet(taking, hours, owner="eva", zone="UTC")
             taking.commit()
     assert pruned == [[{"gone": 0}]]

@@ -58,6 +58,16 @@ def test_a_push_beside_stopped_projects_is_found_by_the_first_look(relay, monkey
     assert 3_000 < report.due_in_s <= 3_600, "their time is when the breakers let a probe through"
 
 
+@pytest.mark.parametrize(("trigger", "told"), [("manual", 3), ("tick", 3), ("schedule", 0)])
+def test_who_looks_at_one_run_alone_is_told_what_is_stopped(relay, trigger: Any, told: int) -> None:
+    """A run by hand or by a tick names the projects that may not send; a scheduler's runs need not: status has them."""
+    worker = relay()
+    stop(worker.conn, 3)
+    report = worker.app.runner.run(worker.app.registry["dispatch"], trigger)
+    assert report.counts.get("projects_stopped", 0) == told
+    assert (report.error or "").count("sends nothing until") == told
+
+
 def test_a_project_that_rests_is_left_out_until_its_rest_ends(relay, monkeypatch) -> None:
     """A project that was asked to slow down is not asked about meanwhile, and is due when its rest ends."""
     worker = relay()

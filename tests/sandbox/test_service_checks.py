@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 import senders
 from relevo.sandbox import Sandbox
+from relevo.sandbox.services import json_web_tokens
 
 SEND = "/v1/projects/relevo-sandbox/messages:send"
 
@@ -396,3 +398,26 @@ def pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
+
+
+def _part(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    ("token", "why"),
+    [
+        ("a.b", "three parts"),
+        ("a.b.c.d", "three parts"),
+        ("a" * 20_000 + ".b.c", "three parts"),
+        ("a.b.c", "not base64url"),
+        (f"{_part({})}.eyI.c", "not JSON"),
+        (f"{_part([])}.{_part({})}.c", "no objects"),
+        (f"{_part({})}.{_part('x')}.c", "no objects"),
+        (f"{_part({})}.{_part(None)}.c", "no objects"),
+    ],
+)
+def test_what_is_no_web_token_is_refused(token: str, why: str) -> None:
+    """Three parts of base64url, of which the first two are objects of JSON."""
+    with pytest.raises(json_web_tokens.BadToken, match=why):
+        json_web_tokens.read(token)
