@@ -17,6 +17,7 @@ from commanding import Said, make_command
 from processes import Processes
 from relevo import app, config
 from relevo.archive import copying
+from relevo.cli import archive
 from relevo.client import verbs
 from relevo.client.values import Installation
 from relevo.config import Settings
@@ -204,3 +205,18 @@ def test_make_restore_needs_a_month() -> None:
     said = subprocess.run(["make", "-n", "restore"], cwd=root, capture_output=True, text=True, check=False)
     assert said.returncode != 0
     assert "make restore ENTITY=deliveries MONTH=2026-08" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({}, ""),
+        ({"verified_at": 1}, "waits"),
+        ({"verified_at": 1, "register_error": "no"}, "failed"),
+        ({"verified_at": 1, "register_error": "no", "registered_at": 2}, "yes"),
+        ({"register_error": "no"}, "failed"),
+    ],
+)
+def test_how_far_the_catalog_is_with_a_month(row: dict[str, object], said: str) -> None:
+    """It names the month, could not be told of it, is still to be told of it, or need not yet."""
+    assert archive._registered(row) == said

@@ -33,7 +33,9 @@ def test_whose_inbox(command: Command, conn: psycopg.Connection[Any]) -> None:
     """Nobody's is refused, as is an unknown installation; an unknown owner's is empty."""
     [phone] = add_phones(conn, 1)
     sent(conn, [phone], "Alone")
-    assert "Alone" in command("inbox", "--id", str(phone)).out
+    sent(conn, [phone], "", body="Words without a title")
+    told = command("inbox", "--id", str(phone)).out
+    assert ("Alone" in told, "Words without a title" in told) == (True, True)
     assert command("inbox").code == 2
     assert command("inbox", "--id", "00000000-0000-0000-0000-000000000001").code == 2
     assert "Nothing is in it." in command("inbox", "nobody").out

@@ -271,6 +271,26 @@ def test_texts_in_each_language(worker: Relay) -> None:
     assert (shown(worker, "a1")[2:], shown(worker, "a2")[2:]) == (["Di wrote"], ["Di escribió"])
 
 
+def test_what_the_texts_of_a_batch_may_name(worker: Relay) -> None:
+    """How many there are, how many others than the newest, how many more than three, and the last three, the newest first."""
+    if not wordings.is_available():
+        pytest.fail("icu4py is missing")
+    sample = {"count": 2, "others": 1, "more": 0, "first": "a", "second": "b", "third": "c"}
+    said = {"en": {"title": "{count} {others} {more}: {first}|{second}|{third}"}}
+    given = {"type": "comment.batch", "default": "en", "arguments": sample, "texts": said}
+    words.save(worker.app.database, words.parse(given))
+    for total in (2, 3, 4, 5):
+        for number in range(total):
+            comment(worker, f"{total}.{number}", title=f"{total}.{number}")
+        close(worker)
+    assert shown(worker, "a1") == [
+        "2 1 0: 2.1|2.0|",
+        "3 2 0: 3.2|3.1|3.0",
+        "4 3 1: 4.3|4.2|4.1",
+        "5 4 2: 5.4|5.3|5.2",
+    ]
+
+
 @pytest.mark.parametrize("batch", [{"keys": "x"}, {"key": ""}, {"key": "x" * 65}, {"title": 5}])
 def test_bad_batches_are_refused(worker: Relay, batch: dict[str, Any]) -> None:
     """What says nothing about a batch is refused, in Python as in SQL, by the field's name."""

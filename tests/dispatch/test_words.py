@@ -279,6 +279,19 @@ def test_a_day_has_so_many_versions(worker) -> None:
         worker.conn.execute("select relevo.save_wording(%s)", [Jsonb(large)])
 
 
+def test_what_is_too_late_gets_no_texts(worker) -> None:
+    """It ends without them, also if they could not be rendered; what is in time beside it gets its own."""
+    save(worker)
+    worker.register("ana")
+    late = worker.enqueue(type="tenders.new", title="", body="", arguments={"count": 9, "worth": 1}, ttl_s=60)
+    worker.travel(minutes=2)
+    now = worker.clock.now()
+    fine = worker.enqueue(type="tenders.new", title="", body="", arguments={"count": 1, "worth": 1}, scheduled_at=now)
+    report = worker.fan_out()
+    assert (report.counts["events_expired"], report.counts["events_worded"]) == (1, 1)
+    assert [bool(event_row(worker, each)["texts"]) for each in (late, fine)] == [False, True]
+
+
 def test_a_worker_without_icu_leaves_alone_what_is_to_be_rendered(worker, monkeypatch) -> None:
     """It sends everything else, of the same types, too; one that can render sends the rest. What is too late ends without it.
 

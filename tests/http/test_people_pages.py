@@ -36,6 +36,21 @@ def test_a_person_and_why_they_got_nothing(served: Served, conn: Connection, per
     assert "Phone of ana" in told(person, f"/dashboard/installations/{one}")
 
 
+def test_people_come_page_by_page_each_once(served: Served, conn: Connection, person: Person) -> None:
+    """The list leads from page to page by a link; everybody is on one of them, and nobody on two. A name begins it, itself included."""
+    names = [f"p{number:02}" for number in range(60)]
+    for name in names:
+        add_phones(conn, 1, owner=name)
+    seen: list[str] = []
+    path = "/dashboard/people"
+    for _ in range(3):
+        page = person.get(path).text
+        seen += re.findall(r">(p\d\d)</a>", page)
+        path = "/dashboard/people?" + unescape("".join(re.findall(r'href="[^"?]*\?([^"]*)"[^>]*rel="next"', page)))
+    assert seen == names
+    assert re.findall(r">(p\d\d)</a>", person.get("/dashboard/people?name=p58").text) == ["p58", "p59"]
+
+
 WHY = [
     ({"permission": "denied"}, {}, "No. Pushes may not go to this phone: the phone does not permit notifications."),
     ({"opt_outs": ["ads"]}, {"category": "ads"}, "No. This phone opted out of the event's category, ads."),

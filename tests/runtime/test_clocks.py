@@ -38,6 +38,14 @@ def test_a_clock_that_is_right_again_is_told_with_the_next_beat(make_settings: C
             return [each.code for each in fleet.status(app.database, app.settings).problems]
 
         assert "clock_wrong" in codes()
+        ended = "update relevo.workers set {0} = now() where worker_id = %s"
+        for when in ("stopped_at", "lost_at"):  # the clock of a worker that is gone is nobody's trouble
+            with app.database.transaction() as connection:
+                connection.execute(ended.format(when).encode(), [app.worker.worker_id])
+            assert "clock_wrong" not in codes()
+            with app.database.transaction() as connection:
+                connection.execute(ended.format(when).replace("now()", "null").encode(), [app.worker.worker_id])
+        assert "clock_wrong" in codes()
         app.worker._clock = time.time
         with app.database.transaction() as connection:
             app.worker.beat(connection)
