@@ -61,6 +61,9 @@ def test_each_counts_once_where_it_would_not_be_opened(dead: Relay) -> None:
         return tuple(tried[name] for name in names)
 
     assert told() == (4, 0, 1, 1, 2, 0)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(actions, "_REDRIVE_LOOK", 1)
+        assert told() == (4, 0, 1, 1, 1, 0), "of many it looks at some"
     dead.conn.execute(
         "insert into relevo.archive_exports (entity, month, state, relation, part_rows, sealed_at)"
         " values ('notification_deliveries', date_trunc('month', now() at time zone 'UTC')::date, 'sealed', 'x', 1, now())"

@@ -92,6 +92,19 @@ class TestDepth:
         finally:
             sys.setrecursionlimit(limit)
 
+    @pytest.mark.parametrize(
+        "wrap", [lambda v: [v], lambda v: (v,), lambda v: {"a": v}], ids=["lists", "tuples", "objects"]
+    )
+    def test_each_kind_is_counted(self, wrap: Any) -> None:
+        """Lists, tuples and objects alike: what is deeper is refused by its name before anything else meets its depth."""
+        value: Any = 1
+        for level in range(1, 3_000):
+            value = wrap(value)
+            if level == 100:
+                checks.check_storable("data", value)
+        with pytest.raises(InvalidInputError, match="nested too deeply"):
+            checks.check_storable("data", value)
+
     def test_as_deep_as_may_be(self, conn) -> None:
         """A hundred levels, and many beside each other, are taken."""
         for data in (nested(100), {str(n): [] for n in range(200)}):

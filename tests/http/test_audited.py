@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import psycopg
 import pytest
 
 from api_routes import ROUTES, body_of, filled
 from devices import Phones
+from relevo.app import App
+from relevo.operators import audit
 from two_projects import plant
 
 OF_OPERATORS = {
@@ -60,3 +64,13 @@ def test_what_is_recorded_of_each_route(
             recorded[method, path] = action
             assert actor.startswith(f"a {role} ("), (method, path, actor)
     assert recorded == expected
+
+
+def test_what_was_not_given_is_no_part_of_the_target(build: Callable[..., App], conn: psycopg.Connection) -> None:
+    """What is empty was left out; no and nought are something that was said."""
+    app = build()
+    given = {"none": None, "empty": "", "nobody": [], "tuple": (), "no": False, "nought": 0, "some": [1], "name": "x"}
+    with audit.recorded(app.database, "probe", **given):
+        pass
+    found = conn.execute("select target, outcome from relevo.audit_log where action = 'probe'").fetchall()
+    assert found == [({"no": False, "nought": 0, "some": [1], "name": "x"}, "ok")]

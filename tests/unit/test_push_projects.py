@@ -125,6 +125,20 @@ def test_a_key_is_rotated_in_its_own_file(file: Path) -> None:
     assert [why for _, why in projects.troubles()] == ["its file key.p8 cannot be read (FileNotFoundError)"]
 
 
+def test_a_key_of_64_kb_is_read_and_a_longer_one_is_not(file: Path) -> None:
+    """What is no key at all is not held in memory, nor taken for a key by its beginning."""
+    key = file.parent / "key.p8"
+    file.write_text(json.dumps({"shop": {"apns": APNS}}))
+    key.write_text("k" * 65_536)
+    found = PushProjects(file).find(ApnsEntry, "shop")
+    assert isinstance(found, PushProject)
+    assert len(found.secret) == 65_536
+    key.write_text("k" * 65_537)
+    found = PushProjects(file).find(ApnsEntry, "shop")
+    assert isinstance(found, Unusable)
+    assert "its file key.p8 has more than 65536 characters" in found.message
+
+
 def test_a_key_that_was_never_good_is_its_projects_trouble_alone(file: Path) -> None:
     """Without a usable key its project and push service have a sentence that says so, and the others are served."""
     (file.parent / "key.p8").unlink()
