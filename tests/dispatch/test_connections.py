@@ -211,6 +211,10 @@ class TestConnections:
         assert (projects.get_ready("default", in_flight=1), held()) == (None, [])
         assert (projects.get_ready("default"), held()) == ([], [2])
         projects.drop_connections("default", "dispatch")
+        conn.execute("insert into relevo.push_connections values ('default', 'dead', 2, now() - interval '1 second')")
+        assert (projects.get_ready("default"), held()) == ([], [2]), "a lease that ran out is nobody's share"
+        conn.execute("delete from relevo.push_connections where worker_id = 'dead'")
+        projects.drop_connections("default", "dispatch")
         conn.execute("update relevo.push_connections set connections = 6 where project = 'default'")
         assert (projects.get_ready("default"), held()) == (None, [])
         conn.execute("delete from relevo.push_connections")

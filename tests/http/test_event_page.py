@@ -93,7 +93,10 @@ def test_an_event_is_told_request_by_request(
         rest = told(person, unescape(more[1])).split(" Deliveries ")[0]
         assert rest.count("went out with 2 of its pushes") == 3, known
         assert "more request" not in rest, known
-        assert person.get(f"/dashboard/events/{number}?requests=x").status_code == 200, known
+        later = person.get(f"/dashboard/events/{number}?requests=x")
+        assert later.status_code == 200, known
+        first = person.get(f"/dashboard/events/{number}")
+        assert ("data-live" in first.text, "data-live" in later.text) == (True, False), "what was looked up stays"
 
 
 def test_what_was_said_of_a_request_stays_true(
