@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from relaying import Relay, seconds_from, token
 
@@ -151,6 +152,21 @@ def test_a_token_confirmed_since_is_not_gone(relay, answering, ago, status, disa
     worker.tell("ana", "eva")
     worker.dispatch(at_most=2)
     assert (worker.delivery("ana")["status"], worker.is_disabled("ana")) == (status, disabled)
+
+
+def test_what_the_database_cannot_say_of_gone_tokens(relay, answering, monkeypatch) -> None:
+    """While it cannot be asked who came back, a token that was gone at a known time is tried again, and any other is given up."""
+    worker = relay()
+    worker.register("ana", "eva")
+    answering(ana=Ticket("invalid", code="Gone"), eva=Ticket("invalid", code="Gone", gone_at=datetime.now(UTC)))
+
+    def refuse(_gone: object) -> None:
+        raise psycopg.errors.LockNotAvailable("locked")
+
+    monkeypatch.setattr(worker.app.services.claims, "returned", refuse)
+    worker.tell("ana", "eva")
+    worker.dispatch(at_most=2)
+    assert [worker.delivery(name)["status"] for name in ("ana", "eva")] == ["invalid", "retryable"]
 
 
 def test_taken_is_the_end_without_receipts(relay, answering) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import relevo
 from deliveries import add_deliveries, add_event, mark_failed
-from hearing import acknowledge, positions, read, reap, subscribe, waiting, write
+from hearing import ALL, acknowledge, positions, read, reap, subscribe, waiting, write
 from phones import add_phones, fan_out
 from plans import rows_read_by_table
 from relevo.app import App
@@ -83,6 +83,23 @@ def test_phones(conn: psycopg.Connection[Any], build: Callable[..., App]) -> Non
         ("installation.unregistered", forgotten, "forgotten", None),
     ]
     assert token not in str(conn.execute("select * from relevo.news").fetchall())
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_each_kind_by_itself(conn: psycopg.Connection[Any], build: Callable[..., App], kind: str) -> None:
+    """Who asked for one kind of news alone gets that kind, whatever else happens, and nobody's asking for another helps."""
+    app = build()
+    subscribe(conn, "only", kind)
+    disabled, left = add_phones(conn, 2)
+    mark_failed(conn, add_deliveries(conn, 1), code="MessageTooBig")
+    disable(conn, disabled)
+    conn.execute("select relevo.unregister_installation(%s)", [left])
+    verbs.cancel(conn, verbs.enqueue(conn, Event("note", "cancelled", "Hi", audience=[left])).event_id)
+    while fan_out(app).outcome != "idle":
+        pass
+    reap(app)
+    reap(app)
+    assert [row["kind"] for row in read(conn, "only")] == [kind]
 
 
 def test_finished_events(conn: psycopg.Connection[Any], build: Callable[..., App]) -> None:

@@ -134,6 +134,16 @@ class TestForms:
         [item] = context.run(source)[0].items
         assert item.announces
 
+    def test_planning_and_tender_in_one_release_is_told(
+        self, pages: Pages, source: Ocds, context: MemorySourceContext
+    ) -> None:
+        """A release may bring both: its tender is there, whatever else it is."""
+        tags = (["planning", "tender"], ["planningUpdate", "planning"])
+        both = [release(number) | {"tag": each} for number, each in enumerate(tags, 1)]
+        pages.pages["/1"] = {"releases": both}
+        [item] = context.run(source)[0].items
+        assert (item.external_id, item.announces) == ("ocds-abc123-1", True)
+
     @pytest.mark.parametrize(
         ("status", "tag"), [("cancelled", "tenderUpdate"), ("withdrawn", "tender"), ("active", "tenderCancellation")]
     )
