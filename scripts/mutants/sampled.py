@@ -460,4 +460,11 @@ SAMPLED: dict[str, Mistake] = {
         "if len(self._seen) < _MOST_KNOWN:",
         ("tests/unit/test_refusals.py",),
     ),
+    "month-finished-for-every-table": Mistake(
+        "a month is finished for the table that has left",
+        "sql/functions/archive/finish_moving.sql",
+        "where entity = of_entity and month = of_month and state = 'moving';",
+        "where month = of_month and state = 'moving';",
+        ("tests/archive/test_changed_tables.py", "-k", "one_table_alone"),
+    ),
 }

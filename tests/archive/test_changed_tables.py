@@ -34,6 +34,21 @@ def test_a_column_added_half_way_through_a_month_goes_along(build, conn) -> None
     assert conn.execute(found).fetchall() == [("1.125", 6), (None, 4)]
 
 
+def test_a_month_is_finished_for_one_table_alone(conn) -> None:
+    """Items and events of one month are moved side by side: when the last item has left, events still move."""
+    month = month_ago(14)
+    add_old_items(conn, month, 3)
+    for key in ("one", "two"):
+        add_old_event(conn, month, key)
+    conn.execute("select relevo.retire_events(%s, 1000, 1), relevo.retire_items(%s, 1000, 2)", [month, month])
+    finish = "select relevo.finish_moving('licitaciones', %s), relevo.finish_moving('notification_events', %s)"
+    assert conn.execute(finish, [month, month]).fetchone() == (False, False)
+    conn.execute("select relevo.retire_items(%s, 1000, 2)", [month])
+    assert conn.execute(finish, [month, month]).fetchone() == (True, False)
+    states = "select entity, state, rows from relevo.archive_exports order by entity"
+    assert conn.execute(states).fetchall() == [("licitaciones", "retired", 3), ("notification_events", "moving", None)]
+
+
 def test_a_column_added_to_events_goes_along_but_not_of_personal_ones(build, conn) -> None:
     """Nobody knows what an added column says of whom: it is kept of public events, and of personal ones it is not."""
     add_old_event(conn, OLD, "before")
