@@ -467,4 +467,25 @@ SAMPLED: dict[str, Mistake] = {
         "where month = of_month and state = 'moving';",
         ("tests/archive/test_changed_tables.py", "-k", "one_table_alone"),
     ),
+    "clock-of-the-gone": Mistake(
+        "the clock of a worker that is gone is nobody's trouble",
+        "server/relevo/operators/health/workers.py",
+        'each["state"] == "alive" and each.get("clock_ahead_s") is not None',
+        'each.get("clock_ahead_s") is not None',
+        ("tests/runtime/test_clocks.py",),
+    ),
+    "months-of-no-year": Mistake(
+        "a query of the archive knows year and month",
+        "server/relevo/archive/parquet.py",
+        "schema=pa.schema([*arrow_schema(columns, {}), *of_key])",
+        "schema=arrow_schema(columns, {})",
+        ("tests/archive/test_commands.py", "-k", "restore_verify"),
+    ),
+    "shard-at-its-count": Mistake(
+        "a shard is below its count",
+        "server/relevo/cli/running.py",
+        "or index >= count:",
+        "or index > count:",
+        ("tests/unit/test_config_followed.py", "-k", "shard"),
+    ),
 }

@@ -127,6 +127,8 @@ def test_restore_verify_fetch_and_query(ask: Ask, archived: Settings, tmp_path) 
     assert len(list((tmp_path / "here").rglob("part-*.parquet"))) == 3
     asked = ask("archive", "query", "select status, count(*) as n from notification_deliveries group by 1", "--json")
     assert sum(json.loads(line)["n"] for line in asked.out.splitlines()) == 250
+    by_month = "select year, month, count(*) as n from notification_deliveries group by 1, 2"
+    assert ask("archive", "query", by_month, "--json").lines == [{"year": OLD.year, "month": OLD.month, "n": 250}]
 
 
 def test_a_store_in_trouble_does_not_hide_what_the_database_knows(ask: Ask, archived: Settings, tmp_path) -> None:

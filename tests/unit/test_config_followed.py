@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from configuring import load
 from relevo import config
+from relevo.cli import running
+from relevo.core.errors import UsageError
+from relevo.core.model import Shard
 from relevo.database import pool
 
 # Knobs of the systems Relevo follows, with their defaults (None: unset or not told).
@@ -136,3 +140,25 @@ def test_what_a_dsn_says_of_its_connections_stays() -> None:
     assert (said["keepalives_count"], said["tcp_user_timeout"], said["client_encoding"]) == ("3", "10000", "UTF8")
     usual = conninfo_to_dict(pool._conninfo("postgresql://db/x", settings, "r" * 70))
     assert (usual["application_name"], usual["connect_timeout"], usual["keepalives_idle"]) == ("r" * 60, "9", "5")
+
+
+@pytest.mark.parametrize(
+    ("index", "count", "expected"),
+    [
+        (None, None, Shard(1, 3)),
+        (0, 2, Shard(0, 2)),
+        (1, 2, Shard(1, 2)),
+        (2, 2, None),
+        (3, 2, None),
+        (0, None, None),
+        (None, 2, None),
+    ],
+)
+def test_a_shard_is_below_its_count(index: int | None, count: int | None, expected: Shard | None) -> None:
+    """What a tick is given goes before the settings, both numbers together; an index is one of 0 to count - 1."""
+    settings = config.load({"WORKER_TICK_SHARD_INDEX": "1", "WORKER_TICK_SHARD_COUNT": "3"}, None)
+    if expected is None:
+        with pytest.raises(UsageError, match="below its count"):
+            running._shard(settings, index, count)
+    else:
+        assert running._shard(settings, index, count) == expected
