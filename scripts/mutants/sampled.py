@@ -488,4 +488,11 @@ SAMPLED: dict[str, Mistake] = {
         "or index > count:",
         ("tests/unit/test_config_followed.py", "-k", "shard"),
     ),
+    "zone-of-a-phone-asked-for": Mistake(
+        "a phone's quiet hours need no time zone",
+        "server/relevo/cli/people.py",
+        "if windows and zone is None and phone is None:",
+        "if windows and zone is None:",
+        ("tests/cli/test_quiet_and_caps.py", "-k", "need_no_zone"),
+    ),
 }

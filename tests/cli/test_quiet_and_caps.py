@@ -7,6 +7,7 @@ import json
 import pytest
 
 from commanding import Command, run
+from phones import add_phones
 from relevo.core.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -45,6 +46,13 @@ def test_hours_without_a_zone_are_asked_for_one(command: Command, monkeypatch: p
     monkeypatch.setattr("typer.prompt", lambda _: "Asia/Kathmandu")
     assert command("quiet", "set", "22:00-07:00", "--project", "default").code == 0
     assert run("quiet", "show", "--project", "default").strip() == "22:00-07:00 in Asia/Kathmandu"
+
+
+def test_a_phone_s_hours_need_no_zone(conn) -> None:
+    """They go by the time zone that the phone registered: nobody is asked for one, though an owner's hours would need one."""
+    [phone] = add_phones(conn, 1, owner="ana", timezone="America/Lima")
+    assert "are set" in run("quiet", "set", "22:00-07:00", "--phone", str(phone))
+    assert "22:00-07:00" in run("quiet", "show", "--phone", str(phone))
 
 
 def test_silent_pushes_without_a_quiet_channel_are_warned_of(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
