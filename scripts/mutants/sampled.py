@@ -7,14 +7,14 @@ from mutants.mistake import Mistake
 SAMPLED: dict[str, Mistake] = {
     "unclear-handed-in-as-unsent": Mistake(
         "an unclear answer that nobody waits for leaves its request unanswered",
-        "server/relevo/delivery/recorder.py",
+        "server/relevo/delivery/settling/recorder.py",
         'if reply.kind not in ("answered", "unclear"):',
         'if reply.kind != "answered":',
         ("tests/dispatch/test_hung_requests.py", "-k", "stops_leaves"),
     ),
     "lease-for-no-request": Mistake(
         "a request begins only if its connection is leased for as long as it may take",
-        "server/relevo/delivery/connection_leases.py",
+        "server/relevo/delivery/projects/connection_leases.py",
         "time.monotonic() + needed_ms / 1000 <= self.since",
         "time.monotonic() <= self.since",
         ("tests/dispatch/test_connections.py", "-k", "lasts_for_the_whole"),
@@ -147,7 +147,7 @@ SAMPLED: dict[str, Mistake] = {
     ),
     "time-without-a-zone": Mistake(
         "a time that an adapter gives without a zone is none",
-        "server/relevo/delivery/reply_checks.py",
+        "server/relevo/delivery/sending/reply_checks.py",
         "_is_text(message) and (pause_ms, gone_at) == (0, None):",
         "_is_text(message) and pause_ms == 0:",
         ("tests/unit/test_reply_checks.py",),
@@ -161,7 +161,7 @@ SAMPLED: dict[str, Mistake] = {
     ),
     "channel-of-an-iphone": Mistake(
         "an iPhone is told of no channel",
-        "server/relevo/delivery/rendering.py",
+        "server/relevo/delivery/composing/rendering.py",
         "if channel and not ios:\n        quiet",
         "if channel:\n        quiet",
         ("tests/unit/test_rendering.py", "-k", "quiet_channel"),
@@ -217,7 +217,7 @@ SAMPLED: dict[str, Mistake] = {
     ),
     "demo-ends-with-a-refusal": Mistake(
         "an order that is refused does not end the demo",
-        "server/relevo/demo.py",
+        "server/relevo/sandbox/demo.py",
         "except (RelevoError, psycopg.Error) as error:  # it is a demo: the next",
         "except psycopg.Error as error:  # it is a demo: the next",
         ("tests/unit/test_demo.py", "-k", "ends_no_demo"),
@@ -280,7 +280,7 @@ SAMPLED: dict[str, Mistake] = {
     ),
     "receipts-by-the-chunk-of-pushes": Mistake(
         "a question holds as many receipts as their own setting says",
-        "server/relevo/push_services.py",
+        "server/relevo/app/push_services.py",
         "        max_receipts=settings.receipt_chunk_size,\n",
         "        max_receipts=settings.push_chunk_size,\n",
         ("tests/unit/test_providers_as_set.py",),
@@ -413,7 +413,7 @@ SAMPLED: dict[str, Mistake] = {
     ),
     "no-full-read-beside-work": Mistake(
         "all lanes are read anew though something is due",
-        "server/relevo/delivery/due_lanes.py",
+        "server/relevo/delivery/claiming/due_lanes.py",
         "return now > self._full_read_at + self._without_s() or all(",
         "return all(",
         ("tests/unit/test_due_lanes.py",),
@@ -441,7 +441,7 @@ SAMPLED: dict[str, Mistake] = {
     ),
     "gone-tokens-kept-in-trouble": Mistake(
         "a token that is gone is given up while the database cannot say who came back",
-        "server/relevo/delivery/replies.py",
+        "server/relevo/delivery/settling/replies.py",
         "(phone, version): False for phone, version, gone_at in gone if gone_at",
         "(phone, version): False for phone, version, gone_at in gone",
         ("tests/dispatch/test_fates.py", "-k", "cannot_say"),

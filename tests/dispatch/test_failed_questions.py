@@ -8,7 +8,7 @@ import pytest
 from asking import FIRST_MS, requests
 from relaying import Relay, seconds_from
 
-from relevo.delivery.sending import RequestPool
+from relevo.delivery.projects.request_pool import RequestPool
 from relevo.sandbox import answers
 from relevo.sandbox.faults import expo as faults
 

@@ -8,7 +8,7 @@ import pytest
 
 from relevo.core.model import Lane
 from relevo.cycles.dispatch.claiming import Claiming, PendingClaim
-from relevo.delivery.due_lanes import DueLane
+from relevo.delivery.claiming.due_lanes import DueLane
 from relevo.delivery.report import Report
 
 NOBODY: Any = None

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from relevo.delivery import due_lanes
-from relevo.delivery.due_lanes import DueLanes
+from relevo.delivery.claiming import due_lanes
+from relevo.delivery.claiming.due_lanes import DueLanes
 
 NOBODY: Any = None
 WITHOUT_S = due_lanes._FULL_READ_S

@@ -9,7 +9,7 @@ import pytest
 
 import native
 from relevo.core.model import Delivery, Obstacle
-from relevo.delivery.outcomes import obstructed
+from relevo.delivery.settling.outcomes import obstructed
 
 AT = datetime(2026, 11, 19, 12, tzinfo=UTC)
 MINUTE_MS = 60_000

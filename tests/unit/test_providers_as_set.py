@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from relevo import config, push_services
+from relevo import config
+from relevo.app import push_services
 from relevo.providers.push_projects import PushProjects
 
 

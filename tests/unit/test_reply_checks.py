@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from relevo.core.model import ReceiptReply, Reply, Ticket
-from relevo.delivery.reply_checks import checked_receipts, checked_reply, checked_ticket
+from relevo.delivery.sending.reply_checks import checked_receipts, checked_reply, checked_ticket
 
 NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
 WHOLE = Ticket("invalid", "t1", "Gone", "It is gone.", True, 5_000, "phone", NOON)
