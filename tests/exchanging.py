@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from fakes.proxy import CERTIFICATE
-from relevo.providers.http2 import tls_context
+from relevo.providers.http2.client import tls_context
 
 Client = Callable[..., Any]
 

@@ -12,17 +12,19 @@ from uuid import UUID
 
 from relevo.core.messages import Draft
 from relevo.core.model import Delivery
-from relevo.providers import apns_tokens, fcm_tokens, webpush_tokens
-from relevo.providers.apns import Apns
-from relevo.providers.fcm import Fcm
+from relevo.providers.apns import credentials as apns_credentials
+from relevo.providers.apns.provider import Apns
+from relevo.providers.fcm import credentials as fcm_credentials
+from relevo.providers.fcm.provider import Fcm
 from relevo.providers.push_projects import PushProjects
-from relevo.providers.webpush import WebPush
+from relevo.providers.webpush import credentials as webpush_credentials
+from relevo.providers.webpush.provider import WebPush
 from relevo.sandbox import Sandbox
 
 ANDROID, IOS = "fcm::default::android", "fcm::default::ios"
 PRODUCTION, DEVELOPMENT = "apns::default::production", "apns::default::sandbox"
 BROWSER = "webpush::default::localhost"
-CHECKS = {"fcm": fcm_tokens.check, "apns": apns_tokens.check, "webpush": webpush_tokens.check}
+CHECKS = {"fcm": fcm_credentials.check, "apns": apns_credentials.check, "webpush": webpush_credentials.check}
 PHONE = UUID("8f0b5c6f-6b9e-4f0e-9d0a-72656c65766f")
 
 

@@ -23,13 +23,13 @@ from benching import fresh_database, say
 from relevo.app import App
 from relevo.client import verbs
 from relevo.client.values import Event, Installation
-from relevo.providers import http2_connection
+from relevo.providers.http2 import connection
 
 _BATCH = 1_000
 _PATIENCE_MS = 25_000
 """The sandbox takes longer than a push service: it checks, decrypts and shares these cores."""
 _PLATFORMS: dict[str, Literal["android", "ios", "web"]] = {"fcm": "android", "apns": "ios", "webpush": "web"}
-_LIBRARY = http2_connection.events.__name__.partition(".")[0]
+_LIBRARY = connection.events.__name__.partition(".")[0]
 _GOALS = {"h2": 300, "jh2": 200}
 _ENCRYPTED_GOAL = 650
 _REPLICAS = (1, 2, 4)

@@ -10,7 +10,7 @@ from exponent_server_sdk import PushClient, PushMessage
 
 from bench.environment import Environment
 from bench.measuring import Row
-from relevo.providers.expo import Expo
+from relevo.providers.expo.provider import Expo
 
 _CHUNK = 100
 _TURNS = 5

@@ -60,14 +60,14 @@ IN_PYTHON: dict[str, Mistake] = {
     ),
     "webhook-of-another-project": Mistake(
         "a webhook of one project gets nothing of another",
-        "server/relevo/providers/webhook.py",
+        "server/relevo/providers/webhook/provider.py",
         "if address.project not in (None, of_project):",
         "if False:",
         ("tests/providers/test_webhook.py",),
     ),
     "two-violations": Mistake(
         "FCM blames the token only if every violation it names is the token's",
-        "server/relevo/providers/fcm.py",
+        "server/relevo/providers/fcm/provider.py",
         'return all(field in ("message.token", "message.fid") for field in fields)',
         'return any(field in ("message.token", "message.fid") for field in fields)',
         ("tests/providers/test_fcm.py",),

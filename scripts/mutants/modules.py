@@ -17,7 +17,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     _DELIVERY + "settling/outcomes.py": ("tests/dispatch/test_fates.py", "tests/dispatch/test_error_tables.py"),
     _DELIVERY + "settling/replies.py": ("tests/dispatch/test_fates.py", "tests/dispatch/test_credentials.py"),
     _DELIVERY + "projects/rate_and_breaker.py": ("tests/unit/test_rate_and_breaker.py",),
-    _PROVIDERS + "fcm.py": ("tests/providers/test_fcm.py",),
+    _PROVIDERS + "fcm/provider.py": ("tests/providers/test_fcm.py",),
     "server/relevo/http/guard.py": ("tests/http/test_rules.py", "tests/http/test_roles.py"),
     "server/relevo/access/phones.py": ("tests/http/test_installations.py", "tests/http/test_signatures.py"),
     "server/relevo/client/signatures.py": ("tests/http/test_signatures.py",),

@@ -142,14 +142,14 @@ SECOND_VALUES: dict[str, Mistake] = {
     ),
     "refused-key-stays-proven": Mistake(
         "a key that APNs refuses is tried with one message next",
-        "server/relevo/providers/apns.py",
+        "server/relevo/providers/apns/provider.py",
         "            self._proven.discard((key, project.secret))",
         "            pass",
         ("tests/providers/test_apns.py",),
     ),
     "one-browser-slows-all": Mistake(
         "several messages to one browser tell nothing of the sender's pace",
-        "server/relevo/providers/webpush.py",
+        "server/relevo/providers/webpush/provider.py",
         "len({path for path, status in answers if status in _THROTTLED})",
         "len([path for path, status in answers if status in _THROTTLED])",
         ("tests/providers/test_webpush.py",),

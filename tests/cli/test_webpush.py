@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from relevo.cli.setting_up import cli
 from relevo.core.errors import UsageError
-from relevo.providers import webpush_tokens
+from relevo.providers.webpush import credentials
 
 
 def run(*words: str) -> str:
@@ -27,7 +27,7 @@ def test_a_new_pair(tmp_path: Path) -> None:
     made = run(str(file), "--json")
     public = json.loads(made)["public_key"]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert webpush_tokens.public_key(webpush_tokens.load_key(file.read_text())) == public
+    assert credentials.public_key(credentials.load_key(file.read_text())) == public
     before = file.read_text()
     assert public in run(str(file))
     assert file.read_text() == before

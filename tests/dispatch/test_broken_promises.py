@@ -13,7 +13,7 @@ from processes import PATIENCE_S, eventually
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.model import Reply, Ticket
 from relevo.delivery.claiming.claims import Claims
-from relevo.providers.expo import Expo
+from relevo.providers.expo.provider import Expo
 from relevo.runtime import threads
 
 ONCE = pytest.mark.parametrize("at_most_once", [False, True], ids=["at least once", "at most once"])

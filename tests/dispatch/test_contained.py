@@ -22,7 +22,7 @@ from relevo.client import verbs
 from relevo.client.values import Installation
 from relevo.core.model import ReceiptReply, Report, Ticket
 from relevo.operators import fleet
-from relevo.providers.expo import Expo
+from relevo.providers.expo.provider import Expo
 from relevo.runtime.troubles import Thing, Troubles
 
 REFUSES = """

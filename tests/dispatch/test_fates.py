@@ -15,7 +15,7 @@ from relevo.core.model import Accepted, Reply, Ticket
 from relevo.core.ports import ProviderFacts
 from relevo.delivery.claiming.claim import Claim
 from relevo.delivery.sending.reply_checks import checked_reply
-from relevo.providers.expo import Expo
+from relevo.providers.expo.provider import Expo
 
 SENT = Ticket("sent", id="a-ticket")
 GOAWAY = Ticket("not_sent", code="GoAway", message="the connection was being closed")

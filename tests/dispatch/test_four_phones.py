@@ -23,7 +23,7 @@ from relevo.core import known_services
 from relevo.core.sending_project import project_in_words
 from relevo.operators import actions, deliveries, events
 from relevo.operators.actions import DeadLetters
-from relevo.providers.webpush_tokens import make_pair
+from relevo.providers.webpush.credentials import make_pair
 from relevo.sandbox import Sandbox
 from serving import Served
 

@@ -12,7 +12,7 @@ from relaying import Relay, beside, token
 
 from processes import eventually
 from relevo.delivery.sending.in_flight import MIDDLEWARE, SERVICE
-from relevo.providers.expo import Expo
+from relevo.providers.expo.provider import Expo
 from relevo.runtime.hung_calls import MOST_CALLS
 
 

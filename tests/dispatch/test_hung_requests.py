@@ -14,7 +14,7 @@ from relaying import beside, token
 from processes import eventually
 from relevo.core.model import Reply
 from relevo.delivery.projects.request_pool import RequestPool
-from relevo.providers.expo import Expo
+from relevo.providers.expo.provider import Expo
 
 
 @pytest.mark.parametrize("at_most_once", [False, True])

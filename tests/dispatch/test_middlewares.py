@@ -10,7 +10,7 @@ from relaying import Relay, seconds_from, token
 
 from relevo.core.errors import Reschedule
 from relevo.core.model import Reply
-from relevo.providers.expo import Expo
+from relevo.providers.expo.provider import Expo
 
 
 def held_back(worker: Relay, name: str = "ana") -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from relaying import Relay
 
 from relevo.core.model import Accepted, Reply, Ticket
-from relevo.providers.expo import Expo
+from relevo.providers.expo.provider import Expo
 
 REFUSES = """
 create function public.refuse_it() returns trigger language plpgsql as $f$

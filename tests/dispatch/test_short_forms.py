@@ -23,7 +23,7 @@ from relevo.delivery.composing.messages import MessageBuilder
 from relevo.delivery.projects.allowance import Allowance
 from relevo.delivery.projects.rate_and_breaker import Grant
 from relevo.delivery.worker_services import ClaimContext
-from relevo.providers import expo
+from relevo.providers.expo import provider as expo
 from relevo.runtime.runs import Run, RunContext
 from relevo.sandbox import Sandbox
 from soak import cases

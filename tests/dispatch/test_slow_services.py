@@ -16,7 +16,7 @@ from relevo.client import verbs
 from relevo.core.model import Ticket
 from relevo.delivery.sending.bad_messages import BadMessageSearch
 from relevo.delivery.settling.replies import ReplyHandler
-from relevo.providers import http2
+from relevo.providers.http2 import client as http2
 from relevo.sandbox import Sandbox
 from relevo.sandbox.services.exchange import Service
 

@@ -287,7 +287,7 @@ def test_no_sql_in_python(modules: Modules) -> None:
         ("database/pool.py", "run(b'delete from relevo.runs')", "SQL lives in sql/queries"),
         ("cycles/ingest.py", "from relevo.sources.merging import merge", ""),
         ("cli.py", "from relevo import app\nfrom relevo.cycles import reaper", ""),
-        ("app/push_services.py", "from relevo.providers.expo import Expo", ""),
+        ("app/push_services.py", "from relevo.providers.expo.provider import Expo", ""),
         ("providers/expo.py", "from . import chunks\nfrom relevo.core.ports import PushProvider", ""),
         ("runtime/wakeups.py", '"""LISTEN on the direct DSN."""\nlog("LISTEN does not work: ", "Select a cycle.")', ""),
     ],

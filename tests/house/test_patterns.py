@@ -15,7 +15,7 @@ import relevo
 from relevo.core import logs
 from relevo.http import problems
 from relevo.http.dashboard import formats, templating
-from relevo.providers import expo
+from relevo.providers.expo import provider as expo
 
 _PIECES = (
     "://:",

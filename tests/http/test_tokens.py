@@ -11,7 +11,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from relevo.providers.webpush_tokens import make_pair
+from relevo.providers.webpush.credentials import make_pair
 from serving import Served
 from tokens import BAD_TOKENS, POINT, SECRET, subscription
 

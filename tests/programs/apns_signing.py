@@ -7,16 +7,16 @@ from pathlib import Path
 
 from relevo.config import load
 from relevo.database.pool import Database
-from relevo.providers import apns_tokens
+from relevo.providers.apns import credentials
 from relevo.providers.push_projects import ApnsEntry, PushProjects
 
 
 def main() -> None:
     """Answer line by line until there are no more."""
     dsn, file = sys.argv[1:]
-    project = PushProjects(Path(file), checks={"apns": apns_tokens.check}).all(ApnsEntry)["default"]
-    times = apns_tokens.SharedIssueTimes(Database(dsn, dsn, load({}, None)))
-    tokens = apns_tokens.ApnsTokens(times, read_every_s=0)
+    project = PushProjects(Path(file), checks={"apns": credentials.check}).all(ApnsEntry)["default"]
+    times = credentials.SharedIssueTimes(Database(dsn, dsn, load({}, None)))
+    tokens = credentials.ApnsTokens(times, read_every_s=0)
     for line in sys.stdin:
         print(getattr(tokens, line.strip())(project), flush=True)
 

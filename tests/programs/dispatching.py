@@ -28,13 +28,13 @@ from relevo import app, config
 from relevo.core import logs, queries
 from relevo.core.known_services import NATIVE
 from relevo.database import pool
-from relevo.providers import expo
-from relevo.providers.http2_connection import Http2Connection, events
-from relevo.providers.http2_provider import Http2Provider
+from relevo.providers.expo import provider as expo
+from relevo.providers.http2.connection import Http2Connection, events
+from relevo.providers.http2.provider import Http2Provider
 from relevo.providers.http_connection import HttpConnection
 
 for _name in NATIVE:
-    import_module(f"relevo.providers.{_name}")
+    import_module(f"relevo.providers.{_name}.provider")
 STEPS = ("claims", "journal", "settle", "receipts", "dispatch", "projects", "digest")
 NAMES = {body: f"{step}.{name}" for step in STEPS for name, body in queries.load(step).items()}
 

@@ -13,7 +13,7 @@ import pytest
 from exchanging import Client, loopback, trusting
 from fakes.expo import FakeExpo
 from fakes.http2 import Script, ScriptedHttp2
-from relevo.providers.expo import Expo
+from relevo.providers.expo.provider import Expo
 
 Make = Callable[..., Expo]
 
@@ -55,9 +55,9 @@ def http2(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mo
     """The client as it is with each of the two libraries."""
     if request.param == "h2":
         monkeypatch.setitem(sys.modules, "jh2", None)
-    for name in ("http2_connection", "http2_streams", "http2"):
-        monkeypatch.delitem(sys.modules, f"relevo.providers.{name}", raising=False)
-    return importlib.import_module("relevo.providers.http2")
+    for name in ("connection", "streams", "client"):
+        monkeypatch.delitem(sys.modules, f"relevo.providers.http2.{name}", raising=False)
+    return importlib.import_module("relevo.providers.http2.client")
 
 
 @pytest.fixture

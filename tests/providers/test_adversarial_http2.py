@@ -30,7 +30,7 @@ from hyperframe.frame import (
 
 from exchanging import kinds, loopback, post, trusting
 from fakes.http2 import CANCEL, Asked, Peer, Script, ScriptedHttp2, Settings, answer_all
-from relevo.providers.http2 import Answered, CallTime, Http2Client, Request
+from relevo.providers.http2.client import Answered, CallTime, Http2Client, Request
 
 LIMIT_S = 1.2
 LATE_S = 0.5

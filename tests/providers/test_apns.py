@@ -16,9 +16,9 @@ import senders
 from native import DEVELOPMENT, PRODUCTION
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.model import Reply, Ticket
-from relevo.providers.apns import Apns
-from relevo.providers.apns_message import collapse_id
-from relevo.providers.apns_tokens import ApnsTokens, IssueTime, NoIssueTimeError, OwnIssueTimes
+from relevo.providers.apns.credentials import ApnsTokens, IssueTime, NoIssueTimeError, OwnIssueTimes
+from relevo.providers.apns.message import collapse_id
+from relevo.providers.apns.provider import Apns
 from relevo.providers.push_projects import ApnsEntry, PushProject
 from relevo.sandbox import Sandbox
 

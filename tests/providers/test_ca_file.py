@@ -12,7 +12,7 @@ from providers.conftest import Make, message
 from relevo import config
 from relevo.app import push_services
 from relevo.core.proxies import Proxies
-from relevo.providers.webhook import Webhook
+from relevo.providers.webhook.provider import Webhook
 
 SECURE = "https://push.example"
 

@@ -21,8 +21,8 @@ from provider_contract import PAUSE_MS, Fault, Rig
 from relevo.core.messages import Draft, Message, WrittenMessage
 from relevo.core.model import Delivery, ReceiptReply, Reply, Ticket
 from relevo.core.ports import ProviderFacts, PushProvider
-from relevo.providers.expo import Expo
-from relevo.providers.webhook import Webhook, read_addresses
+from relevo.providers.expo.provider import Expo
+from relevo.providers.webhook.provider import Webhook, read_addresses
 from relevo.sandbox import Sandbox
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()

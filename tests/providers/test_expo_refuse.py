@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from providers.conftest import Make, message
-from relevo.providers.expo import Expo
+from relevo.providers.expo.provider import Expo
 
 UUID = "f4e9c2a1-1111-4222-8333-444455556666"
 

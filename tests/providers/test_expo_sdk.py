@@ -13,8 +13,8 @@ from providers.conftest import message, messages
 from providers.test_expo_answers import ROWS
 from providers.test_expo_requests import SIGNALS
 from relevo.core.model import Reply
-from relevo.providers import expo as module
-from relevo.providers.expo import NO_TICKET, Expo
+from relevo.providers.expo import provider as module
+from relevo.providers.expo.provider import NO_TICKET, Expo
 
 ODD = [
     None,

@@ -8,7 +8,7 @@ import pytest
 
 from fakes.expo import Answer, FakeExpo, as_json, refusal, ticket
 from providers.conftest import Make, message, messages
-from relevo.providers.expo import Expo
+from relevo.providers.expo.provider import Expo
 
 
 def test_1_no_message_is_lost(fake: FakeExpo, make: Make) -> None:

@@ -21,7 +21,7 @@ from providers.conftest import Make, message, messages
 from relevo import __version__, providers
 from relevo.core.model import Reply
 from relevo.core.ports import PushProvider
-from relevo.providers.expo import Expo
+from relevo.providers.expo.provider import Expo
 
 SECRET = "s3cr3t-access-token"
 EVERY_FIELD: dict[str, Any] = {
@@ -256,7 +256,7 @@ def test_a_dropped_idle_connection_is_noticed(fake: FakeExpo, expo: Expo) -> Non
 def test_an_idle_connection_is_given_up_in_time(fake: FakeExpo, expo: Expo, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection unused for long is replaced before the server tires of it."""
     expo.send([message()])
-    monkeypatch.setattr("relevo.providers.expo_wire.MAX_IDLE_S", 0.01)
+    monkeypatch.setattr("relevo.providers.expo.wire.MAX_IDLE_S", 0.01)
     time.sleep(0.02)
     assert expo.send([message()]).kind == "answered"
     assert fake.connections == 2
@@ -311,4 +311,4 @@ def test_only_this_file_knows_the_sdk() -> None:
         if isinstance(node, ast.Import | ast.ImportFrom)
         if "exponent_server_sdk" in ast.unparse(node)
     }
-    assert knowing == {"providers/expo.py"}
+    assert knowing == {"providers/expo/provider.py"}

@@ -14,9 +14,9 @@ import native
 from fakes.server import Answer, Asked, FakeServer
 from native import ANDROID, IOS
 from relevo.core.model import Reply, Ticket
-from relevo.providers import fcm_tokens
-from relevo.providers.fcm import Fcm, _by_fid, _judge, _ticket
-from relevo.providers.http2 import Answered
+from relevo.providers.fcm import credentials as fcm_tokens
+from relevo.providers.fcm.provider import Fcm, _by_fid, _judge, _ticket
+from relevo.providers.http2.client import Answered
 from relevo.providers.message_parts import topic
 from relevo.providers.push_projects import FcmEntry, PushProject
 from relevo.sandbox import Sandbox

@@ -14,7 +14,10 @@ from relevo.core.model import Content, Lane
 from relevo.core.push_fields import ROUTES, TABLE, Cell, Route
 from relevo.core.push_overrides import platform_field
 from relevo.delivery.composing import rendering
-from relevo.providers import apns_message, expo_message, fcm_message, webpush_message
+from relevo.providers.apns import message as apns_message
+from relevo.providers.expo import message as expo_message
+from relevo.providers.fcm import message as fcm_message
+from relevo.providers.webpush import message as webpush_message
 
 TOKENS = {"expo": "ExpoPushToken[ana]", "fcm": "ana", "apns": "ab" * 32, "webpush": "{}"}
 GIVEN: dict[str, Any] = {

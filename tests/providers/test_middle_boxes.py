@@ -17,7 +17,7 @@ from native import ANDROID
 from parts import find_part
 from processes import eventually
 from relevo.core.model import Reply
-from relevo.providers.fcm import Fcm
+from relevo.providers.fcm.provider import Fcm
 from relevo.sandbox import Sandbox
 from relevo.sandbox.faults.device_tokens import phone_key
 

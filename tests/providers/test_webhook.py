@@ -16,11 +16,11 @@ import pytest
 
 from fakes.server import Answer, Asked, FakeServer
 from processes import eventually
-from relevo.providers.http2 import CallTime, Request
+from relevo.providers.http2.client import CallTime, Request
 from relevo.providers.http_connection import look_up
 from relevo.providers.push_projects import PushProjects
-from relevo.providers.webhook import Webhook, WebhookAddress, read_addresses
-from relevo.providers.webpush import WebPush
+from relevo.providers.webhook.provider import Webhook, WebhookAddress, read_addresses
+from relevo.providers.webpush.provider import WebPush
 
 KEY = b"k" * 32
 SECRET = "whsec_" + base64.b64encode(KEY).decode()

@@ -22,12 +22,13 @@ from providers.browsers import SUBJECT, Browser, base64url, from_base64url
 from relevo.core.messages import Draft
 from relevo.core.model import Content, Delivery, Reply, Ticket
 from relevo.delivery.composing import rendering
-from relevo.providers import webpush_encryption, webpush_message
 from relevo.providers.lookups import Lookups
 from relevo.providers.message_parts import topic
 from relevo.providers.push_projects import PushProjects
-from relevo.providers.webpush import WebPush, _side_by_side
-from relevo.providers.webpush_tokens import KEPT_S, make_pair
+from relevo.providers.webpush import encryption
+from relevo.providers.webpush import message as webpush_message
+from relevo.providers.webpush.credentials import KEPT_S, make_pair
+from relevo.providers.webpush.provider import WebPush, _side_by_side
 
 INSTALLATION = UUID("00000000-0000-4000-8000-000000000007")
 
@@ -227,7 +228,7 @@ def test_a_push_without_room_for_the_difference_is_not_declarative(stack: ExitSt
     service = Service(stack, {})
     provider, browser = make(service.place, page="https://shop.example/"), service.browser("/one")
     empty = len(webpush_message.posted(message(browser, data={"x": ""})).body)
-    full = message(browser, data={"x": "y" * (webpush_encryption.MAX_PLAIN_BYTES - empty)})
+    full = message(browser, data={"x": "y" * (encryption.MAX_PLAIN_BYTES - empty)})
     assert provider.refuse(full) is None
     send(provider, full, message(browser))
     first, second = (browser.read(bytes(asked.body)) for asked in service.asked)

@@ -13,12 +13,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from providers.browsers import SUBJECT, Browser, base64url, from_base64url
 from relevo.core import push_hosts
-from relevo.providers import webpush_subscriptions
-from relevo.providers.http2 import RefusedAddressError
+from relevo.providers.http2.client import RefusedAddressError
 from relevo.providers.lookups import Lookups
 from relevo.providers.push_projects import PushProjects, WebPushEntry
-from relevo.providers.webpush_encryption import MAX_PLAIN_BYTES, encrypt
-from relevo.providers.webpush_tokens import check, make_pair
+from relevo.providers.webpush import subscriptions
+from relevo.providers.webpush.credentials import check, make_pair
+from relevo.providers.webpush.encryption import MAX_PLAIN_BYTES, encrypt
 
 
 def test_the_vector_of_rfc_8291() -> None:
@@ -68,7 +68,7 @@ def test_one_private_address_among_public_ones_is_enough(monkeypatch: pytest.Mon
     """A name that leads to a public and to a private address is refused as a whole."""
     monkeypatch.setattr(Lookups, "addresses", lambda *_: ["8.8.8.8", "10.0.0.1"])
     with pytest.raises(RefusedAddressError, match="private"):
-        webpush_subscriptions.resolver(Lookups(), allow_private=False)("push.example", 443, 1)
+        subscriptions.resolver(Lookups(), allow_private=False)("push.example", 443, 1)
 
 
 @pytest.mark.parametrize("kind", ["PEM", "base64url"])

@@ -17,8 +17,8 @@ from parts import find_part
 from relevo.core.model import Ticket
 from relevo.providers.lookups import Lookups
 from relevo.providers.push_projects import PushProjects
-from relevo.providers.webpush import WebPush
-from relevo.providers.webpush_tokens import make_pair
+from relevo.providers.webpush.credentials import make_pair
+from relevo.providers.webpush.provider import WebPush
 
 PROGRAM = Path(__file__).parent / "node" / "push_service.cjs"
 Ask = Callable[..., Any]

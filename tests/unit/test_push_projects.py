@@ -163,7 +163,7 @@ def test_a_missing_extra_is_looked_for_once(file: Path, make_settings, monkeypat
     file.write_text(json.dumps({f"shop-{n}": {"apns": APNS} for n in range(5)}))
     projects = push_services.push_projects(make_settings(push_projects_file=str(file)))
     assert len(list(projects.troubles())) == 5
-    assert looked == ["relevo.providers.apns_tokens"]
+    assert looked == ["relevo.providers.apns.credentials"]
 
 
 def test_a_project_may_differ_from_its_push_service(file: Path, make_settings) -> None:
@@ -189,7 +189,7 @@ def test_a_push_service_is_made_as_the_settings_say(file: Path, name: str) -> No
         HTTP_ALLOW_PRIVATE="true",
         WEBPUSH_HOSTS=".push.example",
     )
-    made = import_module(f"relevo.providers.{name}").make(PushProjects(file), settings)
+    made = import_module(f"relevo.providers.{name}.provider").make(PushProjects(file), settings)
     assert (made.name, made._total_s, made._connect_s) == (name, 1.5, 1.5)
     client = made._client("https://service.example")
     assert client._proxies.for_url("https://service.example") == "http://proxy.example:3128"

@@ -13,7 +13,7 @@ import pytest
 from relevo.core.items import Item
 from relevo.core.model import Content, Delivery
 from relevo.delivery.composing import rendering
-from relevo.providers import expo_message
+from relevo.providers.expo import message as expo_message
 
 
 def item(nombre: str = "Aseo", **reported: object) -> Item:

@@ -25,10 +25,10 @@ from relevo.core.ports import PushProvider
 from relevo.core.push_hosts import Hosts
 from relevo.core.sending_project import SendingProject
 from relevo.database.pool import Database
-from relevo.providers.expo import Expo
+from relevo.providers.expo.provider import Expo
 from relevo.providers.push_projects import ExpoEntry, PushProject, PushProjects, Unusable, WebPushEntry
 from relevo.providers.secret_file import SecretFile, UnusableFileError
-from relevo.providers.webhook import Webhook, read_addresses
+from relevo.providers.webhook.provider import Webhook, read_addresses
 from relevo.sandbox import embedded as embedded_sandbox
 
 EXPO = "https://exp.host"
@@ -133,7 +133,7 @@ def credential_troubles(
 
 def _check(modules: Callable[[str], Any], name: str, project: PushProject[Any]) -> None:
     """Raise ValueError if a push service cannot use a project's secret, or its extra is not installed."""
-    tokens = modules(f"{name}_tokens")
+    tokens = modules(f"{name}.credentials")
     if tokens is None:
         raise ValueError(f"its push service is not installed: pip install 'relevo[{name}]'")
     tokens.check(project)
@@ -141,7 +141,7 @@ def _check(modules: Callable[[str], Any], name: str, project: PushProject[Any]) 
 
 def _native(settings: Settings, projects: PushProjects, database: Database | None) -> Iterator[Any]:
     """Make the push services that phones talk to themselves, but for those whose extra is not installed."""
-    for module in filter(None, map(_module, NATIVE)):
+    for module in filter(None, (_module(f"{name}.provider") for name in NATIVE)):
         yield module.make(projects, settings, database)
 
 
@@ -157,7 +157,7 @@ def _module(name: str) -> Any:
 
 def vapid_key(file: Path) -> tuple[str, bool]:
     """Return the public key of the pair whose private key is in a file, and whether the pair was made just now."""
-    tokens = _module("webpush_tokens")
+    tokens = _module("webpush.credentials")
     if tokens is None:
         raise ConfigError("Web Push is not installed.", hint="pip install 'relevo[webpush]'")
     try:

@@ -15,7 +15,7 @@ from relevo.core.addresses import is_private
 from relevo.providers.es256 import unpadded
 from relevo.providers.http_connection import RefusedAddressError, Resolve
 from relevo.providers.lookups import Lookups
-from relevo.providers.webpush_encryption import POINT_BYTES, SECRET_BYTES
+from relevo.providers.webpush.encryption import POINT_BYTES, SECRET_BYTES
 
 _MAX_TOKEN = 4_096
 _KEPT = 2_000

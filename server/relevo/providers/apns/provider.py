@@ -18,11 +18,11 @@ from relevo.core.ports import ProviderFacts
 from relevo.core.retry_after import retry_after_ms
 from relevo.core.sending_project import SendingProject
 from relevo.database.pool import Database
-from relevo.providers import apns_message
-from relevo.providers.apns_message import ApnsMessage
-from relevo.providers.apns_tokens import ApnsTokens, IssueTimes, NoIssueTimeError, OwnIssueTimes, SharedIssueTimes
-from relevo.providers.http2 import Answered, CallOutcome, CallTime, Heard, Http2Client, NotSent, Request
-from relevo.providers.http2_provider import (
+from relevo.providers.apns import message as apns_message
+from relevo.providers.apns.credentials import ApnsTokens, IssueTimes, NoIssueTimeError, OwnIssueTimes, SharedIssueTimes
+from relevo.providers.apns.message import ApnsMessage
+from relevo.providers.http2.client import Answered, CallOutcome, CallTime, Heard, Http2Client, NotSent, Request
+from relevo.providers.http2.provider import (
     MAX_CODE,
     Http2Provider,
     Tickets,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from relevo.core.messages import Draft, Message, WrittenMessage
 from relevo.core.model import Delivery
-from relevo.providers.apns_message import aps, headers_of
+from relevo.providers.apns.message import aps, headers_of
 from relevo.providers.message_parts import (
     OWN_NAMES,
     ROOM_FOR_NAMES,

@@ -27,14 +27,15 @@ from relevo.core.push_hosts import Hosts
 from relevo.core.retry_after import retry_after_ms
 from relevo.core.version import __version__
 from relevo.database.pool import Database
-from relevo.providers import webpush_message, webpush_subscriptions, webpush_tokens
-from relevo.providers.http2 import Answered, CallOutcome, CallTime, Http2Client, NotSent, Request
-from relevo.providers.http2_provider import Http2Provider, Tickets, clean, is_id, unanswered, usual_options, whole
+from relevo.providers.http2.client import Answered, CallOutcome, CallTime, Http2Client, NotSent, Request
+from relevo.providers.http2.provider import Http2Provider, Tickets, clean, is_id, unanswered, usual_options, whole
 from relevo.providers.lookups import Lookups
 from relevo.providers.message_parts import Headers, Written
 from relevo.providers.push_projects import PushProject, PushProjects, WebPushEntry
-from relevo.providers.webpush_encryption import MAX_PLAIN_BYTES, encrypt
-from relevo.providers.webpush_message import Posted, WebPushMessage
+from relevo.providers.webpush import credentials, subscriptions
+from relevo.providers.webpush import message as webpush_message
+from relevo.providers.webpush.encryption import MAX_PLAIN_BYTES, encrypt
+from relevo.providers.webpush.message import Posted, WebPushMessage
 
 _THROTTLED_MS = 60_000
 _OK, _REDIRECT, _CLIENT_ERROR, _SERVER_ERROR = 200, 300, 400, 500
@@ -98,7 +99,7 @@ class WebPush(Http2Provider[WebPushEntry, Posted]):
     def refuse_token(self, token: object) -> Ticket | None:
         """Return the final ticket of a push to a malformed subscription."""
         try:
-            webpush_subscriptions.read(token)
+            subscriptions.read(token)
         except ValueError as error:
             return _malformed_token(error)
         return None
@@ -171,7 +172,7 @@ class WebPush(Http2Provider[WebPushEntry, Posted]):
         is_trusted: bool,
     ) -> list[CallOutcome]:
         """Post messages to one push service; those whose subscription moved within it once more, to the new path."""
-        token = ("authorization", webpush_tokens.header(project, f"https://{place}", self._clock()))
+        token = ("authorization", credentials.header(project, f"https://{place}", self._clock()))
 
         def exchange(some: Sequence[_Encrypted]) -> list[CallOutcome]:
             def hear(index: int, answer: Answered) -> None:
@@ -192,7 +193,7 @@ class WebPush(Http2Provider[WebPushEntry, Posted]):
         return outcomes
 
     def _client_of(self, place: str, *, is_trusted: bool) -> Http2Client:
-        resolve = webpush_subscriptions.resolver(self._lookups, allow_private=self._allow_private or is_trusted)
+        resolve = subscriptions.resolver(self._lookups, allow_private=self._allow_private or is_trusted)
         return self._client(f"https://{place}", resolve=resolve, http1=True, not_indexed=(":path", "topic", "ttl"))
 
 
@@ -208,7 +209,7 @@ def _sort(messages: Sequence[Posted], hosts: Hosts) -> tuple[dict[int, Ticket], 
     by_place: defaultdict[str, list[_Encrypted]] = defaultdict(list)
     for index, message in enumerate(messages):
         try:
-            to = webpush_subscriptions.read(message.token)
+            to = subscriptions.read(message.token)
             if not hosts.allows(to.place):
                 tickets[index] = _foreign(to.place)
                 continue
@@ -242,7 +243,7 @@ def _moved_to(outcome: CallOutcome, place: str) -> str | None:
     if not isinstance(outcome, Answered) or outcome.status not in _MOVED:
         return None
     try:
-        there, path = webpush_subscriptions.split(urljoin(f"https://{place}", outcome.headers.get("location", "")))
+        there, path = subscriptions.split(urljoin(f"https://{place}", outcome.headers.get("location", "")))
     except ValueError:
         return None
     return path if there == place and "location" in outcome.headers else None

@@ -17,8 +17,8 @@ import certifi
 import h11
 
 from relevo.core.proxies import Proxies
-from relevo.providers.http2_connection import HeaderTuple, Http2Connection, NeverIndexedHeaderTuple
-from relevo.providers.http2_streams import (
+from relevo.providers.http2.connection import HeaderTuple, Http2Connection, NeverIndexedHeaderTuple
+from relevo.providers.http2.streams import (
     MAX_ANSWER_BYTES,
     Answered,
     CallOutcome,

@@ -20,8 +20,8 @@ from relevo.core.messages import Draft, Message, WrittenMessage
 from relevo.core.model import Accepted, Delivery, Fate, ReceiptReply, Reply, ReplyKind, Ticket
 from relevo.core.proxies import Proxies
 from relevo.core.retry_after import retry_after_ms
-from relevo.providers import expo_message
-from relevo.providers.expo_wire import ENCODE, MAX_SCANNED, ExpoResponse, Session, Stage, encode
+from relevo.providers.expo import message as expo_message
+from relevo.providers.expo.wire import ENCODE, MAX_SCANNED, ExpoResponse, Session, Stage, encode
 from relevo.providers.http_connection import ProxyRefusedError, is_success
 
 API = "/--/api/v2"

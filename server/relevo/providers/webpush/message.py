@@ -20,7 +20,7 @@ from relevo.providers.message_parts import (
     shown_actions,
     topic,
 )
-from relevo.providers.webpush_encryption import MAX_PLAIN_BYTES
+from relevo.providers.webpush.encryption import MAX_PLAIN_BYTES
 
 _SHOWN = ("title", "body", "tag", "badge", "icon")
 _LONGEST_TTL_S = 2_419_200

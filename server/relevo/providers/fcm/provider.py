@@ -16,10 +16,10 @@ from relevo.core.ports import ProviderFacts
 from relevo.core.retry_after import retry_after_ms
 from relevo.core.sending_project import SendingProject
 from relevo.database.pool import Database
-from relevo.providers import fcm_message
-from relevo.providers.fcm_tokens import FcmTokens, NoTokenError, project_id
-from relevo.providers.http2 import Answered, CallOutcome, CallTime, Heard, Request
-from relevo.providers.http2_provider import (
+from relevo.providers.fcm import message as fcm_message
+from relevo.providers.fcm.credentials import FcmTokens, NoTokenError, project_id
+from relevo.providers.http2.client import Answered, CallOutcome, CallTime, Heard, Request
+from relevo.providers.http2.provider import (
     MAX_CODE,
     Http2Provider,
     Tickets,

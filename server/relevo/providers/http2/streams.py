@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from relevo.providers.http2_connection import Event, Goaway, HeaderTuple, Http2Connection, events
+from relevo.providers.http2.connection import Event, Goaway, HeaderTuple, Http2Connection, events
 from relevo.providers.http_connection import BrokenAnswerError, ProxyRefusedError, is_success, left
 
 MAX_ANSWER_BYTES = 65_536

@@ -20,7 +20,7 @@ from relevo.core.model import Delivery, ReceiptReply, Reply, Ticket
 from relevo.core.ports import Accept, ProviderFacts
 from relevo.core.proxies import Proxies
 from relevo.core.sending_project import SendingProject
-from relevo.providers.http2 import Answered, CallOutcome, Http2Client, NotSent, Unknown, tls_context
+from relevo.providers.http2.client import Answered, CallOutcome, Http2Client, NotSent, Unknown, tls_context
 from relevo.providers.http_connection import is_success
 from relevo.providers.message_parts import UNWRITABLE, data_of
 from relevo.providers.push_projects import Entry, PushProject, PushProjects, Unusable

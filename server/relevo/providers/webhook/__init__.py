@@ -1,0 +1,1 @@
+"""Webhooks: pushes and news to servers."""
