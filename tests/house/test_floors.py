@@ -28,6 +28,7 @@ HOUSE = """
     database                                       the way to PostgreSQL
     embedded  config  client                       the embedded PostgreSQL; settings; the app's verbs
     core                                           words, plug points, small tools
+    facts                                          what is true of each push service: providers/**/facts.py
 """
 MOST_FLOORS = 11
 FLOORS = [re.split(r"\s{3,}", line.strip())[0].split() for line in HOUSE.strip().splitlines()]
@@ -72,8 +73,8 @@ def modules() -> Modules:
 
 
 def room_of(path: Path) -> str:
-    """Return what stands on a floor: the module, or for a file in a folder the folder."""
-    return Path(path.parts[0]).stem
+    """Return what stands on a floor: the module, or for a file in a folder the folder; facts stand apart."""
+    return module_name(path).split(".")[0]
 
 
 def imports(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -87,7 +88,7 @@ def imports(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
             continue
         for package, *rest in (name.split(".") for name in names):
             if package == "relevo":
-                yield node.lineno, imported_module(rest)
+                yield node.lineno, placed(imported_module(rest))
 
 
 def origin(path: Path, node: ast.ImportFrom) -> str:
@@ -111,7 +112,13 @@ def imported_module(parts: list[str]) -> str:
 def module_name(path: Path) -> str:
     """Return the dotted name of a file of the package, as `imports` yields it."""
     parts = path.with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts) or "__init__"
+    return placed(".".join(parts[:-1] if parts[-1] == "__init__" else parts) or "__init__")
+
+
+def placed(module: str) -> str:
+    """Return the name of a module by its floor: the facts of push services lie in their folders and stand apart."""
+    parts = module.split(".")
+    return ".".join(("facts", *parts[1:-1])) if (parts[0], parts[-1]) == ("providers", "facts") else module
 
 
 def complaints_about_imports(path: Path, tree: ast.Module) -> Iterator[str]:
@@ -285,6 +292,8 @@ def test_no_sql_in_python(modules: Modules) -> None:
         ("database/pool.py", "run(f'''\n  update {table} set x = 1''')", "SQL lives in sql/queries"),
         ("database/pool.py", "run('LISTEN relevo;')", "SQL lives in sql/queries"),
         ("database/pool.py", "run(b'delete from relevo.runs')", "SQL lives in sql/queries"),
+        ("providers/expo/facts.py", "from relevo.core import model", "facts must not import from core"),
+        ("core/known_services.py", "from relevo.providers.expo import facts", ""),
         ("cycles/ingest.py", "from relevo.sources.merging import merge", ""),
         ("cli.py", "from relevo import app\nfrom relevo.cycles import reaper", ""),
         ("app/push_services.py", "from relevo.providers.expo.provider import Expo", ""),

@@ -13,7 +13,6 @@ from relevo.core.known_services import NATIVE, SERVICES
 ROOT = Path(__file__).resolve().parents[2]
 MAP = (ROOT / "server" / "README.md").read_text(encoding="utf-8")
 PLACES = (
-    "server/relevo/core/known_services.py",
     "server/relevo/providers/",
     "server/relevo/sandbox/faults/device_tokens.py",
     "server/relevo/sandbox/faults/services.py",

@@ -12,8 +12,8 @@ from relevo.core.known_services import EXPO, NATIVE, SERVICES
 from relevo.core.push_fields import ROUTES, TABLE, TAKEN_FOR, cell, route_of, size_warnings, warnings
 from relevo.core.push_overrides import LOUD, OWN, PLATFORM_FIELDS
 from relevo.core.sending_project import SendingProject, project_in_words
-from relevo.providers.expo.provider import MAX_PAYLOAD_BYTES
 from relevo.providers.http2.provider import Http2Provider
+from relevo.providers.webpush.encryption import MAX_PLAIN_BYTES
 
 
 def test_every_field_has_a_row_and_every_row_every_route() -> None:
@@ -112,12 +112,12 @@ def test_what_may_be_too_large_is_said_with_whom() -> None:
 
 
 def test_the_table_of_services_is_that_of_the_providers() -> None:
-    """What previews warn of is what providers refuse, and each has one label."""
+    """Each push service has a provider that is sent by its facts: what previews warn of is what providers refuse."""
     for name in NATIVE:
         import_module(f"relevo.providers.{name}.provider")
-    facts = {each.name: (each.facts.label, each.facts.max_payload_bytes) for each in Http2Provider.__subclasses__()}
-    found = {name: (each.label, each.max_bytes) for name, each in SERVICES.items()}
-    assert found == {EXPO: ("Expo", MAX_PAYLOAD_BYTES), **facts}
+    made = {each.name: each.facts for each in Http2Provider.__subclasses__()}
+    assert {EXPO: SERVICES[EXPO].sending, **made} == {name: each.sending for name, each in SERVICES.items()}
+    assert SERVICES["webpush"].max_bytes == MAX_PLAIN_BYTES
 
 
 def test_what_is_changed_has_its_own_word() -> None:

@@ -1,30 +1,17 @@
-"""The push services that come with Relevo, a row each; README, "Adding a provider", says what else a new one takes."""
+"""The push services that come with Relevo, by their facts; README, "Adding a provider", says what a new one takes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
 
-Platform = Literal["ios", "android", "web"]
+from relevo.providers.apns import facts as apns
+from relevo.providers.expo import facts as expo
+from relevo.providers.facts import Service
+from relevo.providers.fcm import facts as fcm
+from relevo.providers.webpush import facts as webpush
+
 PLATFORMS: Mapping[str, str] = {"ios": "iOS", "android": "Android", "web": "web"}
 """Platforms, as people write them."""
-
-
-class Service(NamedTuple):
-    """What is known of a push service without asking it."""
-
-    name: str
-    """In `provider` columns and PUSH_PROJECTS_FILE; of its modules in `providers/`, and of the extra that brings it."""
-    label: str
-    """Its name for people."""
-    platforms: tuple[Platform, ...]
-    """Those of its phones, as far as pushes are written for each in its own way."""
-    max_bytes: int
-    """How many bytes a push may have."""
-    token: str
-    """What a phone registers with, in words."""
-    part: Literal["platform", "environment", "host"] | None = None
-    """By what a project's phones are kept apart: what goes wrong with one part stops no other."""
 
 
 def listed(words: Iterable[str], before_last: str = " or ") -> str:
@@ -33,16 +20,8 @@ def listed(words: Iterable[str], before_last: str = " or ") -> str:
     return before_last.join((", ".join(first), last)) if first else last
 
 
-EXPO = "expo"
-SERVICES: Mapping[str, Service] = {
-    each.name: each
-    for each in (
-        Service(EXPO, "Expo", ("ios", "android"), 4_096, "Expo's"),
-        Service("fcm", "FCM", ("android", "ios", "web"), 4_096, "FCM's registration token", "platform"),
-        Service("apns", "APNs", ("ios",), 4_096, "the device token of APNs in hexadecimal digits", "environment"),
-        Service("webpush", "Web Push", ("web",), 3_993, "the JSON of a browser's push subscription, as text", "host"),
-    )
-}
+EXPO = expo.SERVICE.name
+SERVICES: Mapping[str, Service] = {each.SERVICE.name: each.SERVICE for each in (expo, fcm, apns, webpush)}
 """By name; Expo is the usual one."""
 
 NATIVE = tuple(name for name in SERVICES if name != EXPO)

@@ -12,6 +12,7 @@ from uuid import UUID
 from relevo.core.items import Fetched, Item, Reject
 from relevo.core.messages import Draft, Message, WrittenMessage
 from relevo.core.model import Delivery, Lane, ReceiptReply, Reply, StoredObject, Ticket
+from relevo.providers.facts import ProviderFacts as ProviderFacts  # noqa: PLC0414 code of a team takes it from here
 
 
 class NoRequestsLeft(Exception):  # noqa: N818 a state of affairs: today's requests are spent, or we are stopping
@@ -75,26 +76,6 @@ Composer = Callable[[dict[str, Any], Delivery], Message]
 
 It returns the message to send, which may be the given one, changed.
 """
-
-
-@dataclass(frozen=True)
-class ProviderFacts:
-    """What a push service bears and offers; settings of a project may override rate, connections and chunk size."""
-
-    label: str
-    """Its name for people."""
-    rate_per_s: int = 0
-    """How many pushes one project may send; 0: there is no limit."""
-    ramp_s: int = 0
-    """Over how many seconds the rate grows to its fullness after a rest."""
-    connections: int = 6
-    """How many requests of one project may be under way at once, in the whole fleet."""
-    least_retry_ms: int = 0
-    """What was tried is never tried again sooner."""
-    max_payload_bytes: int = 4_096
-    platforms: tuple[str, ...] = ("ios", "android", "unknown")
-    takes_silent: bool = True
-    """Whether it takes pushes that show nothing."""
 
 
 Accept = Callable[[int, Ticket], None]

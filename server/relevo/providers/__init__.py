@@ -1,3 +1,1 @@
-"""Push services, each an adapter of the PushProvider port."""
-
-import relevo.core.needs_server  # noqa: F401 ahead of all it needs
+"""Push services: a folder for each, and what several share. The facts are light; all else needs the server."""

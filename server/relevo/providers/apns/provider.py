@@ -14,12 +14,12 @@ import orjson
 from relevo.config import Settings
 from relevo.core.messages import Draft, Message
 from relevo.core.model import Fate, Reply, Ticket
-from relevo.core.ports import ProviderFacts
 from relevo.core.retry_after import retry_after_ms
 from relevo.core.sending_project import SendingProject
 from relevo.database.pool import Database
 from relevo.providers.apns import message as apns_message
 from relevo.providers.apns.credentials import ApnsTokens, IssueTimes, NoIssueTimeError, OwnIssueTimes, SharedIssueTimes
+from relevo.providers.apns.facts import SENDING, SERVICE
 from relevo.providers.apns.message import ApnsMessage
 from relevo.providers.http2.client import Answered, CallOutcome, CallTime, Heard, Http2Client, NotSent, Request
 from relevo.providers.http2.provider import (
@@ -59,11 +59,11 @@ Own = tuple[tuple[tuple[str, str], ...], bytes]
 class Apns(Http2Provider[ApnsEntry, Own]):
     """APNs as a PushProvider; each call has a connection of its key and environment to itself."""
 
-    name = "apns"
+    name = SERVICE.name
     entry = ApnsEntry
     token = re.compile(r"[0-9a-f]{2,4096}")
     malformed_token = Ticket("invalid", code="MalformedToken", message="a device token of APNs is hexadecimal")
-    facts = ProviderFacts("APNs", platforms=("ios", "unknown"))
+    facts = SENDING
     too_big = "PayloadTooLarge"
     message = ApnsMessage
 

@@ -21,11 +21,11 @@ from relevo.core.model import Accepted, Delivery, Fate, ReceiptReply, Reply, Rep
 from relevo.core.proxies import Proxies
 from relevo.core.retry_after import retry_after_ms
 from relevo.providers.expo import message as expo_message
+from relevo.providers.expo.facts import SERVICE
 from relevo.providers.expo.wire import ENCODE, MAX_SCANNED, ExpoResponse, Session, Stage, encode
 from relevo.providers.http_connection import ProxyRefusedError, is_success
 
 API = "/--/api/v2"
-MAX_PAYLOAD_BYTES = 4_096
 MAX_ID, MAX_CODE, MAX_MESSAGE = 200, 100, 500
 EVERY_OTHER = "*"
 """The name under which a file of access tokens has the one of every project that it does not name."""
@@ -70,7 +70,7 @@ _MALFORMED = Ticket("failed", code="MalformedMessage", message="the message cann
 class Expo:
     """Expo as a PushProvider; each calling thread has a session, and so a connection, of its own."""
 
-    name = "expo"
+    name = SERVICE.name
 
     def __init__(
         self,
@@ -369,9 +369,9 @@ def _weighed(message: Message) -> Ticket | None:
         size = len(ENCODE({key: value for key, value in message.items() if key != "to"}).encode("utf-8", "replace"))
     except (TypeError, ValueError, RecursionError):
         return _MALFORMED
-    if size <= MAX_PAYLOAD_BYTES:
+    if size <= SERVICE.max_bytes:
         return None
-    return Ticket("failed", code="MessageTooBig", message=f"{size} bytes, and Expo takes {MAX_PAYLOAD_BYTES}")
+    return Ticket("failed", code="MessageTooBig", message=f"{size} bytes, and Expo takes {SERVICE.max_bytes}")
 
 
 def _address(base_url: str) -> tuple[str, str]:

@@ -12,12 +12,12 @@ import orjson
 from relevo.config import Settings
 from relevo.core.messages import Draft, Message, WrittenMessage
 from relevo.core.model import Reply, Ticket
-from relevo.core.ports import ProviderFacts
 from relevo.core.retry_after import retry_after_ms
 from relevo.core.sending_project import SendingProject
 from relevo.database.pool import Database
 from relevo.providers.fcm import message as fcm_message
 from relevo.providers.fcm.credentials import FcmTokens, NoTokenError, project_id
+from relevo.providers.fcm.facts import SENDING, SERVICE
 from relevo.providers.http2.client import Answered, CallOutcome, CallTime, Heard, Request
 from relevo.providers.http2.provider import (
     MAX_CODE,
@@ -33,7 +33,7 @@ from relevo.providers.http2.provider import (
 from relevo.providers.push_projects import FcmEntry, PushProject, PushProjects, Unusable
 
 GOOGLE = "https://fcm.googleapis.com"
-_LEAST_MS, _THROTTLED_MS = 10_000, 60_000
+_LEAST_MS, _THROTTLED_MS = SENDING.least_retry_ms, 60_000
 _OK, _BAD_REQUEST, _UNAUTHENTICATED, _FORBIDDEN, _NOT_FOUND = 200, 400, 401, 403, 404
 _TOO_MANY, _SERVER_ERROR = 429, 500
 _PARTS_CREDENTIAL = ("THIRD_PARTY_AUTH_ERROR", "APNS_AUTH_ERROR")
@@ -49,18 +49,12 @@ _LOOK = b'{"validate_only":true,"message":{"token":"relevo-doctor","data":{}}}'
 class Fcm(Http2Provider[FcmEntry, bytes]):
     """FCM as a PushProvider; each call has a connection to itself."""
 
-    name = "fcm"
+    name = SERVICE.name
     entry = FcmEntry
     message = fcm_message.FcmMessage
     token = re.compile(r"[!-~]{1,4096}")
     malformed_token = Ticket("invalid", code="MalformedToken", message="this is no registration token of FCM")
-    facts = ProviderFacts(
-        "FCM",
-        rate_per_s=5_000,  # of each platform: Google takes 10,000 a second of a project, and most have two
-        ramp_s=60,
-        least_retry_ms=_LEAST_MS,
-        platforms=("android", "ios", "web", "unknown"),
-    )
+    facts = SENDING
 
     def __init__(
         self, projects: PushProjects, *, base_url: str | None = None, ca_file: str | None = None, **more: Any

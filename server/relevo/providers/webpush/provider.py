@@ -22,7 +22,6 @@ import orjson
 from relevo.config import Settings
 from relevo.core.messages import Draft, Message
 from relevo.core.model import Reply, Ticket
-from relevo.core.ports import ProviderFacts
 from relevo.core.push_hosts import Hosts
 from relevo.core.retry_after import retry_after_ms
 from relevo.core.version import __version__
@@ -34,7 +33,8 @@ from relevo.providers.message_parts import Headers, Written
 from relevo.providers.push_projects import PushProject, PushProjects, WebPushEntry
 from relevo.providers.webpush import credentials, subscriptions
 from relevo.providers.webpush import message as webpush_message
-from relevo.providers.webpush.encryption import MAX_PLAIN_BYTES, encrypt
+from relevo.providers.webpush.encryption import encrypt
+from relevo.providers.webpush.facts import SENDING, SERVICE
 from relevo.providers.webpush.message import Posted, WebPushMessage
 
 _THROTTLED_MS = 60_000
@@ -71,15 +71,10 @@ class _Encrypted(NamedTuple):
 class WebPush(Http2Provider[WebPushEntry, Posted]):
     """Web Push as a PushProvider; each call has its connections to itself."""
 
-    name = "webpush"
+    name = SERVICE.name
     entry = WebPushEntry
     message = WebPushMessage
-    facts = ProviderFacts(
-        "Web Push",
-        max_payload_bytes=MAX_PLAIN_BYTES,
-        platforms=("web", "android", "unknown"),
-        takes_silent=False,
-    )
+    facts = SENDING
 
     def __init__(
         self,

@@ -1,0 +1,56 @@
+"""What may be said of a push service without asking it: the form of `providers/<name>/facts.py`.
+
+Facts are plain values that import nothing else of Relevo, so that the client and every command have them at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Platform = Literal["ios", "android", "web"]
+
+
+@dataclass(frozen=True)
+class ProviderFacts:
+    """What a push service bears and offers; settings of a project may override rate, connections and chunk size."""
+
+    label: str
+    """Its name for people."""
+    rate_per_s: int = 0
+    """How many pushes one project may send; 0: there is no limit."""
+    ramp_s: int = 0
+    """Over how many seconds the rate grows to its fullness after a rest."""
+    connections: int = 6
+    """How many requests of one project may be under way at once, in the whole fleet."""
+    least_retry_ms: int = 0
+    """What was tried is never tried again sooner."""
+    max_payload_bytes: int = 4_096
+    platforms: tuple[str, ...] = ("ios", "android", "unknown")
+    takes_silent: bool = True
+    """Whether it takes pushes that show nothing."""
+
+
+class Service(NamedTuple):
+    """What is known of a push service that comes with Relevo."""
+
+    name: str
+    """In `provider` columns and PUSH_PROJECTS_FILE; of its folder in `providers/`, and of the extra that brings it."""
+    sending: ProviderFacts
+    """What dispatch respects."""
+    platforms: tuple[Platform, ...]
+    """Those of its phones, as far as pushes are written for each in its own way."""
+    token: str
+    """What a phone registers with, in words."""
+    part: Literal["platform", "environment", "host"] | None = None
+    """By what a project's phones are kept apart: what goes wrong with one part stops no other."""
+
+    @property
+    def label(self) -> str:
+        """Return its name for people."""
+        return self.sending.label
+
+    @property
+    def max_bytes(self) -> int:
+        """Return how many bytes a push may have."""
+        return self.sending.max_payload_bytes
