@@ -45,7 +45,6 @@ OTHERWISE = {
     "server/relevo/app/push_services.py": {"webpush"},  # what that command calls
     "server/relevo/client/push_rules.py": {"apns"},  # a field of a push, for iPhones
     "server/relevo/core/push_overrides.py": {"apns"},
-    "server/relevo/core/push_fields.py": {"apns"},
     "sql/functions/checks/push_fields.sql": {"apns"},
     "server/relevo/sandbox/faults/expo.py": {"fcm", "apns"},  # errors of theirs that Expo passes on
     "server/relevo/sandbox/templates/overview.html": {"webpush"},  # an example

@@ -26,6 +26,9 @@ def test_every_field_has_a_row_and_every_row_every_route() -> None:
         assert fields.keys() - names == OWN[platform].keys() >= LOUD[platform]
         assert {f"push.{platform}.{name}" for name in OWN[platform]} <= TABLE.keys()
     assert {len(row) for row in TABLE.values()} == {len(ROUTES)}
+    for service in SERVICES.values():
+        assert service.fields.keys() <= TABLE.keys(), service.name
+        assert {len(cells) for cells in service.fields.values()} == {len(service.platforms)}, service.name
 
 
 @pytest.mark.parametrize(

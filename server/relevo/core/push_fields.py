@@ -1,4 +1,4 @@
-"""Which field of an event reaches which phones, and how: one table, for the docs page and the warnings of previews."""
+"""Which field of an event reaches which phones, and how: one table of all facts, for the docs page and previews."""
 
 from __future__ import annotations
 
@@ -36,60 +36,39 @@ ROUTES = tuple(
 )
 """The columns of the table. A phone of an unknown platform counts as an Android one where there is a difference."""
 
-_WRITTEN: Mapping[str, tuple[str, ...]] = {
-    "title": ("=", "=", "notification.title", "aps.alert.title", "notification.title", "aps.alert.title", "="),
-    "body": ("=", "=", "notification.body", "aps.alert.body", "notification.body", "aps.alert.body", "="),
-    "data": ("=", "=", *["~data, every value as text"] * 3, "beside aps", "="),
-    "no title and no body": ("contentAvailable", *["data alone"] * 2, "background", "data alone", "background", ""),
-    "ttl_s, deadline": ("ttl", "ttl", "ttl", "apns-expiration", "TTL", "apns-expiration", "TTL"),
-    "push.priority, lane": (*["priority"] * 3, "apns-priority", "Urgency", "apns-priority", "Urgency"),
-    "collapse": (
-        *("collapseId", "tag", "notification.tag", "apns-collapse-id", "~Topic, as a hash", "apns-collapse-id"),
-        "~Topic, as a hash",
-    ),
-    "push.subtitle": ("=", "", "", "aps.alert.subtitle", "", "aps.alert.subtitle", ""),
-    "push.sound": ("=", "=", "notification.sound", "aps.sound", "", "aps.sound", ""),
-    "push.badge": ("=", "", "notification.notification_count", "aps.badge", "", "aps.badge", "="),
-    "push.expiration": ("=", "=", "", "", "", "", ""),
-    "push.interruptionLevel": ("=", "", "", "aps.interruption-level", "", "aps.interruption-level", ""),
-    "push.relevanceScore": ("=", "", "", "aps.relevance-score", "", "aps.relevance-score", ""),
-    "push.channelId": ("", "=", "notification.channel_id", "", "", "", ""),
-    "push.categoryId": ("=", "=", "", "aps.category", "", "aps.category", ""),
-    "push.collapseId": (
-        *("=", "", "", "apns-collapse-id", "~Topic, as a hash", "apns-collapse-id"),
-        "~Topic, as a hash",
-    ),
-    "push.threadId": ("=", "", "", "aps.thread-id", "", "aps.thread-id", ""),
-    "push.targetContentId": ("=", "", "", "aps.target-content-id", "", "aps.target-content-id", ""),
-    "push.filterCriteria": ("=", "", "", "aps.filter-criteria", "", "aps.filter-criteria", ""),
-    "push.tag": ("", "=", "notification.tag", "", "notification.tag", "", "="),
-    "push.icon": ("", "=", "notification.icon", "", "notification.icon", "", "="),
-    "push.image": (
-        *("richContent.image", "richContent.image", "notification.image", "fcm_options.image", "notification.image"),
-        *("~beside aps, for the app's extension", "image"),
-    ),
-    "push.link": (*["data.url"] * 4, "fcm_options.link", "url", "data.url"),
-    "push.actions": (
-        *("~data.actions, buttons by categoryId", "~data.actions, buttons by categoryId", "~data.actions"),
-        *("~data.actions, buttons by categoryId", "notification.actions"),
-        *("~actions beside aps, buttons by categoryId", "="),
-    ),
-    "push.richContent": (
-        *("=", "=", "notification.image", "fcm_options.image", "notification.image"),
-        *("~beside aps, for the app's extension", "image"),
-    ),
-    "push.mutableContent": ("=", "", "", "aps.mutable-content", "", "aps.mutable-content", ""),
-    "push.contentAvailable": ("=", "", "", "aps.content-available", "", "aps.content-available", ""),
-    "push._contentAvailable": ("=", "", "", "aps.content-available", "", "aps.content-available", ""),
-    "push._displayInForeground": ("=", "=", "", "", "", "", ""),
-    **{f"push.android.{name}": ("", "", where, "", "", "", "") for name, where in OWN["android"].items()},
-    **{f"push.apns.{name}": ("", "", "", where, "", where, "") for name, where in OWN["apns"].items()},
-    **{
-        f"push.web.{name}": ("", "", "", "", where, "", where if name == "urgency" else "=")
-        for name, where in OWN["web"].items()
-    },
-}
-"""By field, what it is on each of ROUTES: "" nothing, "=" the same, "~…" changed, else its name there."""
+FIELDS = (
+    "title",
+    "body",
+    "data",
+    "no title and no body",
+    "ttl_s, deadline",
+    "push.priority, lane",
+    "collapse",
+    "push.subtitle",
+    "push.sound",
+    "push.badge",
+    "push.expiration",
+    "push.interruptionLevel",
+    "push.relevanceScore",
+    "push.channelId",
+    "push.categoryId",
+    "push.collapseId",
+    "push.threadId",
+    "push.targetContentId",
+    "push.filterCriteria",
+    "push.tag",
+    "push.icon",
+    "push.image",
+    "push.link",
+    "push.actions",
+    "push.richContent",
+    "push.mutableContent",
+    "push.contentAvailable",
+    "push._contentAvailable",
+    "push._displayInForeground",
+    *(f"push.{platform}.{name}" for platform, names in OWN.items() for name in names),
+)
+"""The rows of the table: all that an event may carry."""
 
 
 def _cell(written: str) -> Cell:
@@ -98,8 +77,13 @@ def _cell(written: str) -> Cell:
     return Cell("kept" if written else "dropped", "same" if written == "=" else written)
 
 
-TABLE: Mapping[str, tuple[Cell, ...]] = {field: tuple(map(_cell, row)) for field, row in _WRITTEN.items()}
-"""By field, how it reaches each of ROUTES, in their order."""
+def _row_of(field: str) -> tuple[Cell, ...]:
+    written = (each.fields.get(field, ("",) * len(each.platforms)) for each in SERVICES.values())
+    return tuple(_cell(cell) for cells in written for cell in cells)
+
+
+TABLE: Mapping[str, tuple[Cell, ...]] = {field: _row_of(field) for field in FIELDS}
+"""By field, how it reaches each of ROUTES, in their order, by the facts of each provider."""
 
 TAKEN_FOR: Mapping[str, str] = {"push.ttl": "ttl_s, deadline", "push.priority": "push.priority, lane"}
 """The row of a field that has none of its own name."""

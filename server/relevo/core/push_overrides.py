@@ -6,46 +6,13 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from relevo.core.known_services import EXPO, SERVICES
+from relevo.providers.apns.facts import IPHONE
+from relevo.providers.fcm.facts import ANDROID, WEB
 
 PLATFORM_FIELDS = ("android", "apns", "web")
 """The fields of a push that hold the fields of one platform."""
 
-OWN: Mapping[str, Mapping[str, str]] = {
-    "android": {
-        "color": "notification.color",
-        "ticker": "notification.ticker",
-        "clickAction": "notification.click_action",
-        "sticky": "notification.sticky",
-        "localOnly": "notification.local_only",
-        "directBootOk": "android.direct_boot_ok",
-        "visibility": "notification.visibility",
-        "notificationPriority": "notification.notification_priority",
-        "titleLocKey": "notification.title_loc_key",
-        "titleLocArgs": "notification.title_loc_args",
-        "bodyLocKey": "notification.body_loc_key",
-        "bodyLocArgs": "notification.body_loc_args",
-    },
-    "apns": {
-        "launchImage": "aps.alert.launch-image",
-        "titleLocKey": "aps.alert.title-loc-key",
-        "titleLocArgs": "aps.alert.title-loc-args",
-        "subtitleLocKey": "aps.alert.subtitle-loc-key",
-        "subtitleLocArgs": "aps.alert.subtitle-loc-args",
-        "locKey": "aps.alert.loc-key",
-        "locArgs": "aps.alert.loc-args",
-    },
-    "web": {
-        "badgeIcon": "notification.badge",
-        "requireInteraction": "notification.requireInteraction",
-        "renotify": "notification.renotify",
-        "silent": "notification.silent",
-        "vibrate": "notification.vibrate",
-        "lang": "notification.lang",
-        "dir": "notification.dir",
-        "timestamp": "notification.timestamp",
-        "urgency": "Urgency",
-    },
-}
+OWN: Mapping[str, Mapping[str, str]] = {"android": ANDROID, "apns": IPHONE, "web": WEB}
 """By platform, the fields that no other platform has, and what each is in a message of FCM or APNs."""
 LOUD: Mapping[str, frozenset[str]] = {
     "android": frozenset(("notificationPriority",)),

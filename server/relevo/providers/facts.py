@@ -5,6 +5,7 @@ Facts are plain values that import nothing else of Relevo, so that the client an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -44,6 +45,9 @@ class Service(NamedTuple):
     """What a phone registers with, in words."""
     part: Literal["platform", "environment", "host"] | None = None
     """By what a project's phones are kept apart: what goes wrong with one part stops no other."""
+    fields: Mapping[str, tuple[str, ...]] = {}
+    """By field of an event, what it is on each of `platforms`: "" nothing, "=" the same, "~…" changed, else its name
+    there. A field that is not in it reaches none of its phones."""
 
     @property
     def label(self) -> str:

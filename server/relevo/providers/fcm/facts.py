@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from relevo.providers.apns.facts import IPHONE
 from relevo.providers.facts import ProviderFacts, Service
 
 SENDING = ProviderFacts(
@@ -11,4 +12,64 @@ SENDING = ProviderFacts(
     least_retry_ms=10_000,
     platforms=("android", "ios", "web", "unknown"),
 )
-SERVICE = Service("fcm", SENDING, ("android", "ios", "web"), "FCM's registration token", "platform")
+ANDROID = {
+    "color": "notification.color",
+    "ticker": "notification.ticker",
+    "clickAction": "notification.click_action",
+    "sticky": "notification.sticky",
+    "localOnly": "notification.local_only",
+    "directBootOk": "android.direct_boot_ok",
+    "visibility": "notification.visibility",
+    "notificationPriority": "notification.notification_priority",
+    "titleLocKey": "notification.title_loc_key",
+    "titleLocArgs": "notification.title_loc_args",
+    "bodyLocKey": "notification.body_loc_key",
+    "bodyLocArgs": "notification.body_loc_args",
+}
+"""What no other platform has, as Android phones get it."""
+WEB = {
+    "badgeIcon": "notification.badge",
+    "requireInteraction": "notification.requireInteraction",
+    "renotify": "notification.renotify",
+    "silent": "notification.silent",
+    "vibrate": "notification.vibrate",
+    "lang": "notification.lang",
+    "dir": "notification.dir",
+    "timestamp": "notification.timestamp",
+    "urgency": "Urgency",
+}
+"""What no other platform has, as browsers get it."""
+FIELDS = {
+    "title": ("notification.title", "aps.alert.title", "notification.title"),
+    "body": ("notification.body", "aps.alert.body", "notification.body"),
+    "data": ("~data, every value as text", "~data, every value as text", "~data, every value as text"),
+    "no title and no body": ("data alone", "background", "data alone"),
+    "ttl_s, deadline": ("ttl", "apns-expiration", "TTL"),
+    "push.priority, lane": ("priority", "apns-priority", "Urgency"),
+    "collapse": ("notification.tag", "apns-collapse-id", "~Topic, as a hash"),
+    "push.subtitle": ("", "aps.alert.subtitle", ""),
+    "push.sound": ("notification.sound", "aps.sound", ""),
+    "push.badge": ("notification.notification_count", "aps.badge", ""),
+    "push.interruptionLevel": ("", "aps.interruption-level", ""),
+    "push.relevanceScore": ("", "aps.relevance-score", ""),
+    "push.channelId": ("notification.channel_id", "", ""),
+    "push.categoryId": ("", "aps.category", ""),
+    "push.collapseId": ("", "apns-collapse-id", "~Topic, as a hash"),
+    "push.threadId": ("", "aps.thread-id", ""),
+    "push.targetContentId": ("", "aps.target-content-id", ""),
+    "push.filterCriteria": ("", "aps.filter-criteria", ""),
+    "push.tag": ("notification.tag", "", "notification.tag"),
+    "push.icon": ("notification.icon", "", "notification.icon"),
+    "push.image": ("notification.image", "fcm_options.image", "notification.image"),
+    "push.link": ("data.url", "data.url", "fcm_options.link"),
+    "push.actions": ("~data.actions", "~data.actions, buttons by categoryId", "notification.actions"),
+    "push.richContent": ("notification.image", "fcm_options.image", "notification.image"),
+    "push.mutableContent": ("", "aps.mutable-content", ""),
+    "push.contentAvailable": ("", "aps.content-available", ""),
+    "push._contentAvailable": ("", "aps.content-available", ""),
+    **{f"push.android.{name}": (where, "", "") for name, where in ANDROID.items()},
+    **{f"push.apns.{name}": ("", where, "") for name, where in IPHONE.items()},
+    **{f"push.web.{name}": ("", "", where) for name, where in WEB.items()},
+}
+"""By field of an event, what it is on each platform; `Service.fields` says how to read it."""
+SERVICE = Service("fcm", SENDING, ("android", "ios", "web"), "FCM's registration token", "platform", fields=FIELDS)
