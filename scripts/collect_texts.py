@@ -18,6 +18,7 @@ from babel.messages.pofile import read_po, write_po
 from relevo import sandbox
 from relevo.core import push_fields
 from relevo.core.i18n import DOMAIN, LOCALE
+from relevo.core.known_services import CODES
 from relevo.core.model import Lane, ReplyKind, Trigger
 from relevo.core.statuses import STATUSES
 from relevo.cycles import cleanup, digest, dispatch, export, fanout, ingest, reaper, receipt
@@ -80,6 +81,7 @@ def found() -> Iterator[tuple[str, str | tuple[str, ...], list[str]]]:
         for _line, text, comments, _context in extract_from_file(method, path, KEYWORDS, ["Translators:"], options):
             yield path.name if path.is_relative_to(PLACES[0]) else f"{path.parent.name}/{path.name}", text, comments
     yield from (("formats.py", name, []) for name in sorted(NAMES))
+    yield from (("known_services.py", code.means, []) for code in CODES.values() if code.means)
 
 
 def collect() -> Catalog:

@@ -328,6 +328,18 @@ ILL: list[tuple[dict[str, Any], str]] = [
             "see Expo's status page: there is nothing to set here; then `relevo release app` probes at once"
         ),
     ),
+    *(
+        ({"projects": [project(project=f"{part}::shop", breaker="open", breaker_reason=f"{code}: no")]}, words)
+        for part, code, words in (
+            ("fcm", "UNAVAILABLE", "see the status page of FCM: there is nothing to set here"),
+            ("fcm", "QUOTA_EXCEEDED", "see the status page of FCM: there is nothing to set here"),
+            ("apns", "GoAway", "see the status page of APNs: there is nothing to set here"),
+            ("webpush", "ServiceUnavailable", "see the status page of Web Push: there is nothing to set here"),
+            ("webpush", "HTTP_500", "see the status page of Web Push: there is nothing to set here"),
+            ("fcm", "THIRD_PARTY_AUTH_ERROR", "check this project's FCM credentials in PUSH_PROJECTS_FILE"),
+            ("apns", "UNAVAILABLE", "check this project's APNs credentials in PUSH_PROJECTS_FILE"),
+        )
+    ),
     (
         {"projects": [project(breaker="open", breaker_reason="UNAUTHORIZED: Insufficient permissions")]},
         "set EXPO_ACCESS_TOKEN, or this project's token in EXPO_ACCESS_TOKENS_FILE, to one that Expo takes; then",

@@ -8,7 +8,7 @@ import pytest
 
 from relevo.client.checks import weight
 from relevo.client.push_rules import OVERRIDES, PUSH_FIELDS
-from relevo.core.known_services import EXPO, NATIVE, SERVICES
+from relevo.core.known_services import CODES, EXPO, NATIVE, SERVICES
 from relevo.core.push_fields import ROUTES, TABLE, TAKEN_FOR, cell, route_of, size_warnings, warnings
 from relevo.core.push_overrides import LOUD, OWN, PLATFORM_FIELDS
 from relevo.core.sending_project import SendingProject, project_in_words
@@ -121,6 +121,13 @@ def test_the_table_of_services_is_that_of_the_providers() -> None:
     made = {each.name: each.facts for each in Http2Provider.__subclasses__()}
     assert {EXPO: SERVICES[EXPO].sending, **made} == {name: each.sending for name, each in SERVICES.items()}
     assert SERVICES["webpush"].max_bytes == MAX_PLAIN_BYTES
+
+
+def test_a_code_means_the_same_in_every_push_service() -> None:
+    """Pages tell an error code in words without asking whose it is: no push service gives it another meaning."""
+    told = [(code, each.means) for service in SERVICES.values() for code, each in service.codes.items()]
+    assert len(told) > len(CODES)
+    assert {code: means for code, means in told if means != CODES[code].means} == {}
 
 
 def test_what_is_changed_has_its_own_word() -> None:

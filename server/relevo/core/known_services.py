@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from relevo.providers.apns import facts as apns
 from relevo.providers.expo import facts as expo
-from relevo.providers.facts import Service
+from relevo.providers.facts import Code, Service
 from relevo.providers.fcm import facts as fcm
+from relevo.providers.webhook import facts as webhook
 from relevo.providers.webpush import facts as webpush
 
 PLATFORMS: Mapping[str, str] = {"ios": "iOS", "android": "Android", "web": "web"}
@@ -32,3 +33,8 @@ WITH_HOST = tuple(each.name for each in SERVICES.values() if each.part == "host"
 LABELS = {each.name: each.label for each in SERVICES.values()}
 """The names of push services for people."""
 NATIVE_IN_WORDS = listed((LABELS[name] for name in NATIVE), " and ")
+
+CODES: Mapping[str, Code] = {
+    code: each for codes in (*(each.codes for each in SERVICES.values()), webhook.CODES) for code, each in codes.items()
+}
+"""Every error code of a push service or webhook; one that several have means the same in each."""

@@ -6,7 +6,7 @@ import re
 
 from relevo.core.i18n import N_
 from relevo.core.i18n import gettext as _
-from relevo.core.known_services import LABELS, NATIVE
+from relevo.core.known_services import CODES, LABELS, NATIVE
 from relevo.core.model import NEWS
 from relevo.core.phrases import clipped
 from relevo.core.sending_project import SendingProject
@@ -28,18 +28,6 @@ MEANINGS = {
 
 SERVERS = ("webhook", NEWS)
 _OF_SEVERAL = {
-    N_("The app was removed from this phone, or may show nothing any more."): (
-        "DeviceNotRegistered UNREGISTERED Unregistered ExpiredToken"
-    ),
-    N_("Too many pushes went to this phone within a short time."): "MessageRateExceeded TooManyRequests",
-    N_("The push credentials of this project are wrong: renew them at the push service."): (
-        "MismatchSenderId InvalidCredentials InvalidProviderToken UNAUTHENTICATED "
-        "PERMISSION_DENIED ExpiredProviderToken BadJwtToken"
-    ),
-    N_("The push service had a problem of its own."): (
-        "ExpoError UNAVAILABLE INTERNAL InternalServerError ServiceUnavailable Shutdown"
-    ),
-    N_("The push service asked us to go slower."): "TOO_MANY_REQUESTS QUOTA_EXCEEDED TooManyProviderTokenUpdates",
     N_("The push service could not be reached; nothing was sent."): "NoConnection ConnectTimeout",
     N_("The request began, and its answer was not seen whole."): (
         "MismatchedTickets request_hung request_failed provider_failed BrokenAnswer AnswerTooLong"
@@ -47,29 +35,15 @@ _OF_SEVERAL = {
     N_("Code of your own raised an error, or did not return."): (
         "composer_failed composer_hung middleware_failed middleware_hung"
     ),
-    N_("It has neither a title nor a body, and browsers must be shown something."): "shows_nothing NothingToShow",
-    N_("FCM has no valid key for Apple's or the browsers' push service: renew it in Firebase."): (
-        "THIRD_PARTY_AUTH_ERROR APNS_AUTH_ERROR"
-    ),
-    N_("The key belongs to Apple's other environment."): "BadEnvironmentKeyIdInToken BadEnvironmentKeyInToken",
-    N_("The push service closed the connection before it took this one; nothing was sent."): (
-        "GoAway RefusedStream IdleTimeout"
-    ),
 }
-"""What several error codes mean alike: all push services have their own for it."""
+"""What several error codes mean alike."""
 ERRORS = {
-    "MessageTooBig": N_("The message is too long: 4,096 bytes are the most."),
-    "UNAUTHORIZED": N_("The push service did not accept our access token."),
-    "DeveloperError": N_("The push service did not understand the message."),
-    "PUSH_TOO_MANY_EXPERIENCE_IDS": N_("Phones of several projects were in one request; they are sent apart now."),
-    "Unknown": N_("The push service said something that nobody knows yet."),
+    **{code: each.means for code, each in CODES.items() if each.means},
     "MalformedToken": N_("This phone's push token does not look like one."),
     "MalformedMessage": N_("The message cannot be written as JSON."),
-    "NotBegun": N_("Too little of the request's time was left to begin it; nothing was sent."),
     "ReadTimeout": N_("No whole answer came in time."),
     "ConnectionBroken": N_("The connection was cut before the whole answer came."),
     "answer_not_seen": N_("The process that sent it died before it saw the answer."),
-    "TicketWithoutId": N_("The push service took it without a number to ask by."),
     "poison": N_("Whoever tried to send it died, several times: something in it breaks the sender."),
     "words_missing": N_("The process that had it cannot render the texts of its type; another one sends it."),
     "rescheduled": N_("Code of your own asked for a later time."),
@@ -97,34 +71,13 @@ ERRORS = {
     "deadline_before_digest": N_("Its deadline precedes the digest of this phone that would tell it."),
     "project_changed": N_("The phone moved to another project before it was told."),
     "batched": N_("It is told together with others of its kind."),
-    "UnknownAddress": N_("There is no webhook of this name."),
-    "AddressOfAnotherProject": N_("This webhook belongs to another project."),
-    "RefusedAddress": N_("The webhook, or the browser's push service, leads to a private address."),
-    "HTTP_410": N_("The webhook wants no more."),
-    "INTERNAL_SERVER_ERROR": N_("The push service failed: it answered with an error of its own, 500."),
-    "SERVICE_UNAVAILABLE": N_("The push service is not available just now: it answered 503."),
-    "BAD_GATEWAY": N_("The push service failed: what stands before it had no answer from it, 502."),
-    "GATEWAY_TIMEOUT": N_("The push service failed: what stands before it had no answer in time, 504."),
-    "PUSH_TOO_MANY_NOTIFICATIONS": N_("The push service wanted fewer pushes in one request."),
-    "PUSH_TOO_MANY_RECEIPTS": N_("The push service wanted to be asked for fewer receipts at once."),
-    "VALIDATION_ERROR": N_("The push service did not understand the request."),
-    "FORBIDDEN": N_("The push service did not allow it."),
     "phone_paused": N_("The push service asked us to leave this phone alone for a while."),
-    "SubscriptionGone": N_("The browser's subscription has ended: it has to subscribe anew."),
-    "BadDeviceToken": N_("Apple does not know this token: it is wrong, or belongs to the other environment."),
-    "DeviceTokenNotForTopic": N_("This token belongs to another app than the project's topic."),
-    "INVALID_ARGUMENT": N_("FCM takes the token or the message for malformed."),
-    "SENDER_ID_MISMATCH": N_("This token belongs to another Firebase project."),
-    "TopicDisallowed": N_("The key may not send to this app: check the topic."),
-    "PayloadTooLarge": N_("The message is too long for its push service."),
-    "ReservedDataKey": N_("The push service keeps one of the keys of its data for itself."),
-    "HostNotAllowed": N_("The browser's push service is none of those that are allowed: see WEBPUSH_HOSTS."),
+    "shows_nothing": N_("It has neither a title nor a body, and browsers must be shown something."),
     "retired": N_("Its month went to the archive before it could be sent."),
     "none": N_("No reason was given."),
-    "UnreadableAnswer": N_("The push service answered something that could not be read."),
     **{code: said for said, codes in _OF_SEVERAL.items() for code in codes.split()},
 }
-"""What each error code of a delivery means."""
+"""What each error code of a delivery means: those of push services by their facts, and Relevo's own."""
 _STATUS = re.compile(r"HTTP_(\d{3})")
 _FAILED_STATUS = 500
 

@@ -12,6 +12,29 @@ from typing import Literal, NamedTuple
 Platform = Literal["ios", "android", "web"]
 
 
+APP_GONE = "The app was removed from this phone, or may show nothing any more."
+TOO_MANY_FOR_PHONE = "Too many pushes went to this phone within a short time."
+WRONG_CREDENTIALS = "The push credentials of this project are wrong: renew them at the push service."
+OWN_PROBLEM = "The push service had a problem of its own."
+SLOWER = "The push service asked us to go slower."
+"""What codes of several push services mean alike."""
+
+
+class Code(NamedTuple):
+    """An error code of a push service: its words, and its row in the guide's page on states and errors."""
+
+    means: str = ""
+    """What it means, for pages and commands; dashboard.po has its Spanish. Nothing: others say it."""
+    does: str = ""
+    """What Relevo does, in Markdown; a code without it has no row."""
+    mend: str = "nothing"
+    """What its reader does."""
+    aside: str = ""
+    """What stands behind the code in its row."""
+    is_outage: bool = False
+    """Whether the push service has to recover by itself, when a breaker opened for it."""
+
+
 @dataclass(frozen=True)
 class ProviderFacts:
     """What a push service bears and offers; settings of a project may override rate, connections and chunk size."""
@@ -48,6 +71,8 @@ class Service(NamedTuple):
     fields: Mapping[str, tuple[str, ...]] = {}
     """By field of an event, what it is on each of `platforms`: "" nothing, "=" the same, "~…" changed, else its name
     there. A field that is not in it reaches none of its phones."""
+    codes: Mapping[str, Code] = {}
+    """Its error codes."""
 
     @property
     def label(self) -> str:

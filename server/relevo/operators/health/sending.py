@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from shlex import quote
 
 from relevo.config import Settings
-from relevo.core.known_services import LABELS, NATIVE
+from relevo.core.known_services import LABELS, NATIVE, SERVICES
 from relevo.core.phrases import Phrase, release_command
 from relevo.core.sending_project import SendingProject, project_in_words
 from relevo.operators.formats import in_numbers, in_words, timestamp
@@ -152,10 +152,6 @@ def _is_own_server(project: Row) -> bool:
 
 _REFUSED = ("UNAUTHORIZED", "HTTP_401", "HTTP_403")
 _APP_KEYS = ("InvalidCredentials", "InvalidProviderToken", "MismatchSenderId")
-_NATIVE_OUTAGES = (
-    *("UNAVAILABLE", "INTERNAL", "QUOTA_EXCEEDED", "InternalServerError", "ServiceUnavailable", "Shutdown"),
-    *("ReadTimeout", "ConnectionBroken", "GoAway", "RefusedStream", "NotBegun", "BrokenAnswer"),
-)
 _NO_WAY = ("NoConnection", "ConnectTimeout", "ProxyRefused")
 
 
@@ -183,7 +179,8 @@ def _mending_native(provider: str, code: str) -> str:
     label = LABELS[provider]
     if code in _NO_WAY:
         return Phrase("check this machine's way out (DNS, firewall, HTTPS_PROXY)")
-    if code in _NATIVE_OUTAGES or code.startswith("HTTP_5"):
+    known = SERVICES[provider].codes.get(code)
+    if (known is not None and known.is_outage) or code.startswith("HTTP_5"):
         return Phrase("see the status page of {provider}: there is nothing to set here", provider=label)
     return Phrase(
         "check this project's {provider} credentials in PUSH_PROJECTS_FILE; `relevo doctor` says what is wrong",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from relevo.providers.facts import ProviderFacts, Service
+from relevo.providers.facts import TOO_MANY_FOR_PHONE, Code, ProviderFacts, Service
+from relevo.providers.http2.facts import CODES as CONNECTION_CODES
+from relevo.providers.http2.facts import CREDENTIALS, GONE, OTHER_APP, OUTAGE, THROTTLED, TOO_LARGE
 
 SENDING = ProviderFacts("APNs", platforms=("ios", "unknown"))
 IPHONE = {
@@ -43,6 +45,36 @@ FIELDS = {
     **{f"push.apns.{name}": (where,) for name, where in IPHONE.items()},
 }
 """By field of an event, what it is on each platform; `Service.fields` says how to read it."""
+_OTHER_ENVIRONMENT = CREDENTIALS._replace(means="The key belongs to Apple's other environment.")
+CODES = {
+    "Unregistered": GONE,
+    "ExpiredToken": GONE,
+    "BadDeviceToken": Code(
+        "Apple does not know this token: it is wrong, or belongs to the other environment.",
+        "as `DeviceNotRegistered`; never opens a breaker",
+        "check the `environment` of the phones",
+    ),
+    "DeviceTokenNotForTopic": OTHER_APP._replace(means="This token belongs to another app than the project's topic."),
+    "PayloadTooLarge": TOO_LARGE,
+    "InvalidProviderToken": CREDENTIALS,
+    "ExpiredProviderToken": CREDENTIALS,
+    "BadEnvironmentKeyIdInToken": _OTHER_ENVIRONMENT,
+    "BadEnvironmentKeyInToken": _OTHER_ENVIRONMENT,
+    "TooManyRequests": THROTTLED._replace(means=TOO_MANY_FOR_PHONE),
+    "TooManyProviderTokenUpdates": THROTTLED,
+    "InternalServerError": OUTAGE,
+    "ServiceUnavailable": OUTAGE,
+    "Shutdown": OUTAGE,
+    "TopicDisallowed": Code("The key may not send to this app: check the topic."),
+    "IdleTimeout": Code("The push service closed the connection before it took this one; nothing was sent."),
+    **CONNECTION_CODES,
+}
 SERVICE = Service(
-    "apns", SENDING, ("ios",), "the device token of APNs in hexadecimal digits", "environment", fields=FIELDS
+    "apns",
+    SENDING,
+    ("ios",),
+    "the device token of APNs in hexadecimal digits",
+    "environment",
+    fields=FIELDS,
+    codes=CODES,
 )

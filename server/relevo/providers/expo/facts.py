@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from relevo.providers.facts import ProviderFacts, Service
+from relevo.providers.facts import (
+    APP_GONE,
+    OWN_PROBLEM,
+    SLOWER,
+    TOO_MANY_FOR_PHONE,
+    WRONG_CREDENTIALS,
+    Code,
+    ProviderFacts,
+    Service,
+)
 
 SENDING = ProviderFacts("Expo")
 """The settings say how Expo's projects are sent: rate, connections, sizes of requests."""
@@ -38,4 +47,60 @@ FIELDS = {
     "push._displayInForeground": ("=", "="),
 }
 """By field of an event, what it is on each platform; `Service.fields` says how to read it."""
-SERVICE = Service("expo", SENDING, ("ios", "android"), "Expo's", fields=FIELDS)
+_IN_DOUBT = "tries again, or `unknown` at most once: nobody knows what was taken"
+_APP_KEYS = Code(
+    WRONG_CREDENTIALS,
+    "tries again; opens the breaker if [several owners](promises.md#one-phones-trouble-is-its-own) met it",
+    "renew the FCM or APNs credentials in Expo",
+)
+CODES = {
+    "DeviceNotRegistered": Code(
+        APP_GONE,
+        "`invalid`, disables the token; `failed` while [too many](runbook.md#too-many-unregistered-tokens) are said to "
+        "be gone",
+        "nothing; then check the credentials",
+    ),
+    "MessageTooBig": Code(
+        "The message is too long: 4,096 bytes are the most.", "`failed`", "send less than 4096 bytes"
+    ),
+    "MessageRateExceeded": Code(TOO_MANY_FOR_PHONE, "tries again later", "send less often to this phone"),
+    "MismatchSenderId": _APP_KEYS,
+    "InvalidCredentials": _APP_KEYS,
+    "InvalidProviderToken": _APP_KEYS,
+    "ExpoError": Code(OWN_PROBLEM, "tries again"),
+    "DeveloperError": Code("The push service did not understand the message.", "`failed`", "read the message"),
+    "UNAUTHORIZED": Code(
+        "The push service did not accept our access token.",
+        "the breaker opens",
+        "check `EXPO_ACCESS_TOKEN`",
+        ", or HTTP 401 and 403",
+    ),
+    "TOO_MANY_REQUESTS": Code(SLOWER, "halves the rate, waits", aside=", or HTTP 429"),
+    "PUSH_TOO_MANY_EXPERIENCE_IDS": Code(
+        "Phones of several projects were in one request; they are sent apart now.",
+        "sorts the phones by their projects, sends again; remembers the project of a phone if no [wall]"
+        "(security-and-privacy.md#projects) is between, else sends by the project that the phone is registered in",
+        "give each installation its `project`",
+    ),
+    "SERVICE_UNAVAILABLE": Code("The push service is not available just now: it answered 503.", _IN_DOUBT),
+    "BAD_GATEWAY": Code(
+        "The push service failed: what stands before it had no answer from it, 502.",
+        _IN_DOUBT,
+    ),
+    "GATEWAY_TIMEOUT": Code("The push service failed: what stands before it had no answer in time, 504.", _IN_DOUBT),
+    "INTERNAL_SERVER_ERROR": Code(
+        "The push service failed: it answered with an error of its own, 500.",
+        _IN_DOUBT,
+        aside=", or `HTTP_` and a status from 500 on",
+    ),
+    "UnreadableAnswer": Code("The push service answered something that could not be read.", _IN_DOUBT, "report it"),
+    "Unknown": Code(
+        "The push service said something that nobody knows yet.", "tries again, keeps the raw answer", "report it"
+    ),
+    "TicketWithoutId": Code("The push service took it without a number to ask by."),
+    "PUSH_TOO_MANY_NOTIFICATIONS": Code("The push service wanted fewer pushes in one request."),
+    "PUSH_TOO_MANY_RECEIPTS": Code("The push service wanted to be asked for fewer receipts at once."),
+    "VALIDATION_ERROR": Code("The push service did not understand the request."),
+    "FORBIDDEN": Code("The push service did not allow it."),
+}
+SERVICE = Service("expo", SENDING, ("ios", "android"), "Expo's", fields=FIELDS, codes=CODES)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from relevo.providers.apns.facts import IPHONE
-from relevo.providers.facts import ProviderFacts, Service
+from relevo.providers.facts import Code, ProviderFacts, Service
+from relevo.providers.http2.facts import CODES as CONNECTION_CODES
+from relevo.providers.http2.facts import CREDENTIALS, GONE, OTHER_APP, OUTAGE, THROTTLED
 
 SENDING = ProviderFacts(
     "FCM",
@@ -72,4 +74,27 @@ FIELDS = {
     **{f"push.web.{name}": ("", "", where) for name, where in WEB.items()},
 }
 """By field of an event, what it is on each platform; `Service.fields` says how to read it."""
-SERVICE = Service("fcm", SENDING, ("android", "ios", "web"), "FCM's registration token", "platform", fields=FIELDS)
+_KEYS_OF_OTHERS = CREDENTIALS._replace(
+    means="FCM has no valid key for Apple's or the browsers' push service: renew it in Firebase."
+)
+CODES = {
+    "UNREGISTERED": GONE,
+    "SENDER_ID_MISMATCH": OTHER_APP._replace(means="This token belongs to another Firebase project."),
+    "INVALID_ARGUMENT": Code(
+        "FCM takes the token or the message for malformed.",
+        "`invalid` if FCM blames the token, else `failed`",
+        "read the message",
+    ),
+    "THIRD_PARTY_AUTH_ERROR": _KEYS_OF_OTHERS,
+    "APNS_AUTH_ERROR": _KEYS_OF_OTHERS,
+    "UNAUTHENTICATED": CREDENTIALS,
+    "PERMISSION_DENIED": CREDENTIALS,
+    "QUOTA_EXCEEDED": THROTTLED._replace(is_outage=True),
+    "UNAVAILABLE": OUTAGE,
+    "INTERNAL": OUTAGE,
+    "ReservedDataKey": Code("The push service keeps one of the keys of its data for itself."),
+    **CONNECTION_CODES,
+}
+SERVICE = Service(
+    "fcm", SENDING, ("android", "ios", "web"), "FCM's registration token", "platform", fields=FIELDS, codes=CODES
+)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from relevo.providers.facts import ProviderFacts, Service
+from relevo.providers.facts import Code, ProviderFacts, Service
 from relevo.providers.fcm.facts import WEB
+from relevo.providers.http2.facts import CODES as CONNECTION_CODES
+from relevo.providers.http2.facts import CREDENTIALS, GONE, OTHER_APP, OUTAGE, THROTTLED, TOO_LARGE
 
 SENDING = ProviderFacts(
     "Web Push",
@@ -30,6 +32,30 @@ FIELDS = {
     "push.web.urgency": ("Urgency",),
 }
 """By field of an event, what it is on each platform; `Service.fields` says how to read it."""
+_OURS = " of Web Push"
+CODES = {
+    "SubscriptionGone": GONE._replace(means="The browser's subscription has ended: it has to subscribe anew."),
+    "HTTP_403": OTHER_APP._replace(means="", aside=_OURS),
+    "HTTP_413": TOO_LARGE._replace(means="", aside=_OURS),
+    "HTTP_401": CREDENTIALS._replace(means="", aside=_OURS),
+    "BadJwtToken": CREDENTIALS,
+    "HTTP_429": THROTTLED._replace(means="", aside=_OURS),
+    "HTTP_406": THROTTLED._replace(means="", aside=_OURS),
+    **dict.fromkeys(("InternalServerError", "ServiceUnavailable", "Shutdown"), OUTAGE),  # of Apple's, for Safari
+    "HostNotAllowed": Code(
+        "The browser's push service is none of those that are allowed: see WEBPUSH_HOSTS.",
+        "`failed`",
+        "name the push service in `hosts` or `WEBPUSH_HOSTS`, if it is one",
+    ),
+    "NothingToShow": Code("It has neither a title nor a body, and browsers must be shown something."),
+    **CONNECTION_CODES,
+}
 SERVICE = Service(
-    "webpush", SENDING, ("web",), "the JSON of a browser's push subscription, as text", "host", fields=FIELDS
+    "webpush",
+    SENDING,
+    ("web",),
+    "the JSON of a browser's push subscription, as text",
+    "host",
+    fields=FIELDS,
+    codes=CODES,
 )
