@@ -15,6 +15,7 @@ import typer
 from prometheus_client.metrics import MetricWrapperBase
 
 import cycle_docs
+import provider_tables
 from relevo import config
 from relevo.cli import HEADINGS, cli, heading_of
 from relevo.client.push_rules import OVERRIDES, PUSH_FIELDS
@@ -111,8 +112,10 @@ them to watch.
 _SUFFIX = {"counter": "_total"}
 
 
-NAMES = ("settings.md", "http-api.md", "commands.md", "metrics.md", "push-fields.md", "cycles.md")
+GENERATED = ("settings.md", "http-api.md", "commands.md", "metrics.md", "push-fields.md", "cycles.md")
 """The files of the generated pages."""
+NAMES = (*GENERATED, *provider_tables.PAGES)
+"""These, and the pages with generated tables."""
 
 
 @cache
@@ -126,7 +129,8 @@ def pages() -> dict[str, str]:
         _page("Fields of a push", _push_fields()),
         _page("Cycles", _cycles()),
     )
-    return dict(zip(NAMES, written, strict=True))
+    with_tables = (provider_tables.filled(_read(DOCS / name)) for name in provider_tables.PAGES)
+    return dict(zip(NAMES, (*written, *with_tables), strict=True))
 
 
 def _page(title: str, lines: Iterator[str]) -> str:

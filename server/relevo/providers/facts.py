@@ -66,6 +66,10 @@ class Service(NamedTuple):
     """Those of its phones, as far as pushes are written for each in its own way."""
     token: str
     """What a phone registers with, in words."""
+    token_in_guide: str
+    """The same for the guide, in Markdown."""
+    goes_with: str
+    """What a phone registers beside its token, in Markdown."""
     part: Literal["platform", "environment", "host"] | None = None
     """By what a project's phones are kept apart: what goes wrong with one part stops no other."""
     fields: Mapping[str, tuple[str, ...]] = {}

@@ -74,7 +74,9 @@ SERVICE = Service(
     SENDING,
     ("ios",),
     "the device token of APNs in hexadecimal digits",
-    "environment",
+    "the device token in hexadecimal digits",
+    "`environment`: `production` (if none is said) or `sandbox`, for builds that Xcode installs",
+    part="environment",
     fields=FIELDS,
     codes=CODES,
 )

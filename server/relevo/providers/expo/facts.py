@@ -103,4 +103,13 @@ CODES = {
     "VALIDATION_ERROR": Code("The push service did not understand the request."),
     "FORBIDDEN": Code("The push service did not allow it."),
 }
-SERVICE = Service("expo", SENDING, ("ios", "android"), "Expo's", fields=FIELDS, codes=CODES)
+SERVICE = Service(
+    "expo",
+    SENDING,
+    ("ios", "android"),
+    "Expo's",
+    "`ExponentPushToken[…]`",
+    "",
+    fields=FIELDS,
+    codes=CODES,
+)

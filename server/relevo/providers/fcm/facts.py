@@ -96,5 +96,13 @@ CODES = {
     **CONNECTION_CODES,
 }
 SERVICE = Service(
-    "fcm", SENDING, ("android", "ios", "web"), "FCM's registration token", "platform", fields=FIELDS, codes=CODES
+    "fcm",
+    SENDING,
+    ("android", "ios", "web"),
+    "FCM's registration token",
+    "the registration token of Firebase",
+    "`platform`: `android`, `ios` or `web`; rate and breaker are apart for each",
+    part="platform",
+    fields=FIELDS,
+    codes=CODES,
 )

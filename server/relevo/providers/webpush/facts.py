@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relevo.providers.facts import Code, ProviderFacts, Service
+from relevo.providers.facts import WRONG_CREDENTIALS, Code, ProviderFacts, Service
 from relevo.providers.fcm.facts import WEB
 from relevo.providers.http2.facts import CODES as CONNECTION_CODES
 from relevo.providers.http2.facts import CREDENTIALS, GONE, OTHER_APP, OUTAGE, THROTTLED, TOO_LARGE
@@ -38,7 +38,7 @@ CODES = {
     "HTTP_403": OTHER_APP._replace(means="", aside=_OURS),
     "HTTP_413": TOO_LARGE._replace(means="", aside=_OURS),
     "HTTP_401": CREDENTIALS._replace(means="", aside=_OURS),
-    "BadJwtToken": CREDENTIALS,
+    "BadJwtToken": Code(WRONG_CREDENTIALS),
     "HTTP_429": THROTTLED._replace(means="", aside=_OURS),
     "HTTP_406": THROTTLED._replace(means="", aside=_OURS),
     **dict.fromkeys(("InternalServerError", "ServiceUnavailable", "Shutdown"), OUTAGE),  # of Apple's, for Safari
@@ -55,7 +55,9 @@ SERVICE = Service(
     SENDING,
     ("web",),
     "the JSON of a browser's push subscription, as text",
-    "host",
+    "the JSON of the browser's subscription, as text: `JSON.stringify(subscription)`",
+    "over HTTP its address must be at a known push service, or at one of its project's `hosts` or of `WEBPUSH_HOSTS`",
+    part="host",
     fields=FIELDS,
     codes=CODES,
 )
