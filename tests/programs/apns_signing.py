@@ -8,7 +8,8 @@ from pathlib import Path
 from relevo.config import load
 from relevo.database.pool import Database
 from relevo.providers.apns import credentials
-from relevo.providers.push_projects import ApnsEntry, PushProjects
+from relevo.providers.apns.entry import ApnsEntry
+from relevo.providers.push_projects import PushProjects
 
 
 def main() -> None:

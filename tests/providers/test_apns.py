@@ -17,9 +17,10 @@ from native import DEVELOPMENT, PRODUCTION
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.model import Reply, Ticket
 from relevo.providers.apns.credentials import ApnsTokens, IssueTime, NoIssueTimeError, OwnIssueTimes
+from relevo.providers.apns.entry import ApnsEntry
 from relevo.providers.apns.message import collapse_id
 from relevo.providers.apns.provider import Apns
-from relevo.providers.push_projects import ApnsEntry, PushProject
+from relevo.providers.push_projects import PushProject
 from relevo.sandbox import Sandbox
 
 HOUR = 3_600

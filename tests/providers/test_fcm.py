@@ -15,10 +15,11 @@ from fakes.server import Answer, Asked, FakeServer
 from native import ANDROID, IOS
 from relevo.core.model import Reply, Ticket
 from relevo.providers.fcm import credentials as fcm_tokens
+from relevo.providers.fcm.entry import FcmEntry
 from relevo.providers.fcm.provider import Fcm, _by_fid, _judge, _ticket
 from relevo.providers.http2.client import Answered
 from relevo.providers.message_parts import topic
-from relevo.providers.push_projects import FcmEntry, PushProject
+from relevo.providers.push_projects import PushProject
 from relevo.sandbox import Sandbox
 
 

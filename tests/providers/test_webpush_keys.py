@@ -15,10 +15,11 @@ from providers.browsers import SUBJECT, Browser, base64url, from_base64url
 from relevo.core import push_hosts
 from relevo.providers.http2.client import RefusedAddressError
 from relevo.providers.lookups import Lookups
-from relevo.providers.push_projects import PushProjects, WebPushEntry
+from relevo.providers.push_projects import PushProjects
 from relevo.providers.webpush import subscriptions
 from relevo.providers.webpush.credentials import check, make_pair
 from relevo.providers.webpush.encryption import MAX_PLAIN_BYTES, encrypt
+from relevo.providers.webpush.entry import WebPushEntry
 
 
 def test_the_vector_of_rfc_8291() -> None:

@@ -15,7 +15,10 @@ from relevo.core.known_services import NATIVE
 from relevo.core.sending_project import SendingProject
 from relevo.delivery.projects.provider_rules import ProviderRules
 from relevo.providers import secret_file
-from relevo.providers.push_projects import ApnsEntry, ExpoEntry, FcmEntry, PushProject, PushProjects, Unusable
+from relevo.providers.apns.entry import ApnsEntry
+from relevo.providers.expo.entry import ExpoEntry
+from relevo.providers.fcm.entry import FcmEntry
+from relevo.providers.push_projects import PushProject, PushProjects, Unusable
 
 APNS = {"key_file": "key.p8", "key_id": "ABC", "team_id": "TEAM", "topic": "com.example.app"}
 

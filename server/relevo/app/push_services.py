@@ -25,10 +25,12 @@ from relevo.core.ports import PushProvider
 from relevo.core.push_hosts import Hosts
 from relevo.core.sending_project import SendingProject
 from relevo.database.pool import Database
+from relevo.providers.expo.entry import ExpoEntry
 from relevo.providers.expo.provider import Expo
-from relevo.providers.push_projects import ExpoEntry, PushProject, PushProjects, Unusable, WebPushEntry
+from relevo.providers.push_projects import PushProject, PushProjects, Unusable
 from relevo.providers.secret_file import SecretFile, UnusableFileError
 from relevo.providers.webhook.provider import Webhook, read_addresses
+from relevo.providers.webpush.entry import WebPushEntry
 from relevo.sandbox import embedded as embedded_sandbox
 
 EXPO = "https://exp.host"

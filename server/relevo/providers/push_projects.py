@@ -9,104 +9,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import ValidationError
 
+from relevo.core.known_services import SERVICES
 from relevo.core.logs import normalise_error
 from relevo.core.sending_project import SendingProject
+from relevo.providers.project_entry import MAX_SECRET_BYTES, Entry
 from relevo.providers.secret_file import SecretFile, Stamp, UnusableFileError, stamp_of
 
 EVERY_OTHER = "*"
 """The name that stands for every project which the file does not name."""
-_MAX_SECRET_BYTES = 65_536
 _MAX_PROJECTS = 10_000
 
-Word = Annotated[str, StringConstraints(pattern=r"^[!-~]{1,4096}$")]
-Text = Annotated[str, StringConstraints(min_length=1, max_length=_MAX_SECRET_BYTES)]
-
-
-class Entry(BaseModel):
-    """What the file says of one project and push service."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
-    provider: ClassVar[str]
-    credential_field: ClassVar[str]
-    """The key that the secret stands in; where it may be in a file, that one's key is the same with `_file`."""
-    one_of: ClassVar[tuple[str, ...]] = ()
-    """The keys of which exactly one must be given."""
-
-    rate_per_second: int | None = Field(None, ge=0, le=1_000_000)
-    connections: int | None = Field(None, ge=1, le=50)
-    chunk_size: int | None = Field(None, ge=1, le=100)
-
-    @model_validator(mode="after")
-    def _has_one_secret(self) -> Self:
-        if self.one_of and sum(bool(getattr(self, name)) for name in self.one_of) != 1:
-            raise ValueError(f"needs one of {', '.join(self.one_of)}")
-        return self
-
-    def secret_file(self) -> str | None:
-        """Return the file that the secret is in, if it is not written here."""
-        return getattr(self, f"{self.credential_field}_file", None)
-
-    def secret(self) -> str:
-        """Return the secret as it is written here, an object as JSON; nothing if there is none."""
-        found = getattr(self, self.credential_field) or ""
-        return json.dumps(found) if isinstance(found, dict) else str(found)
-
-
-class ExpoEntry(Entry):
-    """Expo: the access token of enhanced push security."""
-
-    provider = "expo"
-    credential_field = "access_token"
-    access_token: Word | None = Field(None, repr=False)
-
-
-class FcmEntry(Entry):
-    """FCM: a service account, or the machine's own credentials, for which no secret stands."""
-
-    provider = "fcm"
-    credential_field = "service_account"
-    one_of = ("service_account_file", "service_account", "default_credentials")
-    service_account_file: Text | None = None
-    service_account: dict[str, Any] | None = Field(None, repr=False)
-    default_credentials: bool = False
-    project_id: Annotated[str, StringConstraints(pattern=r"^[a-z0-9:.-]{1,100}$")] | None = None
-    target: Literal["token", "fid"] = "token"
-    """The field of a message that holds a phone's token: Google replaces `token` by `fid`."""
-
-
-class ApnsEntry(Entry):
-    """APNs: a signing key (.p8), its names, and the app's bundle id."""
-
-    provider = "apns"
-    credential_field = "key"
-    one_of = ("key_file", "key")
-    key_file: Text | None = None
-    key: Text | None = Field(None, repr=False)
-    key_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]{1,20}$")]
-    team_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]{1,20}$")]
-    topic: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]{1,255}$")]
-
-
-class WebPushEntry(Entry):
-    """Web Push: the private key of the VAPID pair, whom push services may write to, and further push hosts."""
-
-    provider = "webpush"
-    credential_field = "private_key"
-    one_of = ("private_key_file", "private_key")
-    private_key_file: Text | None = None
-    private_key: Text | None = Field(None, repr=False)
-    subject: Annotated[str, StringConstraints(pattern=r"^(mailto:[!-~]+@[!-~]+|https://[!-~]+)$", max_length=500)]
-    hosts: tuple[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.:-]{1,255}$")], ...] = Field((), strict=False)
-    page: Annotated[str, StringConstraints(pattern=r"^https://[!-~]+$", max_length=500)] | None = None
-    """Where the site is: with it messages are declarative, too, and links are relative to it."""
-
-
-KINDS: Mapping[str, type[Entry]] = {kind.provider: kind for kind in (ExpoEntry, FcmEntry, ApnsEntry, WebPushEntry)}
+KINDS: Mapping[str, type[Entry]] = {name: import_module(f"relevo.providers.{name}.entry").ENTRY for name in SERVICES}
+"""The entries by push service: each folder has its own."""
 E = TypeVar("E", bound=Entry)
 
 
@@ -221,11 +141,11 @@ class PushProjects:
         files[path] = stamp_of(path)
         try:
             with path.open(encoding="utf-8") as file:
-                read = file.read(_MAX_SECRET_BYTES + 1)
+                read = file.read(MAX_SECRET_BYTES + 1)
         except (OSError, UnicodeDecodeError, RuntimeError) as error:
             raise ValueError(f"its file {path.name} cannot be read ({type(error).__name__})") from None
-        if len(read) > _MAX_SECRET_BYTES:
-            raise ValueError(f"its file {path.name} has more than {_MAX_SECRET_BYTES} characters")
+        if len(read) > MAX_SECRET_BYTES:
+            raise ValueError(f"its file {path.name} has more than {MAX_SECRET_BYTES} characters")
         return read
 
 

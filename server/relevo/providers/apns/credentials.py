@@ -20,7 +20,8 @@ from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.logs import normalise_error
 from relevo.database.pool import Database
 from relevo.providers import es256
-from relevo.providers.push_projects import ApnsEntry, PushProject
+from relevo.providers.apns.entry import ApnsEntry
+from relevo.providers.push_projects import PushProject
 
 LIVES_S = 2_400
 """How long a token is used."""

@@ -19,6 +19,7 @@ from relevo.core.sending_project import SendingProject
 from relevo.database.pool import Database
 from relevo.providers.apns import message as apns_message
 from relevo.providers.apns.credentials import ApnsTokens, IssueTimes, NoIssueTimeError, OwnIssueTimes, SharedIssueTimes
+from relevo.providers.apns.entry import ApnsEntry
 from relevo.providers.apns.facts import SENDING, SERVICE
 from relevo.providers.apns.message import ApnsMessage
 from relevo.providers.http2.client import Answered, CallOutcome, CallTime, Heard, Http2Client, NotSent, Request
@@ -34,7 +35,7 @@ from relevo.providers.http2.provider import (
     whole,
 )
 from relevo.providers.message_parts import Written
-from relevo.providers.push_projects import ApnsEntry, PushProject, PushProjects, Unusable
+from relevo.providers.push_projects import PushProject, PushProjects, Unusable
 
 APPLE = {"production": "https://api.push.apple.com", "sandbox": "https://api.sandbox.push.apple.com"}
 _PHONE_RESTS_MS, _PROJECT_RESTS_MS, _TROUBLE_RESTS_MS = 60_000, 1_200_000, 900_000

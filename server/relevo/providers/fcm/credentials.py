@@ -16,7 +16,8 @@ from google.oauth2 import service_account
 
 from relevo.core.logs import normalise_error, scrub
 from relevo.core.proxies import Proxies
-from relevo.providers.push_projects import FcmEntry, PushProject
+from relevo.providers.fcm.entry import FcmEntry
+from relevo.providers.push_projects import PushProject
 
 SCOPES = ("https://www.googleapis.com/auth/firebase.messaging",)
 RENEW_EARLY_S = 300.0

@@ -17,6 +17,7 @@ from relevo.core.sending_project import SendingProject
 from relevo.database.pool import Database
 from relevo.providers.fcm import message as fcm_message
 from relevo.providers.fcm.credentials import FcmTokens, NoTokenError, project_id
+from relevo.providers.fcm.entry import FcmEntry
 from relevo.providers.fcm.facts import SENDING, SERVICE
 from relevo.providers.http2.client import Answered, CallOutcome, CallTime, Heard, Request
 from relevo.providers.http2.provider import (
@@ -30,7 +31,7 @@ from relevo.providers.http2.provider import (
     usual_options,
     whole,
 )
-from relevo.providers.push_projects import FcmEntry, PushProject, PushProjects, Unusable
+from relevo.providers.push_projects import PushProject, PushProjects, Unusable
 
 GOOGLE = "https://fcm.googleapis.com"
 _LEAST_MS, _THROTTLED_MS = SENDING.least_retry_ms, 60_000

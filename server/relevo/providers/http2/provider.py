@@ -23,7 +23,8 @@ from relevo.core.sending_project import SendingProject
 from relevo.providers.http2.client import Answered, CallOutcome, Http2Client, NotSent, Unknown, tls_context
 from relevo.providers.http_connection import is_success
 from relevo.providers.message_parts import UNWRITABLE, data_of
-from relevo.providers.push_projects import Entry, PushProject, PushProjects, Unusable
+from relevo.providers.project_entry import Entry
+from relevo.providers.push_projects import PushProject, PushProjects, Unusable
 
 STREAMS = 100
 MOST_IDLE = 200

@@ -10,7 +10,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from relevo.providers import es256
-from relevo.providers.push_projects import PushProject, WebPushEntry
+from relevo.providers.push_projects import PushProject
+from relevo.providers.webpush.entry import WebPushEntry
 
 KEPT_S = 12 * 3_600
 """How long a token is used."""

@@ -30,10 +30,11 @@ from relevo.providers.http2.client import Answered, CallOutcome, CallTime, Http2
 from relevo.providers.http2.provider import Http2Provider, Tickets, clean, is_id, unanswered, usual_options, whole
 from relevo.providers.lookups import Lookups
 from relevo.providers.message_parts import Headers, Written
-from relevo.providers.push_projects import PushProject, PushProjects, WebPushEntry
+from relevo.providers.push_projects import PushProject, PushProjects
 from relevo.providers.webpush import credentials, subscriptions
 from relevo.providers.webpush import message as webpush_message
 from relevo.providers.webpush.encryption import encrypt
+from relevo.providers.webpush.entry import WebPushEntry
 from relevo.providers.webpush.facts import SENDING, SERVICE
 from relevo.providers.webpush.message import Posted, WebPushMessage
 
