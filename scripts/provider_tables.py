@@ -29,7 +29,7 @@ def _table(*rows: Iterable[str]) -> str:
 
 def _tokens() -> str:
     rows = (
-        (f"`{each.name}`{' (if none is said)' if each.name == EXPO else ''}", each.token_in_guide, each.goes_with)
+        (f"`{each.name}`{' (if none is said)' if each.name == EXPO else ''}", each.token.guide, each.token.beside)
         for each in SERVICES.values()
     )
     return _table(("`provider`", "`token`", "also"), *rows)

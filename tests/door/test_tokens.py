@@ -34,7 +34,7 @@ def row(conn: psycopg.Connection[Any], phone: UUID) -> dict[str, Any]:
 
 
 def test_the_table_of_services_holds_in_sql(conn: psycopg.Connection[Any]) -> None:
-    """Each push service of the table may register, has its usual platform, and its phones fall into its parts."""
+    """Each push service of the table may register, has its usual platform and words for a bad token, and its phones fall into its parts."""
     known = {name for (name,) in conn.execute("select provider from relevo.providers").fetchall()}
     assert known == {*SERVICES, "webhook"}
     parts = {"platform": "android", "environment": "sandbox", "host": "push.example.com", None: ""}
@@ -44,6 +44,9 @@ def test_the_table_of_services_holds_in_sql(conn: psycopg.Connection[Any]) -> No
         asked = f"select relevo.native_platform(%(name)s), {part}"
         found = conn.execute(asked, {"name": name, "token": subscription()}).fetchone()
         assert found == (usual if name in NATIVE else None, parts[service.part])
+        if service.token.form:
+            [said] = conn.execute("select relevo.token_complaint(%s, 'ñ')", [name]).fetchone() or ()
+            assert said == service.token.complaint, name
 
 
 def test_python_says_the_same_before_a_statement_is_sent(conn: psycopg.Connection[Any]) -> None:

@@ -19,7 +19,6 @@ PLACES = (
     "server/relevo/sandbox/services/",
     "server/relevo/sandbox/server.py",
     "server/relevo/sandbox/waiting.py",
-    "server/relevo/client/tokens.py",
     "server/relevo/operators/phone_files.py",
     "server/relevo/http/dashboard/templates/system.html",
     "server/clients/expo/src/session.ts",

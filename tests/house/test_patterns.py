@@ -68,7 +68,9 @@ _SEARCHED = (logs, problems, templating, formats, expo)
 
 
 def _patterns(module: ModuleType) -> dict[str, re.Pattern[str]]:
-    found = {name: value for name, value in vars(module).items() if isinstance(value, re.Pattern)}
+    tables = (value for value in vars(module).values() if isinstance(value, dict))
+    inner = {str(key): value for table in tables for key, value in table.items()}
+    found = {name: value for name, value in (inner | vars(module)).items() if isinstance(value, re.Pattern)}
     return {f"{module.__name__}.{name}": value for name, value in found.items() if isinstance(value.pattern, str)}
 
 

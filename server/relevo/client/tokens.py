@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from relevo.core.known_services import NATIVE, WITH_ENVIRONMENT, listed
+from relevo.core.known_services import EXPO, NATIVE, SERVICES, WITH_ENVIRONMENT, WITH_HOST, listed
 
 _MOST_BYTES = 4096
 _MOST_ENDPOINT, _MOST_HOST = 2048, 253
@@ -15,11 +15,7 @@ _NO_TEXT = f"token must be text of 1 to {_MOST_BYTES} bytes without control char
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 _ENVIRONMENTS = ("production", "sandbox")
 _EXPO_WORD = re.compile(r"Expo(nent)?PushToken")
-_EXPO = re.compile(
-    r"Expo(nent)?PushToken\[[^\[\] \t\n\r\f\v]{1,150}\]|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
-)
-_FCM = re.compile(r"[!-~]+")
-_APNS = re.compile(r"([0-9A-Fa-f]{2})+")
+_FORMS = {each.name: re.compile(each.token.form) for each in SERVICES.values() if each.token.form}
 _PROJECT = re.compile(r"[^:]{1,100}", re.DOTALL)
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _ENDPOINT = re.compile(
@@ -86,15 +82,16 @@ def _token(token: object, provider: str | None) -> Iterator[str]:
     """
     if not isinstance(token, str) or not 1 <= len(token.encode("utf-8", "replace")) <= _MOST_BYTES:
         yield _NO_TEXT
-    elif (provider == "expo" or (provider is None and _EXPO_WORD.match(token))) and not _EXPO.fullmatch(token):
-        yield "token must look like ExponentPushToken[...], ExpoPushToken[...] or a UUID"
-    elif provider != "webpush" and _CONTROL.search(token):
+        return
+    whose = EXPO if provider is None and _EXPO_WORD.match(token) else provider
+    is_malformed = whose in _FORMS and not _FORMS[whose].fullmatch(token)
+    if whose == EXPO and is_malformed:
+        yield SERVICES[EXPO].token.complaint
+    elif whose not in WITH_HOST and _CONTROL.search(token):
         yield _NO_TEXT
-    elif provider == "fcm" and (not _FCM.fullmatch(token) or _EXPO_WORD.match(token)):
-        yield "token must be an FCM registration token: printable ASCII characters without blanks, and not Expo's"
-    elif provider == "apns" and not _APNS.fullmatch(token):
-        yield "token must be an APNs device token: an even number of hexadecimal digits"
-    elif provider == "webpush":
+    elif whose in _FORMS and is_malformed:
+        yield SERVICES[whose].token.complaint
+    elif whose in WITH_HOST:
         yield from _subscription(subscription(token))
 
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-KNOWN = (
-    *("fcm.googleapis.com", "updates.push.services.mozilla.com", "web.push.apple.com"),
-    *(".push.apple.com", ".notify.windows.com"),
-)
-"""Of Chrome, Firefox, Safari and Edge; one that begins with a dot stands for all names below it."""
+from relevo.providers.webpush.facts import HOSTS
 
 HTTPS_PORT = 443
 
@@ -22,8 +18,8 @@ class Hosts:
     def __init__(self, *named: Iterable[str]) -> None:
         further = [host.lower() for each in named for host in each]
         self._named = frozenset(host for host in further if not host.startswith("."))
-        self._known = frozenset(host for host in KNOWN if not host.startswith("."))
-        self._below = tuple(host for host in (*KNOWN, *further) if host.startswith("."))
+        self._known = frozenset(host for host in HOSTS if not host.startswith("."))
+        self._below = tuple(host for host in (*HOSTS, *further) if host.startswith("."))
 
     def allows(self, place: str) -> bool:
         """Return whether pushes may go to a place."""

@@ -108,7 +108,7 @@ class InstallationBody(Body):
 
     token: Annotated[Text, Field(min_length=1, max_length=4096)] | None = Field(
         None,
-        description=f"The push token: {listed((each.token for each in SERVICES.values()), ', or ')}.",
+        description=f"The push token: {listed((each.token.words for each in SERVICES.values()), ', or ')}.",
     )
     project: Text200 | None = Field(None, description="It stays in its project.")
     provider: Annotated[Text, Field(min_length=1, max_length=40)] | None = Field(

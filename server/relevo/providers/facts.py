@@ -55,6 +55,21 @@ class ProviderFacts:
     """Whether it takes pushes that show nothing."""
 
 
+class Token(NamedTuple):
+    """What a phone registers with."""
+
+    words: str
+    """What it is, within a sentence."""
+    guide: str
+    """The same for the guide, in Markdown."""
+    beside: str
+    """What a phone registers beside it, in Markdown."""
+    form: str = ""
+    """What it looks like, as a regular expression; nothing where that takes more."""
+    complaint: str = ""
+    """What is said of one that does not look so; `relevo.token_complaint` says the same in SQL."""
+
+
 class Service(NamedTuple):
     """What is known of a push service that comes with Relevo."""
 
@@ -64,12 +79,7 @@ class Service(NamedTuple):
     """What dispatch respects."""
     platforms: tuple[Platform, ...]
     """Those of its phones, as far as pushes are written for each in its own way."""
-    token: str
-    """What a phone registers with, in words."""
-    token_in_guide: str
-    """The same for the guide, in Markdown."""
-    goes_with: str
-    """What a phone registers beside its token, in Markdown."""
+    token: Token
     part: Literal["platform", "environment", "host"] | None = None
     """By what a project's phones are kept apart: what goes wrong with one part stops no other."""
     fields: Mapping[str, tuple[str, ...]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relevo.providers.facts import TOO_MANY_FOR_PHONE, Code, ProviderFacts, Service
+from relevo.providers.facts import TOO_MANY_FOR_PHONE, Code, ProviderFacts, Service, Token
 from relevo.providers.http2.facts import CODES as CONNECTION_CODES
 from relevo.providers.http2.facts import CREDENTIALS, GONE, OTHER_APP, OUTAGE, THROTTLED, TOO_LARGE
 
@@ -69,14 +69,11 @@ CODES = {
     "IdleTimeout": Code("The push service closed the connection before it took this one; nothing was sent."),
     **CONNECTION_CODES,
 }
-SERVICE = Service(
-    "apns",
-    SENDING,
-    ("ios",),
+TOKEN = Token(
     "the device token of APNs in hexadecimal digits",
     "the device token in hexadecimal digits",
     "`environment`: `production` (if none is said) or `sandbox`, for builds that Xcode installs",
-    part="environment",
-    fields=FIELDS,
-    codes=CODES,
+    r"([0-9A-Fa-f]{2})+",
+    "token must be an APNs device token: an even number of hexadecimal digits",
 )
+SERVICE = Service("apns", SENDING, ("ios",), TOKEN, part="environment", fields=FIELDS, codes=CODES)

@@ -11,6 +11,7 @@ from relevo.providers.facts import (
     Code,
     ProviderFacts,
     Service,
+    Token,
 )
 
 SENDING = ProviderFacts("Expo")
@@ -103,13 +104,11 @@ CODES = {
     "VALIDATION_ERROR": Code("The push service did not understand the request."),
     "FORBIDDEN": Code("The push service did not allow it."),
 }
-SERVICE = Service(
-    "expo",
-    SENDING,
-    ("ios", "android"),
+TOKEN = Token(
     "Expo's",
     "`ExponentPushToken[…]`",
     "",
-    fields=FIELDS,
-    codes=CODES,
+    r"Expo(nent)?PushToken\[[^\[\] \t\n\r\f\v]{1,150}\]|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}",
+    "token must look like ExponentPushToken[...], ExpoPushToken[...] or a UUID",
 )
+SERVICE = Service("expo", SENDING, ("ios", "android"), TOKEN, fields=FIELDS, codes=CODES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relevo.providers.apns.facts import IPHONE
-from relevo.providers.facts import Code, ProviderFacts, Service
+from relevo.providers.facts import Code, ProviderFacts, Service, Token
 from relevo.providers.http2.facts import CODES as CONNECTION_CODES
 from relevo.providers.http2.facts import CREDENTIALS, GONE, OTHER_APP, OUTAGE, THROTTLED
 
@@ -95,14 +95,11 @@ CODES = {
     "ReservedDataKey": Code("The push service keeps one of the keys of its data for itself."),
     **CONNECTION_CODES,
 }
-SERVICE = Service(
-    "fcm",
-    SENDING,
-    ("android", "ios", "web"),
+TOKEN = Token(
     "FCM's registration token",
     "the registration token of Firebase",
     "`platform`: `android`, `ios` or `web`; rate and breaker are apart for each",
-    part="platform",
-    fields=FIELDS,
-    codes=CODES,
+    r"(?!Expo(nent)?PushToken)[!-~]+",
+    "token must be an FCM registration token: printable ASCII characters without blanks, and not Expo's",
 )
+SERVICE = Service("fcm", SENDING, ("android", "ios", "web"), TOKEN, part="platform", fields=FIELDS, codes=CODES)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from relevo.providers.facts import WRONG_CREDENTIALS, Code, ProviderFacts, Service
+from relevo.providers.facts import WRONG_CREDENTIALS, Code, ProviderFacts, Service, Token
 from relevo.providers.fcm.facts import WEB
 from relevo.providers.http2.facts import CODES as CONNECTION_CODES
 from relevo.providers.http2.facts import CREDENTIALS, GONE, OTHER_APP, OUTAGE, THROTTLED, TOO_LARGE
 
+HOSTS = (
+    *("fcm.googleapis.com", "updates.push.services.mozilla.com", "web.push.apple.com"),
+    *(".push.apple.com", ".notify.windows.com"),
+)
+"""Of Chrome, Firefox, Safari and Edge; one that begins with a dot stands for all names below it."""
 SENDING = ProviderFacts(
     "Web Push",
     max_payload_bytes=3_993,  # what is left of 4,096 when a message is encrypted
@@ -50,14 +55,9 @@ CODES = {
     "NothingToShow": Code("It has neither a title nor a body, and browsers must be shown something."),
     **CONNECTION_CODES,
 }
-SERVICE = Service(
-    "webpush",
-    SENDING,
-    ("web",),
+TOKEN = Token(
     "the JSON of a browser's push subscription, as text",
     "the JSON of the browser's subscription, as text: `JSON.stringify(subscription)`",
     "over HTTP its address must be at a known push service, or at one of its project's `hosts` or of `WEBPUSH_HOSTS`",
-    part="host",
-    fields=FIELDS,
-    codes=CODES,
 )
+SERVICE = Service("webpush", SENDING, ("web",), TOKEN, part="host", fields=FIELDS, codes=CODES)
