@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from datetime import date, datetime
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from relevo.core.known_services import NATIVE
 from relevo.core.messages import Draft
 from relevo.core.model import Delivery
-from relevo.providers.apns import credentials as apns_credentials
 from relevo.providers.apns.provider import Apns
-from relevo.providers.fcm import credentials as fcm_credentials
 from relevo.providers.fcm.provider import Fcm
 from relevo.providers.push_projects import PushProjects
-from relevo.providers.webpush import credentials as webpush_credentials
 from relevo.providers.webpush.provider import WebPush
 from relevo.sandbox import Sandbox
 
 ANDROID, IOS = "fcm::default::android", "fcm::default::ios"
 PRODUCTION, DEVELOPMENT = "apns::default::production", "apns::default::sandbox"
 BROWSER = "webpush::default::localhost"
-CHECKS = {"fcm": fcm_credentials.check, "apns": apns_credentials.check, "webpush": webpush_credentials.check}
+CHECKS = {name: import_module(f"relevo.providers.{name}.credentials").check for name in NATIVE}
 PHONE = UUID("8f0b5c6f-6b9e-4f0e-9d0a-72656c65766f")
 
 
@@ -80,6 +79,41 @@ def webpush(sandbox: Sandbox, file: Path | None = None, **more: Any) -> Iterator
         yield made
     finally:
         made.close()
+
+
+class Kind(NamedTuple):
+    """How the suite of providers tries a push service before the sandbox."""
+
+    project: str
+    opened: Callable[..., AbstractContextManager[Any]]
+    token: str
+    """The sandbox's method that makes a token of a name and faults."""
+    faults: Mapping[str, tuple[str, ...]]
+    """What the sandbox calls the suite's faults; `hang` and `refused` are the same for all."""
+
+
+KINDS = {
+    "fcm": Kind(
+        ANDROID,
+        fcm,
+        "fcm_token",
+        {"gone": ("UNREGISTERED",), "broken": ("502",), "throttled": ("QUOTA_EXCEEDED", "retry-after=7")},
+    ),
+    "apns": Kind(
+        PRODUCTION,
+        apns,
+        "apns_token",
+        {"gone": ("Unregistered",), "broken": ("InternalServerError",), "throttled": ("TooManyRequests",)},
+    ),
+    "webpush": Kind(
+        BROWSER,
+        webpush,
+        "subscription",
+        {"gone": ("410",), "broken": ("503",), "throttled": ("429", "retry-after=7")},
+    ),
+}
+"""By push service; each of the table has one."""
+assert tuple(KINDS) == NATIVE
 
 
 def message(token: str, **more: Any) -> dict[str, Any]:

@@ -30,12 +30,6 @@ FAULTS: tuple[Fault, ...] = ("gone", "broken", "throttled", "hang", "refused")
 HURRIED_MS = 1_500
 """Enough to connect and send on a busy machine: what was not sent would be told as that."""
 RETRY_AFTER = {"Retry-After": str(PAUSE_MS // 1000)}
-WORDS: dict[str, dict[str, tuple[str, ...]]] = {
-    "fcm": {"gone": ("UNREGISTERED",), "broken": ("502",), "throttled": ("QUOTA_EXCEEDED", "retry-after=7")},
-    "apns": {"gone": ("Unregistered",), "broken": ("InternalServerError",), "throttled": ("TooManyRequests",)},
-    "webpush": {"gone": ("410",), "broken": ("503",), "throttled": ("429", "retry-after=7")},
-}
-"""What the sandbox calls faults, service by service; `hang` and `refused` are the same for all."""
 
 
 @pytest.fixture(scope="module")
@@ -141,25 +135,24 @@ class WebhookRig:
 
 
 class NativeRig:
-    """FCM, APNs or Web Push before the sandbox, whose faults stand in tokens."""
+    """A push service before the sandbox, whose faults stand in tokens."""
 
     def __init__(self, kind: str, sandbox: Sandbox, stack: ExitStack, closed_port: int) -> None:
         self.kind, self._sandbox, self._stack = kind, sandbox, stack
-        self.project = {"fcm": native.ANDROID, "apns": native.PRODUCTION, "webpush": native.BROWSER}[kind]
+        self._known = native.KINDS[kind]
+        self.project = self._known.project
         self._closed = f"127.0.0.1:{closed_port}"
         sandbox.clear_faults()
         self.provider: PushProvider = self._make()
 
     def _make(self, **more: Any) -> PushProvider:
-        opened = {"fcm": native.fcm, "apns": native.apns, "webpush": native.webpush}[self.kind]
-        return self._stack.enter_context(opened(self._sandbox, **more))
+        made: PushProvider = self._stack.enter_context(self._known.opened(self._sandbox, **more))
+        return made
 
     def token(self, fault: Fault = "") -> str:
         """Return the token of a phone that this befalls."""
-        words = WORDS[self.kind].get(fault, (fault,)) if fault else ()
-        sandbox = self._sandbox
-        made = {"fcm": sandbox.fcm_token, "apns": sandbox.apns_token, "webpush": sandbox.subscription}[self.kind]
-        return made("ana", *words)
+        words = self._known.faults.get(fault, (fault,)) if fault else ()
+        return str(getattr(self._sandbox, self._known.token)("ana", *words))
 
     def hurried(self) -> PushProvider:
         """Return an adapter that waits for a moment alone, once it is connected and has its token."""
@@ -188,7 +181,7 @@ class WebPushRig(NativeRig):
         return self._make(hosts=[self._closed])
 
 
-@pytest.fixture(params=["expo", "webhook", "fcm", "apns", "webpush"])
+@pytest.fixture(params=["expo", "webhook", *native.KINDS])
 def rig(request: pytest.FixtureRequest, closed_port: int) -> Iterator[Rig]:
     """Each push service before something that answers it."""
     with ExitStack() as stack:
