@@ -21,7 +21,7 @@ SAMPLED: dict[str, Mistake] = {
     ),
     "newer-access-token-dropped": Mistake(
         "a late refusal of an access token drops no newer one",
-        "server/relevo/providers/fcm_tokens.py",
+        "server/relevo/providers/fcm/credentials.py",
         "if account.token is not None and account.token.text == text:",
         "if account.token is not None:",
         ("tests/providers/test_fcm.py", "-k", "late_refusal"),
@@ -70,7 +70,7 @@ SAMPLED: dict[str, Mistake] = {
     ),
     "account-with-a-number": Mistake(
         "a service account's fields are text",
-        "server/relevo/providers/fcm_tokens.py",
+        "server/relevo/providers/fcm/credentials.py",
         "if not isinstance(account.get(name), str)]",
         "if name not in account]",
         ("tests/providers/test_fcm.py", "-k", "no_text"),
@@ -182,7 +182,7 @@ SAMPLED: dict[str, Mistake] = {
     ),
     "account-that-is-a-list": Mistake(
         "a service account is an object",
-        "server/relevo/providers/fcm_tokens.py",
+        "server/relevo/providers/fcm/credentials.py",
         "if not isinstance(read, dict):",
         "if False:",
         ("tests/providers/test_fcm.py", "-k", "no_object"),
@@ -203,7 +203,7 @@ SAMPLED: dict[str, Mistake] = {
     ),
     "subscription-of-4096": Mistake(
         "a subscription may have 4,096 characters",
-        "server/relevo/providers/webpush_subscriptions.py",
+        "server/relevo/providers/webpush/subscriptions.py",
         "not 0 < len(token) <= _MAX_TOKEN",
         "not 0 < len(token) < _MAX_TOKEN",
         ("tests/providers/test_webpush_keys.py", "-k", "4096"),
@@ -365,7 +365,7 @@ SAMPLED: dict[str, Mistake] = {
     "secret-of-any-length": Mistake(
         "a secret has at most 64 KB",
         "server/relevo/providers/push_projects.py",
-        "if len(read) > _MAX_SECRET_BYTES:",
+        "if len(read) > MAX_SECRET_BYTES:",
         "if False:",
         ("tests/unit/test_push_projects.py", "-k", "64_kb"),
     ),

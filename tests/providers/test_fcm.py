@@ -14,7 +14,7 @@ import native
 from fakes.server import Answer, Asked, FakeServer
 from native import ANDROID, IOS
 from relevo.core.model import Reply, Ticket
-from relevo.providers.fcm import credentials as fcm_tokens
+from relevo.providers.fcm import credentials
 from relevo.providers.fcm.entry import FcmEntry
 from relevo.providers.fcm.provider import Fcm, _by_fid, _judge, _ticket
 from relevo.providers.http2.client import Answered
@@ -147,7 +147,7 @@ def test_a_refused_account_is_the_projects_fault(sandbox: Sandbox) -> None:
 def test_an_account_that_is_no_object_is_refused(secret: str, why: str) -> None:
     """A service account is an object of JSON; its project is stopped with a sentence that says so."""
     with pytest.raises(ValueError, match=f"^its service account is {why}"):
-        fcm_tokens.check(PushProject("default", FcmEntry(service_account_file="a.json"), secret))
+        credentials.check(PushProject("default", FcmEntry(service_account_file="a.json"), secret))
 
 
 @pytest.mark.parametrize("field", ["client_email", "private_key", "token_uri"])
@@ -156,7 +156,7 @@ def test_a_field_of_an_account_that_is_no_text_is_named(sandbox: Sandbox, field:
     """A service account whose field is missing, or something else than text, is refused by the name of that field."""
     account = json.loads(sandbox.service_account_file.read_text()) | {field: value}
     with pytest.raises(ValueError, match=f"^its service account has no {field}$"):
-        fcm_tokens.check(PushProject("default", FcmEntry(service_account=account), json.dumps(account)))
+        credentials.check(PushProject("default", FcmEntry(service_account=account), json.dumps(account)))
 
 
 def test_no_token_endpoint_is_nobodys_fault(sandbox: Sandbox, tmp_path: Path) -> None:

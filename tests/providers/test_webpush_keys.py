@@ -110,6 +110,6 @@ def test_a_subscription_has_4096_characters_at_most() -> None:
     """One of exactly so many is read, one more is refused."""
     token = Browser("https://push.example.com/x").token
     padded = token + " " * (4_096 - len(token))
-    assert webpush_subscriptions.read(padded) == webpush_subscriptions.read(token)
+    assert subscriptions.read(padded) == subscriptions.read(token)
     with pytest.raises(ValueError, match="no text of 1 to 4,096"):
-        webpush_subscriptions.read(padded + " ")
+        subscriptions.read(padded + " ")
