@@ -112,8 +112,8 @@ IN_SQL: dict[str, Mistake] = {
     "expired-lease-holds-connections": Mistake(
         "a lease of connections that ran out holds none",
         _LEASES,
-        "                 and o.leased_until > relevo.now(%(now)s)), 0)) as share) s",
-        "                 ), 0)) as share) s",
+        "                and o.leased_until > relevo.now(%(now)s)), 0)) as share\n",
+        "                ), 0)) as share\n",
         ("tests/dispatch/test_connections.py",),
     ),
     "quiet-hours-ignored": Mistake(

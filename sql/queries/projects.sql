@@ -68,20 +68,25 @@ update relevo.projects
  where project = %(project)s;
 
 -- name: lease_connections
--- Takes this worker's fair share of a project's connections, as far as others leave any; nothing if they leave none.
-insert into relevo.push_connections as c (project, worker_id, connections, leased_until)
-select %(project)s, %(worker_id)s, s.share, relevo.now(%(now)s) + %(lease_ms)s * interval '1 millisecond'
-  from (select least(
-            greatest(1, %(most)s / greatest(1, (
-              select count(*)::int from relevo.workers w
-               where 'dispatch' = any (w.cycles) and relevo.is_alive(w)))),
-            %(most)s - coalesce((
-              select sum(o.connections)::int from relevo.push_connections o
-               where o.project = %(project)s and o.worker_id <> %(worker_id)s
-                 and o.leased_until > relevo.now(%(now)s)), 0)) as share) s
- where s.share >= 1
-on conflict (project, worker_id) do update set connections = excluded.connections, leased_until = excluded.leased_until
-returning c.connections;
+-- Returns this worker's fair share of a project's connections, as far as others leave any, and leases it; nothing if they leave none. While more
+-- requests may be under way than the share allows, the lease stays as it is.
+with fair as materialized (
+  select least(
+           greatest(1, %(most)s / greatest(1, (
+             select count(*)::int from relevo.workers w
+              where 'dispatch' = any (w.cycles) and relevo.is_alive(w)))),
+           %(most)s - coalesce((
+             select sum(o.connections)::int from relevo.push_connections o
+              where o.project = %(project)s and o.worker_id <> %(worker_id)s
+                and o.leased_until > relevo.now(%(now)s)), 0)) as share
+), leased as (
+  insert into relevo.push_connections as c (project, worker_id, connections, leased_until)
+  select %(project)s, %(worker_id)s, f.share, relevo.now(%(now)s) + %(lease_ms)s * interval '1 millisecond'
+    from fair f
+   where f.share >= greatest(1, %(under_way)s::int)
+  on conflict (project, worker_id) do update set connections = excluded.connections, leased_until = excluded.leased_until
+)
+select f.share from fair f where f.share >= 1;
 
 -- name: renew_connections
 -- Extends this worker's leases of connections that have not run out; returns of each that stands whether it was extended, or somebody has it locked.

@@ -14,6 +14,7 @@ from relaying import Relay, at_once, beside, counted_looks
 from processes import PATIENCE_S, eventually
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.model import Reply
+from relevo.delivery.projects.connection_leases import PoolUse
 
 PROJECT = "@relevo/app"
 """The sandbox's name for the project of a token without a word."""
@@ -75,7 +76,7 @@ class TestConnections:
 
         def leased(worker: Relay, in_flight: int) -> int:
             projects = worker.app.services.projects
-            return projects.reserve("default", "bulk", 100, now, in_flight=in_flight).connections
+            return projects.reserve("default", "bulk", 100, now, pool=PoolUse(in_flight)).connections
 
         assert leased(first, 0) == 6
         second = relay()
@@ -84,6 +85,27 @@ class TestConnections:
         assert (leased(first, 3), leased(second, 0)) == (3, 3)
         ((held,),) = first.conn.execute("select sum(connections) from relevo.push_connections").fetchall()
         assert held == 6
+
+    def test_what_may_still_begin_is_not_shared_yet(self, relay) -> None:
+        """Requests that wait in a pool of six may begin until the pool is made smaller: others get its connections only then."""
+        first = relay()
+        now = first.clock.now()
+
+        def leased(worker: Relay, capacity: int) -> int:
+            projects = worker.app.services.projects
+            return projects.reserve("default", "bulk", 100, now, pool=PoolUse(capacity=capacity)).connections
+
+        assert leased(first, 1) == 6
+        second = relay()
+        assert (leased(first, 6), leased(second, 1)) == (3, 0), "its pool has six places while it learns of its three"
+        assert (leased(first, 3), leased(second, 1)) == (3, 3)
+
+    def test_a_large_pool_without_a_lease_takes_its_share(self, relay) -> None:
+        """Nothing begins without a lease: after a rest a worker takes its share at once, however large its pool was left."""
+        first, _ = relay(), relay()
+        projects = first.app.services.projects
+        assert projects.reserve("default", "bulk", 100, pool=PoolUse(capacity=6)).connections == 3
+        assert projects.connections.may_connect("default")
 
     @pytest.mark.parametrize(
         "gone",

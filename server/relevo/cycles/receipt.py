@@ -19,6 +19,7 @@ from relevo.core.logs import normalise_error
 from relevo.core.model import Awaiting, ReceiptAnswer, ReceiptReply, Settlement, Step, Ticket
 from relevo.delivery.claiming.claim import Claim
 from relevo.delivery.projects.allowance import Allowance
+from relevo.delivery.projects.connection_leases import PoolUse
 from relevo.delivery.projects.projects import DueReceipts
 from relevo.delivery.projects.request_pool import PoolCall, RequestPool
 from relevo.delivery.projects.unreachable import is_unreached
@@ -215,8 +216,8 @@ class _Wave:
     def _ask(self) -> None:
         if self.pool.is_full_of_hung():
             return
-        in_flight = self.pool.in_flight()
-        allowance = self.services.projects.lease_connections(self.project, self.run.now, in_flight=in_flight)
+        pool = PoolUse(self.pool.in_flight(), self.pool.capacity)
+        allowance = self.services.projects.lease_connections(self.project, pool, self.run.now)
         if not allowance.connections:
             return
         self.pool.resize(allowance.connections)

@@ -20,6 +20,7 @@ from relevo.delivery.claiming.claims import Take
 from relevo.delivery.claiming.due_lanes import DueLane, Key
 from relevo.delivery.projects import rate_and_breaker
 from relevo.delivery.projects.allowance import Allowance
+from relevo.delivery.projects.connection_leases import PoolUse
 from relevo.delivery.report import Report
 from relevo.delivery.worker_services import ClaimContext, WorkerServices
 from relevo.runtime import threads
@@ -189,7 +190,12 @@ class Claiming:
                 claims.append(take(connection, allowance.grant.count))
 
             allowance = self.services.projects.reserve(
-                *lane.key, most, self.run.now, in_flight=pool.in_flight(), since=lane.since, take_all=take_all
+                *lane.key,
+                most,
+                self.run.now,
+                pool=PoolUse(pool.in_flight(), pool.capacity),
+                since=lane.since,
+                take_all=take_all,
             )
             allowed.append(allowance)
             return claims[0] if claims else None

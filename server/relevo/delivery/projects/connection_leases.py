@@ -5,13 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 from uuid import UUID, uuid4
 
-import psycopg
 import structlog
 
 from relevo.config import Settings
@@ -61,6 +59,16 @@ class ConnectionLease:
         return self.connections > 0 and time.monotonic() + needed_ms / 1000 <= self.since + self.lease_ms / 1000
 
 
+class PoolUse(NamedTuple):
+    """How many requests of a pool are in flight, and how many may be at once."""
+
+    in_flight: int = 0
+    capacity: int = 0
+
+
+UNUSED = PoolUse()
+
+
 class ConnectionLeases:
     """This worker's leases, which its heartbeat keeps while a cycle uses them."""
 
@@ -97,21 +105,22 @@ class ConnectionLeases:
         lately = time.monotonic() - lease.taken_at < min(1.0, self._settings.outbox_lease_duration_ms / 4000)
         return lease.connections if lately else 0
 
-    def take(self, connection: Connection, project: str, now: datetime | None, in_flight: int, began: float) -> Share:
-        """Take our share; while more than that is in flight, others must not have the difference yet.
+    def take(self, connection: Connection, project: str, now: datetime | None, *, pool: PoolUse, began: float) -> Share:
+        """Take our share; while more than that may be under way, others must not have the difference yet.
 
-        A new lease counts from `began`, before its transaction.
+        What waits in the pool may begin before the pool is made smaller. A new lease counts from `began`, before its
+        transaction.
         """
         if leased := self.leased_lately(project, now):
             return Share(leased)
-        asked = self.parameters(project) | {"now": now}
-        with connection.transaction() if in_flight else nullcontext() as writing:
-            row = connection.execute(_SQL["lease_connections"], asked).fetchone()
-            if row is not None and row[0] < in_flight:
-                raise psycopg.Rollback(writing)
+        lease = self._leased.get(project)
+        may_begin = min(pool.capacity, lease.connections) if lease is not None and lease.lasts(0) else 0
+        under_way = max(pool.in_flight, may_begin)
+        asked = self.parameters(project) | {"now": now, "under_way": under_way}
+        row = connection.execute(_SQL["lease_connections"], asked).fetchone()
         if row is None:
             return Share(0)
-        return Share(int(row[0]), began if row[0] >= in_flight else None)
+        return Share(int(row[0]), began if row[0] >= under_way else None)
 
     def parameters(self, project: str) -> dict[str, Any]:
         """Return what the statements take that lease connections."""

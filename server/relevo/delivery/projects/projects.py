@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -23,7 +24,7 @@ from relevo.database.pool import Connection, Database
 from relevo.delivery.claiming.due_lanes import DueLanes
 from relevo.delivery.projects import rate_and_breaker
 from relevo.delivery.projects.allowance import Allowance, TakeAll
-from relevo.delivery.projects.connection_leases import ConnectionLeases, Share, User
+from relevo.delivery.projects.connection_leases import UNUSED, ConnectionLeases, PoolUse, Share, User
 from relevo.delivery.projects.provider_rules import ProviderRules
 from relevo.delivery.projects.rate_and_breaker import AnswerSource, Evidence, Grant, Heard, Judgement, Project, Refusal
 from relevo.delivery.projects.unreachable import UnreachableServices
@@ -129,7 +130,7 @@ class Projects:
         most: int,
         now: datetime | None = None,
         *,
-        in_flight: int = 0,
+        pool: PoolUse = UNUSED,
         since: datetime | None = None,
         take_all: TakeAll | None = None,
     ) -> Allowance:
@@ -143,7 +144,9 @@ class Projects:
         try:
             with self._database.transaction("bound_relaxed") as connection:
                 locked = self._lock(connection, project, now)
-                allowance, share = self._grant(locked, lane, most, now, in_flight=in_flight, since=since, began=began)
+                take_share = partial(self.connections.take, connection, project, now, pool=pool, began=began)
+                due = {"project": project, "lane": lane, "since": since, "now": now}
+                allowance, share = self._grant(locked, lane, most, due, take_share)
                 if allowance.is_all and take_all is not None:
                     take_all(connection, allowance)
         except pg.LockNotAvailable:
@@ -162,15 +165,11 @@ class Projects:
         locked: _Locked,
         lane: Lane,
         most: int,
-        now: datetime | None,
-        *,
-        in_flight: int,
-        since: datetime | None,
-        began: float,
+        due: Mapping[str, object],
+        take_share: Callable[[], Share],
     ) -> tuple[Allowance, Share]:
         """Decide what may be sent for a locked project, and write it."""
         state, rules = locked.state, self.rules.of(locked.state.project)
-        due = {"project": state.project, "lane": lane, "since": since, "now": now}
         few = min(most, _FEW)
         count = _count_due(locked, due, few) if state.breaker == "closed" else few
         is_all = 0 < count < few
@@ -181,7 +180,7 @@ class Projects:
                 decided, grant = rate_and_breaker.reserve(state, rules, locked.at, lane, count)
         if not grant.count:
             return Allowance(grant), Share(0)
-        share = self.connections.take(locked.connection, state.project, now, in_flight, began)
+        share = take_share()
         if not share.connections:
             return Allowance(Grant(0, "connections", 0.5)), share
         if rules.rate_per_s or grant.probe:
@@ -224,12 +223,12 @@ class Projects:
         self.connections.keep(project, Share(share, began))
         return list(composed)
 
-    def lease_connections(self, project: str, now: datetime | None = None, *, in_flight: int = 0) -> Allowance:
+    def lease_connections(self, project: str, pool: PoolUse, now: datetime | None = None) -> Allowance:
         """Take this worker's share of a project's connections, to ask for receipts; 0 if others hold all of them."""
         self.connections.use(project, "receipt")
         began = time.monotonic()
         with self._locked(project, now) as locked:
-            share = self.connections.take(locked.connection, project, now, in_flight, began)
+            share = self.connections.take(locked.connection, project, now, pool=pool, began=began)
         self.connections.keep(project, share)
         watched = "receipt" in locked.state.watched
         return Allowance(Grant(0), share.connections, troubled=locked.state.breaker_by == "receipt", watched=watched)
