@@ -8,36 +8,29 @@ create table relevo.notification_deliveries (
   id                    bigint not null default nextval('relevo.delivery_ids'),
   notification_event_id bigint not null,
   installation_id       uuid not null,
-  event_type            text not null check (length(event_type) between 1 and 100),
-  provider              text not null default 'expo' check (length(provider) between 1 and 40),
-  project               text not null default 'default' check (length(project) between 1 and 200),
-  lane                  text not null default 'bulk' check (lane in ('urgent', 'bulk')),
+  event_type            text not null,
+  provider              text not null default 'expo',
+  project               text not null default 'default',
+  lane                  text not null default 'bulk', -- or urgent
   at_most_once          boolean not null default false,
-  status                text not null default 'pending' check (status in (
-    'pending', 'retryable', 'sent', 'ok', 'unconfirmed', 'invalid', 'failed', 'expired', 'skipped', 'cancelled', 'unknown')),
-  attempt_count         smallint not null default 0 check (attempt_count between 0 and 100), -- pushes that were tried
-  lapse_count           smallint not null default 0 check (lapse_count between 0 and 100), -- claims that lapsed before an answer
+  status                text not null default 'pending', -- retryable, sent; ok, unconfirmed, invalid, failed, expired, skipped, cancelled, unknown
+  attempt_count         smallint not null default 0, -- pushes that were tried
+  lapse_count           smallint not null default 0, -- claims that lapsed before an answer
   deadline_at           timestamptz,
   last_attempt_at       timestamptz,
   completed_at          timestamptz, -- set exactly in a final status
   created_at            timestamptz not null default now(),
   updated_at            timestamptz not null default now(),
-  last_error_code       text check (length(last_error_code) between 1 and 100),
-  last_error_message    text check (length(last_error_message) between 1 and 500),
-  provider_ticket_id    text check (length(provider_ticket_id) between 1 and 200), -- the push service took it
-  provider_receipt_id   text check (length(provider_receipt_id) between 1 and 200), -- the push service says what became of it
+  last_error_code       text,
+  last_error_message    text,
+  provider_ticket_id    text, -- the push service took it
+  provider_receipt_id   text, -- the push service says what became of it
   token_version         integer,
   opened_at             timestamptz,
-  opened_action         text check (length(opened_action) between 1 and 100),
+  opened_action         text,
   inbox_id              bigint,
   primary key (event_day, id),
-  constraint final_exactly_when_completed check (
-    (status in ('ok', 'unconfirmed', 'invalid', 'failed', 'expired', 'skipped', 'cancelled', 'unknown')) = (completed_at is not null)),
-  constraint retryable_was_attempted check (status <> 'retryable' or attempt_count > 0),
-  constraint sent_has_a_ticket check ((status not in ('sent', 'ok', 'unconfirmed')) or provider_ticket_id is not null),
-  constraint times_fit_an_archive check (event_day >= '1900-01-01' and event_day <= '2300-01-01'
-    and least(deadline_at, last_attempt_at, completed_at, created_at, updated_at) >= '1900-01-01Z'
-    and greatest(deadline_at, last_attempt_at, completed_at, created_at, updated_at) <= '2300-01-01Z'),
+  constraint delivery_is_possible check (relevo.is_possible_delivery(status, attempt_count, lapse_count, completed_at, provider_ticket_id)),
   constraint notification_deliveries_event_day_notification_event_id_ins_key unique (event_day, notification_event_id, installation_id)
 ) partition by range (event_day);
 comment on table relevo.notification_deliveries is

@@ -3,22 +3,20 @@
 create table relevo.due_chunks (
   id            bigint generated always as identity primary key,
   project       text not null,
-  lane          text not null check (lane in ('urgent', 'bulk')),
+  lane          text not null, -- urgent or bulk
   due_at        timestamptz not null,
   event_day     date not null,
   event_id      bigint not null,
   event_type    text not null,
   created_at    timestamptz not null,
-  attempt_count smallint not null check (attempt_count between 0 and 100),
-  lapse_count   smallint not null check (lapse_count between 0 and 100), -- claims of it that lapsed
+  attempt_count smallint not null,
+  lapse_count   smallint not null, -- claims of it that lapsed
   had_error     boolean not null,
-  ids           bigint[] not null check (cardinality(ids) between 1 and 100), -- its deliveries
+  ids           bigint[] not null, -- its deliveries
   installations uuid[] not null, -- their phones, in the same order
   inboxes       bigint[],
   events        bigint[],
-  constraint due_chunks_check check (cardinality(installations) = cardinality(ids)),
-  constraint due_chunks_inboxes check (cardinality(inboxes) = cardinality(ids)),
-  constraint due_chunks_events check (events is null or event_id = 0 and cardinality(events) = cardinality(ids))
+  constraint chunk_is_possible check (relevo.is_possible_chunk(ids, installations, inboxes, events, event_id))
 ) with (toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 comment on table relevo.due_chunks is
   'What waits to be sent: up to one request''s worth of deliveries of one type that fall due together. Written and deleted, never changed.';

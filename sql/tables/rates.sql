@@ -6,16 +6,16 @@ create table relevo.providers (
 comment on table relevo.providers is 'The push services by name that this fleet serves, or has served.';
 
 create table relevo.projects (
-  project            text primary key check (length(project) between 1 and 200),
+  project            text primary key,
   urgent_tokens      float8 not null default 0 check (urgent_tokens >= 0), -- how much of the rate is left now
   bulk_tokens        float8 not null default 0 check (bulk_tokens >= 0),
   filled_at          timestamptz not null, -- when both buckets were filled last
   -- of the full rate; halved when the push service says too many:
   rate_share         float8 not null default 1 check (rate_share > 0 and rate_share <= 1),
   rest_until         timestamptz, -- Retry-After
-  breaker            text not null default 'closed' check (breaker in ('closed', 'open', 'probing')),
-  breaker_reason     text check (length(breaker_reason) between 1 and 300),
-  breaker_by         text check (breaker_by in ('request', 'receipt')),
+  breaker            text not null default 'closed', -- open or probing
+  breaker_reason     text,
+  breaker_by         text, -- request or receipt
   breaker_since      timestamptz,
   probe_at           timestamptz, -- when an open breaker tries again
   trips              integer not null default 0 check (trips >= 0), -- how often in a row it opened
@@ -27,10 +27,7 @@ create table relevo.projects (
   judged_since       timestamptz,
   receipt_failures   integer not null default 0 check (receipt_failures >= 0),
   receipts_after     timestamptz,
-  constraint projects_check check ((breaker = 'closed') = (breaker_reason is null)),
-  constraint projects_check1 check ((breaker = 'closed') = (breaker_by is null)),
-  constraint projects_check2 check ((breaker = 'closed') = (breaker_since is null)),
-  constraint projects_check3 check ((breaker = 'closed') = (probe_at is null))
+  constraint breaker_is_possible check (relevo.is_possible_breaker(breaker, breaker_reason, breaker_by, breaker_since, probe_at))
 ) with (fillfactor = 50);
 comment on table relevo.projects is 'What a project may send now, shared by the fleet: its bucket, its breaker and its brakes.';
 comment on column relevo.projects.runaway_since is 'Not used any more: a stream is stopped, not a project.';

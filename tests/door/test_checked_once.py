@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any, LiteralString
 
 import psycopg
@@ -51,6 +52,9 @@ def test_what_is_left_at_the_insert(conn: psycopg.Connection[Any]) -> None:
         " where c.conrelid = 'relevo.notification_events'::regclass and c.contype = 'c'"
     ).fetchone()
     only_by_the_door = {
+        "match_monto",
+        "scheduled_at",
+        "deadline_at",
         "event_type",
         "event_key",
         "data",
@@ -70,3 +74,43 @@ def test_what_is_left_at_the_insert(conn: psycopg.Connection[Any]) -> None:
         " union select 'pg_constraint'::regclass, oid from pg_constraint where conrelid = 'relevo.notification_events'::regclass)"
     ).fetchall()
     assert parsed == []
+
+
+def test_possible_states(conn: psycopg.Connection[Any]) -> None:
+    """An event that began has a day, a start and a last phone, one that is finished or ended has the time of that, and no other state has them."""
+    states = ["waiting", "held", "fanning", "fanned", "cancelled", "completed", "lost", ""]
+    given = [(state, *there) for state in states for there in product([False, True], repeat=5)]
+    answers = conn.execute(
+        "select array_agg(relevo.is_possible_event(g.state, case when g.day then current_date end, case when g.started then now() end,"
+        " case when g.upto then 7 end, case when g.finished then now() end, case when g.ended then now() end) order by g.n)"
+        " from unnest(%s::text[], %s::bool[], %s::bool[], %s::bool[], %s::bool[], %s::bool[]) with ordinality as g(state, day, started, upto, finished, ended, n)",
+        [list(column) for column in zip(*given, strict=True)],
+    ).fetchone()
+    assert answers is not None
+
+    def possible(state: str, day: bool, started: bool, upto: bool, finished: bool, ended: bool) -> bool:
+        return (
+            state in states[:6]
+            and day == started == upto
+            and (day or state not in ("fanning", "fanned"))
+            and (finished or state != "fanned")
+            and ended == (state in ("cancelled", "completed"))
+        )
+
+    assert answers[0] == [possible(*each) for each in given]
+    assert 0 < sum(answers[0]) < len(given)
+
+
+def test_an_impossible_state_is_refused(conn: psycopg.Connection[Any]) -> None:
+    """The CHECK stands on the table: whoever writes an impossible state, by hand too, is refused."""
+    conn.execute("select relevo.enqueue(%s)", [Jsonb(EVENT)])
+    for change in (
+        "state = 'lost'",
+        "state = 'fanned'",
+        "ended_at = now()",
+        "state = 'cancelled'",
+        "event_day = current_date",
+        "fanout_upto = 1",
+    ):
+        with pytest.raises(psycopg.errors.CheckViolation, match="event_is_possible"):
+            conn.execute(f"update relevo.notification_events set {change}")

@@ -306,7 +306,7 @@ EXPANDING = [
     "create table relevo.more (id int not null)",
     "create index on relevo.claims (worker_id)",
     "alter table relevo.workers alter column hostname drop not null",
-    "alter table relevo.notification_deliveries drop constraint sent_has_a_ticket",
+    "alter table relevo.notification_deliveries drop constraint delivery_is_possible",
     "alter table relevo.worker_runs drop column archived_deliveries",
 ]
 
