@@ -42,10 +42,14 @@ def test_every_page_is_served_and_every_link_leads_somewhere(serve: Any) -> None
 
 
 def test_pages_of_the_last_release_are_found(served: Served) -> None:
-    """An address that people kept since 0.3.0 leads to the page that it became."""
-    for old, title in [("sql-door", "SQL functions"), ("pgbouncer-and-ha", "High availability")]:
-        answer = served.client().call("GET", f"/guide/{old}", allow_redirects=True)
-        assert (answer.status_code, f"{title}</h1>" in answer.text) == (200, True), old
+    """An address that people kept leads to the page that it became, and to its section there."""
+    client = served.client()
+    for old, place in guide._RENAMED.items():
+        assert client.get(f"/guide/{old}").headers["location"] == f"/guide/{place}"
+        page, _, anchor = place.partition("#")
+        text = client.get(f"/guide/{page}").text
+        assert not anchor or f'id="{anchor}"' in text, old
+    assert "SQL functions</h1>" in client.call("GET", "/guide/sql-door", allow_redirects=True).text
 
 
 def test_whoever_is_logged_in_finds_back(served: Served) -> None:
@@ -147,3 +151,31 @@ def test_it_is_searched_and_read_page_after_page(serve: Any) -> None:
         seen.append(here)
     assert seen[1:3] == ["/guide/what-it-is", "/guide/quickstart"]
     assert len(set(seen)) == len(seen) == len(list(DOCS.glob("*.md")))
+
+
+@pytest.mark.parametrize(
+    ("term", "page"),
+    [
+        ("template", "words"),
+        ("localization", "words"),
+        ("segment", "reference-events"),
+        ("broadcast", "reference-events"),
+        ("subscriber", "reference-events"),
+        ("npm", "kits"),
+        ("send window", "quiet-hours"),
+        ("frequency cap", "quiet-hours"),
+        ("click-through", "taps"),
+        ("tenant", "security-and-privacy"),
+    ],
+)
+def test_a_word_of_another_product_finds_our_page(term: str, page: str) -> None:
+    """A term that the glossary has from another product leads to the page that explains our word, among the first two."""
+    assert page in [name for name, *_ in guide.search(term)[:2]]
+
+
+def test_each_link_of_the_glossary_is_a_section_of_the_search() -> None:
+    """No row of the glossary is lost to the search: its link is the title or a heading of a page."""
+    sections = {f"{name}.md#{guide.anchor_of(heading)}" for name, _, heading, _ in guide._sections()}
+    pages = {f"{name}.md" for name in guide._files()}
+    assert len(guide._terms()) > 20
+    assert sorted(guide._terms().keys() - sections - pages) == []

@@ -36,8 +36,16 @@ _PICTURES = "pictures"
 HOME = "/guide"
 RUNBOOK = f"{HOME}/runbook"
 """Where the dashboard's problems are explained, each under an anchor of its own."""
-_RENAMED = {"sql-door": "sql-functions", "pgbouncer-and-ha": "high-availability"}
-"""Pages of 0.3.0 that have another name now: people kept their addresses."""
+_RENAMED = {
+    "sql-door": "sql-functions",
+    "pgbouncer-and-ha": "high-availability",
+    "kit-client": "kits#relevoclient-typescript-over-http",
+    "kit-expo": "kits#relevoexpo-expo-apps",
+    "kit-pg": "kits#relevopg-a-nodejs-transaction",
+    "kit-web": "kits#relevoweb-web-pages",
+}
+"""Former pages, each with the page or the section that has its text now: people kept their addresses."""
+_GLOSSARY = "glossary"
 
 
 def docs_root() -> Path:
@@ -145,19 +153,37 @@ def _plain(line: str) -> str:
 
 
 @cache
-def _in_small_letters() -> list[str]:
-    """Return title, heading and text of each section: anybody may search, so that this is not done for each search."""
-    return [" ".join(told).lower() for _, *told in _sections()]
+def _terms() -> dict[str, str]:
+    """Return the glossary's terms by the section that a row of the glossary links to, `page#anchor`."""
+    found: dict[str, str] = {}
+    for line in _files()[_GLOSSARY].read_text(encoding="utf-8").splitlines():
+        for link in re.findall(r"\]\(([\w-]+\.md(?:#[\w-]+)?)\)", line if line.startswith("| ") else ""):
+            found[link] = f"{found.get(link, '')} {_plain(line)}"
+    return found
+
+
+@cache
+def _in_small_letters() -> list[tuple[str, str]]:
+    """Return the heading with its terms, and the whole text, of each section: it is not done for each search."""
+    found = []
+    for name, title, heading, text in _sections():
+        link = f"{name}.md" if heading == title else f"{name}.md#{anchor_of(heading)}"
+        head = f"{heading} {_terms().get(link, '')}".lower()
+        found.append((head, f"{title} {head} {text}".lower()))
+    return found
 
 
 @lru_cache(maxsize=_MOST_KEPT)
 def search(asked: str) -> list[tuple[str, str, str, str]]:
-    """Return the sections with all the words asked for, those whose heading has them first; so many at most."""
+    """Return the sections with all the words asked for; first those that have them in heading or glossary.
+
+    A word that the glossary has from another product finds the section that explains our word for it.
+    """
     words = list(dict.fromkeys(asked.lower().split()))[:_MOST_WORDS]
     pairs = zip(_sections(), _in_small_letters(), strict=True)
-    fit = [section for section, text in pairs if all(word in text for word in words)]
-    fit.sort(key=lambda each: -sum(word in each[2].lower() for word in words))
-    return fit[:_MOST_FOUND]
+    fit = [(section, head) for section, (head, text) in pairs if all(word in text for word in words)]
+    fit.sort(key=lambda each: -sum(word in each[1] for word in words))
+    return [section for section, _ in fit[:_MOST_FOUND]]
 
 
 def _found(request: Request, asked: str) -> Response:
