@@ -11,7 +11,7 @@ import psycopg
 from relevo.client import verbs
 from relevo.client.values import Installation
 from relevo.sandbox import Sandbox
-from relevo.sandbox.faults.device_tokens import phone_key
+from relevo.sandbox.push_service import phone_key
 
 SERVICE_OF = {"expo": "expo", "android": "fcm", "iphone": "apns", "browser": "webpush"}
 """A kind of phone for each push service, and the service's name."""

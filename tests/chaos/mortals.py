@@ -22,7 +22,7 @@ from processes import eventually
 from relevo.app import App
 from relevo.client import verbs
 from relevo.client.values import Event
-from relevo.sandbox.faults.device_tokens import phone_key
+from relevo.sandbox.push_service import phone_key
 from relevo.sandbox.server import Sandbox
 
 SIGKILL = 9

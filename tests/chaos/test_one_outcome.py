@@ -21,7 +21,7 @@ from processes import eventually
 from relevo.app import App
 from relevo.client import quiet, verbs
 from relevo.client.values import Event, Matching
-from relevo.sandbox.faults.device_tokens import phone_key
+from relevo.sandbox.push_service import phone_key
 
 ESSENTIAL = (
     ("digest", "COMMIT of digest.close_digest_slice", "before"),

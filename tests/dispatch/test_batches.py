@@ -18,7 +18,7 @@ from relevo.core import wordings
 from relevo.core.errors import InvalidInputError
 from relevo.operators import event_types, words
 from relevo.operators.event_types import TypeSettings
-from relevo.sandbox.faults.device_tokens import phone_key
+from relevo.sandbox.push_service import phone_key
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from relevo.client.values import Event, Matching, Preference
 from relevo.core import wordings
 from relevo.core.errors import InvalidInputError
 from relevo.operators import words
-from relevo.sandbox.faults.device_tokens import phone_key
+from relevo.sandbox.push_service import phone_key
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from relevo.core.model import Budget
 from relevo.cycles import fanout
 from relevo.operators import event_types, words
 from relevo.operators.event_types import TypeSettings
-from relevo.sandbox.faults.device_tokens import phone_key
+from relevo.sandbox.push_service import phone_key
 
 WAITING = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 

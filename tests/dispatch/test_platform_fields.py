@@ -14,7 +14,7 @@ import relevo
 from relevo import Event
 from relevo.client.values import Owners
 from relevo.sandbox import Sandbox
-from relevo.sandbox.faults.device_tokens import phone_key
+from relevo.sandbox.push_service import phone_key
 
 ACTIONS = [{"id": "track", "title": "Track it", "link": "https://shop.example/17/track"}]
 PUSH: dict[str, Any] = {

@@ -20,7 +20,7 @@ from relevo.core import wordings
 from relevo.core.errors import InvalidInputError
 from relevo.operators import words
 from relevo.sandbox import Sandbox
-from relevo.sandbox.faults.device_tokens import phone_key
+from relevo.sandbox.push_service import phone_key
 
 TEXTS = {
     "en": {"title": "{count, plural, one {# new tender} other {# new tenders}}", "body": "Worth {worth, number, ::currency/CLP}"},

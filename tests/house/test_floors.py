@@ -24,12 +24,13 @@ HOUSE = """
     app  aio                                       assembly, which alone names adapters, and a process's life
     access  cycles                                 who may call over HTTP; one duty each: step(run)
     operators  delivery  archive                   what operators do; how a push is sent; how a month leaves
-    runtime  sources  providers  stores  sandbox   how a cycle runs; doors to the world; the local services and the demo
+    runtime  sources  providers  stores  sandbox   how a cycle runs; doors to the world; the local services, the demo
     database                                       the way to PostgreSQL
     embedded  config  client                       the embedded PostgreSQL; settings; the app's verbs
     core                                           words, plug points, small tools
     facts                                          what is true of each push service: providers/**/facts.py
 """
+# What the sandbox has of a push service lies in providers/*/sandbox/, and stands on the sandbox's floor.
 MOST_FLOORS = 11
 FLOORS = [re.split(r"\s{3,}", line.strip())[0].split() for line in HOUSE.strip().splitlines()]
 HEIGHT = {room: -depth for depth, floor in enumerate(FLOORS) for room in floor}
@@ -116,9 +117,15 @@ def module_name(path: Path) -> str:
 
 
 def placed(module: str) -> str:
-    """Return the name of a module by its floor: the facts of push services lie in their folders and stand apart."""
+    """Return the name of a module by its floor: the folder of a push service has its facts, and what the sandbox has of it."""
     parts = module.split(".")
-    return ".".join(("facts", *parts[1:-1])) if (parts[0], parts[-1]) == ("providers", "facts") else module
+    if parts[0] == "providers" and parts[-1] == "facts":
+        return ".".join(("facts", *parts[1:-1]))
+    return (
+        ".".join(("sandbox", *parts[:2], *parts[3:]))
+        if parts[0] == "providers" and parts[2:3] == ["sandbox"]
+        else module
+    )
 
 
 def complaints_about_imports(path: Path, tree: ast.Module) -> Iterator[str]:
@@ -293,6 +300,21 @@ def test_no_sql_in_python(modules: Modules) -> None:
         ("database/pool.py", "run('LISTEN relevo;')", "SQL lives in sql/queries"),
         ("database/pool.py", "run(b'delete from relevo.runs')", "SQL lives in sql/queries"),
         ("providers/expo/facts.py", "from relevo.core import model", "facts must not import from core"),
+        (
+            "providers/fcm/sandbox/service.py",
+            "from relevo.operators import health",
+            "must not import from operators",
+        ),
+        (
+            "providers/fcm/provider.py",
+            "from relevo.providers.fcm.sandbox import tokens",
+            "must not import from sandbox",
+        ),
+        (
+            "providers/fcm/sandbox/service.py",
+            "from relevo.sandbox import state\nfrom relevo.providers.fcm import facts",
+            "",
+        ),
         ("core/known_services.py", "from relevo.providers.expo import facts", ""),
         ("cycles/ingest.py", "from relevo.sources.merging import merge", ""),
         ("cli.py", "from relevo import app\nfrom relevo.cycles import reaper", ""),

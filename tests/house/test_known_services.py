@@ -14,11 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MAP = (ROOT / "server" / "README.md").read_text(encoding="utf-8")
 PLACES = (
     "server/relevo/providers/",
-    "server/relevo/sandbox/faults/device_tokens.py",
-    "server/relevo/sandbox/faults/services.py",
-    "server/relevo/sandbox/services/",
     "server/relevo/sandbox/server.py",
-    "server/relevo/sandbox/waiting.py",
     "server/relevo/operators/phone_files.py",
     "server/relevo/http/dashboard/templates/system.html",
     "server/clients/expo/src/session.ts",

@@ -19,7 +19,7 @@ from processes import eventually
 from relevo.core.model import Reply
 from relevo.providers.fcm.provider import Fcm
 from relevo.sandbox import Sandbox
-from relevo.sandbox.faults.device_tokens import phone_key
+from relevo.sandbox.push_service import phone_key
 
 NGINX = """
 daemon off; error_log {folder}/log; pid {folder}/pid; worker_processes 1; worker_shutdown_timeout 1s;

@@ -13,7 +13,7 @@ import senders
 from frames import Frames
 from relevo.core.errors import InvalidInputError
 from relevo.core.known_services import NATIVE
-from relevo.sandbox import Sandbox
+from relevo.sandbox import Sandbox, push_service
 
 BODY = b'{"aps":{"alert":"Hola"}}'
 
@@ -185,11 +185,9 @@ def test_an_answer_that_never_comes(native: Sandbox, word: str, got: int) -> Non
 @pytest.mark.parametrize("service", NATIVE)
 def test_every_code_of_a_service(native: Sandbox, service: str) -> None:
     """Each code can be had by a token's name, and by a rule for a share of the requests."""
-    from relevo.sandbox.faults import services as faults  # noqa: PLC0415 the table itself
-
-    for code in faults._CODES[service]:
+    for code, answer in push_service.of(service).answers.items():
         status, _ = send(native, service, code)
-        assert status == faults._CODES[service][code].status, code
+        assert status == answer.status, code
         native.add_fault(code, service=service, times=1)
         assert send(native, service)[0] == status
     assert send(native, service)[0] in (200, 201)

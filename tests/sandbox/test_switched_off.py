@@ -12,7 +12,7 @@ import requests
 import senders
 from processes import PATIENCE_S
 from relevo.core.known_services import NATIVE
-from relevo.sandbox import Sandbox
+from relevo.sandbox import Sandbox, push_service
 from relevo.sandbox.waiting import Kept, Waiting
 
 
@@ -52,7 +52,7 @@ def titles(messages: list[Any]) -> list[Any]:
 )
 def test_what_waits(kind: str, sent: list[tuple[str | None, float]], shown: list[int], dropped: int) -> None:
     """One per app; four keys, and a hundred without one; one per topic: in the order they came, if they still count."""
-    waiting = Waiting(kind)
+    waiting = Waiting(push_service.keeping_of(kind))
     for number, (place, seconds) in enumerate(sent):
         waiting.add({"title": number}, Kept(place, seconds), now=1000.0)
     assert titles(waiting.take(now=1010.0)) == shown

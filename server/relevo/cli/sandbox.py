@@ -58,7 +58,7 @@ def serve_sandbox(  # noqa: PLR0917 typer options
         int,
         typer.Option(
             min=0,
-            max=65_532,
+            max=sandbox.MAX_NATIVE_PORT,
             help=f"The first of the ports for {NATIVE_IN_WORDS}, one an address; 0 takes any, the last ones first.",
         ),
     ] = 0,

@@ -22,8 +22,8 @@ from relevo.core.i18n import N_, ngettext
 from relevo.core.i18n import gettext as _
 from relevo.core.known_services import LABELS, NATIVE
 from relevo.core.phrases import clipped
+from relevo.sandbox import push_service
 from relevo.sandbox.answers import HTML, HttpResponse
-from relevo.sandbox.faults import device_tokens
 from relevo.sandbox.phone_apps import LOCALES
 from relevo.sandbox.phones import Phone, actions_of, delivery_of
 from relevo.sandbox.state import SandboxState
@@ -167,7 +167,7 @@ def _environment() -> Environment:
         "clipped": clipped,
         "delivery_id": delivery_of,
         "in_path": lambda token: quote(token, safe=""),
-        "label": device_tokens.label_of,
+        "label": push_service.label_of,
         "moment": _moment,
         "text": _text,
     }

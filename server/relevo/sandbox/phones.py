@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
+from relevo.sandbox import push_service
 from relevo.sandbox.messages import Message
 from relevo.sandbox.phone_apps import PhoneApp, Touch
 from relevo.sandbox.waiting import Kept, Waiting
@@ -115,7 +116,7 @@ class Phones:
         phone = self._phones.get(token) or self._meet(token, kind)
         waiting = phone.waiting
         if not on:
-            phone.waiting = waiting or Waiting(phone.kind)
+            phone.waiting = waiting or Waiting(push_service.keeping_of(phone.kind))
         elif waiting is not None:
             phone.waiting = None
             for message in waiting.take(at):

@@ -16,8 +16,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from relevo.core.errors import MissingPartError, RelevoError
 from relevo.core.serving import listen, url_of, uvicorn_config
+from relevo.sandbox import push_service
 from relevo.sandbox.app import SandboxApp, Tell
-from relevo.sandbox.faults import device_tokens
 from relevo.sandbox.messages import Message
 from relevo.sandbox.settings import Settings
 from relevo.sandbox.state import SandboxState
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _STOP_S = 10.0
+MAX_NATIVE_PORT = 65_536 - len(push_service.addresses())
+"""The highest first port of the services beside Expo."""
 
 
 class _Protocol(HttpToolsProtocol):
@@ -50,9 +52,9 @@ class Sandbox:
     listens on the loopback interface unless told otherwise; port 0 takes any that is free. Keyword arguments are the
     fields of `Settings`. `tell` is called with one line for each request, from the sandbox's thread.
 
-    With `native=True` the services' addresses are `fcm`, `apns`, `apns_sandbox` and `webpush` (`native_port` is the
-    first of four ports), and `ca_file`, `projects_file` and the key files are what a sender needs. They lie in
-    `folder`, which keeps them for the next start; without one they are temporary.
+    With `native=True` the services' addresses are `fcm`, `apns`, `apns_sandbox` and `webpush`, all of them in
+    `addresses` (`native_port` is the first of their ports), and `ca_file`, `projects_file` and the key files are what a
+    sender needs. They lie in `folder`, which keeps them for the next start; without one they are temporary.
     """
 
     fcm = apns = apns_sandbox = webpush = ""
@@ -79,6 +81,7 @@ class Sandbox:
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self.url = ""
+        self.addresses: dict[str, str] = {}
 
     def start(self) -> Self:
         """Listen and serve; raises RelevoError when the address cannot be had."""
@@ -139,24 +142,31 @@ class Sandbox:
         """Forget the faults put into force; those in tokens' names stay."""
         self._ask(self._state.clear_faults)
 
+    def token(self, service: str, name: str, *words: str, home: str | None = None) -> str:
+        """Return the token of a phone of a service; words are faults, as in `token("fcm", "ana", "UNREGISTERED")`."""
+        found = push_service.of(service) if self._services is None else self._services.served[service]
+        return found.token(name, *words, home=home)
+
     def fcm_token(self, name: str, *words: str) -> str:
-        """Return a registration token of FCM; words are faults, as in `fcm_token("ana", "UNREGISTERED")`."""
-        return device_tokens.fcm_token(name, *words)
+        """Return a registration token of FCM."""
+        return self.token("fcm", name, *words)
 
     def apns_token(self, name: str, *words: str, environment: str = "production") -> str:
         """Return a device token of APNs; words are faults, as in `apns_token("ana", "TooManyRequests*1")`."""
-        return device_tokens.apns_token(name, *words, environment=environment)
+        return self.token("apns", name, *words, home=environment)
 
     def subscription(self, name: str, *words: str, key: str | None = None) -> str:
         """Return a browser's subscription as JSON text, bound to a sender's public key (by default the sandbox's)."""
-        return self._running().subscription(name, *words, key=key)
+        return self.token("webpush", name, *words, home=key)
 
     def add_apns_key(self, key_id: str, environment: str | None = None) -> Path:
         """Make one more key of the APNs team, for both environments or for one; return its file."""
-        return self._running().credentials.add_apns_key(key_id, environment)
+        apns: Any = self._running().served["apns"]
+        made: Path = apns.keys.add(key_id, environment)
+        return made
 
     def expire_access_tokens(self) -> None:
-        """Let every access token that FCM gave out expire."""
+        """Let every access token that was given out expire."""
         self._ask(self._running().expire_access_tokens)
 
     def settings(self) -> dict[str, str]:
@@ -173,7 +183,7 @@ class Sandbox:
         return self._services
 
     def _open_services(self, listening: socket.socket) -> None:
-        """Listen for the three services; what is missing for them is said before anything serves."""
+        """Listen for the other services; what is missing for them is said before anything serves."""
         _, port, folder = self._native
         host = self._address[0]
         try:
@@ -181,11 +191,9 @@ class Sandbox:
         except (OSError, OverflowError, RelevoError) as error:
             listening.close()
             raise error if isinstance(error, RelevoError) else _unavailable(host, port, error) from None
-        services, made = self._services, self._services.credentials
-        self.fcm, self.apns, self.apns_sandbox, self.webpush = services.addresses
-        self.ca_file, self.projects_file = services.ca_file, services.projects_file
-        self.service_account_file, self.apns_key_file = made.service_account_file, made.apns_key_file
-        self.vapid_key_file = made.vapid_key_file
+        self.addresses = self._services.addresses
+        self.ca_file, self.projects_file = self._services.ca_file, self._services.projects_file
+        vars(self).update(self.addresses, **self._services.files)
 
     def reset(self) -> None:
         """Forget the phones and count anew."""
@@ -225,7 +233,7 @@ class Sandbox:
         return {phone.token: {"received": phone.received, "distinct": phone.distinct} for phone in phones}
 
     def _messages_of(self, token: str) -> list[Message]:
-        phone = self._state.phones.find(device_tokens.phone_key(token))
+        phone = self._state.phones.find(push_service.phone_key(token))
         return [kept["message"] for kept in phone.messages()] if phone else []
 
 

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from relevo.core.known_services import EXPO, NATIVE, SERVICES
-from relevo.sandbox import answers, messages
+from relevo.sandbox import answers, messages, push_service
 from relevo.sandbox.answers import HttpResponse
-from relevo.sandbox.faults import device_tokens, tokens
-from relevo.sandbox.faults import services as service_faults
+from relevo.sandbox.faults import tokens
 from relevo.sandbox.faults.expo import Exchange, Fault, FaultRules, Kind, Place, error_result, spoil
 from relevo.sandbox.messages import Recipients
 from relevo.sandbox.phone_apps import PhoneApp
@@ -37,7 +36,7 @@ class NativeServices(Protocol):
         """Make a token for an admin call."""
 
     def expire_access_tokens(self) -> None:
-        """Let every access token that FCM gave out expire."""
+        """Let every access token that was given out expire."""
 
 
 class SandboxState:
@@ -67,7 +66,7 @@ class SandboxState:
 
     def add_faults(self, given: list[Any]) -> None:
         """Put faults into force, all of them or none; raises InvalidInputError."""
-        for service, rule in [service_faults.make_rule(each) for each in given]:
+        for service, rule in [push_service.make_rule(each) for each in given]:
             self.rules_of[service].add(rule)
 
     def faults(self) -> list[dict[str, Any]]:
@@ -85,13 +84,13 @@ class SandboxState:
 
     def switch(self, token: str, *, on: bool) -> Phone:
         """Switch a phone off, or on again."""
-        key = device_tokens.phone_key(token)
-        return self.phones.switch(key, device_tokens.kind_of(key), time.time(), self.settings.keep_messages, on=on)
+        key = push_service.phone_key(token)
+        return self.phones.switch(key, push_service.kind_of(key), time.time(), self.settings.keep_messages, on=on)
 
     def install(self, token: str, app: PhoneApp) -> Phone:
         """Put an app on a phone."""
-        key = device_tokens.phone_key(token)
-        return self.phones.install(key, device_tokens.kind_of(key), app)
+        key = push_service.phone_key(token)
+        return self.phones.install(key, push_service.kind_of(key), app)
 
     def reset(self) -> None:
         """Forget the phones and start counting anew; tickets keep their receipts, settings and faults stay."""

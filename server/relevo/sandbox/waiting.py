@@ -1,11 +1,6 @@
 """What a push service keeps for a phone that is switched off, and hands over when it is on again.
 
-- APNs keeps one notification per app, the newest.
-- FCM keeps one message per collapse key, for four keys, and 100 without one: with the next all of these are dropped.
-- A Web Push service keeps one message per topic; of those without one it keeps 100 here, the newest.
-- For Expo's phones what FCM keeps.
-
-Each only as long as the sender wants it kept.
+Each keeps its messages by a `Keeping` of its own, and each message only as long as the sender wants it kept.
 """
 
 from __future__ import annotations
@@ -14,7 +9,6 @@ from typing import NamedTuple
 
 from relevo.sandbox.messages import Message
 
-MAX_COLLAPSE_KEYS = 4
 MAX_KEPT = 100
 _DEFAULT_S = 28 * 86_400.0
 
@@ -26,6 +20,16 @@ class Kept(NamedTuple):
     seconds: float = _DEFAULT_S
 
 
+class Keeping(NamedTuple):
+    """What a push service keeps: the newest message of each place, and 100 messages without a place."""
+
+    places: int = MAX_KEPT
+    needs_place: bool = False
+    """Whether all messages that name no place share one."""
+    drops_all: bool = False
+    """Whether one message more than 100 drops all of these; else the oldest makes room."""
+
+
 class _Entry(NamedTuple):
     number: int
     until: float
@@ -35,8 +39,8 @@ class _Entry(NamedTuple):
 class Waiting:
     """The messages that wait for one phone."""
 
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
+    def __init__(self, keeping: Keeping) -> None:
+        self._keeping = keeping
         self._places: dict[str, _Entry] = {}
         self._others: list[_Entry] = []
         self._count = 0
@@ -51,7 +55,7 @@ class Waiting:
         entry = _Entry(self._count, now + kept.seconds, message)
         if kept.seconds <= 0:
             self.dropped += 1
-        elif kept.place is not None or self._kind == "apns":
+        elif kept.place is not None or self._keeping.needs_place:
             self._replace(kept.place or "", entry)
         else:
             self._append(entry)
@@ -67,14 +71,13 @@ class Waiting:
     def _replace(self, place: str, entry: _Entry) -> None:
         self.dropped += self._places.pop(place, None) is not None
         self._places[place] = entry
-        most = MAX_KEPT if self._kind == "webpush" else MAX_COLLAPSE_KEYS
-        if len(self._places) > most:
+        if len(self._places) > self._keeping.places:
             del self._places[next(iter(self._places))]
             self.dropped += 1
 
     def _append(self, entry: _Entry) -> None:
         if len(self._others) >= MAX_KEPT:
-            lost = 1 if self._kind == "webpush" else len(self._others)
+            lost = len(self._others) if self._keeping.drops_all else 1
             del self._others[:lost]
             self.dropped += lost
         self._others.append(entry)

@@ -1,4 +1,4 @@
-"""The three services while they run: their sockets, their files, and what tests and the demo call."""
+"""The push services beside Expo while they run: their sockets, their files, and what tests and the demo call."""
 
 from __future__ import annotations
 
@@ -9,44 +9,30 @@ import tempfile
 from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
+from importlib import import_module
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any
 
 from relevo.core.errors import InvalidInputError
-from relevo.core.known_services import NATIVE, listed
+from relevo.core.known_services import NATIVE
 from relevo.core.serving import listen, url_of
-from relevo.sandbox.faults import device_tokens
-from relevo.sandbox.faults.device_tokens import PUSH
+from relevo.sandbox import push_service
 from relevo.sandbox.faults.expo import Exchange
 from relevo.sandbox.services import certificates
-from relevo.sandbox.services.apns import PATH, Apns, ProviderTokens
-from relevo.sandbox.services.credentials import Credentials, point
 from relevo.sandbox.services.exchange import Request, Service
-from relevo.sandbox.services.fcm import Fcm
 from relevo.sandbox.services.http1 import Http1
 from relevo.sandbox.services.http2 import Http2
-from relevo.sandbox.services.json_web_tokens import encode
-from relevo.sandbox.services.webpush import WebPush
+from relevo.sandbox.services.served import Served
 from relevo.sandbox.state import SandboxState
 
 _MAX_CONNECTIONS = 1_000
 _MAX_WORDS = 10
 _MAX_NAME = 200
-_SECRET_PATHS = (PATH, PUSH)
-
-
-class Addresses(NamedTuple):
-    """Where each service listens; APNs has one address per environment."""
-
-    fcm: str
-    apns: str
-    apns_sandbox: str
-    webpush: str
 
 
 class Services:
-    """FCM, APNs and Web Push on four ports of one host, with a folder for what they make."""
+    """Every push service beside Expo on ports of one host, with a folder for what they make."""
 
     def __init__(self, state: SandboxState, host: str, port: int, folder: Path | None) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="relevo-sandbox-") if folder is None else None
@@ -54,61 +40,55 @@ class Services:
         assert place is not None
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._sockets = _listen(host, port, place / "ports.json")
-        self.addresses = Addresses(*(url_of(each).replace("http:", "https:", 1) for each in self._sockets))
-        self.credentials = Credentials(place, f"{self.addresses.fcm}/token")
-        self.projects_file = self.credentials.write_projects(urlsplit(self.addresses.webpush).netloc)
+        urls = (url_of(each).replace("http:", "https:", 1) for each in self._sockets)
+        self.addresses: dict[str, str] = dict(zip(push_service.addresses(), urls, strict=True))
+        self.served: dict[str, Served] = {
+            each.name: import_module(f"relevo.providers.{each.name}.sandbox.service").SERVED(
+                state, place, [self.addresses[name] for name in each.addresses]
+            )
+            for each in push_service.known()
+        }
+        self.projects_file = self._write_projects(place / "projects.json")
         self.ca_file, self._pair = certificates.make_certificate(place, host)
-        self.fcm = Fcm(state, self.credentials, self.addresses.fcm)
-        tokens = ProviderTokens(state, self.credentials)
-        self._services: tuple[Service, ...] = (
-            self.fcm,
-            Apns(state, "production", tokens),
-            Apns(state, "sandbox", tokens),
-            WebPush(state, self.credentials, self.addresses.webpush),
-        )
+        self._services = [service for each in self.served.values() for service in each.services]
+        self._secret_paths = tuple(path for each in self.served.values() for path in each.secret_paths)
         self._state = state
         state.services = self
         self.open: set[asyncio.Transport] = set()
         self._servers: list[asyncio.Server] = []
 
+    def _write_projects(self, file: Path) -> Path:
+        """Write the file that a sender takes as PUSH_PROJECTS_FILE, for its project `default`."""
+        default = {name: each.entry for name, each in self.served.items()}
+        certificates.write_private(file, json.dumps({"default": default}, indent=2).encode() + b"\n")
+        return file
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The files of the keys that were made, by name."""
+        return {name: file for each in self.served.values() for name, file in each.files.items()}
+
     def settings(self) -> dict[str, str]:
         """Return the settings by which Relevo sends to these services."""
-        return {
-            "PUSH_PROJECTS_FILE": str(self.projects_file),
-            "FCM_BASE_URL": self.addresses.fcm,
-            "APNS_BASE_URL": self.addresses.apns,
-            "APNS_SANDBOX_BASE_URL": self.addresses.apns_sandbox,
-            "PUSH_CA_FILE": str(self.ca_file),
-        }
+        own = {name: value for each in self.served.values() for name, value in each.settings.items()}
+        return {"PUSH_PROJECTS_FILE": str(self.projects_file), **own, "PUSH_CA_FILE": str(self.ca_file)}
 
     def make_token(self, given: Any) -> str:
-        """Make a token for an admin call: `{"service", "name", "faults": [], "environment" or "key"}`."""
+        """Make a token for an admin call: `{"service", "name", "faults": []}`, and options of the service."""
         if not isinstance(given, dict) or not isinstance(given.get("name"), str):
-            raise InvalidInputError('A phone must be an object like {"service": "fcm", "name": "ana"}.')
-        service, words = given.get("service"), given.get("faults", [])
+            raise InvalidInputError(f'A phone must be an object like {{"service": "{NATIVE[0]}", "name": "ana"}}.')
+        words = given.get("faults", [])
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words) or len(words) > _MAX_WORDS:
             raise InvalidInputError(f"`faults` must be a list of at most {_MAX_WORDS} words.")
-        name = given["name"][:_MAX_NAME]
-        match service:
-            case "fcm":
-                return device_tokens.fcm_token(name, *words)
-            case "apns":
-                return device_tokens.apns_token(name, *words, environment=str(given.get("environment", "production")))
-            case "webpush":
-                return self.subscription(name, *words, key=given.get("key"))
-        raise InvalidInputError(f"There is no service {str(service)[:50]!r}.", hint=f"Use {listed(NATIVE)}.")
+        service = push_service.named(given.get("service"))
+        home = given.get(service.home_option)
+        made_by = self.served[service.name]
+        return made_by.token(given["name"][:_MAX_NAME], *words, home=None if home is None else str(home))
 
     def expire_access_tokens(self) -> None:
-        """Let every access token that FCM gave out expire."""
-        self.fcm.tokens.expire()
-
-    def subscription(self, name: str, *words: str, key: str | None = None) -> str:
-        """Return a browser's subscription as JSON text, bound to a sender's public key (by default the sandbox's)."""
-        place = device_tokens.push_place(name, *words, key=key or self.credentials.vapid_key)
-        private, secret = self.credentials.browser_key(place)
-        keys = {"p256dh": encode(point(private.public_key())), "auth": encode(secret)}
-        found = {"endpoint": f"{self.addresses.webpush}{PUSH}{place}", "keys": keys}
-        return json.dumps(found, separators=(",", ":"))
+        """Let every access token that was given out expire."""
+        for each in self.served.values():
+            each.expire_access_tokens()
 
     async def start(self) -> None:
         """Serve, in the loop that runs."""
@@ -138,17 +118,18 @@ class Services:
         if request.path != "/token":
             self._state.answered[service.name, exchange.answer.status] += 1
         if self._state.tell is not None:
-            self._state.tell(_line(service, request, exchange))
+            self._state.tell(_line(service, request, exchange, self._secret_paths))
 
 
 def _listen(host: str, port: int, note: Path) -> list[socket.socket]:
-    """Listen on four ports from this one on; 0 takes those of the last time if they are free, else any."""
+    """Listen on the ports from this one on; 0 takes those of the last time if they are free, else any."""
+    count = len(push_service.addresses())
     if port:
-        return _listen_on(host, range(port, port + len(Addresses._fields)))
+        return _listen_on(host, range(port, port + count))
     try:
-        found = _listen_on(host, json.loads(note.read_bytes()))
+        found = _listen_on(host, islice([*json.loads(note.read_bytes()), *[0] * count], count))
     except (OSError, OverflowError, ValueError, TypeError):
-        found = _listen_on(host, [0] * len(Addresses._fields))
+        found = _listen_on(host, [0] * count)
     certificates.write_private(note, json.dumps([each.getsockname()[1] for each in found]).encode())
     return found
 
@@ -160,9 +141,9 @@ def _listen_on(host: str, ports: Iterable[int]) -> list[socket.socket]:
     return found
 
 
-def _line(service: Service, request: Request, exchange: Exchange) -> str:
+def _line(service: Service, request: Request, exchange: Exchange, secret_paths: tuple[str, ...]) -> str:
     """Say in one line what came of a request, naming no token and no secret."""
-    place = next((f"{each}…" for each in _SECRET_PATHS if request.path.startswith(each)), request.path[:200])
+    place = next((f"{each}…" for each in secret_paths if request.path.startswith(each)), request.path[:200])
     parts = [request.method, place, str(exchange.answer.status), service.name]
     if exchange.fault is not None:
         parts.append(f"fault {exchange.fault.word}")

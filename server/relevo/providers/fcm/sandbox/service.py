@@ -1,22 +1,28 @@
-"""FCM: messages for one device each, sent with access tokens of its own token endpoint."""
+"""FCM in the sandbox: messages for one device each, sent with access tokens of its own token endpoint."""
 
 from __future__ import annotations
 
 import re
 import secrets
 import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
+from cryptography.hazmat.primitives.asymmetric import rsa
+
 from relevo.core.errors import InvalidInputError
+from relevo.providers.fcm.sandbox import answers, messages
+from relevo.providers.fcm.sandbox.account import CLIENT_EMAIL, PROJECT_ID, write_account
+from relevo.providers.fcm.sandbox.tokens import SERVICE
 from relevo.sandbox.answers import HttpResponse, Refused, in_json
-from relevo.sandbox.faults import device_tokens, fcm_answers
 from relevo.sandbox.faults.expo import Exchange
-from relevo.sandbox.faults.services import spoiled
-from relevo.sandbox.services import fcm_messages, json_web_tokens
-from relevo.sandbox.services.credentials import CLIENT_EMAIL, PROJECT_ID, Credentials
+from relevo.sandbox.push_service import Device
+from relevo.sandbox.services import json_web_tokens
 from relevo.sandbox.services.exchange import Peer, Request, Service
 from relevo.sandbox.services.json_web_tokens import BadToken
+from relevo.sandbox.services.served import Served
 from relevo.sandbox.state import SandboxState
 from relevo.sandbox.waiting import Kept
 
@@ -35,9 +41,10 @@ _MAX_TOKENS = 10_000
 class AccessTokens:
     """Gives out access tokens, and knows those that are valid; beyond 10,000 the oldest are forgotten."""
 
-    def __init__(self, state: SandboxState, credentials: Credentials, address: str) -> None:
+    def __init__(self, state: SandboxState, key: rsa.RSAPublicKey, key_id: str, address: str) -> None:
         self._state = state
-        self._credentials = credentials
+        self._key = key
+        self._key_id = key_id
         self._address = address
         self._until: dict[str, float] = {}
 
@@ -51,7 +58,7 @@ class AccessTokens:
 
     def answer(self, request: Request) -> Exchange:
         """Give an access token for an assertion, or say what is wrong with it."""
-        fault = self._state.rule("fcm", None, "token")
+        fault = self._state.rule(SERVICE.name, None, "token")
         if request.method != "POST":
             return Exchange(_refused("invalid_request", "Use POST here."))
         form = {name: values[-1] for name, values in parse_qs(request.body.decode("latin-1")).items()}
@@ -61,12 +68,12 @@ class AccessTokens:
             self._check(form.get("assertion", ""))
         except BadToken as bad:
             return Exchange(_refused("invalid_grant", str(bad)))
-        return spoiled("fcm", fault, self._give())
+        return SERVICE.spoiled(fault, self._give())
 
     def _check(self, assertion: str) -> None:
-        json_web_tokens.verify(assertion, self._credentials.service_account_key)
+        json_web_tokens.verify(assertion, self._key)
         header, claims = json_web_tokens.read(assertion)
-        if header.get("kid") != self._credentials.service_account_key_id:
+        if header.get("kid") != self._key_id:
             raise BadToken("kid is not the id of the account's key.")
         if claims.get("iss") != CLIENT_EMAIL:
             raise BadToken("iss is not the account's address.")
@@ -101,11 +108,11 @@ def _refused(error: str, description: str) -> HttpResponse:
 class Fcm(Service):
     """The service, with the project of the sandbox's service account."""
 
-    name = "fcm"
+    name = SERVICE.name
 
-    def __init__(self, state: SandboxState, credentials: Credentials, origin: str) -> None:
+    def __init__(self, state: SandboxState, tokens: AccessTokens) -> None:
         self._state = state
-        self.tokens = AccessTokens(state, credentials, f"{origin}/token")
+        self.tokens = tokens
         self._minute = 0.0
         self._spent = 0
 
@@ -115,31 +122,29 @@ class Fcm(Service):
             return self.tokens.answer(request)
         found = _SEND.fullmatch(request.path)
         if found is None or request.method != "POST":
-            return Exchange(fcm_answers.CODES["404"])
+            return Exchange(answers.CODES["404"])
         scheme, _, token = (request.header("authorization") or "").partition(" ")
         if scheme.lower() != "bearer" or not self.tokens.is_valid(token.strip()):
-            return Exchange(fcm_answers.CODES["UNAUTHENTICATED"])
+            return Exchange(answers.CODES["UNAUTHENTICATED"])
         if found[1] != PROJECT_ID:
-            return Exchange(fcm_answers.CODES["PERMISSION_DENIED"])
-        message, dry = fcm_messages.read(request.body)
+            return Exchange(answers.CODES["PERMISSION_DENIED"])
+        message, dry = messages.read(request.body)
         return self._take(message, dry=dry)
 
     def _take(self, message: dict[str, Any], *, dry: bool) -> Exchange:
         target = str(message.get("token") or message.get("fid") or "")
         try:
-            device = device_tokens.read_fcm(target) if target else device_tokens.Device("topic", ())
+            device = SERVICE.read(target) if target else Device("topic", ())
         except InvalidInputError as error:
-            return Exchange(
-                fcm_answers.error(400, "INVALID_ARGUMENT", str(error), fcm_answers.of_fcm("INVALID_ARGUMENT"))
-            )
+            return Exchange(answers.error(400, "INVALID_ARGUMENT", str(error), answers.of_fcm("INVALID_ARGUMENT")))
         self._count()
-        fault = self._state.fault("fcm", target, device.faults, PROJECT_ID)
+        fault = self._state.fault(self.name, target, device.faults, PROJECT_ID)
         if fault is None and device.belongs_to(PROJECT_ID) != PROJECT_ID:
-            return Exchange(fcm_answers.CODES["SENDER_ID_MISMATCH"])
+            return Exchange(answers.CODES["SENDER_ID_MISMATCH"])
         if target and not dry and (fault is None or fault.delivers):
-            self._state.deliver("fcm", target, fcm_messages.shown(message), _kept(message))
+            self._state.deliver(self.name, target, messages.shown(message), _kept(message))
         name = f"projects/{PROJECT_ID}/messages/0:{time.time_ns() // 1000}%{secrets.token_hex(8)}"
-        return spoiled("fcm", fault, fcm_answers.taken(name), device.faults)
+        return SERVICE.spoiled(fault, answers.taken(name), device.faults)
 
     def _count(self) -> None:
         """Count a message into the project's minute, which is none of the clock's; raises Refused if it is full."""
@@ -148,7 +153,7 @@ class Fcm(Service):
         if now - self._minute >= _MINUTE_S:
             self._minute, self._spent = now, 0
         if limit and self._spent >= limit:
-            raise Refused(fcm_answers.over_quota(PROJECT_ID, limit))
+            raise Refused(answers.over_quota(PROJECT_ID, limit))
         self._spent += 1
 
 
@@ -156,3 +161,42 @@ def _kept(message: dict[str, Any]) -> Kept:
     android = message.get("android", {})
     ttl = android.get("ttl")
     return Kept(android.get("collapse_key"), _DEFAULT_TTL_S if ttl is None else float(ttl.removesuffix("s")))
+
+
+class ServedFcm(Served):
+    """FCM, with the account that sends to it."""
+
+    service = SERVICE
+
+    def __init__(self, state: SandboxState, folder: Path, addresses: Sequence[str]) -> None:
+        (self._address,) = addresses
+        self._file = folder / "service-account.json"
+        endpoint = f"{self._address}/token"
+        self._fcm = Fcm(state, AccessTokens(state, *write_account(self._file, endpoint), endpoint))
+
+    @property
+    def services(self) -> Sequence[Service]:
+        """Who answers."""
+        return (self._fcm,)
+
+    @property
+    def entry(self) -> Mapping[str, Any]:
+        """What PUSH_PROJECTS_FILE says of it."""
+        return {"service_account_file": self._file.name}
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """The setting of its address."""
+        return {"FCM_BASE_URL": self._address}
+
+    @property
+    def files(self) -> Mapping[str, Path]:
+        """The account."""
+        return {"service_account_file": self._file}
+
+    def expire_access_tokens(self) -> None:
+        """Let every access token that it gave out expire."""
+        self._fcm.tokens.expire()
+
+
+SERVED = ServedFcm

@@ -1,4 +1,4 @@
-"""A Web Push service: takes what is encrypted for a browser, and lets that browser decrypt it."""
+"""A Web Push service in the sandbox: takes what is encrypted for a browser, and lets that browser decrypt it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import re
 import secrets
 import struct
 import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
@@ -16,15 +19,16 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from relevo.core.errors import InvalidInputError
-from relevo.sandbox.faults import device_tokens
-from relevo.sandbox.faults.device_tokens import PUSH, Device
+from relevo.providers.webpush.sandbox.answers import refused, taken
+from relevo.providers.webpush.sandbox.browsers import Browsers
+from relevo.providers.webpush.sandbox.tokens import PUSH, SERVICE, key_digits
 from relevo.sandbox.faults.expo import Exchange
-from relevo.sandbox.faults.services import spoiled
-from relevo.sandbox.faults.webpush_answers import refused, taken
+from relevo.sandbox.push_service import Device
 from relevo.sandbox.services import json_web_tokens
-from relevo.sandbox.services.credentials import Credentials, point
 from relevo.sandbox.services.exchange import Peer, Request, Service
 from relevo.sandbox.services.json_web_tokens import BadToken
+from relevo.sandbox.services.keys import ec_key, point
+from relevo.sandbox.services.served import Served
 from relevo.sandbox.state import SandboxState
 from relevo.sandbox.waiting import Kept
 
@@ -80,11 +84,11 @@ def _derive(salt: bytes, material: bytes, info: bytes, length: int) -> bytes:
 class WebPush(Service):
     """The service, and the browsers behind it."""
 
-    name = "webpush"
+    name = SERVICE.name
 
-    def __init__(self, state: SandboxState, credentials: Credentials, origin: str) -> None:
+    def __init__(self, state: SandboxState, browsers: Browsers, origin: str) -> None:
         self._state = state
-        self._credentials = credentials
+        self._browsers = browsers
         self._origin = origin
         self._known: dict[tuple[str, str], float] = {}
 
@@ -101,11 +105,11 @@ class WebPush(Service):
         if len(request.body) > MAX_BYTES:
             raise refused(413)
         key = f"{self._origin}{request.path}"
-        fault = self._state.fault("webpush", key, device.faults, None)
+        fault = self._state.fault(self.name, key, device.faults, None)
         if fault is None or fault.delivers:
-            self._state.deliver("webpush", key, self._shown(place, request), Kept(request.header("topic"), ttl))
+            self._state.deliver(self.name, key, self._shown(place, request), Kept(request.header("topic"), ttl))
         location = f"{self._origin}/message/{secrets.token_urlsafe(16)}"
-        return spoiled("webpush", fault, taken(location, ttl), device.faults)
+        return SERVICE.spoiled(fault, taken(location, ttl), device.faults)
 
     def _check_sender(self, authorization: str | None, device: Device) -> None:
         """Accept the VAPID header: signed by the key this subscription is bound to, for this origin, not for long."""
@@ -114,7 +118,7 @@ class WebPush(Service):
         token, key = parts.get("t", ""), parts.get("k", "").strip('"')
         if not token or not key:
             raise refused(401, "The header must be: vapid t=<token>, k=<public key>.")
-        if device_tokens.key_digits(key) != device.home:
+        if key_digits(key) != device.home:
             raise refused(403)
         if self._known.get((token, key), 0.0) > time.time():
             return
@@ -146,7 +150,7 @@ class WebPush(Service):
     def _shown(self, place: str, request: Request) -> dict[str, Any]:
         """Return what the browser makes of a message: title, body and data, and the message as it came."""
         headers = {name: value for name, value in request.headers if name in ("ttl", "urgency", "topic")}
-        private, secret = self._credentials.browser_key(place)
+        private, secret = self._browsers.key(place)
         try:
             plain = decrypt(request.body, private, secret) if request.body else b""
         except CannotDecrypt as error:
@@ -165,7 +169,7 @@ class WebPush(Service):
 
 def _device(place: str) -> Device | None:
     try:
-        return device_tokens.read_push(place)
+        return SERVICE.read(place)
     except InvalidInputError as error:
         raise refused(400, str(error)) from None
 
@@ -183,3 +187,44 @@ def _check_headers(request: Request) -> int:
     if request.body and request.header("content-encoding") != "aes128gcm":
         raise refused(415)
     return min(int(ttl), _MAX_TTL_S)
+
+
+class ServedWebPush(Served):
+    """A Web Push service, its browsers, and the key pair of a site that sends to them."""
+
+    service = SERVICE
+    secret_paths = (PUSH,)
+
+    def __init__(self, state: SandboxState, folder: Path, addresses: Sequence[str]) -> None:
+        (self._address,) = addresses
+        self._file = folder / "vapid.pem"
+        self._vapid_key = json_web_tokens.encode(point(ec_key(self._file).public_key()))
+        self._browsers = Browsers(folder)
+        self._service = WebPush(state, self._browsers, self._address)
+
+    @property
+    def services(self) -> Sequence[Service]:
+        """Who answers."""
+        return (self._service,)
+
+    @property
+    def entry(self) -> Mapping[str, Any]:
+        """What PUSH_PROJECTS_FILE says of it."""
+        host = urlsplit(self._address).netloc
+        return {"private_key_file": self._file.name, "subject": "mailto:sandbox@example.com", "hosts": [host]}
+
+    @property
+    def files(self) -> Mapping[str, Path]:
+        """The private key of the site."""
+        return {"vapid_key_file": self._file}
+
+    def token(self, name: str, *words: str, home: str | None = None) -> str:
+        """Return a browser's subscription as JSON text, bound to a sender's public key (by default the sandbox's)."""
+        place = SERVICE.place(name, *words, key=home or self._vapid_key)
+        private, secret = self._browsers.key(place)
+        keys = {"p256dh": json_web_tokens.encode(point(private.public_key())), "auth": json_web_tokens.encode(secret)}
+        found = {"endpoint": f"{self._address}{PUSH}{place}", "keys": keys}
+        return json.dumps(found, separators=(",", ":"))
+
+
+SERVED = ServedWebPush

@@ -1,4 +1,4 @@
-"""APNs: one notification a request, for the phones of one environment, with a provider token of the team."""
+"""APNs in the sandbox: one notification a request, for the phones of one environment, with a team's provider token."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ import json
 import re
 import time
 import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from relevo.sandbox.faults import apns_answers, device_tokens
-from relevo.sandbox.faults.device_tokens import Device
+from relevo.providers.apns.sandbox import answers
+from relevo.providers.apns.sandbox.keys import KEY_ID, TEAM_ID, ApnsKeys
+from relevo.providers.apns.sandbox.tokens import ENVIRONMENTS, SERVICE
 from relevo.sandbox.faults.expo import Exchange
-from relevo.sandbox.faults.services import spoiled
+from relevo.sandbox.push_service import Device
 from relevo.sandbox.services import json_web_tokens
-from relevo.sandbox.services.credentials import TEAM_ID, TOPIC, Credentials
 from relevo.sandbox.services.exchange import Peer, Request, Service
 from relevo.sandbox.services.json_web_tokens import BadToken
+from relevo.sandbox.services.served import Served
 from relevo.sandbox.state import SandboxState
 from relevo.sandbox.waiting import Kept
 
 PATH = "/3/device/"
 MAX_BYTES = 4_096
+TOPIC = "com.example.relevo"
 _MAX_VOIP_BYTES = 5_120
 _MAX_COLLAPSE_BYTES = 64
 _STORED_S = 30 * 86_400.0
@@ -50,7 +54,7 @@ class Refusal(Exception):  # noqa: N818 an answer, not an error of ours
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-        assert reason in apns_answers.STATUS
+        assert reason in answers.STATUS
 
 
 class ProviderTokens:
@@ -59,9 +63,9 @@ class ProviderTokens:
     Of one that is known only its age is looked at again.
     """
 
-    def __init__(self, state: SandboxState, credentials: Credentials) -> None:
+    def __init__(self, state: SandboxState, keys: ApnsKeys) -> None:
         self._state = state
-        self._keys = credentials.apns_keys
+        self._keys = keys
         self._known: dict[str, dict[str, Any]] = {}
         self._updated: dict[str, float] = {}
 
@@ -74,7 +78,7 @@ class ProviderTokens:
         kid = known["kid"]
         if time.time() - known["iat"] > _LIFE_S:
             raise Refusal("ExpiredProviderToken")
-        if self._keys[kid].environment not in (None, environment):
+        if self._keys.by_id[kid].environment not in (None, environment):
             raise Refusal("BadEnvironmentKeyIdInToken")
         if peer.key_id not in (None, kid):
             raise Refusal("UnrelatedKeyIdInToken")
@@ -86,7 +90,7 @@ class ProviderTokens:
         try:
             header, claims = json_web_tokens.read(token)
             kid, issued = str(header.get("kid")), claims.get("iat")
-            key = self._keys.get(kid)
+            key = self._keys.by_id.get(kid)
             if key is None or claims.get("iss") != TEAM_ID or not isinstance(issued, int | float):
                 raise Refusal("InvalidProviderToken")
             json_web_tokens.verify(token, key.public)
@@ -111,7 +115,7 @@ class ProviderTokens:
 class Apns(Service):
     """The service of one environment; a connection has one stream until it showed a valid token."""
 
-    name = "apns"
+    name = SERVICE.name
     speaks_http1 = False
 
     def __init__(self, state: SandboxState, environment: str, tokens: ProviderTokens) -> None:
@@ -135,13 +139,13 @@ class Apns(Service):
             device, topic = self._check(request)
         except Refusal as refusal:
             shown = apns_id if _UUID.fullmatch(apns_id) else str(uuid.uuid4()).upper()
-            return Exchange(apns_answers.refused(refusal.reason, shown))
+            return Exchange(answers.refused(refusal.reason, shown))
         token = request.path.removeprefix(PATH).lower()
-        fault = self._state.fault("apns", token, device.faults, topic)
+        fault = self._state.fault(self.name, token, device.faults, topic)
         if fault is None or fault.delivers:
-            self._state.deliver("apns", token, _shown(request), _kept(request, topic))
+            self._state.deliver(self.name, token, _shown(request), _kept(request, topic))
         unique_id = str(uuid.uuid4()) if self._environment == "sandbox" else None
-        return spoiled("apns", fault, apns_answers.taken(apns_id, unique_id), device.faults)
+        return SERVICE.spoiled(fault, answers.taken(apns_id, unique_id), device.faults)
 
     def _check(self, request: Request) -> tuple[Device, str]:
         if not f"{request.path}/".startswith(PATH):
@@ -162,7 +166,7 @@ class Apns(Service):
         if not token:
             raise Refusal("MissingDeviceToken")
         try:
-            device = device_tokens.read_apns(token)
+            device = SERVICE.read(token)
         except ValueError:
             raise Refusal("BadDeviceToken") from None
         if device.home not in ("", self._environment):
@@ -238,3 +242,40 @@ def _kept(request: Request, topic: str) -> Kept:
     if expiration is None:
         return Kept(topic, _STORED_S)
     return Kept(topic, min(int(expiration) - time.time(), _STORED_S))
+
+
+class ServedApns(Served):
+    """Both environments of APNs, with the keys of the team that sends to them."""
+
+    service = SERVICE
+    secret_paths = (PATH,)
+
+    def __init__(self, state: SandboxState, folder: Path, addresses: Sequence[str]) -> None:
+        self._addresses = addresses
+        self.keys = ApnsKeys(folder)
+        self._file = self.keys.add(KEY_ID, None)
+        tokens = ProviderTokens(state, self.keys)
+        self._services = tuple(Apns(state, environment, tokens) for environment in ENVIRONMENTS)
+
+    @property
+    def services(self) -> Sequence[Service]:
+        """Who answers, of each environment."""
+        return self._services
+
+    @property
+    def entry(self) -> Mapping[str, Any]:
+        """What PUSH_PROJECTS_FILE says of it."""
+        return {"key_file": self._file.name, "key_id": KEY_ID, "team_id": TEAM_ID, "topic": TOPIC}
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """The settings of its addresses."""
+        return dict(zip(("APNS_BASE_URL", "APNS_SANDBOX_BASE_URL"), self._addresses, strict=True))
+
+    @property
+    def files(self) -> Mapping[str, Path]:
+        """The key that every sender may use."""
+        return {"apns_key_file": self._file}
+
+
+SERVED = ServedApns

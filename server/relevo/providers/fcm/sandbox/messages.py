@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from relevo.sandbox.faults.fcm_answers import bad_request
+from relevo.providers.fcm.sandbox.answers import bad_request
 
 MAX_BYTES = 4_096
 MAX_TOPIC_BYTES = 2_048

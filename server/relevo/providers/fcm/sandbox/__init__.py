@@ -1,0 +1,1 @@
+"""FCM in the sandbox: its tokens and answers, and the service itself."""

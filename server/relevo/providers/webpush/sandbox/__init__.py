@@ -1,0 +1,1 @@
+"""Web Push in the sandbox: its tokens and answers, and the service itself."""
