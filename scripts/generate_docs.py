@@ -47,7 +47,7 @@ and as a page at `/docs`. A token goes into the header `Authorization: Bearer re
 _COMMANDS = """\
 Settings come from the environment or `.env` ([settings](settings.md)). Exit codes: 0 success, 1 failed (also:
 `relevo status` of a fleet that is not healthy, `relevo doctor` that found something), 2 wrong usage or settings,
-3 skipped because the cycle is locked, paused or switched off.
+3 skipped because the cycle is locked, paused or switched off (also: `relevo apply --plan` that found changes).
 """
 _PUSH = """\
 What `push` of an event may carry beside title, body and data. Names and types are checked when the event is enqueued;

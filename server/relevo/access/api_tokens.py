@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from relevo.core import queries
 from relevo.core.errors import NotFoundError, UsageError
-from relevo.database.pool import Database
+from relevo.database.pool import Connection, Database
 from relevo.operators import audit
 from relevo.operators.reading import fetch
 
@@ -39,27 +39,37 @@ class Token:
 def make(
     database: Database, name: str, role: Role, *, project: str | None = None, days: int | None = None
 ) -> tuple[str, Token]:
-    """Make a token; what is returned first is shown this once and kept nowhere."""
+    """Make a token, and have that recorded; what is returned first is shown this once and kept nowhere."""
+    written, token = draw(name, role, project)
+    with (
+        audit.recorded(database, "make_token", id=token.id, name=token.name, role=role, project=project, days=days),
+        database.connection() as connection,
+    ):
+        add(connection, written, token, days=days)
+    return written, token
+
+
+def draw(name: str, role: Role, project: str | None = None) -> tuple[str, Token]:
+    """Return a new token that the database does not know yet, and what its caller is to show; raises UsageError."""
     name = " ".join(name.split())
     if not 0 < len(name) <= _MAX_NAME:
         raise UsageError(f"name must be text of 1 to {_MAX_NAME} characters.", hint="Say what uses the token.")
     if project is not None and not 0 < len(project) <= _MAX_PROJECT:
         raise UsageError(f"project must be text of 1 to {_MAX_PROJECT} characters.", hint="Leave it out for all.")
     token = Token(secrets.token_hex(6), name, role, project)
-    written = f"relevo_{token.id}_{secrets.token_urlsafe(32)}"
-    row = {"id": token.id, "name": name, "role": role, "project": project, "secret_hash": _hash(written), "days": days}
-    with (
-        audit.recorded(database, "make_token", id=token.id, name=name, role=role, project=project, days=days),
-        database.connection() as connection,
-    ):
-        if project is not None and connection.execute(_SQL["is_sharing_assumed"], row).fetchone() == (True,):
-            raise UsageError(
-                "Nobody has decided whether owners of the same name in two projects are one person.",
-                hint="Run `relevo owner names separate` or `relevo owner names shared`. Until now they are one, and "
-                "this token would read what is for owners of other projects.",
-            )
-        connection.execute(_SQL["add_token"], row)
-    return written, token
+    return f"relevo_{token.id}_{secrets.token_urlsafe(32)}", token
+
+
+def add(connection: Connection, written: str, token: Token, *, days: int | None = None) -> None:
+    """Let a new token be known; raises UsageError where it would read what is for owners of other projects."""
+    row = {**vars(token), "secret_hash": _hash(written), "days": days}
+    if token.project is not None and connection.execute(_SQL["is_sharing_assumed"], row).fetchone() == (True,):
+        raise UsageError(
+            "Nobody has decided whether owners of the same name in two projects are one person.",
+            hint="Run `relevo owner names separate` or `relevo owner names shared`. Until now they are one, and "
+            "this token would read what is for owners of other projects.",
+        )
+    connection.execute(_SQL["add_token"], row)
 
 
 def revoke(database: Database, token_id: str) -> str:

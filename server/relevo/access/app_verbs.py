@@ -229,7 +229,7 @@ def subscribe(
 ) -> bool:
     """Subscribe to news, or change a subscription; a caller of one project has the news of that project alone."""
     project = own_project(caller, asked.get("project"))
-    stored = _own_name(connection, name, caller) or _new_name(name, caller)
+    stored = stored_name(connection, name, caller) or _new_name(name, caller)
     return news.subscribe_news(connection, stored, **dict(asked) | ({"project": project} if caller else {}))
 
 
@@ -247,13 +247,13 @@ def acknowledge(connection: Connection, name: str, position: int, caller: str | 
 
 def _find_subscription(connection: Connection, name: str, caller: str | None) -> str:
     """Return under which name a caller's subscription is stored."""
-    stored = _own_name(connection, name, caller)
+    stored = stored_name(connection, name, caller)
     if stored is None:
         raise NotFoundError(f"There is no subscription {name[:50]}.", hint="Subscribe first: PUT /v1/news/NAME.")
     return stored
 
 
-def _own_name(connection: Connection, name: str, caller: str | None) -> str | None:
+def stored_name(connection: Connection, name: str, caller: str | None) -> str | None:
     """Return the stored name of a subscription; a project has those it made, and those that were made for it."""
     asked = {"names": [_new_name(name, caller), name], "project": caller}
     found = connection.execute(_SQL["find_subscription"], asked).fetchone()
@@ -266,6 +266,12 @@ def _new_name(name: str, caller: str | None) -> str:
         return name
     mark = hashlib.sha256(f"{caller}\n{name}".encode()).hexdigest()[:16]
     return f"{name[: 50 - 1 - len(mark)]}.{mark}"
+
+
+def shown_name(stored: str, project: str | None) -> str:
+    """Return the name that a project's caller chose for the subscription that is stored under this one."""
+    chosen = stored.rpartition(".")[0]
+    return chosen if project is not None and chosen and _new_name(chosen, project) == stored else stored
 
 
 def do_recorded(database: Database, action: str, target: Mapping[str, object], do: Callable[[Connection], T]) -> T:

@@ -1,6 +1,6 @@
 """The command `relevo`.
 
-Exit codes: 0 success, 1 failed, 2 wrong usage or settings, 3 skipped because locked, paused or switched off.
+Exit codes: 0 success, 1 failed, 2 wrong usage or settings, 3 skipped (locked, paused, switched off or planned).
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ PARTS = {
     "sandbox": ("sandbox",),
     "people": ("inbox", "owner", "category", "quiet", "cap"),
     "words": ("words",),
+    "applying": ("apply",),
 }
 """The commands by the file they are in: a command loads its own file alone."""
 HEADINGS = {
@@ -63,6 +64,7 @@ HEADINGS = {
     "Set up": (
         "migrate",
         "config",
+        "apply",
         "token",
         "sessions",
         "grant",
@@ -129,7 +131,7 @@ cli = typer.Typer(
     name="relevo",
     cls=_Commands,
     help="Push notifications that are never lost, hardly ever doubled, and always explainable.",
-    epilog="Exit codes: 0 success, 1 failed, 2 wrong usage or settings, 3 skipped (locked, paused or switched off).",
+    epilog="Exit codes: 0 success, 1 failed, 2 wrong usage or settings, 3 skipped (locked, paused, off or planned).",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

@@ -124,12 +124,13 @@ def save_checked(database: Database, wording: Wording, rendered: Mapping[str, Te
     """Save texts that `check` rendered as the next version of their type, and have that recorded."""
     with audit.recorded(database, "save_words", event_type=wording.event_type) as result:
         with database.transaction() as connection:
-            saved = _save(connection, wording, max(text.bytes for text in rendered.values()))
+            saved = write(connection, wording, rendered)
         result.update(saved._asdict())
     return saved
 
 
-def _save(connection: Connection, wording: Wording, weight: int) -> Saved:
+def write(connection: Connection, wording: Wording, rendered: Mapping[str, Text]) -> Saved:
+    """Write texts that `check` rendered as the next version of their type, in the caller's transaction."""
     before = _read(connection, wording.event_type, None)
     given = {
         "type": wording.event_type,
@@ -137,7 +138,7 @@ def _save(connection: Connection, wording: Wording, weight: int) -> Saved:
         "texts": wording.texts,
         "arguments": {name: {"kind": kind, "sample": wording.samples[name]} for name, kind in wording.kinds.items()},
         "zoned": wording.zoned,
-        "bytes": weight,
+        "bytes": max(text.bytes for text in rendered.values()),
     }
     written = Jsonb(given, dumps=lambda value: json.dumps(value, default=_number))
     with refusals():
@@ -176,15 +177,25 @@ def project_locales(database: Database) -> list[Row]:
 
 def set_project_locale(database: Database, project: str, locale: str | None) -> None:
     """Set the locale of a project's phones whose own language has no text, or none; raises InvalidInputError."""
+    _check_project_locale(project, locale)
+    with audit.recorded(database, "set_project_locale", project=project, locale=locale), database.transaction() as conn:
+        write_project_locale(conn, project, locale)
+
+
+def write_project_locale(connection: Connection, project: str, locale: str | None) -> None:
+    """Set the locale of a project, or none, in the caller's transaction; raises InvalidInputError."""
+    _check_project_locale(project, locale)
+    connection.execute(
+        _SQL["set_project_locale" if locale else "forget_project_locale"], {"project": project, "locale": locale}
+    )
+
+
+def _check_project_locale(project: str, locale: str | None) -> None:
     if not 1 <= len(project) <= _MOST_PROJECT:
         _refuse(f"project must have 1 to {_MOST_PROJECT} characters")
     if locale is not None and not LOCALE.fullmatch(locale):
         _refuse(f"{checks.quoted(locale)} is no locale; they are like es, es-419, zh-Hant or pt-BR")
     checks.check_storable("project", project)
-    with audit.recorded(database, "set_project_locale", project=project, locale=locale), database.transaction() as conn:
-        conn.execute(
-            _SQL["set_project_locale" if locale else "forget_project_locale"], {"project": project, "locale": locale}
-        )
 
 
 def _read(connection: Connection, event_type: str, version: int | None) -> Row | None:

@@ -32,7 +32,7 @@ ACTIONS = frozenset(
         *("pause", "resume", "run_cycle", "adopt", "set_event_type", "reset_event_type", "redrive", "repair"),
         *("release_project", "release_events", "retry_rejects", "forget", "forget_owner", "grant", "cancel_event"),
         *("log_out_owner", "complete_owner", "complete_event", "change_event", "import_phones", "save_words"),
-        "set_project_locale",
+        *("set_project_locale", "apply_configuration"),
         *("block_owner", "unblock_owner", "export_owner", "set_category", "choose_category", "set_quiet", "set_cap"),
         "share_owners",
         *(

@@ -1,0 +1,185 @@
+"""A YAML file as a tree of nodes: every node knows its line and its key, so that an error names both.
+
+Words mean what YAML 1.2 says: `on`, `no` and `22:00` are text. A file is bounded in size, depth and nodes, an alias
+counting as often as it is used; a key may come once in a mapping.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from relevo.core.errors import UsageError
+
+_MOST_BYTES, _MOST_DEPTH, _MOST_NODES = 1_000_000, 12, 50_000
+_TAG = "tag:yaml.org,2002:"
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc] # PyYAML has no types
+    """Reads plain words by the core schema of YAML 1.2."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 PyYAML's own name; filled below
+
+
+for _kind, _pattern, _first in (
+    ("null", r"~|null|", ["~", "n", ""]),
+    ("bool", r"true|false", list("tf")),
+    ("int", r"[-+]?[0-9]+", list("-+0123456789")),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
+):
+    _Loader.add_implicit_resolver(f"{_TAG}{_kind}", re.compile(rf"(?:{_pattern})\Z"), _first)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value of the file, with its place: a scalar, a mapping of nodes or a list of them."""
+
+    value: Any
+    file: str
+    line: int
+    path: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Where it is in the file, as `event_types.order.shipped.lane` or `projects.default.caps[0]`."""
+        return "".join(each if each.startswith("[") else f".{each}" for each in self.path).removeprefix(".")
+
+    @property
+    def place(self) -> str:
+        """The file, the line and the key."""
+        return f"{self.file}, line {self.line}: {self.key}" if self.path else self.file
+
+    def refusal(self, complaint: str, hint: str = "") -> UsageError:
+        """Return an error that names the place."""
+        return UsageError(f"{self.place} {complaint}", hint=hint or "Nothing was changed. Correct the file.")
+
+    def mapping(self, known: Collection[str] = ()) -> Mapping[str, Node]:
+        """Return the nodes of a mapping; without a value it is empty. An unknown key is refused, if some are known."""
+        found: Any = {} if self.value is None else self.value
+        if not isinstance(found, dict):
+            raise self.refusal("must be a mapping of keys and values.")
+        for key, node in found.items() if known else ():
+            if key not in known:
+                near = difflib.get_close_matches(key, known, 1)
+                meant = f"Did you mean `{near[0]}`? " if near else ""
+                raise node.refusal("is an unknown key.", f"{meant}Keys here: {', '.join(sorted(known))}.")
+        return found
+
+    def items(self) -> list[Node]:
+        """Return the nodes of a list; without a value it is empty."""
+        found: Any = [] if self.value is None else self.value
+        if not isinstance(found, list):
+            raise self.refusal("must be a list.")
+        return found
+
+    def text(self) -> str:
+        """Return the text that it is."""
+        if not isinstance(self.value, str) or not self.value:
+            raise self.refusal("must be text.", "Put it in quotes if it looks like a number.")
+        return self.value
+
+    def plain(self) -> Any:
+        """Return it as plain values."""
+        if isinstance(self.value, dict):
+            return {key: node.plain() for key, node in self.value.items()}
+        if isinstance(self.value, list):
+            return [node.plain() for node in self.value]
+        return self.value
+
+
+def read(file: Path) -> Node:
+    """Read a file; raises UsageError that names the line of what YAML, or a bound, does not allow."""
+    try:
+        with file.open("rb") as opened:
+            given = opened.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}.", hint="Check the path.") from error
+    if len(given) > _MOST_BYTES:
+        raise UsageError(f"{file} is larger than {_MOST_BYTES:,} bytes.", hint="Split it, and apply each part.")
+    try:
+        root = yaml.compose(given, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise UsageError(f"{file}{line} is not YAML: {error.problem}.", hint="Nothing was changed.") from error
+    except (yaml.YAMLError, UnicodeError) as error:
+        raise UsageError(
+            f"{file} is not YAML in UTF-8: {error}".splitlines()[0], hint="Nothing was changed."
+        ) from error
+    except RecursionError:
+        raise UsageError(f"{file} has more than {_MOST_DEPTH} levels.", hint="Nothing was changed.") from None
+    return Node(None, str(file), 1) if root is None else _Builder(str(file)).build(root, ())
+
+
+class _Builder:
+    """Makes nodes of what PyYAML composed, within the bounds."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._left = _MOST_NODES
+
+    def build(self, given: Any, path: tuple[str, ...]) -> Node:
+        """Make a node; an alias is made anew each time, so that its use counts."""
+        here = Node(None, self._file, given.start_mark.line + 1, path)
+        self._left -= 1
+        if self._left < 0:
+            raise UsageError(
+                f"{self._file} has more than {_MOST_NODES:,} values.", hint="Aliases count as often as used."
+            )
+        if len(path) > _MOST_DEPTH:
+            raise here.refusal(f"is deeper than {_MOST_DEPTH} levels.")
+        if isinstance(given, yaml.MappingNode) and given.tag == f"{_TAG}map":
+            return Node(dict(self._entries(given, here)), self._file, here.line, path)
+        if isinstance(given, yaml.SequenceNode) and given.tag == f"{_TAG}seq":
+            listed = [self.build(each, (*path, f"[{place}]")) for place, each in enumerate(given.value)]
+            return Node(listed, self._file, here.line, path)
+        return Node(_scalar(given, here), self._file, here.line, path)
+
+    def _entries(self, given: Any, here: Node) -> Iterator[tuple[str, Node]]:
+        seen = set()
+        for key, value in given.value:
+            name = _scalar(key, here) if isinstance(key, yaml.ScalarNode) else None
+            name = key.value if name is not None and not isinstance(name, str) else name
+            if name is None:
+                raise here.refusal("has a key that is not text.", "Put it in quotes.")
+            at = Node(None, self._file, key.start_mark.line + 1, (*here.path, name))
+            if name in seen:
+                raise at.refusal("is given twice.", "Nothing was changed. Keep one of them.")
+            seen.add(name)
+            yield name, self.build(value, at.path)
+
+
+def _scalar(given: Any, here: Node) -> Any:
+    match given.tag.removeprefix(_TAG) if isinstance(given, yaml.ScalarNode) else "":
+        case "str" if _UNSTORABLE.search(given.value):
+            raise here.refusal("has a character that PostgreSQL cannot store.")
+        case "str":
+            return given.value
+        case "bool" if given.value in ("true", "false"):
+            return given.value == "true"
+        case "int":
+            return _number(int, given, here)
+        case "float":
+            return _number(float, given, here)
+        case "null":
+            return None
+    raise here.refusal(
+        f"has the tag {given.tag.replace(_TAG, '!!')[:60]}, which is not supported.", "Write plain values."
+    )
+
+
+def _number(kind: type[int | float], given: Any, here: Node) -> int | float:
+    try:
+        number = kind(given.value)
+    except ValueError:  # thousands of digits
+        number = math.inf
+    if not math.isfinite(number):
+        raise here.refusal(f"is too large a number: {given.value[:40]}.")
+    return number
