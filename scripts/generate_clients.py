@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import generate_docs
+import http_docs
 
 CLIENTS = Path(__file__).parents[1] / "server" / "clients"
 TYPES = CLIENTS / "client" / "src" / "generated"
@@ -18,7 +18,7 @@ def generate(types: Path) -> None:
     """Write the types of every route into a folder."""
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "openapi.json"
-        written.write_text(json.dumps(generate_docs.document()), encoding="utf-8")
+        written.write_text(json.dumps(http_docs.document()), encoding="utf-8")
         run("npx", "--no-install", "openapi-ts", "-f", "openapi-ts.config.mjs", openapi=written, types=types)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import textwrap
@@ -15,7 +14,9 @@ import typer
 from prometheus_client.metrics import MetricWrapperBase
 
 import cycle_docs
+import http_docs
 import provider_tables
+from http_docs import plain, slug
 from relevo import config
 from relevo.cli import HEADINGS, cli, heading_of
 from relevo.client.push_rules import OVERRIDES, PUSH_FIELDS
@@ -23,8 +24,6 @@ from relevo.config.settings import fields_of
 from relevo.core.metrics import Metrics
 from relevo.core.push_fields import ROUTES, TABLE, Cell
 from relevo.core.push_overrides import OWN
-from relevo.http import api
-from relevo.http.rules import rule_of
 from relevo.operators.gauges import GAUGES
 
 ROOT = Path(__file__).parents[1]
@@ -39,10 +38,6 @@ _EXAMPLE = """\
 # What an installation decides, each with its default. Copy this to .env and uncomment what should differ;
 # variables of the environment win over .env, and an empty value counts as unset.
 # The other settings are named at the end; `relevo config --all` and server/docs/settings.md say what they mean.
-"""
-_HTTP = """\
-`relevo run` serves it on `HTTP_HOST` and `HTTP_PORT`, `relevo serve` alone; the same document is at `/openapi.json`,
-and as a page at `/docs`. A token goes into the header `Authorization: Bearer relevo_…`; `relevo token make` makes one.
 """
 _COMMANDS = """\
 Settings come from the environment or `.env` ([settings](settings.md)). Exit codes: 0 success, 1 failed (also:
@@ -123,7 +118,7 @@ def pages() -> dict[str, str]:
     """Return every generated page by its file's name."""
     written = (
         _page("Settings", _settings()),
-        _page("HTTP API", _http()),
+        _page("HTTP API", http_docs.lines()),
         _page("Commands", _commands()),
         _page("Metrics", _metrics()),
         _page("Fields of a push", _push_fields()),
@@ -159,7 +154,7 @@ def _settings() -> Iterator[str]:
 
 def _setting(row: config.SettingRow) -> tuple[str, ...]:
     default = f"`{row.default}`" if row.default and " " not in row.default else row.default or "not set"
-    return (f"`{row.name}`", default, row.bounds, _plain(row.meaning))
+    return (f"`{row.name}`", default, row.bounds, plain(row.meaning))
 
 
 def example() -> str:
@@ -184,114 +179,13 @@ def _example(row: config.SettingRow) -> str:
     return f"# {row.meaning}{bounds}\n# {row.name}={row.default}\n"
 
 
-def _plain(text: str) -> str:
-    """Keep what looks like HTML from being taken for it."""
-    return text.replace("<", "&lt;")
-
-
-def document() -> dict[str, Any]:
-    """Return the OpenAPI document; making it asks nothing of a database."""
-    return api.make().openapi()
-
-
-def _http() -> Iterator[str]:
-    told = document()
-    yield from (told["info"]["description"], "")
-    yield _HTTP
-    operations = [
-        (method.upper(), path, operation)
-        for path, methods in told["paths"].items()
-        for method, operation in methods.items()
-    ]
-    rows = [
-        (f"[`{method} {path}`](#{slug(f'{method} {path}')})", _roles(method, path))
-        for method, path, operation in operations
-    ]
-    yield from _table(("route", "who may call it"), rows)
-    for method, path, operation in operations:
-        yield from _operation(method, path, operation)
-    yield from ("## Bodies", "")
-    for name, schema in sorted(told["components"]["schemas"].items()):
-        yield from _schema(name, schema)
-
-
-def slug(heading: str) -> str:
-    """Return the anchor of a heading, as Markdown renderers make it."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
-def _roles(method: str, path: str) -> str:
-    """Say who may call a route."""
-    rule = rule_of(method, path)
-    if rule.own_check:
-        return "the phone itself, or the app: see its text"
-    return ", ".join(sorted(rule.roles)) or "anybody"
-
-
-def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str]:
-    yield from (f"## {method} {path}", "", _plain(operation.get("description", "")), "")
-    parameters = [
-        (f"`{each['name']}`", each["in"], _kind(each["schema"]), _plain(each.get("description", "")))
-        for each in operation.get("parameters", ())
-    ]
-    if parameters:
-        yield from _table(("parameter", "in", "kind", "meaning"), parameters)
-    for content in operation.get("requestBody", {}).get("content", {}).values():
-        yield from (f"Body: {_kind(content.get('schema', {}))}", "")
-    answers = [
-        (code, ", ".join(filter(None, (_kind(each.get("schema", {})) for each in answer.get("content", {}).values()))),
-         _plain(answer["description"]))
-        for code, answer in sorted(operation["responses"].items())
-    ]  # fmt: skip
-    yield from _table(("answer", "body", "meaning"), answers)
-
-
-def _kind(schema: Mapping[str, Any]) -> str:
-    """Say in a few words what a schema takes."""
-    if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        return f"[{name}](#{slug(name)})"
-    if "anyOf" in schema:
-        return " or ".join(_kind(each) for each in schema["anyOf"])
-    if "enum" in schema or "const" in schema:
-        return ", ".join(f"`{each}`" for each in schema.get("enum", [schema.get("const")]))
-    if schema.get("type") == "array":
-        return f"list of {_kind(schema.get('items', {})) or 'anything'}{_limits(schema)}"
-    return f"{schema.get('format') or schema.get('type', '')}{_limits(schema)}"
-
-
-def _limits(schema: Mapping[str, Any]) -> str:
-    for low, high, what in (
-        ("minimum", "maximum", ""),
-        ("minLength", "maxLength", " characters"),
-        ("minItems", "maxItems", " of them"),
-    ):
-        if high in schema:
-            return f", {schema.get(low, 0)} to {schema[high]}{what}"
-    if "exclusiveMaximum" in schema:
-        return f", {schema.get('minimum', 0)} to {schema['exclusiveMaximum']} exclusive"
-    return ""
-
-
-def _schema(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
-    yield from (f"### {name}", "", _plain(schema.get("description", "")), "")
-    required = schema.get("required", ())
-    rows = [
-        (f"`{field}`", _kind(told), "yes" if field in required else "", _plain(told.get("description", "")))
-        for field, told in schema.get("properties", {}).items()
-    ]
-    yield from _table(("field", "kind", "required", "meaning"), rows) if rows else ()
-    for example in schema.get("examples", ()):
-        yield from ("```json", json.dumps(example, ensure_ascii=False), "```", "")
-
-
 def _commands() -> Iterator[str]:
     root = cast("Any", typer.main.get_command(cli))
     yield _COMMANDS
     found = list(walk(root, "relevo"))
     for heading in HEADINGS:
         rows = [
-            (f"[`{name}`](#{slug(name)})", _plain(_first(command)))
+            (f"[`{name}`](#{slug(name)})", plain(_first(command)))
             for name, command in found
             if heading_of(name.split()[1]) == heading
         ]
@@ -321,7 +215,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
     usage = " ".join([name, *(_written(each) for each in arguments), *(["[OPTIONS]"] if options else [])])
     yield from (f"## {name}", "", "```text", usage, "```", "")
     yield from (_paragraphs(command.help), "")
-    rows = [(f"`{_written(each)}`", "yes" if each.required else "", _plain(each.help or "")) for each in arguments]
+    rows = [(f"`{_written(each)}`", "yes" if each.required else "", plain(each.help or "")) for each in arguments]
     rows += [(_spelled(each), "yes" if each.required else "", _meaning(each)) for each in options]
     yield from _table(("word", "required", "meaning"), rows) if rows else ()
     if command.epilog:
@@ -333,7 +227,7 @@ def _paragraphs(text: str | None) -> str:
     parts = []
     for part in (text or "").strip().split("\n\n"):
         kept = part.strip("\b\n ")
-        parts.append(f"```text\n{kept}\n```" if "\b" in part else _plain(kept))
+        parts.append(f"```text\n{kept}\n```" if "\b" in part else plain(kept))
     return "\n\n".join(parts)
 
 
@@ -352,7 +246,7 @@ def _meaning(option: Any) -> str:
     bounds = f" From {low} to {high}." if low is not None and most else most
     shown = not option.is_flag and isinstance(option.default, str | int | float | Path)
     default = f" Default: {option.default}." if shown and option.default != "" else ""
-    return _plain(f"{option.help or ''}{bounds}{default}{' May be given again.' if option.multiple else ''}".strip())
+    return plain(f"{option.help or ''}{bounds}{default}{' May be given again.' if option.multiple else ''}".strip())
 
 
 def _push_fields() -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-import generate_docs
+import http_docs
 from relevo.client import push_rules
 from relevo.http.rules import RULES
 
@@ -17,7 +17,7 @@ from relevo.http.rules import RULES
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
     """The document; no database is asked for it."""
-    return generate_docs.document()
+    return http_docs.document()
 
 
 def operations(document: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
