@@ -81,6 +81,29 @@ def test_the_page_keeps_its_word(conn: psycopg.Connection[Any], command: Command
     assert "event_type offer" in record[1][2]["changed"]
 
 
+def test_what_is_exported_sets_the_same(
+    conn: psycopg.Connection[Any], command: Command, file: Path, tmp_path: Path
+) -> None:
+    """The exported file changes nothing where it came from, and sets all of it in a database that has nothing."""
+    command("apply", file, "--tokens-to", tmp_path / "made")
+    command("category", "set", "1e3", "--name", "en=null", "--name", "es=0o7")
+    exported = written(tmp_path, command("apply", "--export").out)
+    assert "owns" not in exported.read_text(encoding="utf-8")
+    assert command("apply", exported).out.startswith("Nothing to do")
+    before = [each for each in state(conn) if "secret_hash" not in each and "head" not in each]
+    conn.execute("delete from relevo.event_types; delete from relevo.categories; delete from relevo.caps")
+    conn.execute(
+        "delete from relevo.quiet_defaults; delete from relevo.project_locales; delete from relevo.quiet_changes"
+    )
+    assert command("apply", exported).code == 0
+    after = [each for each in state(conn) if "secret_hash" not in each and "head" not in each]
+    assert [{**each, "changed_at": 0, "look_at": 0} for each in after] == [
+        {**each, "changed_at": 0, "look_at": 0} for each in before
+    ]
+    for words in (("apply",), ("apply", file, "--export")):
+        assert command(*words).code == 2
+
+
 def test_what_is_left_out(conn: psycopg.Connection[Any], command: Command, tmp_path: Path) -> None:
     """A type in the file is as the file says in everything; what is not in it stays unless the file owns it."""
     command("event-type", "offer", "--ttl-s", "60", "--urgent")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,21 +20,27 @@ from relevo.cli.common import (
     several,
     warn_of_sound,
 )
-from relevo.config_file import applying, items, reading
+from relevo.config_file import applying, exporting, items, reading
 from relevo.config_file.applying import Change
+from relevo.core.errors import UsageError
 
 cli = typer.Typer()
 
 
-@cli.command(epilog="Example: relevo apply relevo.yaml --plan")
+@cli.command(epilog="Example: `relevo apply relevo.yaml --plan`, or `relevo apply --export > relevo.yaml`")
 def apply(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A YAML file, such as relevo.yaml.")],
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A YAML file, such as relevo.yaml.", show_default=False)
+    ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show what would change, and change nothing; exit code 3 if anything would.")
     ] = False,
     tokens_to: Annotated[
         Path | None, typer.Option(metavar="NEW_FILE", help="Write the secrets of new tokens to this new file.")
     ] = None,
+    export: Annotated[
+        bool, typer.Option("--export", help="Print the file that sets what the database has, and change nothing.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Apply a configuration file: event types with their texts, categories, quiet hours, caps, news and tokens.
@@ -41,8 +48,14 @@ def apply(
     Everything is changed in one transaction, or nothing is. The same file applied again changes nothing. What the
     file does not name stays, unless the file owns it.
     """
-    wanted = items.desired(reading.read(file))
+    if export == (file is not None) or (export and (plan or tokens_to or as_json)):
+        raise UsageError("Name one file, or --export alone.", hint="relevo apply relevo.yaml --plan")
     settings = load_settings()
+    if file is None:
+        with prepared_database(settings) as database, database.connection() as connection:
+            sys.stdout.write(exporting.written(applying.read_state(connection)))
+        return
+    wanted = items.desired(reading.read(file))
     with prepared_database(settings) as database:
         changes = applying.plan(database, wanted) if plan else applying.apply(database, wanted, tokens_to)
     if as_json:

@@ -23,19 +23,26 @@ _TAG = "tag:yaml.org,2002:"
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
+SCALARS = [
+    (f"{_TAG}{kind}", re.compile(rf"(?:{pattern})\Z"), list(first))
+    for kind, pattern, first in (
+        ("null", r"~|null|", ["~", "n", ""]),
+        ("bool", r"true|false", "tf"),
+        ("int", r"[-+]?[0-9]+", "-+0123456789"),
+        ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+.0123456789"),
+    )
+]
+"""What a plain word is if it is no text, by the core schema of YAML 1.2: tag, pattern, first characters."""
+
+
 class _Loader(yaml.SafeLoader):  # type: ignore[misc] # PyYAML has no types
     """Reads plain words by the core schema of YAML 1.2."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 PyYAML's own name; filled below
 
 
-for _kind, _pattern, _first in (
-    ("null", r"~|null|", ["~", "n", ""]),
-    ("bool", r"true|false", list("tf")),
-    ("int", r"[-+]?[0-9]+", list("-+0123456789")),
-    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
-):
-    _Loader.add_implicit_resolver(f"{_TAG}{_kind}", re.compile(rf"(?:{_pattern})\Z"), _first)
+for _each in SCALARS:
+    _Loader.add_implicit_resolver(*_each)
 
 
 @dataclass(frozen=True)
