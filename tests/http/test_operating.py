@@ -215,7 +215,7 @@ def test_the_banner_says_why_in_words_and_offers_the_remedy(served: Served, conn
     verdict = page.split('class="card verdict bad"')[1].split("</section>")[0]
     assert "The push service is not available just now: it answered 503, “SERVICE_UNAVAILABLE: Down”" in verdict
     told = " ".join(re.sub(r"<[^>]+>", " ", verdict).split())
-    assert re.search(r"Project shop has sent nothing but probes .+ Why The push service .+ What to do See Expo", told)
+    assert re.search(r"Project shop has sent only probes .+ Why The push service .+ What to do See Expo", told)
     for button in ("/dashboard/actions/release?project=shop", "/dashboard/actions/resume?cycle=reaper"):
         assert button in verdict
         assert button not in inside(Person(served, "viewer")).get("/dashboard").text

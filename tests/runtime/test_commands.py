@@ -419,7 +419,7 @@ def test_a_pause_of_a_whole_cycle_is_told_once(ask: Ask, build, conn) -> None:
     )
     [reported] = [json.loads(line) for line in ask("status", "--json").output.splitlines()]
     assert reported["health"] == [
-        "ingest has been paused for 3 days (x), and nothing of it is done; `relevo resume ingest` switches it on"
+        "ingest has been paused for 3 days (x), and it does not run; `relevo resume ingest` switches it on"
     ]
     assert ask("resume", "ingest").output == "ingest is on again.\n"
     assert ask("status").exit_code == 0

@@ -136,29 +136,29 @@ ILL: list[tuple[dict[str, Any], str]] = [
     ({"copied": "this database looks like a copy"}, "this database looks like a copy"),
     (
         {"workers": [worker("alive", unusable=["PUSH_PROJECTS_FILE, shop, apns: its key is broken"])]},
-        "PUSH_PROJECTS_FILE, shop, apns: its key is broken; what was read before stays in force, if anything was, and",
+        "PUSH_PROJECTS_FILE, shop, apns: its key is broken; credentials that were read before stay in force; correct it, then",
     ),
     (
         {"copied": "any", "misnamed": {"here": None, "home": "production", "worker": "v"}},
-        "RELEVO_INSTANCE is unset here, and production for worker v, which is at work; nothing is sent from here until",
+        "RELEVO_INSTANCE is unset here, and production for worker v, which is running; nothing is sent from here until",
     ),
     (
         {"workers": [worker("alive", rests_because=REASON), worker("alive", worker_id="v")]},
         (
-            f"worker w rests and sends nothing, for this database looks like a copy to it: {REASON}; set RELEVO_INSTANCE "
-            "where it runs as worker v has it, then restart it"
+            f"worker w rests and sends nothing, because the database looks like a copy: {REASON}; set its "
+            "RELEVO_INSTANCE to that of worker v, then restart it"
         ),
     ),
     (
         {"workers": [worker("alive", rests_because=REASON)]},
         (
-            f"worker w rests and sends nothing, for this database looks like a copy to it: {REASON}; set RELEVO_INSTANCE "
-            "where it runs as it was, or run `relevo adopt` there"
+            f"worker w rests and sends nothing, because the database looks like a copy: {REASON}; set its former "
+            "RELEVO_INSTANCE, or run `relevo adopt` there"
         ),
     ),
     (
         {"projects": [project(failures=2)]},
-        "the last 2 requests of project app to its push service failed; they are tried again, and after 5 in a row",
+        "the last 2 requests of project app to its push service failed; Relevo retries them, and after 5 in a row",
     ),
     ({"no_reaper": True}, "no reaper has ever run; start `relevo run`"),
     ({"workers": [worker("stopped", silent_s=1.0)]}, "no worker is running; start `relevo run`, or let cron call"),
@@ -172,7 +172,7 @@ ILL: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"workers": [worker("silent"), worker("alive")]},
-        "worker w has not been seen for 120 s; if it hangs, end its process on h: what it held is taken back",
+        "worker w has not been seen for 120 s; if it hangs, end its process on h: its deliveries return to the queue",
     ),
     (
         {
@@ -181,7 +181,7 @@ ILL: list[tuple[dict[str, Any], str]] = [
                 worker("alive", worker_id="o", started_at=NOW - timedelta(days=1)),
             ]
         },
-        "worker w has not been seen for 16 s; if it hangs, end its process on h: what it held is taken back",
+        "worker w has not been seen for 16 s; if it hangs, end its process on h: its deliveries return to the queue",
     ),
     (
         {"workers": [worker("alive", is_late=True, silent_s=13.0), worker("stopped", silent_s=500.0)]},
@@ -201,16 +201,16 @@ ILL: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"projects": [project(project="webhook::app", breaker="open", breaker_reason="NoConnection")]},
-        "project webhook::app has sent nothing but probes since 2026-11-15 11:00:00Z",
+        "project webhook::app has sent only probes since 2026-11-15 11:00:00Z",
     ),
     (
         {"workers": [worker("alive", hung=[HUNG])]},
-        "worker w: the composer of notice (project app) has hung since 2026-11-15 11:00:00Z (calls given up: 2); look",
+        "worker w: the composer of notice (project app) has hung since 2026-11-15 11:00:00Z (calls given up: 2); correct",
     ),
     ({"workers": [worker("alive", hung=[HUNG | {"project": ""}])]}, "worker w: the composer of notice has hung since"),
     (
         {"workers": [worker("lost"), worker("alive", worker_id="o")]},
-        "worker w has not been seen for 120 s, and what it held",
+        "worker w has not been seen for 120 s, and its deliveries are back",
     ),
     (
         {"workers": [worker("lost"), worker("alive", hostname="o", started_at=NOW)]},
@@ -219,7 +219,7 @@ ILL: list[tuple[dict[str, Any], str]] = [
     ({"cycles": [cycle("dispatch", 1_000)]}, "dispatch has made no round for 17 min (usual: within 200 s)"),
     (
         {"cycles": [cycle("dispatch", 1_000)], "workers": [worker("alive")]},
-        "(usual: within 200 s); worker w is alive and should run it: look at its log",
+        "(usual: within 200 s); worker w is alive and should run it: read its log",
     ),
     ({"cycles": [cycle("dispatch", 3_000, round_gap_s=300.0)]}, "dispatch has made no round for 50 min"),
     (
@@ -250,7 +250,7 @@ ILL: list[tuple[dict[str, Any], str]] = [
             "cycles": [cycle("cleanup", paused_reason="a test", paused_at=NOW), cycle("dispatch")],
             "due": [{"project": "app", "lane": "bulk", "due": 1, "oldest_s": 3_600.0}],
         },
-        "`relevo runs --cycle dispatch` tells what dispatch does",  # another cycle's pause explains nothing
+        "`relevo runs --cycle dispatch` shows what dispatch does",  # another cycle's pause explains nothing
     ),
     (
         {"cycles": [cycle("fanout", paused_reason="x", paused_at=NOW)], "events_waiting": 3},
@@ -261,18 +261,21 @@ ILL: list[tuple[dict[str, Any], str]] = [
         {"cycles": [cycle("fanout", paused_reason="x", paused_at=NOW)], "events_waiting": 10_000},
         "and 10,000 or more events wait;",
     ),
-    ({"cycles": [cycle("reaper", paused_reason="x", paused_at=NOW)]}, "nobody takes back what lost workers held"),
+    (
+        {"cycles": [cycle("reaper", paused_reason="x", paused_at=NOW)]},
+        "no replica returns the deliveries of lost workers",
+    ),
     (
         {"cycles": [cycle("receipt", paused_reason="x", paused_at=NOW)], "receipts_due": True},
-        "receipts wait to be asked for",
+        "receipts are due",
     ),
     (
         {"cycles": [paused("ocds", "ocds")]},
-        "ingest:ocds has been paused for 3 days (x), and nothing of it is done; `relevo resume ingest:ocds`",
+        "ingest:ocds has been paused for 3 days (x), and it does not run; `relevo resume ingest:ocds`",
     ),
     (
         {"cycles": [paused("", ""), paused("folder", ""), paused("ocds", "")]},
-        "ingest has been paused for 3 days (x), and nothing of it is done; `relevo resume ingest` switches it on",
+        "ingest has been paused for 3 days (x), and it does not run; `relevo resume ingest` switches it on",
     ),
     (
         {"due": [{"project": "app", "lane": "bulk", "due": 5, "oldest_s": 3_600.0}]},
@@ -300,31 +303,31 @@ ILL: list[tuple[dict[str, Any], str]] = [
     *(
         ({"oldest_expired_s": 300.0 if kind == "claim" else None, "troubles": [trouble(kind, name)]}, words)
         for kind, name, words in (
-            ("lane", "bulk app", "left alone after an error while the rest goes on: the bulk lane of project app (no;"),
-            ("claim", "c1", ": expired claim c1 (no; 3 times since 2026-11-15 11:00:00Z); mend what it names"),
+            ("lane", "bulk app", "failing while everything else continues: the bulk lane of project app (no;"),
+            ("claim", "c1", ": expired claim c1 (no; 3 times since 2026-11-15 11:00:00Z); correct the cause"),
             ("delivery", "7", ": delivery 7 (no;"),
             ("receipts", "app", ": the receipts of project app (no;"),
             ("subscription", "crm", ": news for subscription crm (no;"),
             ("part", "cleanup prune_runs", ": the step prune_runs of cleanup (no;"),
-            ("lane", "urgent app", "mend what it names, it is tried again at 2026-11-15 12:01:00Z"),
+            ("lane", "urgent app", "correct the cause, Relevo tries again at 2026-11-15 12:01:00Z"),
         )
     ),
     ({"sources": [source(problems=["the list of yesterday"])]}, "source folder: the list of yesterday"),
     (
         {"sources": [source(given_up=2)]},
-        "source folder: 2 rejects were tried 20 times and given up; `relevo rejects --source folder` shows",
+        "source folder: 2 rejects were tried 20 times and given up; `relevo rejects --source folder` lists",
     ),
     ({"sources": [source(given_up=1)]}, "source folder: 1 reject was tried"),
     (
         {"sources": [source(last_outcome="rejected", last_detail="bad ticket.", since_ok_s=7_200.0)]},
-        "source folder has not been read for 2 h: bad ticket; `relevo runs --cycle ingest` tells more",
+        "source folder has not been read for 2 h: bad ticket; `relevo runs --cycle ingest` shows the runs",
     ),
     ({"sources": [source(last_outcome="rejected", since_ok_s=None)]}, "source folder has not been read yet: rejected"),
     ({"sources": [source(since_news_s=5 * 86_400.0)]}, "source folder has had nothing new for 5 days"),
     (
         {"projects": [project(breaker="open", breaker_reason="It said 403.")]},
         (
-            "project app has sent nothing but probes since 2026-11-15 11:00:00Z, the next at 2026-11-15 12:01:00Z: It said 403; "
+            "project app has sent only probes since 2026-11-15 11:00:00Z, the next at 2026-11-15 12:01:00Z: It said 403; "
             "see Expo's status page: there is nothing to set here; then `relevo release app` probes at once"
         ),
     ),
@@ -342,7 +345,7 @@ ILL: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"projects": [project(breaker="open", breaker_reason="UNAUTHORIZED: Insufficient permissions")]},
-        "set EXPO_ACCESS_TOKEN, or this project's token in EXPO_ACCESS_TOKENS_FILE, to one that Expo takes; then",
+        "set EXPO_ACCESS_TOKEN, or this project's token in EXPO_ACCESS_TOKENS_FILE, to one that Expo accepts; then",
     ),
     (
         {"projects": [project(breaker="open", breaker_reason="InvalidCredentials: the key")]},
@@ -350,7 +353,7 @@ ILL: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"projects": [project(breaker="open", breaker_reason="NoConnection: refused")]},
-        "check this machine's way out (DNS, firewall, HTTPS_PROXY) and EXPO_BASE_URL; then",
+        "check this machine's network (DNS, firewall, HTTPS_PROXY) and EXPO_BASE_URL; then",
     ),
     (
         {"projects": [project(breaker="probing", breaker_reason="403")]},
@@ -366,7 +369,7 @@ ILL: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"projects": [project(pruning_stopped_at=NOW)]},
-        "none has been disabled since 2026-11-15 12:00:00Z; check its push credentials, then `relevo release app`",
+        "that Relevo has disabled none since 2026-11-15 12:00:00Z; check its push credentials, then `relevo release app`",
     ),
     (
         {"archive": [{"entity": "events", "month": NOW, "last_error": "No bucket."}]},

@@ -104,7 +104,7 @@ class HttpServer:
             except OSError as error:
                 self._complain(
                     f"HTTP cannot be served on {self._settings.http_host}, port {self._settings.http_port}: "
-                    f"{error.strerror or error}; it is tried again and again; "
+                    f"{error.strerror or error}; Relevo keeps trying; "
                     "free the port, or set HTTP_PORT or HTTP_HOST"
                 )
                 self._stop.wait(_AGAIN_S)

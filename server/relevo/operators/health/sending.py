@@ -27,8 +27,8 @@ def of_trouble(row: Row) -> Problem:
     """Name a thing that is left alone after an error; the rest goes on."""
     return Problem(
         "left_alone",
-        "left alone after an error while the rest goes on: {what} ({why}; {n} times since {since}); "
-        "mend what it names, it is tried again at {at}",
+        "failing while everything else continues: {what} ({why}; {n} times since {since}); "
+        "correct the cause, Relevo tries again at {at}",
         what=_left_alone(row["kind"], row["name"]),
         why=row["error"].removesuffix("."),
         n=row["failures"],
@@ -72,7 +72,7 @@ def of_queue(seen: Observed, settings: Settings) -> Iterator[Problem]:
     for row in seen.due:
         if row["oldest_s"] > _DUE_FOR_LONG_S and row["project"] not in held:
             rest = rests.get(row["project"], seen.now)
-            advice = Phrase("`relevo runs --cycle dispatch` tells what dispatch does")
+            advice = Phrase("`relevo runs --cycle dispatch` shows what dispatch does")
             if rest > seen.now:
                 advice = Phrase("the push service asked for a rest until {at}, then they are sent", at=timestamp(rest))
             yield Problem(
@@ -99,8 +99,8 @@ def of_failures(project: Row, now: datetime, settings: Settings) -> Iterator[Pro
     if project["breaker"] == "closed" and project["failures"] >= _FAILED_IN_A_ROW and is_sending:
         yield Problem(
             "requests_failing",
-            "the last {n} requests of project {project} to its push service failed; they are tried again, and after "
-            "{most} in a row it sends nothing but probes; `relevo deliveries --state retryable` tells why",
+            "the last {n} requests of project {project} to its push service failed; Relevo retries them, and after "
+            "{most} in a row sends only probes; `relevo deliveries --state retryable` shows the reasons",
             n=project["failures"],
             project=project_in_words(project["project"]),
             most=settings.push_breaker_failures,
@@ -114,7 +114,7 @@ def of_project(project: Row, now: datetime) -> Iterator[Problem]:
     if project["breaker"] != "closed" and not may_be_restarting:
         yield Problem(
             "project_stopped",
-            "project {project} has sent nothing but probes since {since}, {probe}: {why}; {mend}; "
+            "project {project} has sent only probes since {since}, {probe}: {why}; {mend}; "
             "then {release} probes at once",
             project=project_in_words(name),
             key=name,
@@ -137,7 +137,7 @@ def of_project(project: Row, now: datetime) -> Iterator[Problem]:
     if project["pruning_stopped_at"] is not None:
         yield Problem(
             "tokens_unregistered",
-            "project {project} met so many unregistered tokens that none has been disabled since {since}; "
+            "project {project} has met so many unregistered tokens that Relevo has disabled none since {since}; "
             "check its push credentials, then {release}",
             project=project_in_words(name),
             key=name,
@@ -160,17 +160,17 @@ def _mending(project: str, why: str) -> str:
     code = why.partition(":")[0]
     provider = SendingProject.parse(project).provider
     if provider == "webhook":
-        return Phrase("see that the receiver answers, and check its url and secret in WEBHOOKS_FILE")
+        return Phrase("check that the receiver answers, and its url and secret in WEBHOOKS_FILE")
     if provider in NATIVE:
         return _mending_native(provider, code)
     if code in _REFUSED:
         return Phrase(
-            "set EXPO_ACCESS_TOKEN, or this project's token in EXPO_ACCESS_TOKENS_FILE, to one that Expo takes"
+            "set EXPO_ACCESS_TOKEN, or this project's token in EXPO_ACCESS_TOKENS_FILE, to one that Expo accepts"
         )
     if code in _APP_KEYS:
         return Phrase("renew the app's FCM or APNs key in its Expo project")
     if code in _NO_WAY:
-        return Phrase("check this machine's way out (DNS, firewall, HTTPS_PROXY) and EXPO_BASE_URL")
+        return Phrase("check this machine's network (DNS, firewall, HTTPS_PROXY) and EXPO_BASE_URL")
     return Phrase("see Expo's status page: there is nothing to set here")
 
 
@@ -178,12 +178,12 @@ def _mending_native(provider: str, code: str) -> str:
     """Say what to mend with a push service that is spoken to directly."""
     label = LABELS[provider]
     if code in _NO_WAY:
-        return Phrase("check this machine's way out (DNS, firewall, HTTPS_PROXY)")
+        return Phrase("check this machine's network (DNS, firewall, HTTPS_PROXY)")
     known = SERVICES[provider].codes.get(code)
     if (known is not None and known.is_outage) or code.startswith("HTTP_5"):
         return Phrase("see the status page of {provider}: there is nothing to set here", provider=label)
     return Phrase(
-        "check this project's {provider} credentials in PUSH_PROJECTS_FILE; `relevo doctor` says what is wrong",
+        "check this project's {provider} credentials in PUSH_PROJECTS_FILE; `relevo doctor` names the fault",
         provider=label,
     )
 
@@ -204,8 +204,8 @@ def of_fanout(seen: Observed) -> Iterator[Problem]:
     row = seen.failing[0]
     yield Problem(
         "fanout_fails",
-        "the fan-out of {events} fails, of event {id} ({type}) {times}: {error}; it is tried again at {at}, and "
-        "`relevo cancel {id}` ends it",
+        "the fan-out of {events} fails, of event {id} ({type}) {times}: {error}; Relevo tries again at {at}, and "
+        "`relevo cancel {id}` ends the event",
         events=in_numbers(len(seen.failing), "event", "events"),
         id=row["id"],
         type=row["event_type"],
@@ -220,7 +220,7 @@ def of_words(seen: Observed) -> Iterator[Problem]:
     if seen.unworded:
         yield Problem(
             "texts_not_rendered",
-            "{events} wait for the texts of their type, which no worker renders; install relevo[words] where "
+            "{events} wait for the texts of their type, which no worker can render; install relevo[words] where "
             "workers run",
             events=in_numbers(seen.unworded, "event", "events"),
         )
@@ -249,7 +249,7 @@ def of_news(row: Row, now: datetime) -> Iterator[Problem]:
     if row["dropped_at"] is not None and now - row["dropped_at"] < _DROPPED_LATELY:
         yield Problem(
             "news_dropped",
-            "{news} dropped unread for subscription {name}{paused}; see that they are read, "
+            "{news} dropped unread for subscription {name}{paused}; have your app read them, "
             "or raise NEWS_BACKLOG_LIMIT",
             news=in_numbers(row["dropped"], "news was", "news were"),
             name=row["name"],
@@ -258,8 +258,8 @@ def of_news(row: Row, now: datetime) -> Iterator[Problem]:
     if row["unreachable"] and row["waiting"]:
         yield Problem(
             "webhook_unreachable",
-            "the webhook {webhook} of subscription {name} is registered so that it may get nothing; "
-            "`relevo news subscribe {quoted}` with another --webhook, or register it anew",
+            "the webhook {webhook} of subscription {name} is switched off; "
+            "`relevo news subscribe {quoted}` with another --webhook, or register the webhook again",
             webhook=row["webhook"],
             name=row["name"],
             quoted=quote(row["name"]),
@@ -274,7 +274,7 @@ def _of_consumer(row: Row) -> Iterator[Problem]:
         yield Problem(
             "news_refused",
             "news for subscription {name} cannot be sent to the webhook {webhook}: {why}; "
-            "then `relevo redrive --project {project}` sends again what failed by it",
+            "then `relevo redrive --project {project}` sends the failed news again",
             name=row["name"],
             webhook=row["webhook"],
             why=row["refused"].removesuffix("."),
@@ -284,8 +284,8 @@ def _of_consumer(row: Row) -> Iterator[Problem]:
     if (row["oldest_s"] or 0.0) > limit_s:
         yield Problem(
             "news_not_taken",
-            "your server behind the webhook {webhook} takes no news of subscription {name}{why}; {news} on their way, "
-            "the oldest for {time}, and more wait behind them; no push is held up by it: look at your server",
+            "your server behind the webhook {webhook} accepts no news of subscription {name}{why}; {news} on their "
+            "way, the oldest for {time}, and more wait behind them; pushes are not delayed: check your server",
             webhook=row["webhook"],
             name=row["name"],
             why=f": {row['breaker_reason'].removesuffix('.')}" if row["breaker_reason"] else "",

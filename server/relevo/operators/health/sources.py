@@ -22,7 +22,7 @@ def of_source(source: Row) -> Iterator[Problem]:
         yield Problem(
             "rejects_given_up",
             "source {source}: {rejects} tried {n} times and given up; `relevo rejects --source {source}` "
-            "shows what and why, with --retry it is tried again",
+            "lists them with their reasons, --retry tries them again",
             source=name,
             rejects=in_numbers(source["given_up"], "reject was", "rejects were"),
             n=REJECT_ATTEMPTS,
@@ -31,7 +31,7 @@ def of_source(source: Row) -> Iterator[Problem]:
     if source["last_outcome"] in ("unavailable", "rejected") and (since_ok_s is None or since_ok_s > _SILENT_SOURCE_S):
         yield Problem(
             "source_unread",
-            "source {source} has not been read {since}: {why}; `relevo runs --cycle ingest` tells more",
+            "source {source} has not been read {since}: {why}; `relevo runs --cycle ingest` shows the runs",
             source=name,
             since=Phrase("for {time}", time=in_words(since_ok_s)) if since_ok_s is not None else Phrase("yet"),
             why=(source["last_detail"] or source["last_outcome"]).removesuffix("."),
@@ -40,7 +40,7 @@ def of_source(source: Row) -> Iterator[Problem]:
         yield Problem(
             "source_without_news",
             "source {source} has had nothing new for {time}, longer than usual; "
-            "look whether what it reads is still being published",
+            "check whether its publisher still publishes",
             source=name,
             time=in_words(since_news_s),
         )

@@ -44,8 +44,8 @@ def of_instance(seen: Observed) -> Iterator[Problem]:
     if seen.misnamed:
         yield Problem(
             "instance_differs",
-            "RELEVO_INSTANCE is {here} here, and {home} for worker {worker}, which is at work; "
-            "nothing is sent from here until it is set as there",
+            "RELEVO_INSTANCE is {here} here, and {home} for worker {worker}, which is running; "
+            "nothing is sent from here until both are equal",
             here=seen.misnamed["here"] or Phrase("unset"),
             home=seen.misnamed["home"] or Phrase("unset"),
             worker=seen.misnamed["worker"],
@@ -56,12 +56,12 @@ def of_instance(seen: Observed) -> Iterator[Problem]:
 
 def _of_resting(worker: Row, seen: Observed) -> Problem:
     others = [each["worker_id"] for each in seen.workers if each["state"] == "alive" and not each.get("rests_because")]
-    advice = Phrase("set RELEVO_INSTANCE where it runs as it was, or run `relevo adopt` there if it belongs there")
+    advice = Phrase("set its former RELEVO_INSTANCE, or run `relevo adopt` there if the database belongs there")
     if others:
-        advice = Phrase("set RELEVO_INSTANCE where it runs as worker {worker} has it", worker=others[0])
+        advice = Phrase("set its RELEVO_INSTANCE to that of worker {worker}", worker=others[0])
     return Problem(
         "worker_rests",
-        "worker {worker} rests and sends nothing, for this database looks like a copy to it: {why}; {advice}, "
+        "worker {worker} rests and sends nothing, because the database looks like a copy: {why}; {advice}, "
         "then restart it",
         worker=worker["worker_id"],
         why=worker["rests_because"],
@@ -78,7 +78,7 @@ def of_workers(seen: Observed) -> Iterator[Problem]:
             yield Problem(
                 "worker_silent",
                 "worker {worker} has not been seen for {time}; "
-                "if it hangs, end its process on {host}: what it held is taken back",
+                "if it hangs, end its process on {host}: its deliveries return to the queue",
                 worker=worker["worker_id"],
                 time=in_words(worker["silent_s"]),
                 host=worker["hostname"],
@@ -86,8 +86,8 @@ def of_workers(seen: Observed) -> Iterator[Problem]:
         elif _is_missing(worker, seen):
             yield Problem(
                 "worker_lost",
-                "worker {worker} has not been seen for {time}, and what it held was taken back; "
-                "it was killed, or {host} is down or does not reach the database: look at its log",
+                "worker {worker} has not been seen for {time}, and its deliveries are back in the queue; "
+                "it was killed, or {host} is down or cannot reach the database: read its log",
                 worker=worker["worker_id"],
                 time=in_words(worker["silent_s"]),
                 host=worker["hostname"],
@@ -97,7 +97,7 @@ def of_workers(seen: Observed) -> Iterator[Problem]:
             yield Problem(
                 "call_hung",
                 "worker {worker}: {what}{where} has hung since {since} (calls given up: {calls}); "
-                "look into its code, and restart the worker",
+                "correct its code, and restart the worker",
                 worker=worker["worker_id"],
                 what=hung["what"],
                 where=where,
@@ -119,7 +119,7 @@ def of_unreachable(seen: Observed) -> Iterator[Problem]:
             yield Problem(
                 "service_unreachable",
                 "worker {worker} on {host} has not reached {service} since {since}: {why}; other workers send "
-                "meanwhile; check the way out of {host} (DNS, firewall, HTTPS_PROXY, certificates)",
+                "meanwhile; check the network of {host} (DNS, firewall, HTTPS_PROXY, certificates)",
                 worker=worker["worker_id"],
                 host=worker["hostname"],
                 service=_service_in_words(entry["service"]),
@@ -144,8 +144,8 @@ def of_clocks(seen: Observed) -> Iterator[Problem]:
         if abs(ahead_s) > MOST_SKEW_S:
             yield Problem(
                 "clock_wrong",
-                "the clock of {host} is {time} {direction} the database's; push services refuse credentials by it: "
-                "set the clock of {host} (NTP)",
+                "the clock of {host} is {time} {direction} the database's; push services may refuse its credentials: "
+                "correct the clock of {host} (NTP)",
                 host=host,
                 time=in_words(abs(ahead_s)),
                 direction=Phrase("ahead of") if ahead_s > 0 else Phrase("behind"),
@@ -158,7 +158,7 @@ def of_disks(seen: Observed) -> Iterator[Problem]:
         for entry in worker.get("unwritable") or () if worker["state"] == "alive" else ():
             yield Problem(
                 "disk_full",
-                "worker {worker} on {host} cannot write to {place}: {why}; it sends all the same; make room there",
+                "worker {worker} on {host} cannot write to {place}: {why}; pushes continue; free disk space there",
                 worker=worker["worker_id"],
                 host=worker["hostname"],
                 place=Phrase("its log") if entry["place"] == LOG else entry["place"],
@@ -172,7 +172,7 @@ def of_credentials(seen: Observed) -> Iterator[Problem]:
     for what in dict.fromkeys(each for worker in alive for each in worker.get("unusable") or ()):
         yield Problem(
             "credential_unusable",
-            "{what}; what was read before stays in force, if anything was, and `relevo doctor` checks it once mended",
+            "{what}; credentials that were read before stay in force; correct it, then check it by `relevo doctor`",
             what=what,
         )
 
@@ -249,7 +249,7 @@ def of_cycles(seen: Observed) -> Iterator[Problem]:
         if row["failures"] and (row["failures"] > 1 or cron is not None):
             yield Problem(
                 "cycle_failed",
-                "{cycle} has failed{times}: {why}; `relevo runs --cycle {name}` tells more",
+                "{cycle} has failed{times}: {why}; `relevo runs --cycle {name}` shows the runs",
                 cycle=name,
                 times=Phrase(" {n} times in a row", n=row["failures"]) if row["failures"] > 1 else "",
                 why=(row["error_message"] or Phrase("no reason was given")).removesuffix("."),
@@ -261,9 +261,7 @@ def of_cycles(seen: Observed) -> Iterator[Problem]:
             worker = running.get(name)
             advice = _START
             if worker:
-                advice = Phrase(
-                    "worker {worker} is alive and should run it: look at its log", worker=worker["worker_id"]
-                )
+                advice = Phrase("worker {worker} is alive and should run it: read its log", worker=worker["worker_id"])
             yield Problem(
                 "cycle_quiet",
                 "{cycle} has made no round for {time} (usual: within {usual}); {advice}",
@@ -316,8 +314,8 @@ def of_pauses(seen: Observed) -> Iterator[Problem]:
     waiting = {
         "dispatch": in_numbers(due, "delivery is due", "deliveries are due") if due else "",
         "fanout": in_numbers(events, "event waits", "events wait") if events else "",
-        "receipt": Phrase("receipts wait to be asked for") if seen.receipts_due else "",
-        "reaper": Phrase("nobody takes back what lost workers held"),
+        "receipt": Phrase("receipts are due") if seen.receipts_due else "",
+        "reaper": Phrase("no replica returns the deliveries of lost workers to the queue"),
     }
     paused = {
         (row["cycle"], row["paused_source"]): {**row, "source": row["paused_source"]}
@@ -327,7 +325,7 @@ def of_pauses(seen: Observed) -> Iterator[Problem]:
     for row in paused.values():
         name = _name_of(row)
         paused_s = (seen.now - row["paused_at"]).total_seconds()
-        what = waiting.get(row["cycle"], Phrase("nothing of it is done") if paused_s > _PAUSED_FOR_LONG_S else "")
+        what = waiting.get(row["cycle"], Phrase("it does not run") if paused_s > _PAUSED_FOR_LONG_S else "")
         if what:
             yield Problem(
                 "cycle_paused",
