@@ -39,6 +39,10 @@ RUNBOOK = f"{HOME}/runbook"
 _RENAMED = {
     "sql-door": "sql-functions",
     "pgbouncer-and-ha": "high-availability",
+    "recipes-fastapi": "recipes-python#fastapi",
+    "recipes-sqlalchemy": "recipes-python#sqlalchemy",
+    "recipes-phones": "recipes-http#register-phones",
+    "recipes-other-languages": "recipes-http",
     "kit-client": "kits#relevoclient-typescript-over-http",
     "kit-expo": "kits#relevoexpo-expo-apps",
     "kit-pg": "kits#relevopg-a-nodejs-transaction",

@@ -1,10 +1,11 @@
-"""What the app of the FastAPI recipe does when it is called."""
+"""What the FastAPI app of the recipe does when it is called."""
 # ruff: noqa: F821, F704, PLE1142
 
 import httpx
 
 await engine.dispose()  # its connections belong to a loop that is gone
 async with engine.begin() as made:
+    await made.execute(text("drop table orders"))  # of SQLAlchemy's snippet
     await made.execute(text("create table orders (id int primary key, owner text, status text)"))
     await made.execute(text("insert into orders values (17, 'user-9', 'new')"))
 async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shop") as client:
