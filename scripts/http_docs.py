@@ -32,7 +32,7 @@ of 35 seconds.
 | caller | header |
 |---|---|
 | a token of role `app`, `viewer` or `operator` | `Authorization: Bearer relevo_…` |
-| a phone, for its installation and its inbox | `Authorization: Bearer device_…`: the [secret](recipes-http.md#register-phones) |
+| a phone, for its own data | `Authorization: Bearer device_…`: the [secret](recipes-http.md#register-phones) |
 
 Each route below names the roles that may call it. A token of [one project](security-and-privacy.md#projects) reads and
 changes that project only.
