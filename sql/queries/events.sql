@@ -292,11 +292,12 @@ with recursive kind as (
 )
 (select e.id, e.event_type, e.event_key, left(e.title, 200) as title, false as archived
    from (select k.event_type from kind k limit 1000) k
-   join relevo.notification_events e
-     on e.event_type = k.event_type and e.event_key in (%(key)s, relevo.hidden_key(k.event_type, %(key)s))
+  cross join lateral (values (%(key)s), (relevo.hidden_key(k.event_type, %(key)s))) as g(key) -- key by key
+   join relevo.notification_events e on e.event_type = k.event_type and e.event_key = g.key
   limit %(limit)s)
 union all
 (select e.event_id, e.event_type, e.event_key, '', true
    from (select k.event_type from kept k limit 1000) k
-   join relevo.event_keys e on e.event_type = k.event_type and e.event_key in (%(key)s, relevo.hidden_key(k.event_type, %(key)s))
+  cross join lateral (values (%(key)s), (relevo.hidden_key(k.event_type, %(key)s))) as g(key)
+   join relevo.event_keys e on e.event_type = k.event_type and e.event_key = g.key
   limit %(limit)s);

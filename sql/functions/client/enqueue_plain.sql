@@ -21,13 +21,10 @@ begin
          relevo.content_hash(event, g.at, null), -- of a personal event, whose deadline it leaves out
          nullif(t.opens or t.complete_on = 'opened', false), nullif(g.is_unread_badge, false), g.project
     from (select event ->> 'type' as event_type, event ->> 'key' as event_key, event ->> 'project' as project, event -> 'push' ->> 'badge' = 'unread' as is_unread_badge,
-                 array[event ->> 'key', relevo.hidden_key(event ->> 'type', event ->> 'key')] as keys,
+                 relevo.hidden_key(event ->> 'type', event ->> 'key') as hidden_key,
                  coalesce(case when event ? 'scheduled_at' then relevo.event_time(event, 'scheduled_at', null) end, now()) as at) g
     left join relevo.event_types t on t.event_type = g.event_type
-   where not exists (select from relevo.notification_events n
-                      where n.event_type = g.event_type and n.event_key = any (g.keys) and coalesce(n.project, '') = coalesce(g.project, ''))
-     and not exists (select from relevo.event_keys k
-                      where k.event_type = g.event_type and k.event_key = any (g.keys) and coalesce(k.project, '') = coalesce(g.project, ''))
+   where not exists (select from relevo.known_key(g.event_type, g.event_key, g.hidden_key, g.project))
   on conflict (event_type, event_key, coalesce(project, '')) do nothing
   returning n.id, n.lane into event_id, lane_of;
   if not found then

@@ -3,6 +3,7 @@
 create or replace function relevo.event_id_in_project(of_type text, of_key text, of_project text) returns bigint
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp
+  set enable_seqscan = off -- lookups only
 as $$
 declare
   keys text[] := array[of_key, relevo.hidden_key(of_type, of_key)];
@@ -10,13 +11,7 @@ declare
   ids bigint[];
   projects text[];
 begin
-  select f.id into found_id
-    from (select e.id from relevo.notification_events e
-           where e.event_type = of_type and e.event_key = any (keys) and coalesce(e.project, '') = coalesce(of_project, '')
-          union all
-          select k.event_id from relevo.event_keys k
-           where k.event_type = of_type and k.event_key = any (keys) and coalesce(k.project, '') = coalesce(of_project, '')) f
-   limit 1;
+  found_id := (select k.event_id from relevo.known_key(of_type, keys[1], keys[2], of_project) k);
   if found_id is not null or of_project is not null then
     return found_id;
   end if;

@@ -14,12 +14,9 @@ begin
   with given as materialized (
     select * from relevo.given_events(events)
   ), looked_up as (
-    select g.*, coalesce(n.id, k.event_id) as known_id, strpos(nullif(coalesce(n.content_hash, k.content_hash), ''), g.hash) > 0 as same_hash
+    select g.*, k.event_id as known_id, strpos(nullif(k.content_hash, ''), g.hash) > 0 as same_hash
       from given g
-      left join lateral (select n.id, n.content_hash from relevo.notification_events n
-                          where n.event_type = g.event_type and n.event_key = any (g.keys) and coalesce(n.project, '') = coalesce(g.event ->> 'project', '') limit 1) n on true
-      left join lateral (select k.event_id, k.content_hash from relevo.event_keys k
-                          where n.id is null and k.event_type = g.event_type and k.event_key = any (g.keys) and coalesce(k.project, '') = coalesce(g.event ->> 'project', '') limit 1) k on true
+      left join lateral relevo.known_key(g.event_type, g.keys[1], g.keys[2], g.event ->> 'project') k on true
   ), numbered as materialized (
     select l.*, case when l.known_id is null then nextval('relevo.notification_events_id_seq') end as new_id
       from (select * from looked_up order by ord) l
