@@ -1,11 +1,9 @@
-"""The page on the SQL door: its examples run, its functions are the door's, and its table of push fields is the true one."""
+"""The page on the SQL functions: its examples run, and its functions are those that a grant opens."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-
-from relevo.client import push_rules
 
 PAGE = (Path(__file__).resolve().parents[2] / "server" / "docs" / "sql-functions.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```sql\n(.*?);\n-- → (.*?)\n```", PAGE, re.DOTALL)
@@ -34,13 +32,3 @@ def test_every_function_of_the_door_is_on_it(conn) -> None:
     ((doors,),) = conn.execute("select relevo.app_functions()").fetchall()
     missing = [door for door in doors if f"`{door.partition('(')[0]}(" not in PAGE]
     assert not missing
-
-
-def test_the_push_fields_are_listed() -> None:
-    """The table of push fields says what is checked."""
-    rows = [
-        f"| `{name}` | {push_rules.wanted(rule)}{': ' + ', '.join(sorted(rule['fields'])) if 'fields' in rule else ''} |"
-        for name, rule in sorted(push_rules.PUSH_FIELDS.items())
-    ]
-    table = PAGE[PAGE.index("<!-- push fields") : PAGE.index("<!-- /push fields -->")]
-    assert re.findall(r"^\| `.*$", table, re.MULTILINE) == rows
