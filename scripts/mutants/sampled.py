@@ -259,9 +259,9 @@ SAMPLED: dict[str, Mistake] = {
     ),
     "forgotten-unrecorded": Mistake(
         "the audit log has who deleted a phone",
-        "server/relevo/http/installations.py",
-        'await do(request, "forget", {"installation_id": str(installation_id)}, forget)',
-        "await ask(request, forget)",
+        "server/relevo/verbs/callers.py",
+        '"unblock_owner", "forget_owner", "forget"})',
+        '"unblock_owner", "forget_owner"})',
         ("tests/http/test_audited.py",),
     ),
     "completions-of-the-forgotten": Mistake(

@@ -182,7 +182,7 @@ TWO_OF_EACH: dict[str, Mistake] = {
     ),
     "withdrawn-though-sent": Mistake(
         "an event that was all sent has nothing to withdraw",
-        "server/relevo/access/app_verbs.py",
+        "server/relevo/verbs/events.py",
         'cancelled and not before.is_over("sent")',
         'cancelled and not before.is_over("confirmed")',
         ("tests/cli/test_events.py", "-k", "what_was_finished"),

@@ -237,7 +237,3 @@ select count(*)::int, (array_agg(h.event_id order by h.event_id))[1:%(named)s],
 -- name: wake_fanout
 -- Wakes fan-out, if it sleeps.
 select relevo.wake('fanout');
-
--- name: forget_installation
--- Forgets a person: deletes the installation with all that leads to anybody, and what was said to it alone.
-select relevo.forget_installation(%(installation_id)s);

@@ -8,10 +8,6 @@ select (select count(*) from relevo.device_installations i where i.owner = %(own
        (select coalesce(jsonb_agg(jsonb_build_object('project', nullif(r.project, ''), 'since', r.blocked_at, 'reason', r.block_reason) order by r.project), '[]')
           from relevo.owner_rules r where r.owner = %(owner)s and r.blocked_at is not null) as blocks;
 
--- name: forget_owner
--- Forgets an owner with all installations, and what was said to them alone.
-select relevo.forget_owner(%(owner)s);
-
 -- name: are_owners_shared
 -- Reads whether equal owner names of several projects are one person.
 select exists (select from relevo.owner_sharing s where s.shared) as shared;

@@ -33,3 +33,9 @@ update relevo.news_subscriptions s set paused_at = case when %(paused)s then coa
 -- name: remove_subscription
 -- Ends a subscription and forgets its news; returns nothing if there is none.
 delete from relevo.news_subscriptions s where s.name = %(name)s returning s.name;
+
+-- name: find_subscription
+-- Returns the first of some names that a subscription to news has; for a caller of one project, of that project's.
+select s.name from relevo.news_subscriptions s
+ where s.name = any (%(names)s::text[]) and (%(project)s::text is null or s.project = %(project)s)
+ order by array_position(%(names)s::text[], s.name) limit 1;

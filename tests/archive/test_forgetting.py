@@ -22,9 +22,12 @@ from months import (
 from phones import fan_out
 from relevo.client import consent, inboxes, verbs
 from relevo.client.values import Enqueued, Event, Installation, Owners, Preference
+from relevo.core.errors import NotFoundError
 from relevo.core.model import Answer, PushRequest
-from relevo.operators import actions, event_types, owners
+from relevo.operators import event_types
 from relevo.operators.event_types import TypeSettings
+from relevo.verbs import owners, phones
+from relevo.verbs.callers import operator
 
 OLD = month_ago(5)
 OWNER, LOCALE, WISH, WORDS = "persona-7781", "mi-NZ-x-rare", "palabra-rarisima", "Su hora con la doctora Violeta"
@@ -106,10 +109,10 @@ def test_nothing_leads_to_a_person_who_was_forgotten(build, conn, folder_setting
     secret = push_token.removeprefix("ExponentPushToken[").removesuffix("]")
     assert search_tables(conn, OWNER)
     if by == "phone":
-        assert actions.forget(app.database, phone)
+        assert phones.forget(operator(app.database), phone)
     else:
         assert "relevo.kept_inbox_items" in search_tables(conn, WORDS)
-        assert owners.forget(app.database, OWNER) == 1
+        assert owners.forget(operator(app.database), OWNER) == 1
     for needle in (secret, LOCALE, WISH, WORDS):
         assert search_tables(conn, needle) == [], needle
         assert search_files(tmp_path / "cold", needle) == [], needle
@@ -119,7 +122,8 @@ def test_nothing_leads_to_a_person_who_was_forgotten(build, conn, folder_setting
     status = verbs.get(conn, hot.event_id)
     assert status is not None
     assert (status.state, status.raw["title"]) == ("cancelled", "forgotten")
-    assert not actions.forget(app.database, phone)
+    with pytest.raises(NotFoundError):
+        phones.forget(operator(app.database), phone)
 
 
 def test_nothing_leads_to_an_owner_who_was_forgotten(build, conn) -> None:
@@ -128,13 +132,13 @@ def test_nothing_leads_to_an_owner_who_was_forgotten(build, conn) -> None:
     person(conn, token())
     consent.set_category(conn, "offers")
     consent.choose(conn, "offers", owner=OWNER, wanted=True, words=WORDS)
-    owners.block(app.database, OWNER, WORDS, "shop")
+    owners.block(operator(app.database), OWNER, WORDS, "shop")
     hot = verbs.enqueue(conn, Event("visit", "tomorrow", WORDS, audience=Owners(OWNER)))
     fan_out(app)
     assert inboxes.mark_inbox(conn, hot.event_id, "read", owner=OWNER)
-    list(owners.export(app.database, OWNER))
+    list(owners.export(operator(app.database), OWNER))
     assert len(search_tables(conn, OWNER)) >= 5
-    owners.forget(app.database, OWNER)
+    owners.forget(operator(app.database), OWNER)
     assert [search_tables(conn, needle) for needle in (OWNER, LOCALE, WISH, WORDS)] == [[]] * 4
 
 
@@ -166,7 +170,7 @@ def test_a_forgotten_event_still_dedups_hot_and_archived(build, conn) -> None:
     app, phone = build(), verbs.register(conn, Installation(token()))
     greeting = Event("welcome", "welcome:someone@example.com", "Hello", audience=[phone])
     event = verbs.enqueue(conn, greeting).event_id
-    assert actions.forget(app.database, phone)
+    assert phones.forget(operator(app.database), phone)
     assert search_tables(conn, "someone@example.com") == []
     known = Enqueued(event, created=False, same_content=None, unknown_installations=(phone,))
     assert verbs.enqueue(conn, greeting) == known
@@ -194,7 +198,7 @@ def test_no_delivery_ever_holds_a_token(build, conn) -> None:
     told = {"relevo.failed_attempts", f"relevo.notification_deliveries_{recent:%Y_%m}"}
     assert set(search_tables(conn, "is not for us")) == told
     assert search_tables(conn, push_token) == ["relevo.device_installations"]
-    assert actions.forget(app.database, phone)
+    assert phones.forget(operator(app.database), phone)
     assert search_tables(conn, push_token) == []
 
 
@@ -204,7 +208,7 @@ def test_what_was_said_to_others_too_stays(build, conn) -> None:
     phone = person(conn, token())
     other = verbs.register(conn, Installation(token()))
     event = verbs.enqueue(conn, Event("visit", "both", "Hello", audience=[phone, other])).event_id
-    assert actions.forget(app.database, phone)
+    assert phones.forget(operator(app.database), phone)
     status = verbs.get(conn, event)
     assert status is not None
     assert (status.state, status.raw["title"]) == ("waiting", "Hello")

@@ -10,8 +10,10 @@ from relaying import Relay, token
 
 import relevo
 from relevo.client.values import Event, Owners, Preference
-from relevo.operators import actions, event_types, owners, test_pushes, words
+from relevo.operators import actions, event_types, test_pushes, words
 from relevo.operators.event_types import TypeSettings
+from relevo.verbs import owners
+from relevo.verbs.callers import operator
 
 OWNER, SECRET, LOCALE, WISH, SAID = "persona-7781", "tokenof7781", "mi-NZ-x-rare", "rarisima", "Violeta"
 COLUMNS = """
@@ -144,7 +146,7 @@ def life(worker: Relay) -> str:
     keep = """insert into relevo.kept_inbox_items (inbox_id, event_id, place, at, event_type, title, body, data, installation_id, kept_until, texts)
               select b.id, %(event)s, 1, now(), 'visit', %(said)s, %(said)s, %(more)s, %(phone)s, now(), %(more)s from relevo.inboxes b where b.owner = %(owner)s"""
     conn.execute(keep, {"owner": OWNER, "event": waits, "said": SAID, "more": Jsonb({"a": SAID}), "phone": phone})
-    owners.block(database, OWNER, SAID, "shop")
+    owners.block(operator(database), OWNER, SAID, "shop")
     return str(phone)
 
 
@@ -160,7 +162,7 @@ def test_no_column_leads_to_an_owner_who_was_forgotten(relay: Any, capfd: pytest
         {name for name, goes in known.items() if name.split(".")[1] in PERSONAL and not goes} - filled - set(EXCUSED)
     )
     assert missing == set(), "fill it in `life`, or say in EXCUSED why no person can stand there"
-    assert owners.forget(worker.app.database, OWNER) == 1
+    assert owners.forget(operator(worker.app.database), OWNER) == 1
     assert {needle: columns(worker, needle) for needle in needles} == {needle: set() for needle in needles}
     assert columns(worker, phone) - PSEUDONYMS == set()
     told = "".join(capfd.readouterr())

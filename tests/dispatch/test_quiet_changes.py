@@ -11,6 +11,8 @@ from relaying import Relay, token
 from relevo.client import consent, quiet, verbs
 from relevo.client.values import Event, Explanation, Installation, Owners
 from relevo.operators import owners
+from relevo.verbs.callers import operator
+from relevo.verbs.owners import block
 
 PROJECTS = ("default", "shop")
 
@@ -244,7 +246,7 @@ def test_hours_that_are_removed_leave_an_owner_blocked(worker: Relay) -> None:
     """An owner who was blocked stays so when the owner's quiet hours are set and removed."""
     for project in PROJECTS:
         quiet.set_quiet(worker.conn, None, project=project)
-    owners.block(worker.app.database, "ana", "asked", "shop")
+    block(operator(worker.app.database), "ana", "asked", "shop")
     quiet.set_quiet(worker.conn, now_quiet(), owner="ana", project="shop", zone="UTC")
     quiet.set_quiet(worker.conn, None, owner="ana", project="shop")
     [row] = worker.rows("select blocked_at is not null as blocked from relevo.owner_rules where owner = 'ana'")

@@ -30,6 +30,16 @@ OF_OPERATORS = {
     ("POST", "/v1/inbox/read-before"): "mark_inbox_read_before",
     ("POST", "/v1/inbox/seen-before"): "mark_inbox_seen_before",
     ("POST", "/v1/owners/log-out"): "log_out_owner",
+    ("PUT", "/v1/news/{subscription}"): "subscribe_news",
+    ("POST", "/v1/news/{subscription}/acknowledge"): "acknowledge_news",
+    ("PUT", "/v1/installations/{installation_id}"): "register_installation",
+    ("POST", "/v1/installations/{installation_id}/log-out"): "log_out_installation",
+    ("POST", "/v1/installations/{installation_id}/complete"): "complete_installation",
+    ("POST", "/v1/installations/{installation_id}/opened"): "report_opened",
+    ("PUT", "/v1/installations/{installation_id}/preferences/{name}"): "set_preference",
+    ("DELETE", "/v1/installations/{installation_id}/preferences/{name}"): "remove_preference",
+    ("PUT", "/v1/installations/{installation_id}/choices/{category}"): "choose_category",
+    ("PUT", "/v1/installations/{installation_id}/quiet"): "set_quiet",
 }
 OF_EVERYBODY = {
     ("POST", "/v1/owners/export"): "export_owner",
@@ -47,7 +57,7 @@ OF_EVERYBODY = {
 def test_what_is_recorded_of_each_route(
     phones: Phones, conn: psycopg.Connection, role: str, expected: dict[tuple[str, str], str]
 ) -> None:
-    """Of an operator the log has each action on events, owners, settings and cycles; of an app what concerns a whole project,
+    """Of an operator the log has each action on events, owners, phones, settings and cycles; of an app what concerns a whole project,
     and who read everything of a person, silenced them or deleted them. It is written whether the action came off or not."""
     shop, _bank = plant(phones.served, conn)
     client = phones.served.client(role)

@@ -17,9 +17,9 @@ from inboxes import sent
 from phones import add_phones
 from polling import Poll
 from processes import eventually
-from relevo.access.inboxes import Numbering
 from relevo.http import waiting
 from relevo.http.waiting import Places, Progress, Waiting
+from relevo.verbs.inboxes import Numbering
 from serving import Served, fan_out
 
 

@@ -69,10 +69,12 @@ def test_a_template_is_compiled_for_every_language() -> None:
 
 def listed() -> set[str]:
     """Find every word that the schema allows for a state, a status, an outcome and their kin."""
-    tables = (Path(__file__).parents[2] / "sql" / "tables").glob("*.sql")
-    schema = "".join(path.read_text() for path in tables)
-    named = r"\((?:state|status|outcome|last_outcome|breaker|trigger|lane|permission) in \(([^)]+)\)"
-    return {word for found in re.findall(named, schema) for word in re.findall(r"'([^']+)'", found)}
+    sql = Path(__file__).parents[2] / "sql"
+    tables = "".join(path.read_text() for path in (sql / "tables").glob("*.sql"))
+    named = r"\((?:state|status|outcome|last_outcome|breaker|trigger|lane|permission) in (\([^)]+\))"
+    checks = "".join(path.read_text() for path in (sql / "functions").glob("*/is_possible_*.sql"))
+    tested = r"\b(?:(?:state|status|breaker) (?:in|=)|case state|when) (\([^)]+\)|'[^']+')"
+    return set(re.findall(r"'([^']+)'", " ".join(re.findall(named, tables) + re.findall(tested, checks))))
 
 
 def test_every_state_is_there_in_spanish() -> None:
@@ -82,17 +84,21 @@ def test_every_state_is_there_in_spanish() -> None:
     assert sorted(KINDS.keys() - WORDS) == []
 
 
+_NAMED_AT = {"audit.recorded": 1, "caller.acting": 0, "caller.acting_on_phone": 0}
+"""By which argument each names the action that it records."""
+
+
 def recorded() -> Iterator[str]:
     """Find every action that code records: functions that are audited, and what is recorded by name."""
     files = [path.read_text() for path in sorted(Path(relevo.__file__).parent.rglob("*.py"))]
-    for text in (each for each in files if "audit." in each):
+    for text in files:
         for each in ast.walk(ast.parse(text)):
             if isinstance(each, ast.FunctionDef) and any(
                 ast.unparse(by) == "audit.audited" for by in each.decorator_list
             ):
                 yield each.name
-            if isinstance(each, ast.Call) and ast.unparse(each.func) == "audit.recorded":
-                yield from (name.value for name in each.args[1:2] if isinstance(name, ast.Constant))
+            if isinstance(each, ast.Call) and (place := _NAMED_AT.get(ast.unparse(each.func))) is not None:
+                yield from (name.value for name in each.args[place : place + 1] if isinstance(name, ast.Constant))
 
 
 def test_names_of_counters_and_actions_are_those_of_the_code() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from relevo.access.app_verbs import EventLook
-from relevo.access.inboxes import Numbering, Whose
 from relevo.http import waiting
 from relevo.http.problems import busy
 from relevo.http.waiting import EventWaiters, EventWaiting, InboxWaiters, InboxWaiting, Places
+from relevo.verbs.events import EventLook
+from relevo.verbs.inboxes import Numbering, Whose
 
 
 class Caller:
@@ -33,7 +33,7 @@ class Threads:
 
     async def run_statement(self, function: Any, asked: Any) -> Any:
         """Answer a look."""
-        if function is waiting.app_verbs.look:
+        if function is waiting.events.look:
             self.asked.append(sorted(asked))
             return {each: seen(each, "finished") for each in asked}
         found = next(self.told)

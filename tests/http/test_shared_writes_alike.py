@@ -12,14 +12,16 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from relevo.access import app_verbs
 from relevo.access.api_tokens import Token
+from relevo.access.phones import Proof
 from relevo.app import App
 from relevo.client.values import Enqueued
 from relevo.core.errors import RelevoError
 from relevo.database.pool import Database
 from relevo.http.database_threads import DatabaseThreads
 from relevo.http.shared_writes import SharedWrites
+from relevo.verbs import events
+from relevo.verbs.callers import Caller
 from serving import phone
 from soak import cases
 
@@ -105,8 +107,7 @@ def one_by_one(database: Database, asked: list[Case]) -> list[Enqueued | BaseExc
     answers: list[Enqueued | BaseException] = []
     for caller, event in asked:
         try:
-            with database.connection() as connection:
-                answers += app_verbs.enqueue(connection, [event], caller.project)
+            answers += events.enqueue(Caller(database, Proof(caller)), [event])
         except RelevoError as error:
             answers.append(error)
     return answers

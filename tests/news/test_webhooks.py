@@ -23,6 +23,8 @@ from relevo.client import verbs
 from relevo.client.values import Installation
 from relevo.core.errors import InvalidInputError, UsageError
 from relevo.operators import actions, fleet
+from relevo.verbs import news
+from relevo.verbs.callers import operator
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 MADE = "select data ->> 'position' from relevo.notification_events where event_type = 'relevo.news' order by id"
@@ -156,12 +158,12 @@ def test_paused(conn: psycopg.Connection[Any], app: App) -> None:
     write(conn, 1)
     reap(app)
     for name in ("billing", "feed"):
-        actions.pause_news(app.database, name)
+        news.pause(operator(app.database), name)
     write(conn, 2)
     reap(app)
     assert (made(conn), read(conn, "feed")) == ([1], [])
     for name in ("billing", "feed"):
-        actions.pause_news(app.database, name, paused=False)
+        news.pause(operator(app.database), name, paused=False)
     reap(app)
     assert made(conn) == [1, 2, 3]
     assert len(read(conn, "feed")) == 3
@@ -248,8 +250,8 @@ def test_a_name_used_again(conn: psycopg.Connection[Any], app: App) -> None:
         subscribe(conn, "billing", "token.disabled", webhook="billing")
         write(conn, 1)
         reap(app)
-        actions.remove_news(app.database, "billing")
+        news.remove(operator(app.database), "billing")
     assert made(conn) == [1, 1]
     assert conn.execute("select count(*) from relevo.news").fetchone() == (0,)
     with pytest.raises(UsageError, match="no subscription billing"):
-        actions.pause_news(app.database, "billing")
+        news.pause(operator(app.database), "billing")

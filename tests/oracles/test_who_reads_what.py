@@ -14,14 +14,17 @@ import pytest
 
 import soak
 from phones import fan_out
-from relevo.access import app_verbs, inboxes, phones
+from relevo.access import phones
 from relevo.access.api_tokens import Token
-from relevo.access.inboxes import Whose
 from relevo.access.phones import DeviceRules, Proof
 from relevo.app import App
 from relevo.client.values import Installation
 from relevo.core.errors import InvalidInputError, NotFoundError
 from relevo.operators import owners
+from relevo.verbs import events, inboxes
+from relevo.verbs.callers import Caller
+from relevo.verbs.inboxes import Whose
+from relevo.verbs.owners import list_phones
 
 sys.path.insert(0, str(Path(__file__).parent))
 from walls import SEVERAL, Phone, World
@@ -49,8 +52,12 @@ class Player:
         owners.share(app.database, shared=False)
 
     def token(self, scope: str | None) -> Token:
-        """Return a caller of the app, of one project or of all."""
+        """Return a token of the app, of one project or of all."""
         return Token("0" * 12, "app", "app", scope)
+
+    def caller(self, scope: str | None) -> Caller:
+        """Return a caller with such a token."""
+        return Caller(self.app.database, Proof(token=self.token(scope)))
 
     def play(self, steps: int) -> None:
         """Take some steps, and compare."""
@@ -85,12 +92,9 @@ class Player:
         event |= {"installations": [str(each) for each in named]} if audience == "installations" else {}
         event |= {"project": project} if project else {}
         beside = {"type": "x", "key": title, "title": "-", "audience": "owners", "owners": ["zoe"]}
-        with self.conn.transaction():
-            [done] = app_verbs.enqueue(self.conn, [event], scope)
-            if (
-                self.dice.random() < 0.5
-            ):  # small events that are due together are fanned out together, by another function
-                app_verbs.enqueue(self.conn, [beside], None)
+        [done] = events.enqueue(self.caller(scope), [event])
+        if self.dice.random() < 0.5:  # small events that are due together are fanned out together, by another function
+            events.enqueue(self.caller(None), [beside])
         fan_out(self.app)
         self.log.append(f"enqueue {scope} {project} {key} {audience} {sorted(people)} {len(named)} -> {done.event_id}")
         known = self.world.known(scope or project, key)
@@ -120,9 +124,8 @@ class Player:
                     found = self._by_key(key, scope or project)
                     assert found == self.world.by_key(scope, project, key), (scope, project, key, "\n".join(self.log))
             for owner in OWNERS:
-                listed = {
-                    UUID(str(each["installation_id"])) for each in app_verbs.list_owned(self.conn, owner, scope, 1000)
-                }
+                found = list_phones(self.caller(scope), owner, 1000)
+                listed = {UUID(str(each["installation_id"])) for each in found}
                 assert listed == self.world.owned(scope, owner), (scope, owner, "\n".join(self.log))
                 for project in PROJECTS if scope is None else (scope,):
                     inbox = self._inbox(Whose(owner, project=project), scope)
@@ -133,13 +136,13 @@ class Player:
 
     def _finds(self, event_id: int, scope: str | None) -> bool:
         try:
-            return app_verbs.find(self.conn, event_id, scope).event["id"] == event_id
+            return events.find(self.caller(scope), event_id).event["id"] == event_id
         except NotFoundError:
             return False
 
     def _by_key(self, key: str, project: str | None) -> int | str | None:
         try:
-            return int(app_verbs.find_by_key(self.conn, "t", key, project).event["id"])
+            return int(events.find_by_key(self.caller(None), "t", key, project).event["id"])
         except NotFoundError:
             return None
         except InvalidInputError:
@@ -147,10 +150,9 @@ class Player:
 
     def _inbox(self, whose: Whose, scope: str | None) -> set[str] | None:
         try:
-            found = inboxes.resolve(self.conn, Proof(token=self.token(scope)), whose)
+            page = inboxes.read(self.caller(scope), whose, {"limit": 200})
         except NotFoundError:
             return None
-        page = inboxes.read(self.conn, found, {"limit": 200})
         return {item["title"] for item in page.told["items"]}
 
 

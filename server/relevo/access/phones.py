@@ -13,14 +13,10 @@ import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Any
 from uuid import UUID
 
-from psycopg.rows import dict_row
-
 from relevo.access.api_tokens import Token
-from relevo.client import opens, tokens, verbs
+from relevo.client import tokens, verbs
 from relevo.client.signatures import (
     FORM,
     Claim,
@@ -31,7 +27,7 @@ from relevo.client.signatures import (
     is_of_old_form,
     read_keys,
 )
-from relevo.client.values import Installation, Preference
+from relevo.client.values import Installation
 from relevo.config import Settings
 from relevo.core import push_hosts, queries
 from relevo.core.errors import ConfigError, InvalidInputError, NotFoundError, RelevoError
@@ -47,8 +43,6 @@ _DEFAULT_PROJECT = "default"
 _WEBHOOK = "webhook"
 OF_PHONES = tuple(SERVICES)
 """Providers whose tokens lead to a phone or a browser and nowhere else: a phone may name them by itself."""
-MOST_PREFERENCES = 50
-MOST_IDS = 2**63 - 1
 
 
 class NoProofError(RelevoError):
@@ -348,7 +342,7 @@ def admit(connection: Connection, installation_id: UUID, proof: Proof) -> Known:
     if proof.token is None:
         raise _no_proof()
     if known is None or proof.token.project not in (None, known.project):
-        raise _not_found(installation_id)
+        raise not_found(installation_id)
     return known
 
 
@@ -377,53 +371,6 @@ def is_good_secret(connection: Connection, written: str) -> bool:
     return False
 
 
-def report_opened(
-    connection: Connection, phone: Known, delivery_id: int, at: datetime | None, action: str | None
-) -> opens.Opened:
-    """Note that a push was opened on this phone; say so if it has no such delivery."""
-    outcome = opens.report_opened(connection, phone.installation_id, delivery_id, at=at, action=action)
-    if outcome == "gone":
-        raise NotFoundError(f"This installation has no delivery {delivery_id}.")
-    return outcome
-
-
-def preferences(connection: Connection, phone: Known, name: str | None = None) -> list[Any]:
-    """Return what an installation asks for: all of it, or what has one name."""
-    asked = {"installation_id": phone.installation_id, "name": name, "limit": 10 * MOST_PREFERENCES}
-    found = _rows(connection, "list_preferences", asked)
-    if name is not None and not found:
-        raise NotFoundError(f"There is no preference {name[:100]}.")
-    return found
-
-
-def set_preference(connection: Connection, phone: Known, name: str, preference: Preference) -> None:
-    """Set one named preference; of other names there may be so many."""
-    asked = {"installation_id": phone.installation_id, "name": name}
-    (others,) = connection.execute(_SQL["count_other_preferences"], asked).fetchone() or (None,)
-    if others is None:
-        raise _not_found(phone.installation_id)
-    if others >= MOST_PREFERENCES:
-        raise InvalidInputError(f"name must be one of the {MOST_PREFERENCES} there are.", hint="Remove another first.")
-    verbs.set_preference(connection, phone.installation_id, name, preference)
-
-
-def remove_preference(connection: Connection, phone: Known, name: str) -> None:
-    """Remove one named preference; say so if there is none."""
-    if not verbs.set_preference(connection, phone.installation_id, name, None):
-        raise NotFoundError(f"There is no preference {name[:100]}.")
-
-
-def history(
-    connection: Connection, phone: Known, caller: Token | None, *, before: int = MOST_IDS, limit: int = 50
-) -> list[Any]:
-    """Return what an installation got, newest first, and why.
-
-    Its own phone, which has no token, sees what came since it has its owner; a token of one project, what came there.
-    """
-    asked = {"installation_id": phone.installation_id, "before": before, "own": caller is None, "limit": limit}
-    return _rows(connection, "list_history", asked | {"project": caller.project if caller else None})
-
-
 def project_of(connection: Connection, installation_id: UUID) -> str | None:
     """Return the project of an installation, if it is there."""
     known = _known(connection, installation_id)
@@ -444,7 +391,7 @@ def _known(connection: Connection, installation_id: UUID) -> Known | None:
         return None
     *columns, is_for_news = row
     if is_for_news:  # an address of the app's own, which nobody reaches from outside
-        raise _not_found(installation_id)
+        raise not_found(installation_id)
     return Known(installation_id, *columns)
 
 
@@ -487,10 +434,6 @@ def _hash(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
 
 
-def _rows(connection: Connection, statement: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
-    with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(_SQL[statement], parameters).fetchall()
-
-
-def _not_found(installation_id: UUID) -> NotFoundError:
+def not_found(installation_id: UUID) -> NotFoundError:
+    """Return the error for an installation that is not there, or not for the caller to see."""
     return NotFoundError(f"There is no installation {installation_id}.")

@@ -41,10 +41,19 @@ from relevo.cli.common import (
     several,
 )
 from relevo.config import Settings
-from relevo.core.errors import ArchiveError, ConfigError, DatabaseUnavailableError, MigrationError, UsageError
+from relevo.core.errors import (
+    ArchiveError,
+    ConfigError,
+    DatabaseUnavailableError,
+    MigrationError,
+    NotFoundError,
+    UsageError,
+)
 from relevo.core.ports import ArchiveStore
-from relevo.operators import actions, archive, owners
+from relevo.operators import archive
 from relevo.operators.reading import Row, of_this_version
+from relevo.verbs import owners, phones
+from relevo.verbs.callers import operator
 
 cli = typer.Typer()
 group = typer.Typer(help="Months in the archive: list, verify, restore, fetch, query, register.", no_args_is_help=True)
@@ -306,13 +315,14 @@ def forget(
         raise UsageError("Say whom to forget.", hint="`relevo forget INSTALLATION` or `relevo forget --owner OWNER`.")
     with prepared_database() as database:
         if owner is not None:
-            count = owners.forget(database, owner)
+            count = owners.forget(operator(database), owner)
             words = f"Owner {escape(owner)} is forgotten, with {several(count, 'installation')}."
             say(words, {"owner": owner, "installations": count}, as_json=as_json)
             return
         assert installation is not None  # one of the two is given
-        known = actions.forget(database, installation)
-    if not known:
-        raise UsageError(f"There is no installation {installation}.", hint="`relevo installations` lists them.")
+        try:
+            phones.forget(operator(database), installation)
+        except NotFoundError as error:
+            raise UsageError(error.message, hint="`relevo installations` lists them.") from None
     told = {"installation_id": installation, "installations": 1}
     say(f"Installation {installation} is forgotten.", told, as_json=as_json)

@@ -13,7 +13,6 @@ from uuid import UUID
 import typer
 from psycopg import errors as pg
 
-from relevo.access import app_verbs
 from relevo.cli.common import (
     MOST_IDS,
     AsJson,
@@ -46,6 +45,8 @@ from relevo.database.pool import Database
 from relevo.operators import audit, events
 from relevo.operators.audience import are_elsewhere, unknown_installations, unknown_owners
 from relevo.operators.events import TOLD_APART
+from relevo.verbs import events as event_verbs
+from relevo.verbs.callers import operator
 
 cli = typer.Typer()
 
@@ -348,7 +349,7 @@ def cancel(
     """
     with prepared_database() as database:
         event_id = _find(database, event, key, project)
-        done = app_verbs.cancel_as_operator(database, event_id, reason, None)
+        done = event_verbs.cancel(operator(database), event_id, reason)
         left = events.too_late_to_stop(database, event_id)
     if as_json:
         print_json([{"event_id": event_id, "cancelled": done.cancelled, "withdrawn": done.withdrawn, **left}])

@@ -20,8 +20,10 @@ from relevo.cli.common import (
 from relevo.client import news
 from relevo.config import Settings
 from relevo.core.errors import UsageError
-from relevo.operators import actions, fleet
+from relevo.operators import fleet
 from relevo.operators.formats import in_numbers
+from relevo.verbs import news as verbs
+from relevo.verbs.callers import operator
 
 cli = typer.Typer()
 _group = typer.Typer(
@@ -52,7 +54,7 @@ def subscribe(
     asked |= {each: text or None for each, text in (("project", project), ("webhook", webhook)) if text is not None}
     settings = load_settings()
     with prepared_database(settings) as database:
-        created = actions.subscribe_news(database, name, asked)
+        created = verbs.subscribe(operator(database), name, asked)
         webhook = next(row["webhook"] for row in fleet.subscriptions(database) if row["name"] == name)
     trouble = _trouble(settings, webhook)
     where = f"are sent to the webhook {webhook}" if webhook else f"can be read: relevo news read {name}"
@@ -126,7 +128,7 @@ def _said(each: news.Outcome) -> str:
 def pause(name: Name, as_json: AsJson = False) -> None:
     """Hand out nothing until `relevo news resume`; what comes meanwhile is kept, up to NEWS_BACKLOG_LIMIT."""
     with prepared_database() as database:
-        actions.pause_news(database, name)
+        verbs.pause(operator(database), name)
     say(f"Paused: news for {escape(name)} wait.", {"name": name, "paused": True}, as_json=as_json)
 
 
@@ -134,7 +136,7 @@ def pause(name: Name, as_json: AsJson = False) -> None:
 def resume(name: Name, as_json: AsJson = False) -> None:
     """Hand out a subscription's news again, from where it stood."""
     with prepared_database() as database:
-        actions.pause_news(database, name, paused=False)
+        verbs.pause(operator(database), name, paused=False)
     say(f"Resumed: news for {escape(name)} go on.", {"name": name, "paused": False}, as_json=as_json)
 
 
@@ -152,6 +154,6 @@ def remove(
                 f"{in_numbers(waiting, 'news waits', 'news wait')} unread for {name}.",
                 hint="Read them first, or forget them with --yes.",
             )
-        actions.remove_news(database, name)
+        verbs.remove(operator(database), name)
     told = {"name": name, "removed": True, "forgotten": waiting}
     say(f"Removed: {escape(name)} gets no more news.", told, as_json=as_json)

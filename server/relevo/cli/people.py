@@ -35,6 +35,10 @@ from relevo.client.inboxes import MOST_AT_ONCE, InboxItem, Status
 from relevo.core.errors import UsageError
 from relevo.database.pool import Database
 from relevo.operators import inboxes, owners
+from relevo.verbs import choices
+from relevo.verbs import owners as verbs
+from relevo.verbs import quiet as quiet_verbs
+from relevo.verbs.callers import operator
 
 cli = typer.Typer()
 owner = typer.Typer(help="What is kept of a person: show, export, block, forget.", no_args_is_help=True)
@@ -109,7 +113,7 @@ def export(
 ) -> None:
     """Write everything that is kept of an owner as one JSON document; push tokens are shortened, archives not read."""
     with prepared_database() as database:
-        items = owners.export(database, name)
+        items = verbs.export(operator(database), name)
         if into is None:
             _write(sys.stdout, name, items)
             return
@@ -151,7 +155,7 @@ def block(
 ) -> None:
     """Send an owner nothing any more, on no phone, now or later; what is kept of them stays."""
     with prepared_database() as database:
-        count = owners.block(database, name, reason, project)
+        count = verbs.block(operator(database), name, reason, project)
     words = f"{as_written(name)} is blocked: nothing is sent to {several(count, 'phone')}, or to new ones."
     say(words, {"owner": name, "blocked": True, "installations": count}, as_json=as_json)
 
@@ -160,7 +164,7 @@ def block(
 def unblock(name: Name, project: Project = None, as_json: AsJson = False) -> None:
     """Let pushes go to an owner again."""
     with prepared_database() as database:
-        count = owners.unblock(database, name, project)
+        count = verbs.unblock(operator(database), name, project)
     words = f"Pushes go to {as_written(name)} again ({several(count, 'phone')})."
     say(words, {"owner": name, "blocked": False, "installations": count}, as_json=as_json)
 
@@ -169,7 +173,7 @@ def unblock(name: Name, project: Project = None, as_json: AsJson = False) -> Non
 def forget(name: Name, as_json: AsJson = False) -> None:
     """Forget an owner: all phones, what was said to them alone, marks, choices and the name."""
     with prepared_database() as database:
-        count = owners.forget(database, name)
+        count = verbs.forget(operator(database), name)
     words = f"{as_written(name)} is forgotten, with {several(count, 'phone')}."
     say(words, {"owner": name, "installations": count}, as_json=as_json)
 
@@ -228,7 +232,9 @@ def set_category(  # noqa: PLR0917 typer options
         texts.setdefault(locale, {})["sentence"] = text
     in_quiet_hours = None if quiet == "by-type" else ... if quiet is None else quiet
     with prepared_database(settings) as database:
-        owners.set_category(database, name, None if rule is None else known[rule], texts, in_quiet_hours)
+        choices.set_category(
+            operator(database), name, None if rule is None else known[rule], texts, quiet=in_quiet_hours
+        )
     warn_of_sound(settings, silently=quiet == "silent")
     say(f"Category {as_written(name)} is set.", {"category": name, "rule": rule}, as_json=as_json)
 
@@ -272,14 +278,8 @@ def set_quiet(  # noqa: PLR0917 typer options
     with prepared_database(settings) as database:
         if windows and zone is None and phone is None:
             zone = _zone_of(database, owner, project)
-        changed = owners.set_quiet(
-            database,
-            None if remove else [] if never else windows or ...,
-            owner=owner,
-            phone=phone,
-            project=project,
-            zone=zone or ...,
-        )
+        hours = {"windows": None if remove else [] if never else windows or ..., "zone": zone or ...}
+        changed = quiet_verbs.set_quiet(operator(database), hours, owner=owner, phone=phone, project=project)
     words = "The quiet hours are set." if changed else "Nothing changed: these hours were set already."
     say(words, {"changed": changed}, as_json=as_json)
     warn_of_sound(settings, silently=bool(windows))
@@ -360,7 +360,9 @@ def set_cap(  # noqa: PLR0917 typer options
         raise UsageError("A cap needs a number, or --remove.", hint="Such as: relevo cap set day 5.")
     given: dict[str, Literal["skip", "digest"]] = {} if over is None else {"over": over}
     with prepared_database() as database:
-        changed = owners.set_cap(database, most, per=per, category=category, project=project, **given)
+        changed = quiet_verbs.set_cap(
+            operator(database), most=most, per=per, category=category, project=project, **given
+        )
     words = "The cap is set." if most else "The cap is removed."
     say(words if changed else "Nothing changed.", {"changed": changed}, as_json=as_json)
 

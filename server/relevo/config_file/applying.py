@@ -14,7 +14,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from relevo.access import api_tokens, app_verbs
+from relevo.access import api_tokens, news_names
 from relevo.client.connections.refusals import refusals
 from relevo.config_file.items import KINDS, Desired, Item, Key, Kind
 from relevo.core import queries
@@ -42,7 +42,7 @@ def read_state(connection: Connection, types: Sequence[str] | None = None) -> St
     with of_this_version():
         rows = connection.execute(_SQL["read_configuration"], {"types": types}).fetchall()
     return {
-        Key(kind, project, app_verbs.shown_name(name, project) if kind == "news" else name): value
+        Key(kind, project, news_names.shown_name(name, project) if kind == "news" else name): value
         for kind, project, name, value in rows
     }
 
@@ -157,13 +157,13 @@ class _Writer:
 
     def _set_news(self, key: Key, value: Any) -> None:
         """Subscribe to news, or end a subscription of which nothing waits."""
-        stored = app_verbs.stored_name(self._connection, key.name, key.project)
+        stored = news_names.stored_name(self._connection, key.name, key.project)
         row = self._connection.execute(_SQL["read_subscription"], {"name": stored}).fetchone()
         project, unread = row or (key.project, 0)
         if project != key.project:
             raise UsageError(f"the subscription {key.name} is one of project {project}.", hint="Choose another name.")
         if value is not None:
-            app_verbs.subscribe(self._connection, key.name, key.project, {"webhook": None} | value)
+            news_names.subscribe(self._connection, key.name, key.project, {"webhook": None} | value)
             return
         if unread:
             hint = f"Read them, or forget them: `relevo news remove {stored} --yes`."

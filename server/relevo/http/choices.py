@@ -6,7 +6,6 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -14,16 +13,15 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field, StrictBool
 from starlette.responses import Response
 
-from relevo.access import choices
 from relevo.client import consent
-from relevo.http.database_threads import threads_of
 from relevo.http.fields import Body, Reason, Text, Text35, Text100
-from relevo.http.guard import Guarded, caller_of, own_project
-from relevo.http.installations import INSTALLATION, MISSING, PhoneRoute, ask_as_phone
+from relevo.http.guard import Guarded, call, token_of
+from relevo.http.installations import INSTALLATION, MISSING, PhoneRoute, call_as_phone
 from relevo.http.json_response import Json
-from relevo.http.owners import Owner, OwnerIn, do
+from relevo.http.owners import Owner, OwnerIn
 from relevo.http.quiet_warnings import Warned, warnings_of
-from relevo.operators import owners
+from relevo.verbs import choices as verbs
+from relevo.verbs import owners
 
 router = APIRouter(route_class=Guarded, tags=["choices"])
 phone_router = APIRouter(prefix=INSTALLATION, route_class=PhoneRoute, tags=["devices"], responses=MISSING)
@@ -170,8 +168,7 @@ async def list_categories(
     locale: AskedLocale = None,
 ) -> Response:
     """List the categories that people may choose, and what an owner chose of them."""
-    where = own_project(request, project)
-    found = await threads_of(request).run_in_transaction(choices.list_categories, owner, where, locale)
+    found = await call(request, verbs.list_categories, owner, project, locale)
     return Json({"items": found, "next": None})
 
 
@@ -180,47 +177,41 @@ async def put_category(request: Request, category: Name, body: CategoryIn) -> Re
     """Make or change a category; what it means for pushes holds at once, for those that wait, too."""
     texts = body.model_dump(exclude_none=True).get("texts", {})
     quiet = body.quiet if "quiet" in body.model_fields_set else ...
-    await threads_of(request).run(owners.set_category, category, body.rule, texts, quiet)
+    await call(request, verbs.set_category, category, body.rule, texts, quiet=quiet)
     return Json({"category": category} | warnings_of(request, silently=quiet == "silent"))
 
 
 @router.post("/v1/owners/choices", responses={200: {"model": Chosen}})
 async def choose_category(request: Request, body: ChoiceIn) -> Response:
     """Record what an owner chose of a category, with the time and the words, and apply it at once."""
-    choose = partial(choices.choose, face=choices.face_of(caller_of(request)))
-    return Json({"changed": await do(request, "choose_category", verb=choose, **dict(body))})
+    return Json({"changed": await call(request, verbs.choose, **dict(body))})
 
 
 @router.post("/v1/owners/block", responses={200: {"model": Blocked}})
 async def block_owner(request: Request, body: BlockIn) -> Response:
     """Send an owner nothing any more; what is kept of them stays. A token of one project does so there."""
-    return Json({"installations": await do(request, "block_owner", verb=consent.block, **dict(body))})
+    return Json({"installations": await call(request, owners.block, **dict(body))})
 
 
 @router.post("/v1/owners/unblock", responses={200: {"model": Blocked}})
 async def unblock_owner(request: Request, whose: OwnerIn) -> Response:
     """Let pushes go to an owner again."""
-    return Json({"installations": await do(request, "unblock_owner", whose.owner, consent.unblock)})
+    return Json({"installations": await call(request, owners.unblock, whose.owner)})
 
 
 @router.post("/v1/owners/export", responses={200: {"model": Exported}})
 async def export_owner(request: Request, body: ExportIn) -> Response:
     """Return everything that is kept of an owner, a kind at a time; for a token of one project, what is there."""
-    caller = caller_of(request)
-    if request.app.state.exports.goes_on(caller.id, body.owner, body.kind, is_first=body.after is None):
-        given = dict(body) | {"project": caller.project}
-        page = await threads_of(request).run_in_transaction(consent.export_owner, **given)
-    else:
-        page = await do(request, "export_owner", verb=consent.export_owner, **dict(body))
+    exports: Exports = request.app.state.exports
+    goes_on = exports.goes_on(token_of(request).id, body.owner, body.kind, is_first=body.after is None)
+    page = await call(request, owners.export_page, **dict(body), goes_on=goes_on)
     return Json({"items": list(page.items), "next": page.next})
 
 
 @phone_router.get("/choices", responses={200: {"model": Categories}})
 async def list_choices(request: Request, installation_id: UUID, locale: AskedLocale = None) -> Response:
     """List the categories, and what the phone's owner chose of them."""
-    found = await ask_as_phone(
-        request, installation_id, lambda c, phone: choices.list_categories(c, phone.owner, phone.project, locale)
-    )
+    found = await call_as_phone(request, verbs.list_choices, installation_id, locale)
     return Json({"items": found, "next": None})
 
 
@@ -232,5 +223,4 @@ async def put_choice(request: Request, installation_id: UUID, category: Name, bo
     never refused.
     """
     given = {**body.model_dump(exclude_none=True), "category": category}
-    choose = partial(choices.choose_on_phone, face=choices.face_of(request.state.caller), given=given)
-    return Json({"changed": await ask_as_phone(request, installation_id, choose)})
+    return Json({"changed": await call_as_phone(request, verbs.choose_on_phone, installation_id, **given)})

@@ -12,18 +12,18 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
-from relevo.access import app_verbs
-from relevo.access.app_verbs import EventLook
 from relevo.client.progress import progress_of
 from relevo.http import event_schema
 from relevo.http.database_threads import threads_of
 from relevo.http.fields import NO_TEXT, Body, Exact, Id, Reason, Text, Text100, Text200
-from relevo.http.guard import Guarded, admit_again, caller_of, do, own_project
+from relevo.http.guard import Guarded, admit_again, call, token_of
 from relevo.http.json_response import Json
 from relevo.http.problems import ProblemBody, invalid, missing
 from relevo.http.shared_writes import SharedWrites
 from relevo.http.waiting import EventWaiters
 from relevo.operators.deliveries import of_event
+from relevo.verbs import events
+from relevo.verbs.events import EventLook
 
 router = APIRouter(route_class=Guarded, tags=["events"])
 
@@ -275,23 +275,21 @@ async def enqueue_event(
     ] = None,
 ) -> Response:
     """Enqueue an event, once: the same type and key again is the same event. With `wait_ms`, wait for it, too."""
-    caller, threads = caller_of(request), threads_of(request)
     writes: SharedWrites = request.app.state.writes
-    done = await writes.enqueue(caller, _given(request, event, idempotency_key), len(await request.body()))
+    done = await writes.enqueue(token_of(request), _given(request, event, idempotency_key), len(await request.body()))
     headers = {"Location": f"/v1/events/{done.event_id}"}
     wait_ms = former if wait_ms is None else wait_ms
     if wait_ms is None:
         return Json(vars(done), 201 if done.created else 200, headers)
-    first = await threads.run_statement(app_verbs.find, done.event_id, caller.project)
+    first = await call(request, events.find, done.event_id)
     return await _waited(request, first, until, wait_ms, more={"enqueued": vars(done)}, headers=headers)
 
 
 @router.post("/v1/events/batch", responses={200: {"model": EnqueuedBatch}, 409: _TAKEN})
 async def enqueue_events(request: Request, batch: Batch) -> Response:
     """Enqueue many events in one transaction, all or none; each needs its key."""
-    events = [_given(request, event, None, f"events.{number}.") for number, event in enumerate(batch.events)]
-    # one statement is a transaction by itself
-    done = await threads_of(request).run_statement(app_verbs.enqueue, events, caller_of(request).project)
+    given = [_given(request, event, None, f"events.{number}.") for number, event in enumerate(batch.events)]
+    done = await call(request, events.enqueue, given)
     return Json({"items": [vars(each) for each in done]})
 
 
@@ -307,9 +305,7 @@ async def preview_event(
     """
     given = {"key": "preview"} | event.model_dump(exclude_none=True, exclude_unset=True)
     refuse_tender(request, given)
-    found = await threads_of(request).run_in_transaction(
-        app_verbs.preview, given, caller_of(request).project, sample=sample
-    )
+    found = await call(request, events.preview, given, sample=sample)
     return Json({name: getattr(found, name) for name in PreviewOut.model_fields})
 
 
@@ -321,7 +317,7 @@ async def get_event(
 
     It waits for 15 s unless `wait_ms` says otherwise.
     """
-    first = await threads_of(request).run_statement(app_verbs.find, event_id, caller_of(request).project)
+    first = await call(request, events.find, event_id)
     wait_ms = former if wait_ms is None else wait_ms
     return await _waited(request, first, until, DEFAULT_WAIT_MS if wait_ms is None else wait_ms)
 
@@ -340,8 +336,7 @@ async def find_event(
     until: Until = "sent",
 ) -> Response:
     """Return how far the event of a type and key is; with `wait_ms`, wait for it as by its number."""
-    project = own_project(request, project)
-    first = await threads_of(request).run_statement(app_verbs.find_by_key, event_type, key, project)
+    first = await call(request, events.find_by_key, event_type, key, project)
     return await _waited(request, first, until, wait_ms or 0)
 
 
@@ -353,9 +348,7 @@ async def change_event(request: Request, event: KeyedEventIn) -> Response:
     """
     if event.key is None:
         raise invalid("key", "must be given")
-    given, project = _given(request, event, None), caller_of(request).project
-    target = {"event": given["key"]}
-    done = await do(request, "change_event", target, lambda c: app_verbs.change(c, given, project))
+    done = await call(request, events.change, _given(request, event, None))
     return Json({"changed": True, "event_id": done.event["id"], "event": _event(request, done.event)})
 
 
@@ -365,9 +358,7 @@ async def cancel_event(request: Request, event_id: EventId, why: CancelIn | None
 
     One with nothing left to send, to confirm or to redrive stays as it is.
     """
-    reason, project = (why or CancelIn()).reason, caller_of(request).project
-    target = {"event_id": event_id, "reason": reason}
-    done = await do(request, "cancel_event", target, lambda c: app_verbs.cancel(c, event_id, reason, project))
+    done = await call(request, events.cancel, event_id, (why or CancelIn()).reason)
     told = {"cancelled": done.cancelled, "withdrawn": done.withdrawn, "event_id": event_id}
     return Json(told | {"counts": done.found.counts})
 
@@ -378,12 +369,7 @@ async def complete_event(request: Request, event_id: EventId, how: CompleteIn | 
 
     `completed` is false if it had ended before.
     """
-    owner, reason = (how.owner, how.reason) if how else (None, "")
-    project = caller_of(request).project
-    target = {"event": str(event_id)}
-    completed, found = await do(
-        request, "complete_event", target, lambda c: app_verbs.complete(c, event_id, reason, owner, project)
-    )
+    completed, found = await call(request, events.complete, event_id, **(dict(how) if how else {}))
     return Json({"completed": completed, "event_id": event_id, "counts": found.counts})
 
 
@@ -395,9 +381,8 @@ async def list_event_deliveries(
     cursor: Annotated[UUID | None, Query(description="`next` of the page before.")] = None,
 ) -> Response:
     """Return what became of each delivery of an event, by installation."""
-    threads = threads_of(request)
-    await threads.run_statement(app_verbs.find, event_id, caller_of(request).project)
-    rows = await threads.run(of_event, event_id, after=cursor, limit=limit)
+    await call(request, events.find, event_id)
+    rows = await threads_of(request).run(of_event, event_id, after=cursor, limit=limit)
     return Json({"items": rows, "next": str(rows[-1]["installation_id"]) if len(rows) == limit else None})
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from relevo.access import app_verbs
 from relevo.client.progress import progress_of
 from relevo.http.database_threads import threads_of
 from relevo.http.events import EventId, EventIn, refuse_tender
-from relevo.http.guard import Guarded, caller_of
+from relevo.http.guard import Guarded, call, token_of
 from relevo.http.json_response import Json
 from relevo.http.problems import missing
 from relevo.operators import events
 from relevo.operators.audience import Nobody
+from relevo.verbs import events as verbs
 
 router = APIRouter(route_class=Guarded, tags=["events"])
 
@@ -71,11 +71,10 @@ class ExplanationOut(BaseModel):
 @router.get("/v1/events/{event_id}/waits", responses={200: {"model": WaitingOut}, **_NO_EVENT})
 async def get_event_waits(request: Request, event_id: EventId) -> Response:
     """Return why what is open of an event waits, and until when, and why the event reached nobody, if it did not."""
-    caller, threads = caller_of(request), threads_of(request)
-    found = await threads.run_statement(app_verbs.find, event_id, caller.project)
-    told = await threads.run(events.waiting, event_id)
+    found = await call(request, verbs.find, event_id)
+    told = await threads_of(request).run(events.waiting, event_id)
     nobody = told.nobody
-    if nobody is not None and nobody.why == "owners_elsewhere" and caller.project is not None:
+    if nobody is not None and nobody.why == "owners_elsewhere" and token_of(request).project is not None:
         nobody = Nobody("owners_unknown")  # who has phones in another project is none of its business
     return Json(
         {
@@ -90,7 +89,7 @@ async def get_event_waits(request: Request, event_id: EventId) -> Response:
 @router.get("/v1/events/{event_id}/explanation", responses={200: {"model": ExplanationOut}, **_NO_PHONE})
 async def explain_event(request: Request, event_id: EventId, installation_id: Phone) -> Response:
     """Return why a phone gets an event, or not."""
-    return await _explained(request, app_verbs.explain, event_id, installation_id)
+    return Json(await call(request, verbs.explain, event_id, installation_id))
 
 
 @router.post("/v1/events/explanation", responses={200: {"model": ExplanationOut}, **_NO_PHONE})
@@ -98,9 +97,4 @@ async def explain_new_event(request: Request, event: EventIn, installation_id: P
     """Return why a phone would get an event, or not; nothing is enqueued."""
     given = {"key": "preview"} | event.model_dump(exclude_none=True, exclude_unset=True)
     refuse_tender(request, given)
-    return await _explained(request, app_verbs.explain_new, given, installation_id)
-
-
-async def _explained(request: Request, explain: Any, event: Any, installation_id: UUID) -> Response:
-    project = caller_of(request).project
-    return Json(await threads_of(request).run_in_transaction(explain, event, installation_id, project))
+    return Json(await call(request, verbs.explain_new, given, installation_id))

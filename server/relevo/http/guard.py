@@ -8,10 +8,10 @@ import inspect
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fastapi import Request
 from fastapi.routing import APIRoute
@@ -20,23 +20,23 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from relevo.access import api_tokens, app_verbs, sessions
+from relevo.access import api_tokens, sessions
 from relevo.access.api_tokens import Token
-from relevo.database.pool import Connection
+from relevo.access.phones import Proof
 from relevo.http.cached import FRESH_S
 from relevo.http.database_threads import DatabaseThreads, threads_of
 from relevo.http.problems import Problem, ProblemBody
 from relevo.http.rules import OPERATE, PHONE_BODY, RULES, SIGNED, Rule, rule_of
 from relevo.operators import audit
+from relevo.verbs.callers import Caller
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _MOST_KNOWN = 10_000
 _MOST_PHONES = 50_000
 _BEARER = "bearer "
 _API = "/v1/"
 _LONGEST_TOLD = 50
-_RECORDED = frozenset({"export_owner", "block_owner", "unblock_owner", "forget_owner", "forget"})
-"""What the audit log records of every token: who read everything of a person, silenced them or deleted them."""
 _WRITTEN_OUT = {path for _, path in RULES if "{" not in path}
 COOKIE = "relevo_session"
 """Where a browser keeps a session; behind TLS with the prefix that lets no other host or path set it."""
@@ -190,16 +190,25 @@ def written_token(request: Request) -> str:
     return given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else ""
 
 
-def caller_of(request: Request) -> Token:
-    """Return who calls, in a route whose rule asks for a token."""
+def token_of(request: Request) -> Token:
+    """Return the token of who calls, in a route whose rule asks for one."""
     token = request.state.caller
     assert isinstance(token, Token)
     return token
 
 
-def own_project(request: Request, asked: str | None) -> str | None:
-    """Return the project a call is about; whoever calls with a token of one project may name no other."""
-    return app_verbs.own_project(caller_of(request).project, asked)
+def caller_of(request: Request, proof: Proof | None = None) -> Caller:
+    """Return who calls, for the verb; a phone by its proof, in other routes whoever has the token."""
+    proof = proof or Proof(token_of(request))
+    database = threads_of(request).database
+    if proof.token is None:
+        return Caller(database, proof)
+    return Caller(database, proof, partial(request.app.state.recorded.take, proof.token))
+
+
+async def call(request: Request, verb: Callable[Concatenate[Caller, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a verb as who calls the route, whose rule asks for a token."""
+    return await threads_of(request).call(verb, caller_of(request), *args, **kwargs)
 
 
 async def admit_again(request: Request) -> None:
@@ -207,21 +216,6 @@ async def admit_again(request: Request) -> None:
     rule: Rule = request.scope["route"].rule
     if request.state.caller is not None and await request.app.state.callers.admit(request, rule) is None:
         raise Problem(401, "This token was revoked or has expired.", hint=_how_to_make(rule))
-
-
-async def do(request: Request, action: str, target: Mapping[str, object], verb: Callable[[Connection], T]) -> T:
-    """Do it in one transaction; the audit log records what an operator does, and what any token does of `_RECORDED`."""
-    if _is_recorded(request, action):
-        return await threads_of(request).run(app_verbs.do_recorded, action, target, verb)
-    return await threads_of(request).run_in_transaction(verb)
-
-
-def _is_recorded(request: Request, action: str) -> bool:
-    """Return whether the audit log gets an entry for an action of this caller."""
-    token: Token | None = request.state.caller
-    if token is None or token.role == "operator":
-        return token is not None
-    return action in _RECORDED and request.app.state.recorded.take(token, action)
 
 
 class Guarded(APIRoute):

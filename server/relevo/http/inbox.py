@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import AwareDatetime, BaseModel, Field
 from starlette.responses import Response
 
-from relevo.access import inboxes, phones
-from relevo.access.inboxes import Page, Whose
-from relevo.client.inboxes import MOST_AT_ONCE, Mark, Status, inbox_counts, mark_inbox_before
-from relevo.database.pool import Connection
+from relevo.client.inboxes import MOST_AT_ONCE, Mark, Status
 from relevo.http.events import LEFT, MAX_WAIT_MS, EventId
 from relevo.http.fields import Body, Exact, Text, Text100, Text200
-from relevo.http.guard import Guarded, admit_again, do
-from relevo.http.installations import MISSING, ask, proof_of
+from relevo.http.guard import Guarded, admit_again
+from relevo.http.installations import MISSING, call_as_phone, proof_of
 from relevo.http.json_response import Json
 from relevo.http.problems import invalid
 from relevo.http.waiting import InboxWaiters, InboxWaiting
+from relevo.verbs import inboxes
+from relevo.verbs.callers import sha256_of
+from relevo.verbs.inboxes import Page, Whose
+from relevo.verbs.phones import prove_any
 
-T = TypeVar("T")
 _PLACE = "^[0-9]{1,18}$"
 _WAITS_OF_A_PHONE = 3
 """How many requests of one phone wait at once: the app, and what is left of those before."""
@@ -35,9 +34,8 @@ class InboxRoute(Guarded):
 
     async def prove(self, request: Request) -> None:
         """Refuse who brings neither a token nor a phone's secret; without a body the route itself does."""
-        proof = proof_of(request)
-        if self.body_field is not None and proof.token is None:
-            await ask(request, phones.admit_reader, proof)
+        if self.body_field is not None and proof_of(request).token is None:
+            await call_as_phone(request, prove_any)
 
 
 router = APIRouter(route_class=InboxRoute, tags=["inbox"], responses=MISSING)
@@ -136,7 +134,7 @@ async def read_inbox(request: Request, query: Annotated[InboxQuery, Query()]) ->
     asked = query.model_dump(include=_ASKED)
 
     async def find() -> Page:
-        return await _do(request, query, lambda c, whose: inboxes.read(c, whose, asked))
+        return await call_as_phone(request, inboxes.read, _whose(query), asked)
 
     page = await find()
     known = page.newest if query.after is None else int(query.after)
@@ -156,7 +154,7 @@ async def _wait(
     waiters: InboxWaiters = request.app.state.inbox_waiters
     loop, token = asyncio.get_running_loop(), request.state.caller
     until = loop.time() + wait_s
-    caller = token.id if token else f"phone {_hash(proof_of(request).secret or '')}"
+    caller = token.id if token else f"phone {sha256_of(proof_of(request).secret or '')}"
     one = InboxWaiting(caller, page.whose, known)
     async with waiters.enter(request, one, None if token else _WAITS_OF_A_PHONE) as left:
         while True:
@@ -175,7 +173,7 @@ async def _wait(
 @router.get("/v1/inbox/counts", responses={200: {"model": InboxCountsOut}})
 async def count_inbox(request: Request, query: Annotated[WhoseIn, Query()]) -> Response:
     """Count what is unread and unseen in an inbox: exactly up to 99, then "99+". What is archived counts in neither."""
-    return Json(vars(await _do(request, query, lambda c, whose: inbox_counts(c, **vars(whose)))))
+    return Json(vars(await call_as_phone(request, inboxes.count, _whose(query))))
 
 
 @router.post("/v1/inbox/read-before", responses={200: {"model": MarkedOut}})
@@ -198,29 +196,13 @@ async def mark_inbox_item(
     whose: WhoseIn | None = None,
 ) -> Response:
     """Mark one item of an inbox, or take a mark back; the same mark again changes nothing."""
-    done = await _do(request, whose, lambda c, found: inboxes.mark(c, found, event_id, mark), f"mark_inbox_{mark}")
-    return Json({"marked": done})
+    return Json({"marked": await call_as_phone(request, inboxes.mark, _whose(whose), event_id, mark)})
 
 
 async def _mark_before(request: Request, what: BeforeIn | None, how: Literal["read", "seen"]) -> Response:
     before = what.before if what else None
-    done = await _do(
-        request, what, lambda c, whose: mark_inbox_before(c, before, how, **vars(whose)), f"mark_inbox_{how}_before"
-    )
-    return Json({"marked": done})
+    return Json({"marked": await call_as_phone(request, inboxes.mark_before, _whose(what), before, how)})
 
 
-async def _do(request: Request, given: WhoseIn | None, verb: Callable[[Connection, Whose], T], action: str = "") -> T:
-    """Do something with the inbox that the caller gets; an action is recorded without the name, which may be to go."""
-    named, proof = Whose(given.owner, given.installation_id, given.project) if given else Whose(), proof_of(request)
-
-    def work(connection: Connection) -> T:
-        return verb(connection, inboxes.resolve(connection, proof, named))
-
-    if not action or request.state.caller is None:
-        return await ask(request, work)
-    return await do(request, action, {"inbox_sha256": _hash(named.owner or str(named.installation_id))}, work)
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+def _whose(given: WhoseIn | None) -> Whose:
+    return Whose(given.owner, given.installation_id, given.project) if given else Whose()

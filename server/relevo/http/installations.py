@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 from uuid import UUID
 
@@ -14,17 +13,18 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field, StrictBool
 from starlette.responses import Response
 
-from relevo.access import phones
-from relevo.access.phones import Known, NoProofError, Proof
-from relevo.client import opens, verbs
+from relevo.access.phones import NoProofError, Proof, Registered, check_form, check_signed, project_of
+from relevo.client import opens
 from relevo.client.checks import DELIVERY
 from relevo.client.values import REMOVE, Installation, Preference
 from relevo.core.known_services import EXPO, NATIVE, SERVICES, WITH_ENVIRONMENT, listed
-from relevo.database.pool import Connection
+from relevo.http.database_threads import threads_of
 from relevo.http.fields import Amount, Body, Exact, Id, Instant, Reason, Text, Text35, Text64, Text100, Text200
-from relevo.http.guard import Guarded, do, written_token
+from relevo.http.guard import Guarded, caller_of, written_token
 from relevo.http.json_response import Json
 from relevo.http.problems import Problem, invalid, missing
+from relevo.verbs import phones
+from relevo.verbs.callers import Caller
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class PhoneRoute(Guarded):
         if may_be_new and proof.signature is not None:
             await _check_signature(request, installation_id, proof.signature)
         elif not may_be_new or request.app.state.device_rules.open_project is None:
-            await ask(request, phones.admit, installation_id, proof)
+            await call_as_phone(request, phones.prove, installation_id)
 
 
 async def _check_signature(request: Request, installation_id: UUID, signature: str) -> None:
@@ -63,15 +63,15 @@ async def _check_signature(request: Request, installation_id: UUID, signature: s
     The database is asked only where a body that may be good does not name the phone's project.
     """
     rules, now = request.app.state.device_rules, time.time()
-    phones.check_form(rules, signature, now)
+    check_form(rules, signature, now)
     asked = Installation(installation_id=installation_id, **_signed_fields(await request.body()))
     try:
-        phones.check_signed(rules, asked, signature, now)
+        check_signed(rules, asked, signature, now)
     except NoProofError:
         if asked.project is not None:
             raise
-        project = await request.app.state.threads.run_statement(phones.project_of, installation_id)
-        phones.check_signed(rules, replace(asked, project=project), signature, now)
+        project = await request.app.state.threads.run_statement(project_of, installation_id)
+        check_signed(rules, replace(asked, project=project), signature, now)
 
 
 def _signed_fields(body: bytes) -> dict[str, Any]:
@@ -264,41 +264,29 @@ async def register_installation(request: Request, installation_id: UUID, body: I
     )
     given = body.model_dump(exclude={"renew_secret"}) | removed
     asked = Installation(installation_id=installation_id, **given)
-    rules, proof = request.app.state.device_rules, proof_of(request)
-    made = await ask(request, phones.register, rules, asked, proof, time.time(), renew=body.renew_secret)
+    rules = request.app.state.device_rules
+    made = await call_as_phone(request, phones.register, rules, asked, renew=body.renew_secret)
     return Json(vars(made), 201 if made.created else 200, {"Cache-Control": "no-store"})
 
 
 @router.delete("", status_code=204)
 async def delete_installation(request: Request, installation_id: UUID) -> Response:
     """Forget a phone: its token, owner and preferences are deleted, and what was said to it alone."""
-    proof = proof_of(request)
-
-    def forget(connection: Connection) -> int:
-        return verbs.forget(connection, phones.admit(connection, installation_id, proof).installation_id)
-
-    if request.state.caller is None:
-        await ask(request, forget)
-    else:
-        await do(request, "forget", {"installation_id": str(installation_id)}, forget)
+    await call_as_phone(request, phones.forget, installation_id)
     return Response(status_code=204)
 
 
 @router.post("/log-out", responses={200: {"model": LoggedOutBody}})
 async def log_out_installation(request: Request, installation_id: UUID) -> Response:
     """Log a phone out: nothing is sent to it until it registers again, and its secret ends."""
-    many = await ask_as_phone(request, installation_id, lambda c, phone: verbs.unregister(c, phone.installation_id))
-    return Json({"logged_out": bool(many)})
+    return Json({"logged_out": await call_as_phone(request, phones.log_out, installation_id)})
 
 
 @router.post("/complete", responses={200: {"model": CompletedBody}})
 async def complete_installation(request: Request, installation_id: UUID, why: ReasonIn | None = None) -> Response:
     """Say that everything for a phone until now was handled elsewhere: what is left of it ends unsent."""
     reason = (why or ReasonIn()).reason
-    done = await ask_as_phone(
-        request, installation_id, lambda c, phone: verbs.complete(c, phone.installation_id, reason)
-    )
-    return Json({"completed": done})
+    return Json({"completed": await call_as_phone(request, phones.complete, installation_id, reason)})
 
 
 @router.post("/opened", responses={200: {"model": OpenedBody}})
@@ -307,21 +295,20 @@ async def report_opened(request: Request, installation_id: UUID, opened: OpenedI
 
     Only pushes whose data has `reportOpened` ask for it.
     """
-    report = partial(phones.report_opened, **dict(opened))
-    return Json({"outcome": await ask_as_phone(request, installation_id, report)})
+    return Json({"outcome": await call_as_phone(request, phones.report_opened, installation_id, **dict(opened))})
 
 
 @router.get("/preferences", responses={200: {"model": Preferences}})
 async def list_preferences(request: Request, installation_id: UUID) -> Response:
     """Return what a phone asks for: any one of its preferences that matches is enough."""
-    found = await ask_as_phone(request, installation_id, phones.preferences)
+    found = await call_as_phone(request, phones.list_preferences, installation_id)
     return Json({"items": found, "next": None})
 
 
 @router.get("/preferences/{name}", responses={200: {"model": NamedPreference}})
 async def get_preference(request: Request, installation_id: UUID, name: Name) -> Response:
     """Return one preference of a phone."""
-    [found] = await ask_as_phone(request, installation_id, partial(phones.preferences, name=name))
+    [found] = await call_as_phone(request, phones.list_preferences, installation_id, name)
     return Json(found)
 
 
@@ -329,15 +316,13 @@ async def get_preference(request: Request, installation_id: UUID, name: Name) ->
 async def set_preference(request: Request, installation_id: UUID, name: Name, body: PreferenceBody) -> Response:
     """Set one preference of a phone; `default` is the one a new phone has, which asks for all that names no topic."""
     asked = Preference(**dict(body))
-    await ask_as_phone(request, installation_id, lambda c, phone: phones.set_preference(c, phone, name, asked))
-    [found] = await ask_as_phone(request, installation_id, partial(phones.preferences, name=name))
-    return Json(found)
+    return Json(await call_as_phone(request, phones.set_preference, installation_id, name, asked))
 
 
 @router.delete("/preferences/{name}", status_code=204)
 async def delete_preference(request: Request, installation_id: UUID, name: Name) -> Response:
     """Remove one preference of a phone; one without any gets no tenders."""
-    await ask_as_phone(request, installation_id, partial(phones.remove_preference, name=name))
+    await call_as_phone(request, phones.remove_preference, installation_id, name)
     return Response(status_code=204)
 
 
@@ -347,8 +332,7 @@ async def list_installation_deliveries(
 ) -> Response:
     """Return what a phone got, newest first, and why; the phone itself sees what came since it has its owner."""
     before = min(int(cursor), phones.MOST_IDS) if cursor else phones.MOST_IDS
-    read = partial(phones.history, caller=request.state.caller, before=before, limit=limit)
-    rows = await ask_as_phone(request, installation_id, read)
+    rows = await call_as_phone(request, phones.history, installation_id, before=before, limit=limit)
     items = [_told(request, dict(row)) for row in rows]
     return Json({"items": items, "next": str(items[-1]["id"]) if len(items) == limit else None})
 
@@ -385,10 +369,13 @@ def proof_of(request: Request) -> Proof:
     return Proof(token, secret, signature[:_MAX_SIGNATURE] if signature else None)
 
 
-async def ask(request: Request, verb: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Do what a phone asks for in one transaction; count it by itself from now on if its secret was found good."""
+async def call_as_phone(
+    request: Request, verb: Callable[Concatenate[Caller, P], T], /, *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Call a verb as the phone or the app that calls; count a phone by itself from now on if its secret was good."""
+    caller = caller_of(request, proof_of(request))
     try:
-        answer: T = await request.app.state.threads.run_in_transaction(verb, *args, **kwargs)
+        answer = await threads_of(request).call(verb, caller, *args, **kwargs)
     except NoProofError:
         request.app.state.callers.note_phone(request, good=False)
         raise
@@ -398,13 +385,7 @@ async def ask(request: Request, verb: Callable[Concatenate[Connection, P], T], *
     return answer
 
 
-async def ask_as_phone(request: Request, installation_id: UUID, verb: Callable[[Connection, Known], T]) -> T:
-    """Do something with an installation, for its phone or the app: who may not is refused in the same transaction."""
-    proof = proof_of(request)
-    return await ask(request, lambda c: verb(c, phones.admit(c, installation_id, proof)))
-
-
 def _is_proven_by_secret(request: Request, answer: object) -> bool:
     """Return whether nothing but a secret can have let a request in."""
-    is_new = isinstance(answer, phones.Registered) and answer.created  # and has been told its secret just now
+    is_new = isinstance(answer, Registered) and answer.created  # and has been told its secret just now
     return request.state.caller is None and "x-relevo-signature" not in request.headers and not is_new

@@ -9,13 +9,12 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from relevo.access import app_verbs
 from relevo.client.news import MOST_AT_ONCE, Kind
-from relevo.http.database_threads import threads_of
 from relevo.http.fields import NO_TEXT, Body, Text200
-from relevo.http.guard import Guarded, caller_of
+from relevo.http.guard import Guarded, call
 from relevo.http.json_response import Json
 from relevo.http.problems import missing
+from relevo.verbs import news
 
 router = APIRouter(route_class=Guarded, tags=["news"])
 
@@ -93,10 +92,7 @@ class Acknowledged(BaseModel):
 )
 async def subscribe_news(request: Request, subscription: Name, asked: SubscriptionIn) -> Response:
     """Subscribe to news from now on, or change what a subscription asks for."""
-    threads, caller = threads_of(request), caller_of(request).project
-    created = await threads.run_in_transaction(
-        app_verbs.subscribe, subscription, caller, asked.model_dump(exclude_unset=True)
-    )
+    created = await call(request, news.subscribe, subscription, asked.model_dump(exclude_unset=True))
     return Json({"subscription": subscription, "created": created}, 201 if created else 200)
 
 
@@ -111,16 +107,11 @@ async def read_news(
     limit: Annotated[int, Query(ge=1, le=MOST_AT_ONCE, description="How many at most.")] = 100,
 ) -> Response:
     """Read the next news of a subscription, oldest first; each comes until it is acknowledged."""
-    found = await threads_of(request).run_in_transaction(
-        app_verbs.read_news, subscription, after, limit, caller_of(request).project
-    )
-    items = [vars(each) for each in found]
+    items = [vars(each) for each in await call(request, news.read, subscription, after, limit)]
     return Json({"items": items, "next": items[-1]["position"] if len(items) == limit else None})
 
 
 @router.post("/v1/news/{subscription}/acknowledge", responses={200: {"model": Acknowledged}, **_MISSING})
 async def acknowledge_news(request: Request, subscription: Name, upto: AcknowledgeIn) -> Response:
     """Say that news were dealt with up to a position: they do not come again."""
-    project = caller_of(request).project
-    done = await threads_of(request).run_in_transaction(app_verbs.acknowledge, subscription, upto.position, project)
-    return Json({"acknowledged": done})
+    return Json({"acknowledged": await call(request, news.acknowledge, subscription, upto.position)})

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from relevo.access import app_verbs
 from relevo.core.known_services import LABELS, SERVICES, WITH_ENVIRONMENT, listed
-from relevo.http import guard
-from relevo.http.database_threads import threads_of
 from relevo.http.fields import Body, Reason, Text
-from relevo.http.guard import Guarded, caller_of
+from relevo.http.guard import Guarded, call
 from relevo.http.json_response import Json
+from relevo.verbs import owners
 
 router = APIRouter(route_class=Guarded, tags=["owners"])
 
-T = TypeVar("T")
 Owner = Annotated[Text, Field(min_length=1, max_length=200, description="As the app registered their phones.")]
 
 
@@ -93,8 +88,7 @@ async def list_installations(
     limit: Annotated[int, Query(ge=1, le=1_000, description="How many at most.")] = 100,
 ) -> Response:
     """Return which phones an owner has, newest first; for a token of one project, those that are there."""
-    found = await threads_of(request).run_in_transaction(app_verbs.list_owned, owner, caller_of(request).project, limit)
-    return Json({"items": found, "next": None})
+    return Json({"items": await call(request, owners.list_phones, owner, limit), "next": None})
 
 
 @router.post("/v1/owners/log-out", responses={200: {"model": LoggedOut}})
@@ -103,14 +97,13 @@ async def log_out_owner(request: Request, whose: OwnerIn) -> Response:
 
     A token of one project does so for the phones there.
     """
-    return Json({"installations": await do(request, "log_out_owner", whose.owner, app_verbs.log_out)})
+    return Json({"installations": await call(request, owners.log_out, whose.owner)})
 
 
 @router.post("/v1/owners/complete", responses={200: {"model": OwnerCompleted}})
 async def complete_owner(request: Request, whose: OwnerCompleteIn) -> Response:
     """Say that an owner has handled everything until now on one phone: the others get no more of it."""
-    done = await do(request, "complete_owner", whose.owner, app_verbs.complete_owner, reason=whose.reason)
-    return Json({"completed": done})
+    return Json({"completed": await call(request, owners.complete, **dict(whose))})
 
 
 @router.post("/v1/owners/forget", responses={200: {"model": Forgotten}})
@@ -119,16 +112,4 @@ async def forget_owner(request: Request, whose: OwnerIn) -> Response:
 
     A token of one project forgets the phones and events of that project.
     """
-    return Json({"installations": await do(request, "forget_owner", whose.owner, app_verbs.forget)})
-
-
-async def do(
-    request: Request, action: str, owner: str, verb: Callable[..., T], *, project: str | None = None, **given: Any
-) -> T:
-    """Do something with an owner, in the caller's project if it has one.
-
-    The audit log has a hash in place of the owner's name, so that it holds no name of who was forgotten.
-    """
-    project = guard.own_project(request, project)
-    target = {"owner_sha256": hashlib.sha256(owner.encode()).hexdigest(), "project": project, "kind": given.get("kind")}
-    return await guard.do(request, action, target, lambda c: verb(c, owner=owner, project=project, **given))
+    return Json({"installations": await call(request, owners.forget, whose.owner)})

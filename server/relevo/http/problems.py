@@ -17,7 +17,6 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Match
 
-from relevo.access.app_verbs import StartedError
 from relevo.access.phones import NoProofError, NotAllowedError
 from relevo.core.errors import (
     DatabaseUnavailableError,
@@ -31,6 +30,7 @@ from relevo.core.errors import (
 )
 from relevo.core.logs import scrub
 from relevo.database.outages import BUSY
+from relevo.verbs.events import StartedError
 
 _PLACE = re.compile(r"^(?P<place>events\.\d+): ")
 _FIELD = re.compile(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -10,17 +9,15 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
-from relevo.access import app_verbs, choices
-from relevo.client import quiet
 from relevo.client.quiet import Whose
 from relevo.http.choices import Project
-from relevo.http.database_threads import threads_of
 from relevo.http.fields import NO_TEXT, Body, Text, Text100, without_null
-from relevo.http.guard import Guarded, own_project
-from relevo.http.installations import INSTALLATION, MISSING, PhoneRoute, ask_as_phone
+from relevo.http.guard import Guarded, call
+from relevo.http.installations import INSTALLATION, MISSING, PhoneRoute, call_as_phone
 from relevo.http.json_response import Json
-from relevo.http.owners import Owner, do
+from relevo.http.owners import Owner
 from relevo.http.quiet_warnings import Warned, warnings_of
+from relevo.verbs import quiet
 
 router = APIRouter(route_class=Guarded, tags=["quiet hours"])
 phone_router = APIRouter(prefix=INSTALLATION, route_class=PhoneRoute, tags=["devices"], responses=MISSING)
@@ -141,62 +138,48 @@ class Caps(BaseModel):
 @router.post("/v1/owners/quiet", responses={200: {"model": HoursSet}})
 async def set_owner_quiet(request: Request, body: OwnerHoursIn) -> Response:
     """Set the quiet hours of an owner's phones, also of those registered later; personal events follow at once."""
-    change = partial(quiet.set_quiet, **_hours(body))
-    changed = await do(request, "set_quiet", body.owner, change, project=body.project)
+    changed = await call(request, quiet.set_quiet, _hours(body), owner=body.owner, project=body.project)
     return Json({"changed": changed} | warnings_of(request, silently=bool(body.windows)))
 
 
 @router.get("/v1/quiet", responses={200: {"model": Hours}})
 async def get_project_quiet(request: Request, project: AskedProject = None) -> Response:
     """Return the quiet hours of a project's phones that have no others."""
-    asked = {"project": own_project(request, project) or "default"}
-    return Json(await threads_of(request).run_in_transaction(choices.get_quiet, asked))
+    return Json(await call(request, quiet.get_project_quiet, project))
 
 
 @router.put("/v1/quiet", responses={200: {"model": HoursSet}})
 async def put_project_quiet(request: Request, body: ProjectHoursIn) -> Response:
     """Set the quiet hours of a project's phones that have no others; waiting personal events follow within seconds."""
-    project = own_project(request, body.project) or "default"
-    changed = await threads_of(request).run(
-        app_verbs.do_recorded,
-        "set_quiet",
-        {"project": project},
-        lambda c: quiet.set_quiet(c, project=project, **_hours(body)),
-    )
+    changed = await call(request, quiet.set_quiet, _hours(body), project=body.project)
     return Json({"changed": changed} | warnings_of(request, silently=bool(body.windows)))
 
 
 @router.get("/v1/caps", responses={200: {"model": Caps}})
 async def list_caps(request: Request, project: AskedProject = None) -> Response:
     """List the caps, of one project or of all."""
-    project = own_project(request, project)
-    found = await threads_of(request).run_in_transaction(quiet.list_caps, project=project)
+    found = await call(request, quiet.list_caps, project)
     return Json({"items": [vars(each) for each in found], "next": None})
 
 
 @router.put("/v1/caps", responses={200: {"model": Changed}})
 async def put_cap(request: Request, body: CapIn) -> Response:
     """Set, change or remove a cap; urgent events and mandatory categories neither count nor are held."""
-    project = own_project(request, body.project) or "default"
-    asked = body.model_dump(exclude_unset=True) | {"project": project}
-    changed = await threads_of(request).run(
-        app_verbs.do_recorded, "set_cap", asked, lambda c: quiet.set_cap(c, **asked)
-    )
-    return Json({"changed": changed})
+    return Json({"changed": await call(request, quiet.set_cap, **body.model_dump(exclude_unset=True))})
 
 
 @phone_router.get("/quiet", responses={200: {"model": Hours}})
 async def get_quiet(request: Request, installation_id: UUID) -> Response:
     """Return the quiet hours that hold for a phone, whose they are, and until when it is quiet if it is now."""
-    asked = {"installation": str(installation_id)}
-    return Json(await ask_as_phone(request, installation_id, lambda c, _phone: choices.get_quiet(c, asked)))
+    return Json(await call_as_phone(request, quiet.get_phone_quiet, installation_id))
 
 
 @phone_router.put("/quiet", responses={200: {"model": Changed}})
 async def put_quiet(request: Request, installation_id: UUID, body: PhoneHoursIn) -> Response:
     """Set the quiet hours of a phone, or of all phones of its owner."""
-    change = partial(choices.set_quiet_on_phone, asked=_hours(body), all_phones=body.all_phones)
-    return Json({"changed": await ask_as_phone(request, installation_id, change)})
+    hours, all_phones = _hours(body), body.all_phones
+    changed = await call_as_phone(request, quiet.set_quiet_on_phone, installation_id, hours, all_phones=all_phones)
+    return Json({"changed": changed})
 
 
 def _hours(body: HoursIn) -> dict[str, Any]:

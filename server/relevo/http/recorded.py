@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from threading import Lock
 
 import psycopg
 import structlog
@@ -32,19 +33,21 @@ class RecordedActions:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._lock = Lock()  # verbs take on the threads that call the database
         self._hour = clock()
         self._written: Counter[tuple[str, str]] = Counter()
         self._untold: dict[str, Counter[str]] = {}
 
     def take(self, token: Token, action: str) -> bool:
         """Count an action; return whether it is an entry of its own."""
-        if self._clock() - self._hour >= _HOUR_S:
-            self._hour, self._written = self._clock(), Counter()
-        if self._written[token.id, action] < MOST_AN_HOUR:
-            self._written[token.id, action] += 1
-            return True
-        self._untold.setdefault(f"{token.name} ({token.id})", Counter())[action] += 1
-        return False
+        with self._lock:
+            if self._clock() - self._hour >= _HOUR_S:
+                self._hour, self._written = self._clock(), Counter()
+            if self._written[token.id, action] < MOST_AN_HOUR:
+                self._written[token.id, action] += 1
+                return True
+            self._untold.setdefault(f"{token.name} ({token.id})", Counter())[action] += 1
+            return False
 
     @contextmanager
     def bounded(self, token: Token, action: str) -> Iterator[None]:
@@ -57,14 +60,16 @@ class RecordedActions:
 
     async def tell(self, threads: DatabaseThreads) -> None:
         """Write what was counted; a database that is away keeps it for the next time."""
-        untold, self._untold = self._untold, {}
+        with self._lock:
+            untold, self._untold = self._untold, {}
         for who, counts in untold.items():
             try:
                 with audit.acting_as(who, "http"):
                     await threads.run(audit.note_more, SUMMARY, counts)
             except (Problem, RelevoError, psycopg.Error):
                 _log.warning("actions_not_recorded", who=who, **counts)
-                self._untold.setdefault(who, Counter()).update(counts)
+                with self._lock:
+                    self._untold.setdefault(who, Counter()).update(counts)
 
     async def tell_on(self, threads: DatabaseThreads) -> None:
         """Write what was counted every ten minutes, as long as the server runs."""

@@ -18,14 +18,16 @@ from typing import Any
 import psycopg
 from psycopg import errors as pg
 
-from relevo.access import app_verbs
 from relevo.access.api_tokens import Token
+from relevo.access.phones import Proof
 from relevo.client import event_texts
 from relevo.client.values import Enqueued
 from relevo.core.errors import DatabaseUnavailableError, RelevoError
 from relevo.database.outages import is_unavailable
 from relevo.database.pool import Connection
 from relevo.http.database_threads import DatabaseThreads, Turns
+from relevo.verbs.callers import Caller
+from relevo.verbs.events import in_project
 
 _MOST_EVENTS, _MOST_BYTES = 100, 262_144
 """How much one write takes."""
@@ -70,7 +72,8 @@ class SharedWrites:
 
     async def enqueue(self, caller: Token, event: Mapping[str, Any], size: int) -> Enqueued:
         """Enqueue an event of a caller, whose request's body has so many bytes."""
-        event = app_verbs.in_project(event, caller.project)  # each caller's own, before any is written
+        whose = Caller(self._threads.database, Proof(caller))
+        event = in_project(event, whose)  # each caller's own, before any is written
         is_apart = size > _MOST_BYTES_EACH or caller.id in self._locked or caller.id in self._refused
         with self._noted(caller.id):
             try:

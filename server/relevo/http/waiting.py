@@ -15,11 +15,11 @@ from typing import Any, Generic, Literal, TypeVar
 import structlog
 from fastapi import Request
 
-from relevo.access import app_verbs, inboxes
-from relevo.access.app_verbs import EventLook
-from relevo.access.inboxes import Numbering, Whose
 from relevo.http.database_threads import DatabaseThreads
 from relevo.http.problems import Problem, busy
+from relevo.verbs import events, inboxes
+from relevo.verbs.events import EventLook
+from relevo.verbs.inboxes import Numbering, Whose
 
 _log = structlog.get_logger("relevo.http")
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.05, 1.0
@@ -218,7 +218,7 @@ class EventWaiters(Waiters[EventWaiting]):
             return
         asked = [each for each in self._waiting if each.seen.event["id"] in ids]
         try:
-            found = await self._threads.run_statement(app_verbs.look, list(ids))
+            found = await self._threads.run_statement(events.look, list(ids))
         finally:
             for each in asked:
                 each.put_off()

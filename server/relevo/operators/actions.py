@@ -8,11 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
 from psycopg import errors as pg
 
-from relevo.client import news, verbs
+from relevo.client import verbs
 from relevo.core import queries
 from relevo.core.errors import NotFoundError, UsageError
 from relevo.database import instance
@@ -22,7 +21,7 @@ from relevo.operators import audit, consistency
 from relevo.operators.formats import MOST_COUNTED
 from relevo.operators.reading import fetch
 
-_SQL = queries.load("actions", "consistency", "subscriptions")
+_SQL = queries.load("actions", "consistency")
 _REDRIVE_BATCH = 500
 _MOST_EVENTS = 1_000
 """Of so many events of a project a redrive notes that it opened dead letters of theirs."""
@@ -251,44 +250,9 @@ def retry_rejects(database: Database, *, source: str | None = None, reject_id: i
 
 
 @audit.audited
-def forget(database: Database, installation_id: UUID) -> bool:
-    """Forget a person: the installation and what was said to it alone; return whether there was anything."""
-    row = database.execute(
-        _SQL["forget_installation"], {"installation_id": installation_id}, "bound_transaction"
-    ).fetchone()
-    return row == (True,)
-
-
-@audit.audited
 def grant(database: Database, role: str, *, worker: bool = False) -> None:
     """Let a role of the database call what an app may and nothing else, or run Relevo."""
     try:
         database.execute(_SQL["grant_worker" if worker else "grant_app"], {"role": role})
     except pg.UndefinedObject as error:
         raise UsageError(f"There is no role {role} in this database.", hint="Create it first: CREATE ROLE …") from error
-
-
-def subscribe_news(database: Database, name: str, asked: Mapping[str, Any]) -> bool:
-    """Subscribe to news from now on, or change what is asked of a subscription; return whether it is new."""
-    project = {"project": asked["project"]} if asked.get("project") else {}
-    with (
-        audit.recorded(database, "subscribe_news", subscription=name, **project),
-        database.transaction() as connection,
-    ):
-        return news.subscribe_news(connection, name, **asked)
-
-
-def pause_news(database: Database, name: str, *, paused: bool = True) -> None:
-    """Stop handing out a subscription's news, which are kept up to NEWS_BACKLOG_LIMIT; or go on from where it stood."""
-    _change_subscription(database, "pause_subscription", name, paused=paused)
-
-
-def remove_news(database: Database, name: str) -> None:
-    """End a subscription and forget its news."""
-    _change_subscription(database, "remove_subscription", name)
-
-
-def _change_subscription(database: Database, statement: str, name: str, **more: object) -> None:
-    with audit.recorded(database, statement, subscription=name, **more), database.transaction() as connection:
-        if connection.execute(_SQL[statement], {"name": name} | more).fetchone() is None:
-            raise UsageError(f"There is no subscription {name[:50]}.", hint="`relevo news list` names them.")

@@ -14,7 +14,6 @@ from zoneinfo import ZoneInfo
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from relevo.access import app_verbs
 from relevo.client import verbs
 from relevo.client.values import Preview
 from relevo.core import wordings
@@ -28,11 +27,13 @@ from relevo.http.dashboard.actions import FormInput
 from relevo.http.dashboard.formats import number
 from relevo.http.dashboard.page import Page, fields_of, render
 from relevo.http.database_threads import rendering_of, threads_of
+from relevo.http.guard import call
 from relevo.http.problems import Problem, of_error
 from relevo.operators import actions, audience, reasons, words
 from relevo.operators.audience import LeftOut
 from relevo.operators.phones import owners_of
 from relevo.operators.test_pushes import MOST_PHONES
+from relevo.verbs import events
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 HERE = "/dashboard/compose"
@@ -128,7 +129,7 @@ async def send(request: Request) -> Response:
     form = FormInput(fields)
     try:
         event = read_draft(form, _key(form))
-        sent = await threads.run_in_transaction(_sent_before, event)
+        sent = await _sent_before(request, event)
         if sent is None:
             seen = await _look(request, form, event)
             _check_confirmed(form, seen)
@@ -145,12 +146,13 @@ def _key(form: FormInput) -> str:
     return str(keys[0])
 
 
-def _sent_before(connection: Any, event: dict[str, Any]) -> int | None:
+async def _sent_before(request: Request, event: dict[str, Any]) -> int | None:
     """Return the event that this form made before, if it did."""
     try:
-        return int(app_verbs.find_by_key(connection, event["type"], event["key"], event.get("project")).event["id"])
+        found = await call(request, events.find_by_key, event["type"], event["key"], event.get("project"))
     except NotFoundError:
         return None
+    return int(found.event["id"])
 
 
 def _check_confirmed(form: FormInput, seen: Look) -> None:

@@ -34,6 +34,8 @@ ACTIONS = frozenset(
         *("log_out_owner", "complete_owner", "complete_event", "change_event", "import_phones", "save_words"),
         *("set_project_locale", "apply_configuration"),
         *("block_owner", "unblock_owner", "export_owner", "set_category", "choose_category", "set_quiet", "set_cap"),
+        *("register_installation", "log_out_installation", "complete_installation", "report_opened"),
+        *("set_preference", "remove_preference", "acknowledge_news"),
         "share_owners",
         *(
             "subscribe_news",

@@ -11,7 +11,6 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from relevo.access import app_verbs
 from relevo.app import service
 from relevo.core.i18n import N_, ngettext
 from relevo.core.i18n import gettext as _
@@ -20,8 +19,10 @@ from relevo.http.dashboard.actions import Action, FormInput, Question, Result
 from relevo.http.dashboard.formats import address
 from relevo.http.dashboard.page import SOURCES, SYSTEM, Page, fields_of, render
 from relevo.http.database_threads import app_of, long_work_of, threads_of
+from relevo.http.guard import call
 from relevo.http.problems import Problem
 from relevo.operators import actions, events, fleet, reasons
+from relevo.verbs import events as verbs
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 
@@ -149,9 +150,9 @@ def _event(form: FormInput) -> int:
 
 
 async def _ask_cancel(request: Request, form: FormInput) -> Question:
-    event, threads = _event(form), threads_of(request)
-    found = await threads.run_in_transaction(app_verbs.find, event, None)
-    late = await threads.run(events.too_late_to_stop, event)
+    event = _event(form)
+    found = await call(request, verbs.find, event)
+    late = await threads_of(request).run(events.too_late_to_stop, event)
     left = sum(found.counts.get(name, 0) for name in ("pending", "retryable"))
     told = [
         _("%(n)s of it not sent yet will never be sent.", n=_pushes(left)) if left else "",
@@ -173,7 +174,7 @@ async def _ask_cancel(request: Request, form: FormInput) -> Question:
 
 async def _cancel(request: Request, form: FormInput) -> Result:
     event = _event(form)
-    done = await threads_of(request).run(app_verbs.cancel_as_operator, event, form.text("reason"), None)
+    done = await call(request, verbs.cancel, event, form.text("reason"))
     late = await threads_of(request).run(events.too_late_to_stop, event)
     sent, claimed = late["sent"], late["claimed"]
     told = [
@@ -187,7 +188,7 @@ def _pushes(n: int) -> str:
     return ngettext("%(n)s push", "%(n)s pushes", n)
 
 
-def _cancelled(done: app_verbs.Cancelled, event: int) -> str:
+def _cancelled(done: verbs.Cancelled, event: int) -> str:
     if done.cancelled and not done.withdrawn:
         return _("Event %(event)s is cancelled; nothing of it was left to send.", event=event)
     if done.cancelled:

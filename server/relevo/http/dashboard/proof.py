@@ -10,7 +10,7 @@ from relevo.core.i18n import gettext as _
 from relevo.http.dashboard import refusals
 from relevo.http.dashboard.page import render
 from relevo.http.database_threads import app_of, threads_of
-from relevo.http.guard import caller_of
+from relevo.http.guard import token_of
 
 FIELD = "proof"
 
@@ -28,7 +28,7 @@ async def ask(request: Request, fields: dict[str, str]) -> Response | None:
         return None
     if given:
         token = await threads.run(api_tokens.verify, given)
-        if token is not None and await threads.run(sessions.prove, session, caller_of(request), token):
+        if token is not None and await threads.run(sessions.prove, session, token_of(request), token):
             return None
         await refusals.note(request, "refused_proof")
     return render(
@@ -39,5 +39,5 @@ async def ask(request: Request, fields: dict[str, str]) -> Response | None:
         fields={name: value for name, value in fields.items() if name != "form"},
         minutes=minutes,
         said=_("This is not the token of your session.") if given else "",
-        by_link=caller_of(request).name == sessions.LINK,
+        by_link=token_of(request).name == sessions.LINK,
     )

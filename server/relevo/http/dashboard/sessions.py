@@ -11,7 +11,7 @@ from relevo.access import sessions
 from relevo.http.dashboard.actions import FormInput
 from relevo.http.dashboard.page import SESSIONS, Page, fields_of, forget_session, is_operator, render
 from relevo.http.database_threads import threads_of
-from relevo.http.guard import caller_of
+from relevo.http.guard import token_of
 from relevo.http.recorded import RecordedActions
 
 router = APIRouter(route_class=Page, include_in_schema=False)
@@ -22,7 +22,7 @@ _MOST = 100
 async def show(request: Request) -> Response:
     """Show the sessions, the one used last first."""
     own: str = getattr(request.state, "session", "")
-    token_id = None if is_operator(request) else caller_of(request).id
+    token_id = None if is_operator(request) else token_of(request).id
     rows = await threads_of(request).run(sessions.list_all, token_id=token_id, own=own, limit=_MOST)
     return render(request, "sessions.html", live=False, rows=rows, most=_MOST)
 
@@ -31,7 +31,7 @@ async def show(request: Request) -> Response:
 async def end(request: Request) -> Response:
     """End one session."""
     form = FormInput(await fields_of(request))
-    token_id = None if is_operator(request) else caller_of(request).id
+    token_id = None if is_operator(request) else token_of(request).id
     with _bounded(request, "end_session"):
         await threads_of(request).run(sessions.end_listed, form.text("session", 20), token_id=token_id)
     return RedirectResponse(SESSIONS, 303)
@@ -42,10 +42,10 @@ async def end_own(request: Request) -> Response:
     """End all sessions of one's own token, this one included."""
     await fields_of(request)
     with _bounded(request, "end_sessions"):
-        await threads_of(request).run(sessions.end_many, token_id=caller_of(request).id)
+        await threads_of(request).run(sessions.end_many, token_id=token_of(request).id)
     return forget_session(request, RedirectResponse("/login", 303))
 
 
 def _bounded(request: Request, action: str) -> AbstractContextManager[None]:
     recorded: RecordedActions = request.app.state.recorded
-    return recorded.bounded(caller_of(request), action)
+    return recorded.bounded(token_of(request), action)

@@ -1,19 +1,22 @@
-"""Whose inbox a caller may read and mark: the app's server any of its project, a phone that of its proven owner."""
+"""Verbs about inboxes: the app's server reads and marks any of its project, a phone that of its proven owner."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from relevo.access import phones
-from relevo.access.phones import NotAllowedError, Proof
+from relevo.access.phones import NotAllowedError
 from relevo.client import inboxes
-from relevo.client.inboxes import Mark
+from relevo.client.inboxes import InboxCounts, Mark
 from relevo.core import queries
 from relevo.core.errors import InvalidInputError, NotFoundError
 from relevo.database.pool import Connection
+from relevo.verbs.callers import Act, Caller, sha256_of
 
 _SQL = queries.load("inbox_access")
 
@@ -27,11 +30,11 @@ class Whose:
     project: str | None = None
 
 
-def resolve(connection: Connection, proof: Proof, named: Whose) -> Whose:
+def _resolve(connection: Connection, caller: Caller, named: Whose) -> Whose:
     """Return whose inbox a caller gets. What a phone gets follows from its secret alone, never from what it names."""
-    if proof.token is not None:
-        return _resolve_for_app(connection, proof, named)
-    phone = phones.admit_reader(connection, proof)
+    if caller.token is not None:
+        return _resolve_for_app(connection, caller, named)
+    phone = phones.admit_reader(connection, caller.proof)
     if named != Whose():
         raise NotAllowedError(
             "A phone has its own inbox alone.", hint="Leave owner, installation_id and project out: its secret says it."
@@ -39,19 +42,16 @@ def resolve(connection: Connection, proof: Proof, named: Whose) -> Whose:
     return Whose(phone.owner, phone.installation_id if phone.owner is None else None, phone.project)
 
 
-def _resolve_for_app(connection: Connection, proof: Proof, named: Whose) -> Whose:
-    assert proof.token is not None
+def _resolve_for_app(connection: Connection, caller: Caller, named: Whose) -> Whose:
     if (named.owner is None) == (named.installation_id is None):
         raise InvalidInputError(
             "owner must be given, or installation_id, and not both: whose inbox it is.",
             hint="An installation that has an owner has its owner's inbox.",
         )
-    project = proof.token.project
-    if project is not None and named.project not in (None, project):
-        raise NotAllowedError("This token is for another project.", hint="Leave project out.")
+    project = caller.own_project(named.project)
     if named.installation_id is not None:
-        phones.admit(connection, named.installation_id, proof)
-    return replace(named, project=project or named.project)
+        phones.admit(connection, named.installation_id, caller.proof)
+    return replace(named, project=project)
 
 
 class Page(NamedTuple):
@@ -62,18 +62,41 @@ class Page(NamedTuple):
     newest: int
 
 
-def read(connection: Connection, whose: Whose, asked: Mapping[str, Any]) -> Page:
+def read(caller: Caller, named: Whose, asked: Mapping[str, Any]) -> Page:
     """Read a page of an inbox; `asked` says of which items, as `relevo.inbox` takes it."""
-    found = inboxes.inbox(connection, **vars(whose), **asked).raw
+    with caller.database.transaction() as connection:
+        whose = _resolve(connection, caller, named)
+        found = inboxes.inbox(connection, **vars(whose), **asked).raw
     newest = found["newest"] or "0"  # a page without items: whatever comes is newer
     return Page({**found, "newest": newest}, whose, int(newest))
 
 
-def mark(connection: Connection, whose: Whose, event_id: int, how: Mark) -> bool:
+def count(caller: Caller, named: Whose) -> InboxCounts:
+    """Count what is unread and unseen in an inbox."""
+    with caller.database.transaction() as connection:
+        return inboxes.inbox_counts(connection, **vars(_resolve(connection, caller, named)))
+
+
+def mark(caller: Caller, named: Whose, event_id: int, how: Mark) -> bool:
     """Mark one item of an inbox, or take a mark back."""
-    if not inboxes.mark_inbox(connection, event_id, how, **vars(whose)):
-        raise NotFoundError(f"There is no item {event_id} in this inbox.", hint="GET /v1/inbox lists them.")
-    return True
+    with _marking(caller, f"mark_inbox_{how}", named) as (act, whose):
+        if not inboxes.mark_inbox(act.connection, event_id, how, **vars(whose)):
+            raise NotFoundError(f"There is no item {event_id} in this inbox.", hint="GET /v1/inbox lists them.")
+        return act.answer(True)
+
+
+def mark_before(caller: Caller, named: Whose, before: datetime | None, how: Literal["read", "seen"]) -> bool:
+    """Mark everything that came until an instant, or until now; return whether there is such an inbox."""
+    with _marking(caller, f"mark_inbox_{how}_before", named) as (act, whose):
+        return act.answer(inboxes.mark_inbox_before(act.connection, before, how, **vars(whose)))
+
+
+@contextmanager
+def _marking(caller: Caller, action: str, named: Whose) -> Iterator[tuple[Act, Whose]]:
+    """Open the transaction in which an inbox is marked; the audit log has a hash in place of whose it is."""
+    mark = sha256_of(named.owner or str(named.installation_id))
+    with caller.acting(action, inbox_sha256=mark) as act:
+        yield act, _resolve(act.connection, caller, named)
 
 
 class Numbering(NamedTuple):

@@ -10,9 +10,3 @@ select g.event from (select relevo.get_event(%(id)s::bigint) as event) g where %
 -- Finds an installation; for a caller of one project, only if it is that project's.
 select i.installation_id from relevo.device_installations i
  where i.installation_id = %(installation_id)s and (%(project)s::text is null or i.project = %(project)s);
-
--- name: find_subscription
--- Returns the first of some names that a subscription to news has; for a caller of one project, of that project's.
-select s.name from relevo.news_subscriptions s
- where s.name = any (%(names)s::text[]) and (%(project)s::text is null or s.project = %(project)s)
- order by array_position(%(names)s::text[], s.name) limit 1;

@@ -1,0 +1,185 @@
+"""Verbs about events: enqueue, change, cancel and complete them, and see how far they are and who gets them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from relevo.client import verbs as client
+from relevo.client.checks import check_storable
+from relevo.client.connections import verb
+from relevo.client.connections.steps import Call, as_json, from_json, one
+from relevo.client.values import Enqueued, Preview
+from relevo.core import queries
+from relevo.core.errors import NotFoundError, RelevoError
+from relevo.core.statuses import SENT
+from relevo.database.pool import Connection
+from relevo.verbs.callers import Caller
+
+_SQL = queries.load("verbs")
+_OPEN = ("pending", "retryable")
+
+
+class StartedError(RelevoError):
+    """An event is no longer to be changed."""
+
+
+@dataclass(frozen=True)
+class EventLook:
+    """An event as it was seen a moment ago."""
+
+    event: Mapping[str, Any]
+    """As `relevo.get_event` returns it."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many deliveries there are of each status."""
+        found: Mapping[str, int] = self.event["deliveries"]
+        return found
+
+    def is_over(self, until: str) -> bool:
+        """Return whether nothing is left to send, or, until `confirmed`, to confirm."""
+        waits_for = (*_OPEN, "sent") if until == "confirmed" else _OPEN
+        return self.event["state"] not in ("waiting", "held", "fanning") and not any(map(self.counts.get, waits_for))
+
+    @property
+    def failed(self) -> bool:
+        """Whether, once it is over, nothing was sent although it should have been."""
+        if any(map(self.counts.get, SENT)):
+            return False
+        return bool(sum(self.counts.values())) or self.event["state"] == "cancelled"
+
+
+def in_project(event: Mapping[str, Any], caller: Caller) -> Mapping[str, Any]:
+    """Return an event as this caller gives it: one of a project's caller names that project."""
+    return event if caller.project is None else {**event, "project": caller.own_project(event.get("project"))}
+
+
+def enqueue(caller: Caller, events: Sequence[Mapping[str, Any]]) -> list[Enqueued]:
+    """Enqueue events, all or none; a caller of one project makes them for its phones alone."""
+    given = [in_project(event, caller) for event in events]
+    with caller.database.connection() as connection:  # one statement is a transaction by itself
+        return client.enqueue_json(connection, given)
+
+
+def preview(caller: Caller, event: Mapping[str, Any], *, sample: int) -> Preview:
+    """Return whom an event would reach; a caller of one project, which of its phones."""
+    event = in_project(event, caller)
+    with caller.database.transaction() as connection:
+        return client.preview_json(connection, event, sample=sample)
+
+
+def look(connection: Connection, ids: Sequence[int]) -> dict[int, EventLook]:
+    """Look at some events in one statement, for callers that found them before; those that are gone are left out."""
+    rows = connection.execute(_SQL["look_at_events"], {"ids": list(ids)}).fetchall()
+    return {event_id: EventLook(event) for event_id, event in rows if event is not None}
+
+
+def find(caller: Caller, event_id: int) -> EventLook:
+    """Look at one event; for a caller of one project, another's is not there."""
+    with caller.database.connection() as connection:
+        return _find(connection, caller, event_id)
+
+
+def _find(connection: Connection, caller: Caller, event_id: int) -> EventLook:
+    asked = {"id": event_id, "project": caller.project}
+    (event,) = connection.execute(_SQL["look_at_event"], asked).fetchone() or (None,)
+    if event is None:
+        raise NotFoundError(f"There is no event {event_id}.")
+    return EventLook(event)
+
+
+def find_by_key(caller: Caller, event_type: str, key: str, project: str | None = None) -> EventLook:
+    """Look at the event of a type and key; for a caller of one project, another's is not there."""
+    project = caller.own_project(project)
+    with caller.database.connection() as connection:
+        return _find_by_key(connection, event_type, key, project)
+
+
+def _find_by_key(connection: Connection, event_type: str, key: str, project: str | None) -> EventLook:
+    found = client.get(connection, (event_type, key) if project is None else (event_type, key, project))
+    if found is None:
+        raise NotFoundError(f"There is no event of type {event_type[:100]} with this key.")
+    return EventLook(found.raw)
+
+
+def explain(caller: Caller, event_id: int, installation_id: UUID) -> Mapping[str, Any]:
+    """Return why a phone gets an event, or not; for a caller of one project, other phones are not there."""
+    with caller.database.transaction() as connection:
+        _find(connection, caller, event_id)
+        _find_phone(connection, caller, installation_id)
+        return client.explain(connection, event_id, installation_id).raw
+
+
+def explain_new(caller: Caller, event: Mapping[str, Any], installation_id: UUID) -> Mapping[str, Any]:
+    """Return why a phone would get an event that is not enqueued, or not."""
+    event = in_project(event, caller)
+    with caller.database.transaction() as connection:
+        _find_phone(connection, caller, installation_id)
+        return _explain_new_event(connection, event, installation_id)
+
+
+@verb
+def _explain_new_event(event: Mapping[str, Any], installation_id: UUID) -> Call[Mapping[str, Any]]:
+    given = {"event": _json_of(event), "installation_id": str(installation_id)}
+    return Call("explain_new_event", given, one(from_json))
+
+
+def _find_phone(connection: Connection, caller: Caller, installation_id: UUID) -> None:
+    asked = {"installation_id": installation_id, "project": caller.project}
+    if connection.execute(_SQL["find_installation"], asked).fetchone() is None:
+        raise NotFoundError(f"There is no installation {installation_id}.")
+
+
+class Cancelled(NamedTuple):
+    """What came of a cancellation."""
+
+    cancelled: bool
+    """Whether the event was ended just now."""
+    withdrawn: bool
+    """Whether anything of it was left to send, and is not sent any more."""
+    found: EventLook
+    """How far it is."""
+
+
+def cancel(caller: Caller, event_id: int, reason: str = "") -> Cancelled:
+    """End an event, and return whether it had not ended before, whether that withdrew anything, and how far it is."""
+    with caller.acting("cancel_event", event_id=event_id, reason=reason) as act:
+        before = _find(act.connection, caller, event_id)
+        cancelled = act.answer(client.cancel(act.connection, event_id, reason))
+        act.result["withdrawn"] = withdrawn = cancelled and not before.is_over("sent")
+        return Cancelled(cancelled, withdrawn, _find(act.connection, caller, event_id))
+
+
+def change(caller: Caller, event: Mapping[str, Any]) -> EventLook:
+    """Put this in the place of what the event of the same type and key says, if it has not begun yet."""
+    event = in_project(event, caller)
+    named = event["type"], event["key"], event.get("project")
+    with caller.acting("change_event", event=event["key"]) as act:
+        if not _change_event(act.connection, event):
+            _find_by_key(act.connection, *named)
+            raise StartedError(
+                "This event has begun, or has ended, and stays as it is.", hint="Cancel it, and enqueue another."
+            )
+        return _find_by_key(act.connection, *named)
+
+
+@verb
+def _change_event(event: Mapping[str, Any]) -> Call[bool]:
+    return Call("change_event", {"event": _json_of(event)}, one(bool))
+
+
+def _json_of(event: Mapping[str, Any]) -> str:
+    for name, value in event.items():
+        check_storable(name, value)
+    return as_json("event", dict(event))
+
+
+def complete(caller: Caller, event_id: int, owner: str | None = None, reason: str = "") -> tuple[bool, EventLook]:
+    """Say that an event, or one owner's part of it, was handled elsewhere; return whether that was news, and it."""
+    with caller.acting("complete_event", event=str(event_id)) as act:
+        _find(act.connection, caller, event_id)
+        completed = act.answer(client.complete(act.connection, event_id, reason, owner=owner))
+        return completed, _find(act.connection, caller, event_id)

@@ -1,0 +1,104 @@
+"""Verbs about owners: their phones, their log-out, what they handled, blocks, exports, and forgetting them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from relevo.client import consent
+from relevo.client.checks import check_storable
+from relevo.client.connections import verb
+from relevo.client.connections.steps import Call, from_json, one
+from relevo.client.consent import KINDS, Kind, OwnerPage
+from relevo.operators import audit
+from relevo.verbs.callers import Caller, sha256_of
+
+T = TypeVar("T")
+
+
+def list_phones(caller: Caller, owner: str, limit: int) -> list[Mapping[str, Any]]:
+    """List an owner's phones, newest first; for a caller of one project, those that are there."""
+    with caller.database.transaction() as connection:
+        return _of_owner(connection, caller, "list_installations", from_json, owner=owner, limit=limit)
+
+
+def log_out(caller: Caller, owner: str) -> int:
+    """Unregister an owner's phones, those of the caller's project; return how many were registered."""
+    with caller.acting("log_out_owner", owner=owner, project=caller.project) as act:
+        return act.answer(_of_owner(act.connection, caller, "unregister_owner", int, owner=owner))
+
+
+def complete(caller: Caller, owner: str, reason: str = "") -> bool:
+    """Say that an owner has handled everything until now, on phones of the caller's project."""
+    with caller.acting("complete_owner", owner=owner, project=caller.project) as act:
+        return act.answer(_of_owner(act.connection, caller, "complete_owner", bool, owner=owner, reason=reason))
+
+
+def forget(caller: Caller, owner: str) -> int:
+    """Forget an owner, as far as the caller's project goes; return how many phones there were."""
+    with caller.acting("forget_owner", owner=owner, project=caller.project) as act:
+        return act.answer(_of_owner(act.connection, caller, "forget_owner", int, owner=owner))
+
+
+@verb
+def _of_owner(caller: Caller, statement: str, read: Callable[[Any], T], **asked: str | int) -> Call[T]:
+    """Send a statement about an owner, or for a caller of one project its twin about that project alone."""
+    for name, value in asked.items():
+        check_storable(name, value)
+    if caller.project is None:
+        return Call(statement, asked, one(read))
+    return Call(f"{statement}_in_project", {**asked, "project": caller.project}, one(read))
+
+
+def block(caller: Caller, owner: str, reason: str = "", project: str | None = None) -> int:
+    """Send an owner nothing any more; return how many phones they have."""
+    project = caller.own_project(project)
+    with caller.acting("block_owner", owner=owner, project=project) as act:
+        return act.answer(consent.block(act.connection, owner=owner, project=project, reason=reason))
+
+
+def unblock(caller: Caller, owner: str, project: str | None = None) -> int:
+    """Let pushes go to an owner again; return how many phones they have."""
+    project = caller.own_project(project)
+    with caller.acting("unblock_owner", owner=owner, project=project) as act:
+        return act.answer(consent.unblock(act.connection, owner=owner, project=project))
+
+
+def export_page(
+    caller: Caller,
+    owner: str,
+    kind: Kind,
+    *,
+    after: str | None = None,
+    limit: int = consent.MOST_AT_ONCE,
+    goes_on: bool = False,
+) -> OwnerPage:
+    """Return a page of what is kept of an owner; one that goes on with a recorded export is no entry of its own."""
+    whose: dict[str, Any] = {"owner": owner, "project": caller.project}
+    recorded = False if goes_on else None
+    with caller.acting("export_owner", kind=kind, recorded=recorded, **whose) as act:
+        page = consent.export_owner(act.connection, kind, **whose, after=after, limit=limit)
+        act.result["items"] = len(page.items)
+        return page
+
+
+def export(caller: Caller, owner: str) -> Iterator[tuple[Kind, Mapping[str, Any]]]:
+    """Read everything that is kept of an owner, kind by kind, page by page, as an operator; it is one entry."""
+    with audit.recorded(caller.database, "export_owner", owner_sha256=sha256_of(owner)) as result:
+        count = 0
+        for kind in KINDS:
+            for item in _items(caller, owner, kind):
+                count += 1
+                yield kind, item
+        result["items"] = count
+
+
+def _items(caller: Caller, owner: str, kind: Kind) -> Iterator[Mapping[str, Any]]:
+    after: str | None = None
+    while True:
+        with caller.database.transaction() as connection:
+            page = consent.export_owner(connection, kind, owner=owner, after=after)
+        yield from page.items
+        if page.next is None:
+            return
+        after = page.next
