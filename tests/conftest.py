@@ -32,55 +32,63 @@ from relevo.providers.fcm.sandbox import account
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1] / "scripts"))
-import clusters
-from databases import SharedDatabase
-from parts import NEVER_REQUIRED, OPTIONAL_PARTS
+from support import postgres_folder
+from support.optional_parts import NEVER_REQUIRED, OPTIONAL_PARTS
+from support.shared_database import SharedDatabase
 
+pytest_plugins = [
+    "support.fixtures.archive",
+    "support.fixtures.http_server",
+    "support.fixtures.migrating",
+    "support.fixtures.running_processes",
+    "support.fixtures.sending_worker",
+]
+"""Fixtures for all folders; a folder's own conftest.py may have others by the same names."""
 REQUIRE_ALL = os.environ.get("RELEVO_TEST_REQUIRE_ALL") == "1"
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 6 << 30
 NOWHERE = "http://127.0.0.1:9"
 """A push service that is not there: no test reaches a real one."""
 LONG = (
-    "chaos/test_killed_dispatch",
-    "archive/test_faults",
-    "runtime/test_stopping",
-    "dispatch/test_runaway",
-    "http/test_every_page",
-    "chaos/test_mixed_dispatch",
-    "archive/test_bad_services",
-    "bench/test_bench",
-    "chaos/test_stopped_dispatch",
-    "http/test_schema",
-    "dispatch/test_mixed_phones",
-    "runtime/test_outages",
-    "runtime/test_singletons",
-    "chaos/test_lost_connections",
-    "dispatch/test_whose_fault",
-    "chaos/test_worker_processes",
-    "runtime/test_commands",
-    "fanout/test_kills",
-    "ingest/test_kills",
-    "archive/test_kills",
-    "chaos/test_a_day",
-    "chaos/test_frozen_connections",
-    "fanout/test_plans",
-    "dispatch/test_projects",
+    "scenarios/faults/test_killed_dispatch",
+    "cycles/export/test_faults",
+    "app/test_service_stopping",
+    "cycles/test_runaway_days",
+    "http/dashboard/test_dashboard_every_page",
+    "scenarios/faults/test_killed_with_mixed_phones",
+    "cycles/export/test_bad_s3_services",
+    "scripts/bench/test_bench",
+    "scenarios/faults/test_stopped_dispatch",
+    "http/test_api_schema",
+    "scenarios/phones/test_mixed_phones",
+    "database/test_outages",
+    "runtime/test_singleton",
+    "scenarios/faults/test_lost_connections",
+    "scenarios/push_errors/test_whose_fault",
+    "scenarios/faults/test_worker_processes",
+    "cli/test_running",
+    "cycles/fanout/test_kills",
+    "cycles/ingest/test_kills",
+    "cycles/export/test_kills",
+    "scenarios/faults/test_a_day",
+    "scenarios/faults/test_frozen_connections",
+    "cycles/fanout/test_plans",
+    "delivery/projects/test_projects",
     "migrations/test_rolling_upgrades",
     "archive/test_restore",
-    "archive/test_retiring",
+    "archive/test_retire",
     "runtime/test_wakeups",
-    "runtime/test_hung_runs",
-    "dispatch/test_hung_requests",
-    "dispatch/test_hung",
-    "dispatch/test_busy_rows",
-    "dispatch/test_doctor",
-    "http/test_event_page",
-    "http/test_operating_browser",
-    "sandbox/test_a_week_off",
-    "cli/test_demo",
+    "runtime/test_hung_calls_of_runs",
+    "delivery/sending/test_in_flight_hung",
+    "runtime/test_hung_calls",
+    "scenarios/one_bad_thing/test_busy_rows",
+    "operators/test_consistency",
+    "http/dashboard/test_events",
+    "http/dashboard/test_operator_actions_browser",
+    "sandbox/test_page_a_week_off",
+    "cli/test_running_demo",
     "cli/test_events",
     "cli/test_watching",
-    "claims/test_model",
+    "delivery/claiming/test_claims_model",
 )
 """The files that take longest, the longest first."""
 MANY = 500
@@ -118,7 +126,7 @@ def pytest_collection() -> Iterator[None]:
 def _compiling_once() -> Iterator[None]:
     """In a checkout that is new let one process of a parallel run compile the tests: else each would compile them all."""
     here = Path(__file__).parent
-    compiled = here / "unit" / "__pycache__"  # the last folder
+    compiled = here / "stores" / "__pycache__"  # the last folder
     if compiled.exists() or sys.dont_write_bytecode or "PYTEST_XDIST_WORKER" not in os.environ:
         yield
         return
@@ -214,18 +222,18 @@ def _quick_folder() -> Path | None:
 def prototype(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data of a PostgreSQL with the schema, to be copied; all processes of a parallel run share it."""
     base = tmp_path_factory.getbasetemp()
-    return clusters.prototype((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "prototype")
+    return postgres_folder.prototype((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "prototype")
 
 
 @pytest.fixture(scope="session")
 def server(prototype: Path) -> Iterator[embedded.Embedded]:
     """The session's PostgreSQL; not durable, for its data dies with the session."""
     folder = Path(tempfile.mkdtemp(prefix="relevo-tests-", dir=_quick_folder()))
-    quick = clusters.QUICK | {"max_connections": "200", "max_prepared_transactions": "4"}
+    quick = postgres_folder.QUICK | {"max_connections": "200", "max_prepared_transactions": "4"}
     quick["autovacuum_naptime"] = "1d"  # statistics taken while a test fills its tables count none of their rows
-    clusters.copy(prototype, folder / "postgres")
+    postgres_folder.copy(prototype, folder / "postgres")
     try:
-        with embedded.acquire(folder / "postgres", clusters.programs(), settings=quick) as running:
+        with embedded.acquire(folder / "postgres", postgres_folder.programs(), settings=quick) as running:
             yield running
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -252,7 +260,7 @@ def _drop(admin: psycopg.Connection[Any], name: str) -> None:
 @pytest.fixture(scope="session")
 def template() -> str:
     """The name of a database that is migrated once and cloned for each test."""
-    return clusters.SCHEMA
+    return postgres_folder.SCHEMA
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ _PACE_MS = 25
 def rows(sizes: Sizes) -> Iterator[Row]:
     """Read a full day, a quarter of it still open."""
     sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-    from fakes.chilecompra import TICKET, FakeChileCompra  # noqa: PLC0415 it lies with the tests
+    from support.fake_chilecompra import TICKET, FakeChileCompra  # noqa: PLC0415 it lies with the tests
 
     with fresh_database() as (dsn, _), FakeChileCompra() as fake:
         fake.fill(datetime.now(ZoneInfo("America/Santiago")).date(), sizes.tenders, published=sizes.tenders // 4)

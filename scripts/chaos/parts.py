@@ -10,7 +10,7 @@ from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-import seaweed
+from support import s3_server
 
 NOBODY = 65534
 BUCKET = "chaos"
@@ -82,14 +82,14 @@ class Store:
             "ARCHIVE_BUCKET": BUCKET,
             "ARCHIVE_ENDPOINT": self._running.endpoint,
             "ARCHIVE_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": seaweed.KEY,
-            "AWS_SECRET_ACCESS_KEY": seaweed.SECRET,
+            "AWS_ACCESS_KEY_ID": s3_server.KEY,
+            "AWS_SECRET_ACCESS_KEY": s3_server.SECRET,
         }
 
     def start(self) -> None:
         """Start it, once or again, and wait until it answers."""
-        self._process, self._running = seaweed.start(self._folder)
-        seaweed.await_answer(self._process, self._running, self._folder)
+        self._process, self._running = s3_server.start(self._folder)
+        s3_server.await_answer(self._process, self._running, self._folder)
 
     def freeze(self) -> None:
         """Let it take connections and answer nothing."""

@@ -19,13 +19,13 @@ import psycopg
 
 from chaos.parts import Pooler, Store, find
 from chaos.server import Disk, Server
-from proxy import Proxy
 from relevo.access import api_tokens
 from relevo.client import quiet
 from relevo.client.news import subscribe_news
 from relevo.config import load
 from relevo.database.pool import Database
 from relevo.sandbox import Sandbox
+from support.postgres_proxy import Proxy
 
 RELEVO = Path(sys.executable).with_name("relevo")
 TRACE = Path(__file__).parents[1] / "model" / "trace.sql"

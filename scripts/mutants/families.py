@@ -20,36 +20,51 @@ _RULES = {
     "version": "what changed meanwhile is not written over",
 }
 _NOT_OURS = "for_0_3_0"
-_WALLS = ("tests/http/test_walls.py", "tests/http/test_scope.py")
+_WALLS = ("tests/http/test_http_projects_apart.py", "tests/http/test_http_scope.py")
+_CLAIMS = ("tests/delivery/claiming", "tests/runtime/test_heartbeat.py")
+_CLIENT = ("tests/client", "tests/operators/test_event_types.py", "tests/scenarios/locks")
+_INBOX = ("tests/client/inboxes", "tests/client/test_opens.py")
 _TESTS: dict[str, tuple[str, ...]] = {
-    "actions": ("tests/dispatch/test_redrive.py", "tests/http/test_operating.py"),
-    "archive": ("tests/archive/test_retiring.py", "tests/archive/test_kills.py"),
-    "batches": ("tests/dispatch/test_batches.py",),
-    "caps": ("tests/fanout/test_caps.py",),
-    "claims": ("tests/claims",),
-    "client": (*_WALLS, "tests/http/test_owners.py", "tests/inbox", "tests/door"),
-    "consent": ("tests/door/test_consent.py", "tests/http/test_choices.py"),
-    "digest": ("tests/digests",),
-    "digests": ("tests/digests",),
-    "events": ("tests/door", *_WALLS),
-    "fanout": ("tests/fanout",),
-    "inbox": ("tests/inbox", "tests/oracles/test_inboxes.py"),
-    "inbox_access": ("tests/inbox", "tests/http/test_inbox.py"),
-    "journal": ("tests/claims/test_journal.py", "tests/dispatch/test_changed_phones.py"),
-    "news": ("tests/news",),
-    "phones": ("tests/door", "tests/dispatch/test_moved_phones.py"),
-    "previews": ("tests/targeting", *_WALLS),
-    "projects": ("tests/dispatch/test_projects.py", "tests/dispatch/test_connections.py"),
-    "queue": ("tests/claims", "tests/dispatch/test_moved_phones.py"),
-    "quiet": ("tests/dispatch/test_quiet.py", "tests/dispatch/test_quiet_changes.py", "tests/http/test_quiet.py"),
-    "rates": ("tests/dispatch/test_projects.py", "tests/dispatch/test_busy_rows.py"),
-    "reactions": ("tests/inbox/test_opens.py", "tests/dispatch/test_erasure.py"),
-    "receipts": ("tests/claims", "tests/dispatch/test_receipts.py"),
-    "sending": ("tests/claims/test_journal.py", "tests/dispatch/test_changed_phones.py"),
-    "settle": ("tests/claims", "tests/dispatch/test_lock_order.py", "tests/dispatch/test_changed_phones.py"),
-    "singleton": ("tests/runtime/test_singletons.py",),
+    "actions": ("tests/operators/test_actions_redrive.py", "tests/http/dashboard/test_operator_actions.py"),
+    "archive": ("tests/archive/test_retire.py", "tests/cycles/export/test_kills.py"),
+    "batches": ("tests/delivery/composing/test_batches.py",),
+    "caps": ("tests/cycles/fanout/test_caps.py",),
+    "claims": _CLAIMS,
+    "client": (*_WALLS, "tests/http/test_owners.py", *_CLIENT),
+    "consent": ("tests/client/test_consent.py", "tests/http/test_choices.py"),
+    "digest": ("tests/cycles/digest",),
+    "digests": ("tests/cycles/digest",),
+    "events": (*_CLIENT, *_WALLS),
+    "fanout": ("tests/cycles/fanout", "tests/cycles/test_reaper_folding.py"),
+    "inbox": (*_INBOX, "tests/scenarios/oracles/test_inboxes.py"),
+    "inbox_access": (*_INBOX, "tests/http/test_inbox.py"),
+    "journal": ("tests/delivery/claiming/test_journal.py", "tests/scenarios/phones/test_changed_while_claimed.py"),
+    "news": ("tests/cycles/news", "tests/client/test_news.py", "tests/scenarios/news/test_webhooks.py"),
+    "phones": (*_CLIENT, "tests/scenarios/phones/test_moved_phones.py"),
+    "previews": (
+        "tests/cycles/fanout/test_preferences_index.py",
+        "tests/cycles/fanout/test_preferences_matching.py",
+        *_WALLS,
+    ),
+    "projects": ("tests/delivery/projects/test_projects.py", "tests/delivery/projects/test_connection_leases.py"),
+    "queue": (*_CLAIMS, "tests/scenarios/phones/test_moved_phones.py"),
+    "quiet": (
+        "tests/scenarios/quiet_hours/test_quiet_hours.py",
+        "tests/scenarios/quiet_hours/test_changed_hours.py",
+        "tests/http/test_quiet.py",
+    ),
+    "rates": ("tests/delivery/projects/test_projects.py", "tests/scenarios/one_bad_thing/test_busy_rows.py"),
+    "reactions": ("tests/client/test_opens.py", "tests/scenarios/phones/test_erasure.py"),
+    "receipts": (*_CLAIMS, "tests/cycles/receipt/test_receipts.py"),
+    "sending": ("tests/delivery/claiming/test_journal.py", "tests/scenarios/phones/test_changed_while_claimed.py"),
+    "settle": (
+        *_CLAIMS,
+        "tests/scenarios/locks/test_lock_order.py",
+        "tests/scenarios/phones/test_changed_while_claimed.py",
+    ),
+    "singleton": ("tests/runtime/test_singleton.py",),
 }
-_ELSEWHERE = ("tests/runtime", "tests/claims", *_WALLS)
+_ELSEWHERE = ("tests/runtime", "tests/app", "tests/database", *_CLAIMS, *_WALLS)
 
 
 def find(family: str) -> dict[str, Mistake]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mutants.mistake import Mistake
 
-_OWNERS = ("tests/dispatch/test_owner_changes.py",)
-_MODEL = ("tests/claims/test_model.py",)
-_RUNAWAY = ("tests/dispatch/test_runaway.py", "-k", "project")
+_OWNERS = ("tests/scenarios/phones/test_owner_changes.py",)
+_MODEL = ("tests/delivery/claiming/test_claims_model.py",)
+_RUNAWAY = ("tests/cycles/test_runaway_days.py", "-k", "project")
 _LEASES = "sql/queries/projects.sql"
 _LOOK = "sql/functions/queue/look_up_phones.sql"
 
@@ -16,14 +16,14 @@ IN_SQL: dict[str, Mistake] = {
         "sql/functions/settle/settle_sent.sql",
         "from relevo.claims c where c.token = claim for no key update;",
         "from relevo.claims c where c.token = claim;",
-        ("tests/claims/test_concurrency.py", "-k", "waits_for_the_reaper"),
+        ("tests/delivery/claiming/test_claims_concurrency.py", "-k", "waits_for_the_reaper"),
     ),
     "settle-sent-of-others": Mistake(
         "a claim settles what it holds",
         "sql/functions/settle/settle_sent.sql",
         "if held_ids is distinct from sent_ids then",
         "if false then",
-        ("tests/claims/test_settle_sent.py",),
+        ("tests/delivery/claiming/test_settle_sent.py",),
     ),
     "once-tried-again": Mistake(
         "at most once is not tried again when its answer was not seen",
@@ -37,7 +37,7 @@ IN_SQL: dict[str, Mistake] = {
         "sql/functions/settle/end_claim.sql",
         "and d.lapse_count + 1 >= poison_lapses then 'failed'",
         "and false then 'failed'",
-        ("tests/claims/test_fence.py",),
+        ("tests/delivery/claiming/test_claims_fence.py",),
     ),
     "suspects-together": Mistake(
         "a chunk whose claims lapsed too often is claimed alone",
@@ -79,28 +79,28 @@ IN_SQL: dict[str, Mistake] = {
         "sql/functions/digests/judge_items.sql",
         "when (e.e).project <> (i.i).project then 'project_changed' end",
         "end",
-        ("tests/digests/test_changes.py",),
+        ("tests/cycles/digest/test_changes.py",),
     ),
     "digest-of-another-owner": Mistake(
         "a digest tells no event of a former owner",
         "sql/functions/digests/judge_items.sql",
         "when u.inbox_id is not null and u.inbox_id is distinct from (i.i).inbox_id then 'owner_changed'",
         "when false then 'owner_changed'",
-        ("tests/digests/test_changes.py",),
+        ("tests/cycles/digest/test_changes.py",),
     ),
     "cap-zone-of-another-project": Mistake(
         "a cap's day is that of the owner's phones in the same project",
         "sql/functions/caps/cap_zone.sql",
         "where i.owner = of_owner and i.project = of_project and",
         "where i.owner = of_owner and",
-        ("tests/fanout/test_caps.py",),
+        ("tests/cycles/fanout/test_caps.py",),
     ),
     "caps-of-another-project": Mistake(
         "a cap holds in its project",
         "sql/functions/caps/applicable_caps.sql",
         "on c.project = p.project and c.category",
         "on c.category",
-        ("tests/fanout/test_caps.py",),
+        ("tests/cycles/fanout/test_caps.py",),
     ),
     "runaway-of-another-project": Mistake(
         "a loop in one project holds no event of another",
@@ -114,27 +114,27 @@ IN_SQL: dict[str, Mistake] = {
         _LEASES,
         "                and o.leased_until > relevo.now(%(now)s)), 0)) as share\n",
         "                ), 0)) as share\n",
-        ("tests/dispatch/test_connections.py",),
+        ("tests/delivery/projects/test_connection_leases.py",),
     ),
     "quiet-hours-ignored": Mistake(
         "quiet hours are kept",
         "sql/functions/quiet/quiet_verdict.sql",
         "where until is not null and rule <> 'ignore'",
         "where false",
-        ("tests/dispatch/test_quiet.py",),
+        ("tests/scenarios/quiet_hours/test_quiet_hours.py",),
     ),
     "inbox-of-another-project": Mistake(
         "an inbox is that of an owner in one project",
         "sql/functions/inbox/find_inbox.sql",
         "from relevo.inboxes b where b.owner = s.owner and b.project = s.project;",
         "from relevo.inboxes b where b.owner = s.owner order by b.id limit 1;",
-        ("tests/oracles/test_inboxes.py",),
+        ("tests/scenarios/oracles/test_inboxes.py",),
     ),
     "inbox-of-a-former-phone": Mistake(
         "the next owner of a phone sees no item of the former owner",
         "sql/functions/inbox/is_item_of.sql",
         "coalesce(made_for = inbox_id, false)",
         "true",
-        ("tests/oracles/test_inboxes.py",),
+        ("tests/scenarios/oracles/test_inboxes.py",),
     ),
 }

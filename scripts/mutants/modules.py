@@ -14,14 +14,23 @@ from mutants.mistake import ROOT, Mistake
 
 _DELIVERY, _PROVIDERS = "server/relevo/delivery/", "server/relevo/providers/"
 MODULES: dict[str, tuple[str, ...]] = {
-    _DELIVERY + "settling/outcomes.py": ("tests/dispatch/test_fates.py", "tests/dispatch/test_error_tables.py"),
-    _DELIVERY + "settling/replies.py": ("tests/dispatch/test_fates.py", "tests/dispatch/test_credentials.py"),
-    _DELIVERY + "projects/rate_and_breaker.py": ("tests/unit/test_rate_and_breaker.py",),
+    _DELIVERY + "settling/outcomes.py": (
+        "tests/delivery/settling/test_replies.py",
+        "tests/scenarios/push_errors/test_error_tables.py",
+    ),
+    _DELIVERY + "settling/replies.py": (
+        "tests/delivery/settling/test_replies.py",
+        "tests/operators/test_doctor_credentials.py",
+    ),
+    _DELIVERY + "projects/rate_and_breaker.py": ("tests/delivery/projects/test_rate_and_breaker.py",),
     _PROVIDERS + "fcm/provider.py": ("tests/providers/test_fcm.py",),
-    "server/relevo/http/guard.py": ("tests/http/test_rules.py", "tests/http/test_roles.py"),
-    "server/relevo/access/phones.py": ("tests/http/test_installations.py", "tests/http/test_signatures.py"),
-    "server/relevo/client/signatures.py": ("tests/http/test_signatures.py",),
-    "server/relevo/core/wordings.py": ("tests/unit/test_words.py", "tests/unit/test_patterns.py"),
+    "server/relevo/http/guard.py": ("tests/http/test_rules.py", "tests/http/test_rules_principles.py"),
+    "server/relevo/access/phones.py": (
+        "tests/http/test_installations.py",
+        "tests/http/test_installations_signatures.py",
+    ),
+    "server/relevo/client/signatures.py": ("tests/http/test_installations_signatures.py",),
+    "server/relevo/core/wordings.py": ("tests/core/test_wordings.py", "tests/core/test_patterns.py"),
     "server/relevo/sources/merging.py": ("tests/sources/test_merging.py",),
 }
 """Each with the tests that must notice what is wrong with it."""

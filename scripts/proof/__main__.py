@@ -16,7 +16,7 @@ from proof.page import PAGE, RESULTS, write
 ROOT = Path(__file__).parents[2]
 SEEDS = 4
 HA = "ha"
-MUTANTS = "tests/chaos/test_checker.py::test_a_broken_rule_is_found"
+MUTANTS = "tests/scripts/chaos/test_checker.py::test_a_broken_rule_is_found"
 
 
 def main() -> int:

@@ -169,7 +169,7 @@ def _four_ways(broken: dict[str, Any], model: list[Any]) -> Iterator[str]:
     yield f'| chaos | `make chaos ARGS="--broken fence"` | {"; ".join(rules) or "**not run**"} |'
     said = read(mutants) if mutants.exists() else None
     found = f"{said['found']} of {said['histories']} broken histories found" if said else "**not run**"
-    tests = "`.venv/bin/pytest tests/chaos/test_checker.py`"
+    tests = "`.venv/bin/pytest tests/scripts/chaos/test_checker.py`"
     yield f"| the checker's mutants | {tests} | {found}, among them `written by a stale claim` |"
     refused = f"refused: {fence['replay']['why']}" if fence and not fence["replay"]["ok"] else "**not refused**"
     steps = "build/chaos/broken-fence/history/steps.jsonl.gz"

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from months import export, month_ago, open_store
 from pyiceberg.catalog import Catalog, load_catalog
 from typer.testing import CliRunner
 
@@ -22,6 +21,7 @@ from relevo.cli import cli
 from relevo.config import Settings
 from relevo.core.errors import MissingPartError
 from relevo.operators import doctor
+from support.old_months import export, month_ago, open_store
 
 ENTITY = "notification_deliveries"
 OLD = month_ago(5)

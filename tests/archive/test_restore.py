@@ -10,7 +10,13 @@ from typing import Any
 
 import psycopg
 import pytest
-from months import (
+
+from relevo import app, config
+from relevo.app import App
+from relevo.archive import restore
+from relevo.core.errors import ArchiveError, UsageError
+from relevo.database.pool import Database
+from support.old_months import (
     add_old_deliveries,
     add_old_event,
     add_old_items,
@@ -22,12 +28,6 @@ from months import (
     month_ago,
     open_store,
 )
-
-from relevo import app, config
-from relevo.app import App
-from relevo.archive import restore
-from relevo.core.errors import ArchiveError, UsageError
-from relevo.database.pool import Database
 
 OLD, OLDER = month_ago(5), month_ago(14)
 ENTITIES = {

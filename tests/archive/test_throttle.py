@@ -8,10 +8,10 @@ from typing import Any
 
 import psycopg
 import pytest
-from months import a_run, add_old_deliveries, clean_up, export, month_ago
 
-from processes import eventually
 from relevo.archive.throttle import Throttle
+from support.old_months import a_run, add_old_deliveries, clean_up, export, month_ago
+from support.processes import eventually
 
 WRITTEN = "select tup_inserted + tup_updated + tup_deleted from pg_stat_database where datname = current_database()"
 BETWEEN_S = 10.0  # looks, by a clock of the test's own: the few rows of a relay without work are lost in them

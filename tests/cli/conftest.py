@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commanding import Command, make_command
+from support.relevo_command import Command, make_command
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from functools import partial
 import pytest
 import requests
 
-from commanding import Command
-from processes import Processes, eventually
 from relevo import app
 from relevo.access import api_tokens, sessions
 from relevo.config import Settings
+from support.processes import Processes, eventually
+from support.relevo_command import Command
 
 
 @pytest.fixture

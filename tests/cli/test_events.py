@@ -8,12 +8,12 @@ from itertools import product
 from uuid import uuid4
 
 import relevo
-from commanding import MARKUP, Command, Said
-from deliveries import add_event
-from phones import add_phones, fan_out
 from relevo.cli import common
 from relevo.client.values import Event, Installation, Owners
 from relevo.core.model import Answer, PushRequest
+from support.deliveries import add_event
+from support.phones import add_phones, fan_out
+from support.relevo_command import MARKUP, Command, Said
 
 
 class TestCancel:

@@ -18,13 +18,13 @@ import pytest
 from typer.main import get_command, get_group
 from typer.testing import CliRunner
 
-import soak
-from deliveries import TODAY, add_event
 from relevo import cli
 from relevo.cli import watching
 from relevo.cli.common import span
 from relevo.core import logs
 from relevo.operators import deliveries
+from support import soak
+from support.deliveries import TODAY, add_event
 
 PHONE = UUID("7".rjust(32, "0"))
 LOAD = """

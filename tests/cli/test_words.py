@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from commanding import Command
 from relevo.core import wordings
+from support.relevo_command import Command
 
 PAGE = Path(__file__).resolve().parents[2] / "server" / "docs" / "words.md"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import kits
+from support import kits
 
 
 @pytest.fixture(scope="session")

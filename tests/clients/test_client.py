@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import kits
+from support import kits
 
 pytestmark = pytest.mark.needs("kits")
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import kits
-import soak
+from support import kits, soak
 
 pytestmark = pytest.mark.needs("kits")
 PRISMA = Path(__file__).parent / "prisma"

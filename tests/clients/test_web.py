@@ -13,11 +13,10 @@ import pytest
 import requests
 from playwright.sync_api import sync_playwright
 
-import kits
-import websites
-from parts import find_part
-from processes import PATIENCE_S, eventually
-from websites import Visitor
+from support import kits, website
+from support.optional_parts import find_part
+from support.processes import PATIENCE_S, eventually
+from support.website import Visitor
 
 pytestmark = [pytest.mark.needs("kits"), pytest.mark.needs("chromium-headless-shell")]
 
@@ -34,7 +33,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def shop(clients: Path, dsn: str, tmp_path: Path) -> Iterator[tuple[kits.Running, Any]]:
     """A Relevo that runs, and a web site before it."""
-    with websites.serve() as site, kits.run(dsn, tmp_path, native=True, http_cors_origins=site.url) as running:
+    with website.serve() as site, kits.run(dsn, tmp_path, native=True, http_cors_origins=site.url) as running:
         site.set(url=running.url, publicKey="BPd-the-sandbox-s", keyName=kits.KEY_NAME, key=kits.KEY)
         yield running, site
 

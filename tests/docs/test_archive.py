@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from pages import DOCS, ROOT, Block, blocks
+
+from support.docs_pages import DOCS, ROOT, Block, blocks
 
 KEPT = ROOT / "tests" / "archive" / "kept" / "v1"
 QUERIES = [block for block in blocks(DOCS / "archive-for-analysts.md") if block.words == ("sql", "duckdb")]

@@ -13,12 +13,12 @@ from typing import Any
 import psycopg
 import pytest
 import requests
-from pages import PAGES, ROOT, blocks
 
-from commanding import Command, make_command
-from phones import add_phones, fan_out
 from relevo.client import values, verbs
-from serving import Served
+from support.docs_pages import PAGES, ROOT, blocks
+from support.http_server import Served
+from support.phones import add_phones, fan_out
+from support.relevo_command import Command, make_command
 
 README = ROOT / "README.md"
 KEPT = ROOT / "tests" / "archive" / "kept" / "v1"
@@ -27,9 +27,9 @@ ELSEWHERE = {
     "run": "it goes on until it is stopped: tests/runtime",
     "sandbox": "likewise: tests/sandbox",
     "make": "tests/house/test_makefile.py; make run-cycle and make psql are the commands themselves",
-    "docker": "tests/deploy replays what the images do",
+    "docker": "tests/scripts/deploy replays what the images do",
     "for": "a loop of the shell that writes passwords",
-    "systemctl": "tests/deploy checks the unit",
+    "systemctl": "tests/scripts/deploy checks the unit",
     "systemd-run": "it needs a running systemd",
     "useradd": "it belongs to the machine",
     "install": "likewise",

@@ -13,8 +13,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from pages import DOCS, blocks
 from psycopg.conninfo import make_conninfo
+
+from support.docs_pages import DOCS, blocks
 
 RELEVO = str(Path(sys.executable).with_name("relevo"))
 

@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from pages import DOCS, blocks
 
-from parts import find_part
+from support.docs_pages import DOCS, blocks
+from support.optional_parts import find_part
 
 STUBS = {
     "expo-constants": "export default { expoConfig: { extra: { eas: { projectId: 'p' } } } };",

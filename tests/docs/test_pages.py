@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import typer
-from pages import DOCS, PAGES, ROOT, anchor, blocks, headings, links, pictures, prose, spans
 
 import generate_docs
 import provider_tables
@@ -19,6 +18,7 @@ from relevo import config
 from relevo.cli import cli
 from relevo.core.known_services import CODES
 from relevo.http.rules import RULES
+from support.docs_pages import DOCS, PAGES, ROOT, anchor, blocks, headings, links, pictures, prose, spans
 
 NOT_OURS = {
     *("OUTBOX_WORKER_POLL_MS", "OUTBOX_WORKER_PROCESSING_TIMEOUT_MS", "PDF_RENDER_CONCURRENCY"),

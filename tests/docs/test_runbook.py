@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from pages import DOCS, ROOT, anchor, headings
-
 from relevo.operators.consistency import MISPLACED
 from relevo.operators.health.problem import RUNBOOK as PLACES
+from support.docs_pages import DOCS, ROOT, anchor, headings
 
 FINDINGS = ("Finding", "_warning", "_harmless")
 PACKAGE = ROOT / "server" / "relevo"

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import PAGES, blocks
+
+from support.docs_pages import PAGES, blocks
 
 PROGRAMS = Path(__file__).parent / "programs"
 EXAMPLE_DSN = "app:secret@localhost/app"

@@ -18,10 +18,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from processes import PATIENCE_S, eventually
 from relevo.embedded import Embedded, acquire, binaries
 from relevo.embedded.layout import Layout, State, read_state
 from relevo.embedded.locks import Lock
+from support.processes import PATIENCE_S, eventually
 
 FAST = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "16MB", "max_connections": "20"}
 

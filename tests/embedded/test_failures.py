@@ -15,10 +15,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from processes import PATIENCE_S
 from relevo.core.errors import EmbeddedError
 from relevo.embedded import binaries, cluster, failures, identity
 from relevo.embedded.layout import Layout
+from support.processes import PATIENCE_S
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from mixed import SERVICE_OF
 from relevo.core.known_services import NATIVE, SERVICES
+from support.mixed_phones import SERVICE_OF
 
 ROOT = Path(__file__).resolve().parents[2]
 MAP = (ROOT / "server" / "README.md").read_text(encoding="utf-8")

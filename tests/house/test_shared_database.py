@@ -7,10 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from databases import SharedDatabase
-from phones import add_phones
 from relevo.config import Settings
 from relevo.database.pool import Database
+from support.phones import add_phones
+from support.shared_database import SharedDatabase
 
 IN_THE_WAY = """
 create function public.in_the_way() returns trigger language plpgsql as 'begin return new; end';

@@ -14,7 +14,6 @@ import psycopg
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
 
 import make_dist  # noqa: E402
 

@@ -14,14 +14,14 @@ from uuid import uuid4
 
 import pytest
 
-from devices import KEYS, TOKEN, Phones, sign
-from processes import eventually
 from relevo.access import api_tokens
 from relevo.client.signatures import read_keys
 from relevo.http.admission import Admission, Line, RateLimiter, Verdict
 from relevo.http.guard import COOKIE
 from relevo.http.rules import RULES, weight_of
-from serving import EVENT, Client, Served
+from support.http_phones import KEYS, TOKEN, Phones, sign
+from support.http_server import EVENT, Client, Served
+from support.processes import eventually
 
 GOOD = f"relevo_{'1' * 12}_{'g' * 43}"
 SESSION = "g" * 43

@@ -20,7 +20,7 @@ from relevo.http.database_threads import DatabaseThreads
 from relevo.http.guard import COOKIE, Callers
 from relevo.http.problems import Problem
 from relevo.http.rules import READ, VIEW_PAGE
-from serving import EVENT, Served, phone
+from support.http_server import EVENT, Served, phone
 
 
 class Finder:

@@ -10,7 +10,7 @@ import pytest
 import requests
 
 import relevo
-from serving import Client, Served
+from support.http_server import Client, Served
 
 TEXTS = {"en": {"name": "Offers", "sentence": "Once a week."}, "es": {"name": "Ofertas"}}
 

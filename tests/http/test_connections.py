@@ -15,10 +15,10 @@ import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from processes import eventually
 from relevo.app import App
 from relevo.http.connections import BoundedProtocol, Connections, protocol_for
-from serving import EVENT, Served
+from support.http_server import EVENT, Served
+from support.processes import eventually
 
 GET = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
 

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 
 from relevo.operators.event_types import TypeSettings
-from serving import Served
+from support.http_server import Served
 
 EVERYTHING: dict[str, Any] = {
     "lease_ms": 90_000,

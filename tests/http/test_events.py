@@ -12,9 +12,9 @@ import psycopg
 import pytest
 import requests
 
-from processes import eventually
 from relevo.core.model import Answer
-from serving import EVENT, Served, end, fan_out, phone
+from support.http_server import EVENT, Served, end, fan_out, phone
+from support.processes import eventually
 
 
 def test_an_event_is_enqueued_once(served: Served, conn: psycopg.Connection[Any]) -> None:

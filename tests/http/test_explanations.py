@@ -8,11 +8,11 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from devices import Phones
 from relevo.client import quiet, verbs
 from relevo.client.values import Installation
-from serving import Client, Served, fan_out
-from two_projects import plant
+from support.http_phones import Phones
+from support.http_server import Client, Served, fan_out
+from support.two_projects import plant
 
 _numbers = iter(range(1, 1_000))
 

@@ -16,7 +16,7 @@ from relevo.database import migrate
 from relevo.database.pool import Database
 from relevo.http.health import Readiness, is_ready
 from relevo.http.server import HttpServer
-from serving import Served
+from support.http_server import Served
 
 
 def test_a_process_that_answers_is_alive(served: Served) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import relevo
 from http_examples import EXAMPLES
-from serving import Client, Served, fan_out
+from support.http_server import Client, Served, fan_out
 
 PAGE = Path(__file__).resolve().parents[2] / "server" / "docs" / "http-api.md"
 NOT_HERE = {"GET /v1/licitaciones/{licitacion_id}": 404}

@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 import relevo
-from devices import TOKEN, Phones, sign
-from inboxes import sent
-from phones import add_phones
-from serving import Served
+from support.http_phones import TOKEN, Phones, sign
+from support.http_server import Served
+from support.inboxes import sent
+from support.phones import add_phones
 
 
 def titles(answer: Any) -> list[str]:

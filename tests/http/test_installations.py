@@ -9,13 +9,13 @@ from uuid import uuid4
 import psycopg
 
 import relevo
-from deliveries import TODAY
-from devices import TOKEN, Phones, sign
-from plans import rows_read_by_table
 from relevo.client import verbs
 from relevo.core import queries
 from relevo.http.installations import INSTALLATION
 from relevo.http.rules import RULES
+from support.deliveries import TODAY
+from support.http_phones import TOKEN, Phones, sign
+from support.query_plans import rows_read_by_table
 
 
 def test_a_phone_s_life(phones: Phones, conn: psycopg.Connection[Any]) -> None:

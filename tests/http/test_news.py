@@ -6,8 +6,8 @@ from typing import Any
 
 import psycopg
 
-from hearing import reap
-from serving import Client, Served, phone
+from support.http_server import Client, Served, phone
+from support.news_subscriptions import reap
 
 
 def unregister(conn: psycopg.Connection[Any], project: str = "default") -> str:

@@ -12,7 +12,6 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from processes import eventually
 from relevo.app import App
 from relevo.core.model import Step
 from relevo.http.server import HttpServer
@@ -21,7 +20,8 @@ from relevo.operators.actions import DeadLetters
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 from relevo.sandbox import Sandbox
-from serving import EVENT, Served, phone
+from support.http_server import EVENT, Served, phone
+from support.processes import eventually
 
 SHAPE = {
     "generated_at": {},

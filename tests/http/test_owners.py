@@ -8,7 +8,7 @@ import psycopg
 
 import relevo
 from relevo.client import verbs
-from serving import Client, Served
+from support.http_server import Client, Served
 
 
 def phone_of(conn: psycopg.Connection[Any], owner: str, project: str = "default") -> str:

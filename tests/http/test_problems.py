@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from serving import Served
+from support.http_server import Served
 
 GOOD = {"type": "t", "key": "k", "title": "Hello", "audience": "everyone"}
 WHOLE: list[tuple[dict[str, Any], list[str]]] = [

@@ -9,7 +9,7 @@ from uuid import uuid4
 import psycopg
 
 from relevo.operators import quiet_channel
-from serving import Client, Served
+from support.http_server import Client, Served
 
 NIGHT = ["22:00-07:00"]
 

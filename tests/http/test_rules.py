@@ -11,13 +11,13 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from processes import eventually
 from relevo.access import api_tokens
 from relevo.http import api
 from relevo.http.guard import Guarded
 from relevo.http.rules import RULES
-from serving import Client, Served
-from who_may_call import WHO_MAY_CALL
+from support.http_server import Client, Served
+from support.processes import eventually
+from support.who_may_call import WHO_MAY_CALL
 
 FILLED = {"event_id": "1", "name": "reaper", "installation_id": str(UUID(int=1)), "project": "default"}
 """What stands in place of a path's parameters while only the door is knocked at."""

@@ -20,7 +20,7 @@ from relevo.core.errors import EventConflictError, InvalidInputError
 from relevo.http.database_threads import DatabaseThreads
 from relevo.http.problems import Problem
 from relevo.http.shared_writes import SharedWrites
-from serving import EVENT, Served
+from support.http_server import EVENT, Served
 
 APP = Token("a", "an app", "app")
 SHOP, BANK = Token("s", "a shop", "app", "shop"), Token("b", "a bank", "app", "bank")

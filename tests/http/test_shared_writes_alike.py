@@ -22,8 +22,8 @@ from relevo.http.database_threads import DatabaseThreads
 from relevo.http.shared_writes import SharedWrites
 from relevo.verbs import events
 from relevo.verbs.callers import Caller
-from serving import phone
-from soak import cases
+from support.http_server import phone
+from support.soak import cases
 
 CALLERS = (Token("a", "an app", "app"), Token("s", "shop", "app", "shop"), Token("b", "bank", "app", "bank"))
 SIDES = ("one", "two")

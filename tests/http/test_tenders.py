@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import psycopg
 
-from plans import rows_read_by_table
 from relevo.core import queries
 from relevo.core.chile import REGIONS
-from serving import Served
+from support.http_server import Served
+from support.query_plans import rows_read_by_table
 
 ADDED = """
 insert into relevo.licitaciones (namespace, external_id, nombre, region, tipo, rubros, monto, moneda, sources, fingerprint, created_at)

@@ -11,13 +11,13 @@ import pytest
 from psycopg.types.json import Jsonb
 from requests import Response
 
-from browsing import Person
 from relevo.client import verbs
 from relevo.client.inboxes import inbox
 from relevo.client.values import Event, Installation, Owners
 from relevo.core import wordings
 from relevo.operators import words
-from serving import Served
+from support.dashboard_person import Person
+from support.http_server import Served
 
 WORDS: dict[str, Any] = {
     "type": "order.shipped",

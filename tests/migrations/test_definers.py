@@ -14,9 +14,9 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-import soak
 from relevo import app
 from relevo.operators import actions
+from support import soak
 
 QUERIES = Path(__file__).parents[2] / "sql" / "queries"
 MONTH = "2020-01-01"

@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 import released
-import soak
-from processes import eventually
 from relevo.database import functions, migrate
+from support import soak
+from support.processes import eventually
 
 WAITS = "select count(*) from pg_locks where locktype = 'relation' and not granted"
 TABLES = """

@@ -11,12 +11,12 @@ import psycopg
 import pytest
 
 import released
-from deliveries import add_deliveries
-from phones import add_phones
-from processes import Processes, eventually
 from relevo.client import verbs
 from relevo.client.values import Event
 from relevo.sandbox import Sandbox
+from support.deliveries import add_deliveries
+from support.phones import add_phones
+from support.processes import Processes, eventually
 
 _PACE_S = 0.02
 _PHONES = 5

@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 import released
-from lives import live_through
 from relevo import app, config, embedded
 from relevo.database import migrate
 from relevo.embedded import binaries
+from support.delivery_life import live_through
 
 
 def majors() -> dict[int, Path]:

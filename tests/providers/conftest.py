@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from exchanging import Client, loopback, trusting
-from fakes.expo import FakeExpo
-from fakes.http2 import Script, ScriptedHttp2
 from relevo.providers.expo.provider import Expo
-
-Make = Callable[..., Expo]
+from support.expo_pushes import Make, message
+from support.fake_expo import FakeExpo
+from support.http2_exchange import Client, loopback, trusting
+from support.scripted_http2 import Script, ScriptedHttp2
 
 
 @pytest.fixture
@@ -88,13 +87,3 @@ def client(http2: ModuleType) -> Iterator[Client]:
     yield start
     for each in made:
         each.close()
-
-
-def message(number: int = 1, **more: Any) -> dict[str, Any]:
-    """Return a push to one of many phones."""
-    return {"to": f"ExponentPushToken[phone{number:017d}]", "title": "Hola", "body": "¿Qué tal?", "ttl": 60} | more
-
-
-def messages(count: int, **more: Any) -> list[dict[str, Any]]:
-    """Return pushes to so many phones."""
-    return [message(number, **more) for number in range(count)]

@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 
-import native
-import senders
-from native import DEVELOPMENT, PRODUCTION
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.model import Reply, Ticket
 from relevo.providers.apns.credentials import ApnsTokens, IssueTime, NoIssueTimeError, OwnIssueTimes
@@ -22,6 +19,8 @@ from relevo.providers.apns.message import collapse_id
 from relevo.providers.apns.provider import Apns
 from relevo.providers.push_projects import PushProject
 from relevo.sandbox import Sandbox
+from support import native, senders
+from support.native import DEVELOPMENT, PRODUCTION
 
 HOUR = 3_600
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fakes.expo import FakeExpo, as_json, ticket
-from providers.conftest import message, messages
 from relevo.core.model import Ticket
 from relevo.providers.expo.provider import NO_TICKET, Expo
+from support.expo_pushes import message, messages
+from support.fake_expo import FakeExpo, as_json, ticket
 
 NESTED_FCM = {"error": "ProviderError", "fault": "fcm", "fcm": {"error": "MismatchSenderId"}}
 NESTED_APNS = {"error": "ProviderError", "fault": "apns", "apns": {"reason": "InvalidProviderToken", "statusCode": 403}}

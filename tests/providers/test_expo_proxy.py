@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from fakes.expo import SEND, Answer, FakeExpo, regular
-from fakes.proxy import CERTIFICATE, FakeProxy
-from providers.conftest import Make, message
 from relevo import config
 from relevo.app import push_services
 from relevo.core.proxies import Proxies
+from support.expo_pushes import Make, message
+from support.fake_expo import SEND, Answer, FakeExpo, regular
+from support.forward_proxy import CERTIFICATE, FakeProxy
 
 Through = Callable[..., FakeProxy]
 SECURE, PLAIN = "https://push.example", "http://push.example"

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from providers.conftest import Make, message
 from relevo.providers.expo.provider import Expo
+from support.expo_pushes import Make, message
 
 UUID = "f4e9c2a1-1111-4222-8333-444455556666"
 

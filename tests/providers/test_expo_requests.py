@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from fakes.expo import RECEIPTS, Answer, FakeExpo, as_json, refusal, ticket
-from providers.conftest import Make, message, messages
 from relevo.providers import http_connection
 from relevo.providers.expo.provider import Expo
+from support.expo_pushes import Make, message, messages
+from support.fake_expo import RECEIPTS, Answer, FakeExpo, as_json, refusal, ticket
 
 HTML = b"<html><body>Gateway trouble</body></html>"
 LONG = as_json({"data": [ticket(1)]}).body + b" " * 5_000_000

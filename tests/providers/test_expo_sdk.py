@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from fakes.expo import Answer, FakeExpo, as_json, ticket
-from providers.conftest import message, messages
 from providers.test_expo_answers import ROWS
 from providers.test_expo_requests import SIGNALS
 from relevo.core.model import Reply
 from relevo.providers.expo import provider as module
 from relevo.providers.expo.provider import NO_TICKET, Expo
+from support.expo_pushes import message, messages
+from support.fake_expo import Answer, FakeExpo, as_json, ticket
 
 ODD = [
     None,

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from fakes.expo import Answer, FakeExpo, as_json, refusal, ticket
-from providers.conftest import Make, message, messages
 from relevo.providers.expo.provider import Expo
+from support.expo_pushes import Make, message, messages
+from support.fake_expo import Answer, FakeExpo, as_json, refusal, ticket
 
 
 def test_1_no_message_is_lost(fake: FakeExpo, make: Make) -> None:

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from fakes.expo import RECEIPTS, SEND, Answer, FakeExpo, as_json, refusal, regular, ticket
-from processes import PATIENCE_S
-from providers.conftest import Make, message, messages
 from relevo import __version__, providers
 from relevo.core.model import Reply
 from relevo.core.ports import PushProvider
 from relevo.providers.expo.provider import Expo
+from support.expo_pushes import Make, message, messages
+from support.fake_expo import RECEIPTS, SEND, Answer, FakeExpo, as_json, refusal, regular, ticket
+from support.processes import PATIENCE_S
 
 SECRET = "s3cr3t-access-token"
 EVERY_FIELD: dict[str, Any] = {

@@ -10,9 +10,6 @@ from typing import Any
 
 import pytest
 
-import native
-from fakes.server import Answer, Asked, FakeServer
-from native import ANDROID, IOS
 from relevo.core.model import Reply, Ticket
 from relevo.providers.fcm import credentials
 from relevo.providers.fcm.entry import FcmEntry
@@ -21,6 +18,9 @@ from relevo.providers.http2.client import Answered
 from relevo.providers.message_parts import topic
 from relevo.providers.push_projects import PushProject
 from relevo.sandbox import Sandbox
+from support import native
+from support.fake_http_server import Answer, Asked, FakeServer
+from support.native import ANDROID, IOS
 
 
 @pytest.fixture(scope="module")

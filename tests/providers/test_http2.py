@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from exchanging import Client, exchange, kinds, post, wait_until_heard
-from fakes.http2 import CANCEL, REFUSED_STREAM, Peer, Settings, answer_all
+from support.http2_exchange import Client, exchange, kinds, post, wait_until_heard
+from support.scripted_http2 import CANCEL, REFUSED_STREAM, Peer, Settings, answer_all
 
 ENHANCE_YOUR_CALM = 11
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from fakes.proxy import CERTIFICATE
 from relevo.providers.http2.client import CallOutcome, CallTime, Http2Client, Request, tls_context
+from support.forward_proxy import CERTIFICATE
 
 Script = Callable[[ssl.SSLSocket], None]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

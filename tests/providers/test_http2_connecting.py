@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from exchanging import Client, exchange, kinds
-from fakes.http2 import Peer, answer_all
-from processes import eventually
 from relevo.core.proxies import Proxies
+from support.http2_exchange import Client, exchange, kinds
+from support.processes import eventually
+from support.scripted_http2 import Peer, answer_all
 
 
 def test_an_idle_connection_is_probed(

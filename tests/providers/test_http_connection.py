@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from processes import PATIENCE_S
 from relevo.providers.http_connection import BrokenAnswerError, HttpConnection, Received, look_up
+from support.processes import PATIENCE_S
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from fakes.server import Answer, Asked, FakeServer
-from processes import eventually
 from relevo.providers.http2.client import CallTime, Request
 from relevo.providers.http_connection import look_up
 from relevo.providers.push_projects import PushProjects
 from relevo.providers.webhook.provider import Webhook, WebhookAddress, read_addresses
 from relevo.providers.webpush.provider import WebPush
+from support.fake_http_server import Answer, Asked, FakeServer
+from support.processes import eventually
 
 KEY = b"k" * 32
 SECRET = "whsec_" + base64.b64encode(KEY).decode()

@@ -15,10 +15,6 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-from fakes.http2 import Asked, Peer, ScriptedHttp2, Settings
-from fakes.proxy import CERTIFICATE
-from fakes.server import Answer, FakeServer
-from providers.browsers import SUBJECT, Browser, base64url, from_base64url
 from relevo.core.messages import Draft
 from relevo.core.model import Content, Delivery, Reply, Ticket
 from relevo.delivery.composing import rendering
@@ -29,6 +25,10 @@ from relevo.providers.webpush import encryption
 from relevo.providers.webpush import message as webpush_message
 from relevo.providers.webpush.credentials import KEPT_S, make_pair
 from relevo.providers.webpush.provider import WebPush, _side_by_side
+from support.browser_keys import SUBJECT, Browser, base64url, from_base64url
+from support.fake_http_server import Answer, FakeServer
+from support.forward_proxy import CERTIFICATE
+from support.scripted_http2 import Asked, Peer, ScriptedHttp2, Settings
 
 INSTALLATION = UUID("00000000-0000-4000-8000-000000000007")
 

@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from providers.browsers import SUBJECT, Browser, base64url, from_base64url
 from relevo.core import push_hosts
 from relevo.providers.http2.client import RefusedAddressError
 from relevo.providers.lookups import Lookups
@@ -20,6 +19,7 @@ from relevo.providers.webpush import subscriptions
 from relevo.providers.webpush.credentials import check, make_pair
 from relevo.providers.webpush.encryption import MAX_PLAIN_BYTES, encrypt
 from relevo.providers.webpush.entry import WebPushEntry
+from support.browser_keys import SUBJECT, Browser, base64url, from_base64url
 
 
 def test_the_vector_of_rfc_8291() -> None:

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import requests
 
-import kits
-from fakes.proxy import CERTIFICATE
-from parts import find_part
 from relevo.core.model import Ticket
 from relevo.providers.lookups import Lookups
 from relevo.providers.push_projects import PushProjects
 from relevo.providers.webpush.credentials import make_pair
 from relevo.providers.webpush.provider import WebPush
+from support import kits
+from support.forward_proxy import CERTIFICATE
+from support.optional_parts import find_part
 
 PROGRAM = Path(__file__).parent / "node" / "push_service.cjs"
 Ask = Callable[..., Any]

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from processes import PATIENCE_S, eventually
 from relevo.app import App
 from relevo.client import values, verbs
 from relevo.core.errors import DatabaseUnavailableError
@@ -19,6 +18,7 @@ from relevo.runtime.idle_wait import IdleWait
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.timing import Every
+from support.processes import PATIENCE_S, eventually
 
 HOUR = 3_600_000
 SLEEPY = {"worker_idle_backoff_min_ms": HOUR, "worker_idle_backoff_max_ms": HOUR, "worker_idle_backoff_jitter_ms": 0}

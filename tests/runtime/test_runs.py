@@ -11,12 +11,12 @@ import psycopg
 import pytest
 import structlog
 
-from processes import PATIENCE_S, eventually
 from relevo.core.errors import RelevoError
 from relevo.core.model import Budget, Step
 from relevo.runtime.runner import Runner
 from relevo.runtime.runs import Cycle, Ending, Run, RunContext
 from relevo.runtime.timing import Cron, Every
+from support.processes import PATIENCE_S, eventually
 
 COUNTERS = [
     "licitaciones_found", "licitaciones_new", "notifications_sent", "notifications_retryable", "notifications_failed",

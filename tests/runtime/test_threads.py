@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from processes import PATIENCE_S, eventually
 from relevo.runtime import threads
+from support.processes import PATIENCE_S, eventually
 
 WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
 

@@ -12,12 +12,12 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from processes import PATIENCE_S, Process, eventually, never
-from proxy import Proxy
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.operators import actions
 from relevo.runtime import wakeups
 from relevo.runtime.wakeups import Listener
+from support.postgres_proxy import Proxy
+from support.processes import PATIENCE_S, Process, eventually, never
 
 # Nothing but a wake-up makes this cycle look again within a test.
 SLEEPER = {"name": "sleeper", "every_ms": 3_600_000, "singleton": False, "wakeable": True, "takes_work": True}

@@ -7,12 +7,12 @@ from typing import Any
 
 import psycopg
 
-from processes import eventually, never
 from relevo.app import App
 from relevo.core.model import Step, Trigger
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 from relevo.runtime.workers import make_worker_id
+from support.processes import eventually, never
 
 LEASE_MS = 6_000  # a quarter of it is how long a statement may take
 FLEET: dict[str, Any] = {"outbox_lease_duration_ms": LEASE_MS, "worker_idle_backoff_min_ms": 100}

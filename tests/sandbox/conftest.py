@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import requests
 
-from processes import PATIENCE_S
 from relevo.sandbox import Sandbox, Settings
+from support.processes import PATIENCE_S
 
 
 class Client:

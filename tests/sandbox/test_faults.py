@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import requests
 
-from processes import PATIENCE_S, eventually
 from relevo.core.errors import InvalidInputError
 from relevo.sandbox import Sandbox
 from relevo.sandbox.faults import expo as faults
+from support.processes import PATIENCE_S, eventually
 
 CODES = [
     "DeviceNotRegistered",

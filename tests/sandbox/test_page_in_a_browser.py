@@ -10,9 +10,9 @@ import axe_playwright_python
 import pytest
 from playwright.sync_api import sync_playwright
 
-import senders
-from parts import find_part
 from relevo.sandbox import Sandbox
+from support import senders
+from support.optional_parts import find_part
 
 AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
 EXPO_PHONE = "ExponentPushToken[carla]"

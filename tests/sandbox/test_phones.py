@@ -13,12 +13,12 @@ from uuid import UUID
 
 import pytest
 
-from fakes.server import Answer, FakeServer
 from relevo.core.errors import InvalidInputError, RelevoError
 from relevo.sandbox import Sandbox, Settings, phones, projects, tickets
 from relevo.sandbox.faults import tokens
 from relevo.sandbox.faults.expo import parse
 from relevo.sandbox.phone_apps import PhoneApp
+from support.fake_http_server import Answer, FakeServer
 
 ANA, EVA = "ExponentPushToken[ana]", "ExponentPushToken[eva]"
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-import senders
-from processes import eventually
 from relevo.sandbox import Sandbox
 from relevo.sandbox.services import running
+from support import senders
+from support.processes import eventually
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from fakes.chilecompra import TICKET, FakeChileCompra
 from relevo.sources.chilecompra import ChileCompra
-from sources.ocds_pages import Pages
-from sources.source_context import MemorySourceContext, settings_for
+from support.fake_chilecompra import TICKET, FakeChileCompra
+from support.ocds_pages import Pages
+from support.source_context import MemorySourceContext, settings_for
 
 
 @pytest.fixture

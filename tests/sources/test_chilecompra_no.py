@@ -7,11 +7,11 @@ from datetime import date, timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from fakes import chilecompra as fake
-from fakes.chilecompra import TICKET, FakeChileCompra
-from fakes.server import Answer
 from relevo.sources.chilecompra import DETAILS_PER_FETCH, MAX_PACE_MS, ChileCompra
-from sources.source_context import MemorySourceContext, settings_for
+from support import fake_chilecompra as fake
+from support.fake_chilecompra import TICKET, FakeChileCompra
+from support.fake_http_server import Answer
+from support.source_context import MemorySourceContext, settings_for
 
 TODAY = date(2026, 2, 9)
 

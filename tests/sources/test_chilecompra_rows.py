@@ -13,7 +13,7 @@ from relevo.sources import text
 from relevo.sources.chilecompra import judge
 from relevo.sources.chilecompra_rows import read_detail, read_summary
 from relevo.sources.http import Response
-from sources.source_context import FIXTURES
+from support.source_context import FIXTURES
 
 NOW = datetime(2017, 1, 1, tzinfo=UTC)
 

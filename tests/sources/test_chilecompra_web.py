@@ -9,10 +9,10 @@ from decimal import Decimal
 import pytest
 from structlog.testing import capture_logs
 
-from fakes.chilecompra import FakeSearchPage
 from relevo.sources.chilecompra_web import QUOTA, ChileCompraWeb, read_cards, read_export
 from relevo.sources.http import Trouble
-from sources.source_context import FIXTURES, MemorySourceContext, settings_for
+from support.fake_chilecompra import FakeSearchPage
+from support.source_context import FIXTURES, MemorySourceContext, settings_for
 
 EXPORT = (FIXTURES / "web" / "export_lista_licitaciones_7rows_PARTIAL.csv").read_bytes()
 CARDS = (FIXTURES / "web" / "buscar_fragment_2cards_PARTIAL.html").read_bytes()

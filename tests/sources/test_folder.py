@@ -16,7 +16,7 @@ import pytest
 
 from relevo.sources import files
 from relevo.sources.folder import Folder
-from sources.source_context import MemorySourceContext, settings_for
+from support.source_context import MemorySourceContext, settings_for
 
 
 @pytest.fixture

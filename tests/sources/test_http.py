@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from fakes.server import Answer, Asked, FakeServer
 from relevo import __version__
 from relevo.sources import http
 from relevo.sources.http import Http, Response, Trouble, is_private
-from sources.source_context import settings_for
+from support.fake_http_server import Answer, Asked, FakeServer
+from support.source_context import settings_for
 
 SECRET = {"ticket": "hunter2"}
 Serve = Callable[[Callable[[Asked], Answer]], FakeServer]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fakes.proxy import CERTIFICATE, FakeProxy
-from fakes.server import Answer, Asked, FakeServer
 from relevo.sources.http import Http, Trouble
-from sources.source_context import settings_for
+from support.fake_http_server import Answer, Asked, FakeServer
+from support.forward_proxy import CERTIFICATE, FakeProxy
+from support.source_context import settings_for
 
 Lead = Callable[..., tuple[FakeProxy, FakeServer]]
 

@@ -13,8 +13,8 @@ import pytest
 
 from relevo.core.items import Item
 from relevo.sources.ocds import Ocds
-from sources.ocds_pages import COMPILED, OCDS, Pages, read, release
-from sources.source_context import MemorySourceContext, settings_for
+from support.ocds_pages import COMPILED, OCDS, Pages, read, release
+from support.source_context import MemorySourceContext, settings_for
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 
 from relevo.sources import files, text
 from relevo.sources.ocds import Ocds
-from sources.ocds_pages import Pages, release
-from sources.source_context import MemorySourceContext, settings_for
+from support.ocds_pages import Pages, release
+from support.source_context import MemorySourceContext, settings_for
 
 
 @pytest.fixture

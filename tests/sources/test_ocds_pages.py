@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from fakes.server import Answer
 from relevo.sources.ocds import MAX_STUCK, Ocds
-from sources.ocds_pages import OCDS, Pages, release
-from sources.source_context import FIXTURES, MemorySourceContext, settings_for
+from support.fake_http_server import Answer
+from support.ocds_pages import OCDS, Pages, release
+from support.source_context import FIXTURES, MemorySourceContext, settings_for
 
 
 @pytest.fixture

@@ -1,0 +1,181 @@
+"""The guide is served: every page, for everybody, with links that lead somewhere and nothing that runs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relevo.http.dashboard import guide
+from support.dashboard_person import Person
+from support.http_server import Served
+
+DOCS = Path(__file__).resolve().parents[3] / "server" / "docs"
+
+
+def links(html: str) -> set[str]:
+    """Return where a page leads within the guide."""
+    return {each for each in re.findall(r'href="([^"]+)"', html) if each.startswith(("/guide", "#"))}
+
+
+def test_every_page_is_served_and_every_link_leads_somewhere(serve: Any) -> None:
+    """From the index each page is reached; a link names a page that is served, and an anchor that is on it."""
+    served = serve(http_rate_per_second=0)
+    client = served.client()
+    pages = {"/guide": client.get("/guide")}
+    for link in sorted(links(pages["/guide"].text)):
+        address = link.partition("#")[0]
+        if address and address not in pages:
+            pages[address] = client.get(address)
+    assert {each.status_code for each in pages.values()} == {200}
+    assert len(pages) == len(list(DOCS.glob("*.md")))
+    for here, answer in pages.items():
+        assert "&lt;!--" not in answer.text, "comments are not for readers"
+        for link in links(answer.text) - {"#content"}:
+            address, _, place = link.partition("#")
+            there = pages[address or here].text
+            assert not place or f'id="{place}"' in there, f"{here}: {link}"
+
+
+def test_pages_of_the_last_release_are_found(served: Served) -> None:
+    """An address that people kept leads to the page that it became, and to its section there."""
+    client = served.client()
+    for old, place in guide._RENAMED.items():
+        assert client.get(f"/guide/{old}").headers["location"] == f"/guide/{place}"
+        page, _, anchor = place.partition("#")
+        text = client.get(f"/guide/{page}").text
+        assert not anchor or f'id="{anchor}"' in text, old
+    assert "SQL functions</h1>" in client.call("GET", "/guide/sql-door", allow_redirects=True).text
+
+
+def test_whoever_is_logged_in_finds_back(served: Served) -> None:
+    """The dashboard's navigation stays where somebody has a session; a stranger sees the guide's own link alone."""
+    person = Person(served, "viewer")
+    assert 'href="/dashboard/events"' not in person.get("/guide").text
+    person.log_in()
+    assert 'href="/dashboard/events"' in person.get("/guide").text
+
+
+def test_a_picture_is_served(served: Served) -> None:
+    """A page's picture comes from the same place."""
+    [picture] = set(re.findall(r'<img src="([^"]+)"', served.client().get("/guide/quickstart").text))
+    assert served.client().get(picture).headers["content-type"] == "image/png"
+
+
+def test_it_asks_nobody_else(served: Served) -> None:
+    """A page loads the dashboard's own files alone, and says so to the browser."""
+    answer = served.client().get("/guide/runbook")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "'unsafe-inline'" not in answer.headers["content-security-policy"]
+    assert not re.search(r'(?:src|href)="(?!/|#)', answer.text)
+
+
+def test_what_is_no_page_is_not_served(served: Served) -> None:
+    """An address never becomes a path; what is not there is a page that says so."""
+    for name in ["nothing", "..%2fREADME", "../../README", "index.md", "x" * 101]:
+        assert served.client().get(f"/guide/{name}").status_code in (400, 404), name
+        assert served.client().get(f"/guide/pictures/{name}").status_code in (400, 404), name
+
+
+def test_markup_in_a_page_is_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever somebody writes into a page is shown and never run; links that are none of ours lead nowhere."""
+    text = "# T\n\n<script>x</script> [a](javascript:x) [b](https://elsewhere.example) <b onclick=x>y</b>\n\n| <i>h</i> |\n|---|\n| c |\n"
+    (tmp_path / "made.md").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(guide, "_files", lambda: {"made": tmp_path / "made.md"})
+    guide.render_page.cache_clear()
+    title, _, written = guide.render_page("made")
+    guide.render_page.cache_clear()
+    assert title == "T"
+    assert "<script" not in written
+    assert "<b" not in written
+    assert "elsewhere" not in written
+    assert "javascript:x" not in re.findall(r'href="([^"]*)"', written)
+    assert 'data-head="&lt;i&gt;h&lt;/i&gt;"' in written
+
+
+def test_a_wheel_brings_its_own_pages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Installed from a wheel the pages lie inside the package."""
+    inside = tmp_path / "relevo" / "http" / "dashboard"
+    inside.mkdir(parents=True)
+    shutil.copytree(DOCS, tmp_path / "relevo" / "docs")
+    monkeypatch.setattr(guide, "__file__", str(inside / "guide.py"))
+    assert guide.docs_root() == tmp_path / "relevo" / "docs"
+
+
+def test_who_reads_spanish_is_told_that_the_guide_is_in_english(served: Served) -> None:
+    """The frame speaks the reader's language and says that the page does not; in English there is nothing to say."""
+    said = "La guía está en inglés."
+    assert said in served.client().get("/guide", headers={"Accept-Language": "es"}).text
+    assert said not in served.client().get("/guide", headers={"Accept-Language": "en"}).text
+
+
+def test_the_page_of_the_api_leads_to_its_parts(served: Served) -> None:
+    """Each link of its contents has its place on the page, and names of fields are written as code, not in backticks."""
+    html = served.client().get("/docs").text
+    contents = html[html.index("<nav>") : html.index("</nav>")]
+    parts = re.findall(r'href="#([^"]+)"', contents)
+    assert {"events", "schemas"} <= set(parts)
+    assert [part for part in parts if not re.search(rf'<h2 id="{part}"', html)] == []
+    assert "<code>wait_ms</code>" in html
+    assert "`" not in html[: html.index('id="schemas"')]
+
+
+def test_a_search_for_many_words_costs_little(served: Served) -> None:
+    """Anybody may search: as many words as fit, all of them everywhere, cost a fraction of a second."""
+    client = served.client()
+    letters = "+".join("etaoinsrhl"[n % 10] for n in range(100))
+    spent = []
+    for _ in range(4):  # the first one reads the pages
+        began = time.process_time()
+        assert client.get(f"/guide?q={letters}").status_code == 200
+        spent.append(time.process_time() - began)
+    assert min(spent) < 0.1
+
+
+def test_it_is_searched_and_read_page_after_page(serve: Any) -> None:
+    """The box finds a section by all of its words, escaped; each page leads to the one before and the one after."""
+    served = serve(http_rate_per_second=0)
+    client = served.client()
+    found = client.get("/guide?q=held+runaway").text
+    assert 'href="/guide/runbook#held-as-a-runaway"' in found
+    assert "The guide tells nothing of this" in client.get("/guide?q=xyzzy").text
+    assert "<script>x" not in client.get("/guide?q=<script>x").text
+    here, seen = "/guide", ["/guide"]
+    while after := re.search(r'href="([^"]+)" rel="next"', client.get(here).text):
+        assert f'href="{here}" rel="prev"' in client.get(after[1]).text
+        here = after[1]
+        seen.append(here)
+    assert seen[1:3] == ["/guide/what-it-is", "/guide/quickstart"]
+    assert len(set(seen)) == len(seen) == len(list(DOCS.glob("*.md")))
+
+
+@pytest.mark.parametrize(
+    ("term", "page"),
+    [
+        ("template", "words"),
+        ("localization", "words"),
+        ("segment", "reference-events"),
+        ("broadcast", "reference-events"),
+        ("subscriber", "reference-events"),
+        ("npm", "kits"),
+        ("send window", "quiet-hours"),
+        ("frequency cap", "quiet-hours"),
+        ("click-through", "taps"),
+        ("tenant", "security-and-privacy"),
+    ],
+)
+def test_a_word_of_another_product_finds_our_page(term: str, page: str) -> None:
+    """A term that the glossary has from another product leads to the page that explains our word, among the first two."""
+    assert page in [name for name, *_ in guide.search(term)[:2]]
+
+
+def test_each_link_of_the_glossary_is_a_section_of_the_search() -> None:
+    """No row of the glossary is lost to the search: its link is the title or a heading of a page."""
+    sections = {f"{name}.md#{guide.anchor_of(heading)}" for name, _, heading, _ in guide._sections()}
+    pages = {f"{name}.md" for name in guide._files()}
+    assert len(guide._terms()) > 20
+    assert sorted(guide._terms().keys() - sections - pages) == []

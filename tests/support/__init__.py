@@ -1,0 +1,1 @@
+"""What tests share: what they make, the programs they start, and fixtures."""
