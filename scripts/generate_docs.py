@@ -45,10 +45,9 @@ Settings come from the environment or `.env` ([settings](settings.md)). Exit cod
 3 skipped because the cycle is locked, paused or switched off (also: `relevo apply --plan` that found changes).
 """
 _PUSH = """\
-What `push` of an event may carry beside title, body and data. Names and types are checked when the event is enqueued;
-the push service decides what each phone makes of it.
-
-The smallest example has a picture, a link and two buttons, and an icon of its own for Android and for browsers:
+After this page you can give a push a picture, a link, buttons, a sound or a badge, and know which phones get it. These
+fields go into `push` of an [event](reference-events.md#event). Relevo checks names and types when the event is
+enqueued; the push service decides what each phone makes of them.
 
 ```json
 {"type": "order.shipped", "key": "order-17", "title": "On its way", "audience": "owners", "owners": ["user-7"],
@@ -58,45 +57,52 @@ The smallest example has a picture, a link and two buttons, and an icon of its o
           "android": {"icon": "ic_order", "color": "#2244ff"}, "web": {"icon": "/order.png"}}}
 ```
 
-An urgent push has `"interruptionLevel": "time-sensitive"` unless `push` gives another one. iOS shows it during a Focus
-if the app has Apple's entitlement "Time Sensitive Notifications"; without it iOS treats the push as `active`.
 """
 
 _PLATFORMS = """\
+An urgent push has `"interruptionLevel": "time-sensitive"` unless `push` sets another one. iOS shows it during a Focus
+if the app has Apple's entitlement "Time Sensitive Notifications"; without it iOS treats the push as `active`.
+
 ## Picture, link and buttons
 
-- `image` is the address of a picture, as `richContent.image` is; `image` wins where an event has both. An iPhone shows
-  it if the app has a notification service extension.
-- `link` is what a tap opens. The app finds it as `data.url`, in place of a `url` of the event's own data. The kit for
-  web pages opens it, and FCM opens an `https` link in browsers. Items of the inbox have the event's `data` as it was
-  given: put a `url` there if an item has to lead somewhere.
-- `actions` are up to four buttons. Browsers show them. An iPhone, and Android by Expo, show the buttons of the category
-  that `categoryId` names and the app registered: give them the same ids. The app finds the actions as `data.actions`
-  (with FCM as JSON text). A tap on a button is [reported](taps.md) with its id as `action`: the kits do that. The kit
-  for web pages opens the button's own link.
+| field | what phones do | what your app must do |
+|---|---|---|
+| `image` | show the picture at this address, as for `richContent.image`; `image` wins if an event has both | iOS: \
+have a notification service extension |
+| `link` | open it on a tap: the kit for web pages, and browsers by FCM if it is `https` | open `data.url`, where the \
+app finds the link, in place of a `url` of the event's own data |
+| `actions` | show up to four buttons: browsers all; iOS, and Android by Expo, those of the category `categoryId` | \
+iOS and Android: register the category with the same ids; read `data.actions` (with FCM as JSON text) |
+
+The kits [report](taps.md) a tap on a button with its id as `action`, and the kit for web pages opens the button's own
+link. Items of the inbox have the event's own `data`: put a `url` there if an item has to lead somewhere.
 
 ## One platform
 
-Fields in `android` are for Android phones, by Expo and by FCM; fields in `apns` for iPhones, by Expo, FCM and APNs;
-fields in `web` for browsers, by FCM and by Web Push. A field that is there takes the place of the common field of its
-name for these phones. In quiet hours none of them makes a sound. The common fields that a platform may have:
+The fields in `android` are for Android phones (Expo, FCM), those in `apns` for iPhones (Expo, FCM, APNs), those in
+`web` for browsers (FCM, Web Push). For these phones a field replaces the common field of its name. In quiet hours none
+of them makes a sound. A platform may have these common fields:
 """
 
 _PLATFORM_OWN = """\
-A platform also has fields of its own, which go as they are to the push services that have them; a fault in them would
-cost every push of the event, so their kinds are checked, too. Browsers show no push that is silent and vibrates:
-`vibrate` is left out then.
+A platform also has fields of its own. Relevo sends them unchanged to the push services that have them. Relevo checks
+their kinds, too: one wrong field would cost every push of the event. Relevo leaves out `vibrate` of a silent push,
+because browsers do not show a push that is silent and vibrates.
 """
 
 _ROUTES = """\
-## What reaches which phones
+## Which field reaches which phones
 
-Where a field reaches a phone under another name, the table has that name; "no" means that it is left out. A phone of
-an unknown platform is written to as an Android one. `relevo preview`, the HTTP preview and the dashboard's compose page
-warn of what some of an event's phones would not get, and of a push that may be too large for some of them: Web Push
-takes 3,993 bytes, the others 4,096, with FCM's `data` as text. A push without title and body is skipped for browsers
-(`shows_nothing`); if all phones of a personal event are browsers, it is refused where it is enqueued. FCM takes texts
-alone in `data`: numbers, lists and objects become their JSON. Webhooks get everything as it is.
+A cell has the field's name at the push service, or "no" if Relevo leaves it out. A phone of an unknown platform counts
+as an Android one. Webhooks get everything unchanged. `relevo preview`, the HTTP preview and the dashboard's compose
+page warn of fields that some of the phones would not get, and of a push that may be too large.
+
+| limit | rule |
+|---|---|
+| size | Web Push 3,993 bytes, the others 4,096, with FCM's `data` as text |
+| no title and no body | browsers get no push (`shows_nothing`); Relevo rejects a personal event if all its phones are \
+browsers |
+| `data` by FCM | texts alone: numbers, lists and objects become their JSON |
 """
 
 _METRICS = """\
@@ -270,13 +276,26 @@ def _push_fields() -> Iterator[str]:
     yield _PLATFORM_OWN
     own = [(f"{platform}.{name}", rule) for platform, fields in OVERRIDES.items() for name, rule in fields.items()]
     yield from _table(
-        ("field", "kind"), [(f"`{name}`", _push_kind(rule)) for name, rule in own if f"push.{name}" in TABLE]
+        ("field", "kind", "sent as"),
+        [
+            (f"`{name}`", _push_kind(rule), "; ".join(_sent(TABLE[f"push.{name}"])))
+            for name, rule in own
+            if f"push.{name}" in TABLE
+        ],
     )
     yield _ROUTES
+    owned = {f"push.{name}" for name, _ in own}
     yield from _table(
         ("field", *(route.label for route in ROUTES)),
-        [(f"`{field}`", *map(_reached, cells)) for field, cells in TABLE.items()],
+        [(f"`{field}`", *map(_reached, cells)) for field, cells in TABLE.items() if field not in owned],
     )
+
+
+def _sent(cells: Sequence[Cell]) -> Iterator[str]:
+    """Name the push services that a field of one platform reaches, with its name there."""
+    for route, cell in zip(ROUTES, cells, strict=True):
+        if cell.how != "dropped":
+            yield f"{route.label}: {_reached(cell)}".replace(": yes", "")
 
 
 def _reached(cell: Cell) -> str:

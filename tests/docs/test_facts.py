@@ -1,0 +1,86 @@
+"""The guide's tables have what the code has, and the numbers in its sentences are the code's."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from pages import DOCS, ROOT
+
+from relevo.client import values
+from relevo.config import load
+from relevo.core.known_services import SERVICES
+from relevo.embedded import binaries
+from relevo.operators.event_types import TypeSettings
+
+DEFAULTS = load({"DATABASE_URL": "postgresql://relevo@db.example/app"}, None)
+PYTHON = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["requires-python"].removeprefix(">=")
+README = ROOT / "README.md"
+
+
+def default(name: str) -> int:
+    """Return the default of a setting."""
+    return int(getattr(DEFAULTS, name))
+
+
+def minutes(numbers: Iterable[int]) -> str:
+    """Write pauses in milliseconds as the guide does."""
+    return ", ".join(str(each // 60_000) for each in numbers)
+
+
+def pauses() -> list[int]:
+    """Return the pauses before each retry, by the settings' defaults."""
+    first, longest = default("outbox_retry_base_ms"), default("outbox_retry_max_ms")
+    return [min(first * 2**tried, longest) for tried in range(default("outbox_max_attempts") - 1)]
+
+
+SENTENCES = [
+    ("states-and-errors.md", f"Relevo retries after {minutes(pauses())} minutes"),
+    ("states-and-errors.md", f"at most {default('outbox_max_attempts')} attempts in all"),
+    ("states-and-errors.md", f"its receipt {default('receipt_first_poll_ms') // 60_000} minutes later"),
+    ("promises.md", f"a rate: {default('push_rate_per_second')} pushes a second"),
+    ("promises.md", f"at most {default('outbox_concurrency')} requests at once"),
+    ("what-it-is.md", f"PostgreSQL ({binaries.OLDEST} to {binaries.NEWEST})"),
+    ("quickstart.md", f"Python {PYTHON} or newer"),
+    ("quickstart.md", f"If port {default('http_port')} is taken"),
+    ("in-your-app.md", f"HTTP on 127.0.0.1:{default('http_port')}"),
+]
+"""What a page says of a version or a number, as the code has it."""
+
+
+@pytest.mark.parametrize(("page", "sentence"), SENTENCES)
+def test_a_number_is_the_codes(page: str, sentence: str) -> None:
+    """The sentence is on its page with today's number."""
+    assert sentence in " ".join((DOCS / page).read_text("utf-8").split())
+
+
+@pytest.mark.parametrize("page", [README, DOCS / "index.md", DOCS / "what-it-is.md"], ids=lambda page: page.name)
+def test_every_push_service_is_named(page: Path) -> None:
+    """A page that tells strangers what Relevo is names each service it sends by."""
+    text = page.read_text("utf-8")
+    assert [each.label for each in SERVICES.values() if each.label not in text] == []
+
+
+def rows(page: str, heading: str) -> set[str]:
+    """Return the names in the first column of the tables below a heading."""
+    text = (DOCS / page).read_text("utf-8")
+    part = re.split(r"^## ", text.partition(f"\n## {heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+    return {name for row in re.findall(r"^\| (`[^|]*`) \|", part, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+
+
+@pytest.mark.parametrize(
+    ("heading", "of"),
+    [
+        ("Event", values.Event),
+        ("Installation", values.Installation),
+        ("Preference", values.Preference),
+        ("Event type", TypeSettings),
+    ],
+)
+def test_every_field_has_its_row(heading: str, of: type) -> None:
+    """The reference has each field of the class that apps fill in."""
+    assert {each.name for each in fields(of)} - rows("reference-events.md", heading) == set()  # type: ignore[arg-type]
