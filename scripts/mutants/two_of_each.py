@@ -183,8 +183,8 @@ TWO_OF_EACH: dict[str, Mistake] = {
     "withdrawn-though-sent": Mistake(
         "an event that was all sent has nothing to withdraw",
         "server/relevo/verbs/events.py",
-        'cancelled and not before.is_over("sent")',
-        'cancelled and not before.is_over("confirmed")',
+        "cancelled and before.left_to_send",
+        "cancelled and before.left_to_confirm",
         ("tests/cli/test_events.py", "-k", "what_was_finished"),
     ),
     "former-secret-has-its-own-rate": Mistake(

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from relevo.client.values import EventStatus
 from relevo.http import waiting
 from relevo.http.problems import busy
 from relevo.http.waiting import EventWaiters, EventWaiting, InboxWaiters, InboxWaiting, Places
-from relevo.verbs.events import EventLook
 from relevo.verbs.inboxes import Numbering, Whose
 
 
@@ -46,9 +46,9 @@ class Threads:
         raise busy("full")
 
 
-def seen(number: int, state: str = "waiting") -> EventLook:
+def seen(number: int, state: Any = "waiting") -> EventStatus:
     """Return an event as it was seen."""
-    return EventLook({"id": number, "state": state, "deliveries": {}})
+    return EventStatus(number, "t", "k", state, {}, {})
 
 
 def event_waiters(threads: Threads) -> EventWaiters:
@@ -75,7 +75,7 @@ def test_who_comes_while_others_are_due_much_later_is_looked_for_at_once(monkeyp
     """A caller is looked for after its own first pause, however long the task would rest for those who wait already."""
     monkeypatch.setattr(waiting, "_LAST_LOOK_S", 600.0)
 
-    async def story() -> EventLook | None:
+    async def story() -> EventStatus | None:
         waiters = event_waiters(Threads())
         early = EventWaiting("a", seen(1), "sent")
         early.next_look += 600
@@ -91,7 +91,7 @@ def test_who_comes_while_others_are_due_much_later_is_looked_for_at_once(monkeyp
 
     found = asyncio.run(story())
     assert found is not None
-    assert found.event["state"] == "finished"
+    assert found.state == "finished"
 
 
 def test_a_look_for_inboxes_that_failed_is_made_again() -> None:
@@ -146,7 +146,7 @@ def test_who_waits_while_the_process_ends_is_let_go() -> None:
         async with asyncio.timeout(30):
             found = await waits
             assert found is not None
-            assert found.event["state"] == "waiting"
+            assert found.state == "waiting"
             one = InboxWaiting("a", Whose("ana"), 6)
             async with inbox.enter(Caller(), one) as left:  # type: ignore[arg-type]
                 assert await one.next(left, 600) == "was let go"

@@ -11,7 +11,6 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -361,14 +360,6 @@ def admit_reader(connection: Connection, proof: Proof) -> Known:
     if known is None or not _is_phone(known, proof):
         raise _no_proof()
     return known
-
-
-def is_good_secret(connection: Connection, written: str) -> bool:
-    """Return whether this is a phone's secret."""
-    with suppress(NoProofError, NotAllowedError):
-        admit_reader(connection, Proof(secret=written))
-        return True
-    return False
 
 
 def project_of(connection: Connection, installation_id: UUID) -> str | None:

@@ -356,7 +356,7 @@ def cancel(
         return
     if done.cancelled:
         out.print(f"Event {event_id} is cancelled{'' if done.withdrawn else '; nothing of it was left to send'}.")
-    elif done.found.event["state"] == "fanned":
+    elif done.found.state == "fanned":
         out.print(f"Event {event_id} was finished already: nothing of it was withdrawn.")
     else:
         out.print(f"Event {event_id} had ended before.")

@@ -263,10 +263,11 @@ def set_preference(installation_id: UUID, name: str, preference: Preference | No
 
 
 def _look(event: EventRef) -> Call[EventStatus | None]:
-    return Call("get_event", _ref(event), one(_status))
+    return Call("get_event", _ref(event), one(as_status))
 
 
-def _status(told: Any) -> EventStatus | None:
+def as_status(told: Any) -> EventStatus | None:
+    """Read how far an event is as the SQL functions return it; None if there is none."""
     raw = from_json(told)
     if raw is None:
         return None

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from relevo.client import consent
 from relevo.http.fields import Body, Reason, Text, Text35, Text100
 from relevo.http.guard import Guarded, call, token_of
-from relevo.http.installations import INSTALLATION, MISSING, PhoneRoute, call_as_phone
+from relevo.http.installations import INSTALLATION, MISSING, PhoneRoute
 from relevo.http.json_response import Json
 from relevo.http.owners import Owner, OwnerIn
 from relevo.http.quiet_warnings import Warned, warnings_of
@@ -211,7 +211,7 @@ async def export_owner(request: Request, body: ExportIn) -> Response:
 @phone_router.get("/choices", responses={200: {"model": Categories}})
 async def list_choices(request: Request, installation_id: UUID, locale: AskedLocale = None) -> Response:
     """List the categories, and what the phone's owner chose of them."""
-    found = await call_as_phone(request, verbs.list_choices, installation_id, locale)
+    found = await call(request, verbs.list_choices, installation_id, locale)
     return Json({"items": found, "next": None})
 
 
@@ -223,4 +223,4 @@ async def put_choice(request: Request, installation_id: UUID, category: Name, bo
     never refused.
     """
     given = {**body.model_dump(exclude_none=True), "category": category}
-    return Json({"changed": await call_as_phone(request, verbs.choose_on_phone, installation_id, **given)})
+    return Json({"changed": await call(request, verbs.choose_on_phone, installation_id, **given)})

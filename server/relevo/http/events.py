@@ -12,7 +12,8 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
-from relevo.client.progress import progress_of
+from relevo.client.values import EventStatus
+from relevo.core.statuses import SENT
 from relevo.http import event_schema
 from relevo.http.database_threads import threads_of
 from relevo.http.fields import NO_TEXT, Body, Exact, Id, Reason, Text, Text100, Text200
@@ -23,7 +24,6 @@ from relevo.http.shared_writes import SharedWrites
 from relevo.http.waiting import EventWaiters
 from relevo.operators.deliveries import of_event
 from relevo.verbs import events
-from relevo.verbs.events import EventLook
 
 router = APIRouter(route_class=Guarded, tags=["events"])
 
@@ -349,7 +349,7 @@ async def change_event(request: Request, event: KeyedEventIn) -> Response:
     if event.key is None:
         raise invalid("key", "must be given")
     done = await call(request, events.change, _given(request, event, None))
-    return Json({"changed": True, "event_id": done.event["id"], "event": _event(request, done.event)})
+    return Json({"changed": True, "event_id": done.id, "event": _event(request, done.raw)})
 
 
 @router.post("/v1/events/{event_id}/cancel", responses={200: {"model": CancelOut}, **_MISSING})
@@ -360,7 +360,7 @@ async def cancel_event(request: Request, event_id: EventId, why: CancelIn | None
     """
     done = await call(request, events.cancel, event_id, (why or CancelIn()).reason)
     told = {"cancelled": done.cancelled, "withdrawn": done.withdrawn, "event_id": event_id}
-    return Json(told | {"counts": done.found.counts})
+    return Json(told | {"counts": done.found.deliveries})
 
 
 @router.post("/v1/events/{event_id}/complete", responses={200: {"model": CompleteOut}, **_MISSING})
@@ -370,7 +370,7 @@ async def complete_event(request: Request, event_id: EventId, how: CompleteIn | 
     `completed` is false if it had ended before.
     """
     completed, found = await call(request, events.complete, event_id, **(dict(how) if how else {}))
-    return Json({"completed": completed, "event_id": event_id, "counts": found.counts})
+    return Json({"completed": completed, "event_id": event_id, "counts": found.deliveries})
 
 
 @router.get("/v1/events/{event_id}/deliveries", responses={200: {"model": DeliveryPage}, **_MISSING})
@@ -414,7 +414,7 @@ def _event(request: Request, event: Mapping[str, Any]) -> Mapping[str, Any]:
 
 async def _waited(
     request: Request,
-    first: EventLook,
+    first: EventStatus,
     until: str,
     wait_ms: int,
     *,
@@ -428,12 +428,18 @@ async def _waited(
         return Response(status_code=LEFT)
     if seen is not first:
         await admit_again(request)
-    event, counts = _event(request, seen.event), seen.counts
-    progress = progress_of(event["state"], counts)
-    told = {"event_id": event["id"], "progress": progress, "counts": counts, "event": event, **more}
-    if not seen.is_over(until):
+    event, counts = _event(request, seen.raw), seen.deliveries
+    told = {"event_id": event["id"], "progress": seen.progress, "counts": counts, "event": event, **more}
+    if not events.is_over(seen, until):
         pending = {"status": "PENDING", "retry_after_ms": _RETRY_MS}
         return Json(pending | told, 202, {**headers, "Retry-After": str(math.ceil(_RETRY_MS / 1000))})
-    if seen.failed:
+    if _has_failed(seen):
         return Json({"status": "FAILED", "error": "EVENT_NOT_SENT"} | told, 422, headers)
     return Json({"status": "DONE"} | told, 200, headers)
+
+
+def _has_failed(event: EventStatus) -> bool:
+    """Return whether nothing of an event that is over was sent although it should have been."""
+    if any(map(event.deliveries.get, SENT)):
+        return False
+    return bool(sum(event.deliveries.values())) or event.state == "cancelled"

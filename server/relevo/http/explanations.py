@@ -9,7 +9,6 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from relevo.client.progress import progress_of
 from relevo.http.database_threads import threads_of
 from relevo.http.events import EventId, EventIn, refuse_tender
 from relevo.http.guard import Guarded, call, token_of
@@ -79,7 +78,7 @@ async def get_event_waits(request: Request, event_id: EventId) -> Response:
     return Json(
         {
             "event_id": event_id,
-            "progress": progress_of(found.event["state"], found.counts),
+            "progress": found.progress,
             "waits": [wait._asdict() | {"sentence": str(wait.sentence)} for wait in told.waits],
             "nobody": nobody and vars(nobody),
         }

@@ -22,11 +22,11 @@ from starlette.types import Scope
 
 from relevo.access import api_tokens, sessions
 from relevo.access.api_tokens import Token
-from relevo.access.phones import Proof
+from relevo.access.phones import NoProofError, Proof, Registered
 from relevo.http.cached import FRESH_S
 from relevo.http.database_threads import DatabaseThreads, threads_of
 from relevo.http.problems import Problem, ProblemBody
-from relevo.http.rules import OPERATE, PHONE_BODY, RULES, SIGNED, Rule, rule_of
+from relevo.http.rules import APP, OPERATE, PHONE_BODY, RULES, SIGNED, Rule, rule_of
 from relevo.operators import audit
 from relevo.verbs.callers import Caller
 
@@ -35,6 +35,7 @@ T = TypeVar("T")
 _MOST_KNOWN = 10_000
 _MOST_PHONES = 50_000
 _BEARER = "bearer "
+_MAX_SIGNATURE = 250
 _API = "/v1/"
 _LONGEST_TOLD = 50
 _WRITTEN_OUT = {path for _, path in RULES if "{" not in path}
@@ -197,18 +198,31 @@ def token_of(request: Request) -> Token:
     return token
 
 
-def caller_of(request: Request, proof: Proof | None = None) -> Caller:
-    """Return who calls, for the verb; a phone by its proof, in other routes whoever has the token."""
-    proof = proof or Proof(token_of(request))
-    database = threads_of(request).database
-    if proof.token is None:
-        return Caller(database, proof)
-    return Caller(database, proof, partial(request.app.state.recorded.take, proof.token))
+def caller_of(request: Request) -> Caller:
+    """Return who calls, for the verb: whoever has the token, or in a route for phones the one that brings the proof."""
+    rule: Rule = request.scope["route"].rule
+    token = request.state.caller if rule.own_check else token_of(request)
+    if rule.own_check and token is not None and token.role not in APP.roles:
+        raise Problem(403, f"This takes a token of role app or operator; this one is of role {token.role}.")
+    secret = (written_token(request) or None) if token is None else None
+    signature = request.headers.get("x-relevo-signature")
+    proof = Proof(token, secret, signature[:_MAX_SIGNATURE] if signature else None)
+    return Caller(threads_of(request).database, proof, request.app.state.recorded.take)
 
 
 async def call(request: Request, verb: Callable[Concatenate[Caller, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a verb as who calls the route, whose rule asks for a token."""
-    return await threads_of(request).call(verb, caller_of(request), *args, **kwargs)
+    """Call a verb as who calls the route; count a phone by itself from now on if its secret was found good."""
+    caller, callers = caller_of(request), request.app.state.callers
+    try:
+        answer = await threads_of(request).call(verb, caller, *args, **kwargs)
+    except NoProofError:
+        callers.note_phone(request, good=False)
+        raise
+    is_new = isinstance(answer, Registered) and answer.created  # and has been told its secret just now
+    if caller.token is None and caller.proof.signature is None and not is_new:  # then its secret let it in
+        callers.note_phone(request, good=True)
+        request.state.told["caller"] = "phone"
+    return answer
 
 
 async def admit_again(request: Request) -> None:

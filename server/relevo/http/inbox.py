@@ -14,8 +14,8 @@ from starlette.responses import Response
 from relevo.client.inboxes import MOST_AT_ONCE, Mark, Status
 from relevo.http.events import LEFT, MAX_WAIT_MS, EventId
 from relevo.http.fields import Body, Exact, Text, Text100, Text200
-from relevo.http.guard import Guarded, admit_again
-from relevo.http.installations import MISSING, call_as_phone, proof_of
+from relevo.http.guard import Guarded, admit_again, call, caller_of
+from relevo.http.installations import MISSING
 from relevo.http.json_response import Json
 from relevo.http.problems import invalid
 from relevo.http.waiting import InboxWaiters, InboxWaiting
@@ -34,8 +34,8 @@ class InboxRoute(Guarded):
 
     async def prove(self, request: Request) -> None:
         """Refuse who brings neither a token nor a phone's secret; without a body the route itself does."""
-        if self.body_field is not None and proof_of(request).token is None:
-            await call_as_phone(request, prove_any)
+        if self.body_field is not None and caller_of(request).token is None:
+            await call(request, prove_any)
 
 
 router = APIRouter(route_class=InboxRoute, tags=["inbox"], responses=MISSING)
@@ -134,7 +134,7 @@ async def read_inbox(request: Request, query: Annotated[InboxQuery, Query()]) ->
     asked = query.model_dump(include=_ASKED)
 
     async def find() -> Page:
-        return await call_as_phone(request, inboxes.read, _whose(query), asked)
+        return await call(request, inboxes.read, _whose(query), asked)
 
     page = await find()
     known = page.newest if query.after is None else int(query.after)
@@ -154,7 +154,7 @@ async def _wait(
     waiters: InboxWaiters = request.app.state.inbox_waiters
     loop, token = asyncio.get_running_loop(), request.state.caller
     until = loop.time() + wait_s
-    caller = token.id if token else f"phone {sha256_of(proof_of(request).secret or '')}"
+    caller = token.id if token else f"phone {sha256_of(caller_of(request).proof.secret or '')}"
     one = InboxWaiting(caller, page.whose, known)
     async with waiters.enter(request, one, None if token else _WAITS_OF_A_PHONE) as left:
         while True:
@@ -173,7 +173,7 @@ async def _wait(
 @router.get("/v1/inbox/counts", responses={200: {"model": InboxCountsOut}})
 async def count_inbox(request: Request, query: Annotated[WhoseIn, Query()]) -> Response:
     """Count what is unread and unseen in an inbox: exactly up to 99, then "99+". What is archived counts in neither."""
-    return Json(vars(await call_as_phone(request, inboxes.count, _whose(query))))
+    return Json(vars(await call(request, inboxes.count, _whose(query))))
 
 
 @router.post("/v1/inbox/read-before", responses={200: {"model": MarkedOut}})
@@ -196,12 +196,12 @@ async def mark_inbox_item(
     whose: WhoseIn | None = None,
 ) -> Response:
     """Mark one item of an inbox, or take a mark back; the same mark again changes nothing."""
-    return Json({"marked": await call_as_phone(request, inboxes.mark, _whose(whose), event_id, mark)})
+    return Json({"marked": await call(request, inboxes.mark, _whose(whose), event_id, mark)})
 
 
 async def _mark_before(request: Request, what: BeforeIn | None, how: Literal["read", "seen"]) -> Response:
     before = what.before if what else None
-    return Json({"marked": await call_as_phone(request, inboxes.mark_before, _whose(what), before, how)})
+    return Json({"marked": await call(request, inboxes.mark_before, _whose(what), before, how)})
 
 
 def _whose(given: WhoseIn | None) -> Whose:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 from uuid import UUID
 
 import orjson
@@ -13,25 +12,22 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field, StrictBool
 from starlette.responses import Response
 
-from relevo.access.phones import NoProofError, Proof, Registered, check_form, check_signed, project_of
+from relevo.access.phones import NoProofError, check_form, check_signed, project_of
 from relevo.client import opens
 from relevo.client.checks import DELIVERY
 from relevo.client.values import REMOVE, Installation, Preference
 from relevo.core.known_services import EXPO, NATIVE, SERVICES, WITH_ENVIRONMENT, listed
-from relevo.http.database_threads import threads_of
 from relevo.http.fields import Amount, Body, Exact, Id, Instant, Reason, Text, Text35, Text64, Text100, Text200
-from relevo.http.guard import Guarded, caller_of, written_token
+from relevo.http.guard import Guarded, call, caller_of
 from relevo.http.json_response import Json
-from relevo.http.problems import Problem, invalid, missing
+from relevo.http.problems import invalid, missing
 from relevo.verbs import phones
-from relevo.verbs.callers import Caller
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 INSTALLATION = "/v1/installations/{installation_id}"
-_MAX_SIGNATURE = 250
 _USUAL_PROJECT = "default"
 _SIGNED = ("project", "owner", "provider", "token")
 """The fields of a body that a signature covers."""
@@ -44,7 +40,7 @@ class PhoneRoute(Guarded):
         """Refuse who brings no proof, or one that does not hold; where there is no body the route itself does."""
         if self.body_field is None:
             return
-        proof, may_be_new = proof_of(request), self.path == INSTALLATION
+        proof, may_be_new = caller_of(request).proof, self.path == INSTALLATION
         if proof.token is not None:
             return
         try:
@@ -54,7 +50,7 @@ class PhoneRoute(Guarded):
         if may_be_new and proof.signature is not None:
             await _check_signature(request, installation_id, proof.signature)
         elif not may_be_new or request.app.state.device_rules.open_project is None:
-            await call_as_phone(request, phones.prove, installation_id)
+            await call(request, phones.prove, installation_id)
 
 
 async def _check_signature(request: Request, installation_id: UUID, signature: str) -> None:
@@ -265,28 +261,28 @@ async def register_installation(request: Request, installation_id: UUID, body: I
     given = body.model_dump(exclude={"renew_secret"}) | removed
     asked = Installation(installation_id=installation_id, **given)
     rules = request.app.state.device_rules
-    made = await call_as_phone(request, phones.register, rules, asked, renew=body.renew_secret)
+    made = await call(request, phones.register, rules, asked, renew=body.renew_secret)
     return Json(vars(made), 201 if made.created else 200, {"Cache-Control": "no-store"})
 
 
 @router.delete("", status_code=204)
 async def delete_installation(request: Request, installation_id: UUID) -> Response:
     """Forget a phone: its token, owner and preferences are deleted, and what was said to it alone."""
-    await call_as_phone(request, phones.forget, installation_id)
+    await call(request, phones.forget, installation_id)
     return Response(status_code=204)
 
 
 @router.post("/log-out", responses={200: {"model": LoggedOutBody}})
 async def log_out_installation(request: Request, installation_id: UUID) -> Response:
     """Log a phone out: nothing is sent to it until it registers again, and its secret ends."""
-    return Json({"logged_out": await call_as_phone(request, phones.log_out, installation_id)})
+    return Json({"logged_out": await call(request, phones.log_out, installation_id)})
 
 
 @router.post("/complete", responses={200: {"model": CompletedBody}})
 async def complete_installation(request: Request, installation_id: UUID, why: ReasonIn | None = None) -> Response:
     """Say that everything for a phone until now was handled elsewhere: what is left of it ends unsent."""
     reason = (why or ReasonIn()).reason
-    return Json({"completed": await call_as_phone(request, phones.complete, installation_id, reason)})
+    return Json({"completed": await call(request, phones.complete, installation_id, reason)})
 
 
 @router.post("/opened", responses={200: {"model": OpenedBody}})
@@ -295,20 +291,21 @@ async def report_opened(request: Request, installation_id: UUID, opened: OpenedI
 
     Only pushes whose data has `reportOpened` ask for it.
     """
-    return Json({"outcome": await call_as_phone(request, phones.report_opened, installation_id, **dict(opened))})
+    report = opened.model_dump(include={"at", "action"})
+    return Json({"outcome": await call(request, phones.report_opened, installation_id, opened.delivery_id, **report)})
 
 
 @router.get("/preferences", responses={200: {"model": Preferences}})
 async def list_preferences(request: Request, installation_id: UUID) -> Response:
     """Return what a phone asks for: any one of its preferences that matches is enough."""
-    found = await call_as_phone(request, phones.list_preferences, installation_id)
+    found = await call(request, phones.list_preferences, installation_id)
     return Json({"items": found, "next": None})
 
 
 @router.get("/preferences/{name}", responses={200: {"model": NamedPreference}})
 async def get_preference(request: Request, installation_id: UUID, name: Name) -> Response:
     """Return one preference of a phone."""
-    [found] = await call_as_phone(request, phones.list_preferences, installation_id, name)
+    [found] = await call(request, phones.list_preferences, installation_id, name)
     return Json(found)
 
 
@@ -316,13 +313,13 @@ async def get_preference(request: Request, installation_id: UUID, name: Name) ->
 async def set_preference(request: Request, installation_id: UUID, name: Name, body: PreferenceBody) -> Response:
     """Set one preference of a phone; `default` is the one a new phone has, which asks for all that names no topic."""
     asked = Preference(**dict(body))
-    return Json(await call_as_phone(request, phones.set_preference, installation_id, name, asked))
+    return Json(await call(request, phones.set_preference, installation_id, name, asked))
 
 
 @router.delete("/preferences/{name}", status_code=204)
 async def delete_preference(request: Request, installation_id: UUID, name: Name) -> Response:
     """Remove one preference of a phone; one without any gets no tenders."""
-    await call_as_phone(request, phones.remove_preference, installation_id, name)
+    await call(request, phones.remove_preference, installation_id, name)
     return Response(status_code=204)
 
 
@@ -332,7 +329,7 @@ async def list_installation_deliveries(
 ) -> Response:
     """Return what a phone got, newest first, and why; the phone itself sees what came since it has its owner."""
     before = min(int(cursor), phones.MOST_IDS) if cursor else phones.MOST_IDS
-    rows = await call_as_phone(request, phones.history, installation_id, before=before, limit=limit)
+    rows = await call(request, phones.history, installation_id, before=before, limit=limit)
     items = [_told(request, dict(row)) for row in rows]
     return Json({"items": items, "next": str(items[-1]["id"]) if len(items) == limit else None})
 
@@ -357,35 +354,3 @@ def _why(audience: str | None, names: list[str] | None) -> str:
             return "It matched a preference that was changed or removed since."
         case _:
             return "It was sent to this phone or its owner."
-
-
-def proof_of(request: Request) -> Proof:
-    """Return what the caller brings along; a token that only reads is no proof."""
-    token = request.state.caller
-    if token is not None and token.role not in ("app", "operator"):
-        raise Problem(403, f"This takes a token of role app or operator; this one is of role {token.role}.")
-    secret = (written_token(request) or None) if token is None else None
-    signature = request.headers.get("x-relevo-signature")
-    return Proof(token, secret, signature[:_MAX_SIGNATURE] if signature else None)
-
-
-async def call_as_phone(
-    request: Request, verb: Callable[Concatenate[Caller, P], T], /, *args: P.args, **kwargs: P.kwargs
-) -> T:
-    """Call a verb as the phone or the app that calls; count a phone by itself from now on if its secret was good."""
-    caller = caller_of(request, proof_of(request))
-    try:
-        answer = await threads_of(request).call(verb, caller, *args, **kwargs)
-    except NoProofError:
-        request.app.state.callers.note_phone(request, good=False)
-        raise
-    if _is_proven_by_secret(request, answer):
-        request.app.state.callers.note_phone(request, good=True)
-        request.state.told["caller"] = "phone"
-    return answer
-
-
-def _is_proven_by_secret(request: Request, answer: object) -> bool:
-    """Return whether nothing but a secret can have let a request in."""
-    is_new = isinstance(answer, Registered) and answer.created  # and has been told its secret just now
-    return request.state.caller is None and "x-relevo-signature" not in request.headers and not is_new

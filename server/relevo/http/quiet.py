@@ -13,7 +13,7 @@ from relevo.client.quiet import Whose
 from relevo.http.choices import Project
 from relevo.http.fields import NO_TEXT, Body, Text, Text100, without_null
 from relevo.http.guard import Guarded, call
-from relevo.http.installations import INSTALLATION, MISSING, PhoneRoute, call_as_phone
+from relevo.http.installations import INSTALLATION, MISSING, PhoneRoute
 from relevo.http.json_response import Json
 from relevo.http.owners import Owner
 from relevo.http.quiet_warnings import Warned, warnings_of
@@ -171,14 +171,14 @@ async def put_cap(request: Request, body: CapIn) -> Response:
 @phone_router.get("/quiet", responses={200: {"model": Hours}})
 async def get_quiet(request: Request, installation_id: UUID) -> Response:
     """Return the quiet hours that hold for a phone, whose they are, and until when it is quiet if it is now."""
-    return Json(await call_as_phone(request, quiet.get_phone_quiet, installation_id))
+    return Json(await call(request, quiet.get_phone_quiet, installation_id))
 
 
 @phone_router.put("/quiet", responses={200: {"model": Changed}})
 async def put_quiet(request: Request, installation_id: UUID, body: PhoneHoursIn) -> Response:
     """Set the quiet hours of a phone, or of all phones of its owner."""
     hours, all_phones = _hours(body), body.all_phones
-    changed = await call_as_phone(request, quiet.set_quiet_on_phone, installation_id, hours, all_phones=all_phones)
+    changed = await call(request, quiet.set_quiet_on_phone, installation_id, hours, all_phones=all_phones)
     return Json({"changed": changed})
 
 

@@ -15,10 +15,10 @@ from typing import Any, Generic, Literal, TypeVar
 import structlog
 from fastapi import Request
 
+from relevo.client.values import EventStatus
 from relevo.http.database_threads import DatabaseThreads
 from relevo.http.problems import Problem, busy
 from relevo.verbs import events, inboxes
-from relevo.verbs.events import EventLook
 from relevo.verbs.inboxes import Numbering, Whose
 
 _log = structlog.get_logger("relevo.http")
@@ -177,7 +177,7 @@ async def _gone(request: Request) -> None:
 class EventWaiting(Waiting):
     """One caller that waits until an event is over; the longer it waits, the more seldom it is looked for."""
 
-    def __init__(self, caller: str, seen: EventLook, until: str) -> None:
+    def __init__(self, caller: str, seen: EventStatus, until: str) -> None:
         super().__init__(caller)
         self.seen = seen
         self.until = until
@@ -199,9 +199,9 @@ class EventWaiters(Waiters[EventWaiting]):
         self._rests_until = 0.0
         """Who came is looked for then, unless its own look is due before: only that wakes whoever rests."""
 
-    async def wait(self, request: Request, first: EventLook, until: str, timeout_s: float) -> EventLook | None:
+    async def wait(self, request: Request, first: EventStatus, until: str, timeout_s: float) -> EventStatus | None:
         """Wait until an event is over or the time is; return it as it was last seen, or None if the caller left."""
-        if first.is_over(until) or timeout_s <= 0 or self._closed:
+        if events.is_over(first, until) or timeout_s <= 0 or self._closed:
             return first
         waiting = EventWaiting(request.state.caller.id, first, until)
         async with self.enter(request, waiting) as left:
@@ -213,18 +213,18 @@ class EventWaiters(Waiters[EventWaiting]):
     async def _look(self) -> None:
         self._nudge.clear()
         now = asyncio.get_running_loop().time()
-        due = {each.seen.event["id"]: None for each in self._waiting if each.next_look <= now}
+        due = {each.seen.id: None for each in self._waiting if each.next_look <= now}
         if not (ids := set(islice(due, _AT_ONCE))):
             return
-        asked = [each for each in self._waiting if each.seen.event["id"] in ids]
+        asked = [each for each in self._waiting if each.seen.id in ids]
         try:
             found = await self._threads.run_statement(events.look, list(ids))
         finally:
             for each in asked:
                 each.put_off()
         for each in asked:
-            each.seen = found.get(each.seen.event["id"], each.seen)
-            if each.seen.is_over(each.until):
+            each.seen = found.get(each.seen.id, each.seen)
+            if events.is_over(each.seen, each.until):
                 each.came.set()
 
     async def _rest(self, took_s: float) -> None:  # noqa: ARG002 each has its own pause

@@ -40,8 +40,8 @@ class Caller:
     database: Database
     proof: Proof
     """What it proved to be: by a token, or by a phone's secret or a signature for it."""
-    has_room: Callable[[str], bool] = lambda _action: True
-    """Whether the audit log has room for another action of this kind by an app's token."""
+    has_room: Callable[[Token, str], bool] = lambda _token, _action: True
+    """Whether the audit log has room for another entry of this action by an app's token."""
 
     @property
     def token(self) -> Token | None:
@@ -66,9 +66,9 @@ class Caller:
 
     def is_recorded(self, action: str) -> bool:
         """Return whether the audit log gets an entry for an action of this caller."""
-        if self.is_operator or self.token is None:
+        if self.token is None or self.is_operator:
             return self.is_operator
-        return action in _OF_EVERY_TOKEN and self.has_room(action)
+        return action in _OF_EVERY_TOKEN and self.has_room(self.token, action)
 
     @contextmanager
     def acting(

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from relevo.access.phones import Known, NotAllowedError
 from relevo.client import consent
-from relevo.client.checks import check_storable
+from relevo.client.checks import given_fields
 from relevo.client.connections import verb
 from relevo.client.connections.steps import Call, as_json, from_json, one
 from relevo.verbs.callers import Caller
@@ -49,10 +49,7 @@ def list_choices(caller: Caller, installation_id: UUID, locale: str | None) -> l
 
 @verb
 def _list(owner: str | None, project: str | None, locale: str | None) -> Call[list[Mapping[str, Any]]]:
-    given = {"owner": owner, "project": project, "locale": locale}
-    asked = {name: value for name, value in given.items() if value is not None}
-    for name, value in asked.items():
-        check_storable(name, value)
+    asked = given_fields({"owner": owner, "project": project, "locale": locale})
     return Call("list_categories", {"asked": as_json("categories", asked)}, one(from_json))
 
 

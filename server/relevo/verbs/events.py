@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -11,45 +10,22 @@ from relevo.client import verbs as client
 from relevo.client.checks import check_storable
 from relevo.client.connections import verb
 from relevo.client.connections.steps import Call, as_json, from_json, one
-from relevo.client.values import Enqueued, Preview
+from relevo.client.values import Enqueued, EventStatus, Preview
 from relevo.core import queries
 from relevo.core.errors import NotFoundError, RelevoError
-from relevo.core.statuses import SENT
 from relevo.database.pool import Connection
 from relevo.verbs.callers import Caller
 
 _SQL = queries.load("verbs")
-_OPEN = ("pending", "retryable")
 
 
 class StartedError(RelevoError):
     """An event is no longer to be changed."""
 
 
-@dataclass(frozen=True)
-class EventLook:
-    """An event as it was seen a moment ago."""
-
-    event: Mapping[str, Any]
-    """As `relevo.get_event` returns it."""
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """How many deliveries there are of each status."""
-        found: Mapping[str, int] = self.event["deliveries"]
-        return found
-
-    def is_over(self, until: str) -> bool:
-        """Return whether nothing is left to send, or, until `confirmed`, to confirm."""
-        waits_for = (*_OPEN, "sent") if until == "confirmed" else _OPEN
-        return self.event["state"] not in ("waiting", "held", "fanning") and not any(map(self.counts.get, waits_for))
-
-    @property
-    def failed(self) -> bool:
-        """Whether, once it is over, nothing was sent although it should have been."""
-        if any(map(self.counts.get, SENT)):
-            return False
-        return bool(sum(self.counts.values())) or self.event["state"] == "cancelled"
+def is_over(event: EventStatus, until: str) -> bool:
+    """Return whether nothing of an event is left to send, or, until `confirmed`, to confirm."""
+    return not (event.left_to_confirm if until == "confirmed" else event.left_to_send)
 
 
 def in_project(event: Mapping[str, Any], caller: Caller) -> Mapping[str, Any]:
@@ -71,38 +47,38 @@ def preview(caller: Caller, event: Mapping[str, Any], *, sample: int) -> Preview
         return client.preview_json(connection, event, sample=sample)
 
 
-def look(connection: Connection, ids: Sequence[int]) -> dict[int, EventLook]:
+def look(connection: Connection, ids: Sequence[int]) -> dict[int, EventStatus]:
     """Look at some events in one statement, for callers that found them before; those that are gone are left out."""
     rows = connection.execute(_SQL["look_at_events"], {"ids": list(ids)}).fetchall()
-    return {event_id: EventLook(event) for event_id, event in rows if event is not None}
+    return {event_id: found for event_id, event in rows if (found := client.as_status(event))}
 
 
-def find(caller: Caller, event_id: int) -> EventLook:
+def find(caller: Caller, event_id: int) -> EventStatus:
     """Look at one event; for a caller of one project, another's is not there."""
     with caller.database.connection() as connection:
         return _find(connection, caller, event_id)
 
 
-def _find(connection: Connection, caller: Caller, event_id: int) -> EventLook:
+def _find(connection: Connection, caller: Caller, event_id: int) -> EventStatus:
     asked = {"id": event_id, "project": caller.project}
-    (event,) = connection.execute(_SQL["look_at_event"], asked).fetchone() or (None,)
-    if event is None:
+    [(event,)] = connection.execute(_SQL["look_at_event"], asked).fetchall() or [(None,)]
+    if (found := client.as_status(event)) is None:
         raise NotFoundError(f"There is no event {event_id}.")
-    return EventLook(event)
+    return found
 
 
-def find_by_key(caller: Caller, event_type: str, key: str, project: str | None = None) -> EventLook:
+def find_by_key(caller: Caller, event_type: str, key: str, project: str | None = None) -> EventStatus:
     """Look at the event of a type and key; for a caller of one project, another's is not there."""
     project = caller.own_project(project)
     with caller.database.connection() as connection:
         return _find_by_key(connection, event_type, key, project)
 
 
-def _find_by_key(connection: Connection, event_type: str, key: str, project: str | None) -> EventLook:
+def _find_by_key(connection: Connection, event_type: str, key: str, project: str | None) -> EventStatus:
     found = client.get(connection, (event_type, key) if project is None else (event_type, key, project))
     if found is None:
         raise NotFoundError(f"There is no event of type {event_type[:100]} with this key.")
-    return EventLook(found.raw)
+    return found
 
 
 def explain(caller: Caller, event_id: int, installation_id: UUID) -> Mapping[str, Any]:
@@ -140,7 +116,7 @@ class Cancelled(NamedTuple):
     """Whether the event was ended just now."""
     withdrawn: bool
     """Whether anything of it was left to send, and is not sent any more."""
-    found: EventLook
+    found: EventStatus
     """How far it is."""
 
 
@@ -149,11 +125,11 @@ def cancel(caller: Caller, event_id: int, reason: str = "") -> Cancelled:
     with caller.acting("cancel_event", event_id=event_id, reason=reason) as act:
         before = _find(act.connection, caller, event_id)
         cancelled = act.answer(client.cancel(act.connection, event_id, reason))
-        act.result["withdrawn"] = withdrawn = cancelled and not before.is_over("sent")
+        act.result["withdrawn"] = withdrawn = cancelled and before.left_to_send
         return Cancelled(cancelled, withdrawn, _find(act.connection, caller, event_id))
 
 
-def change(caller: Caller, event: Mapping[str, Any]) -> EventLook:
+def change(caller: Caller, event: Mapping[str, Any]) -> EventStatus:
     """Put this in the place of what the event of the same type and key says, if it has not begun yet."""
     event = in_project(event, caller)
     named = event["type"], event["key"], event.get("project")
@@ -177,7 +153,7 @@ def _json_of(event: Mapping[str, Any]) -> str:
     return as_json("event", dict(event))
 
 
-def complete(caller: Caller, event_id: int, owner: str | None = None, reason: str = "") -> tuple[bool, EventLook]:
+def complete(caller: Caller, event_id: int, owner: str | None = None, reason: str = "") -> tuple[bool, EventStatus]:
     """Say that an event, or one owner's part of it, was handled elsewhere; return whether that was news, and it."""
     with caller.acting("complete_event", event=str(event_id)) as act:
         _find(act.connection, caller, event_id)

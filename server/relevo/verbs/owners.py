@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from relevo.client import consent
-from relevo.client.checks import check_storable
+from relevo.client.checks import given_fields
 from relevo.client.connections import verb
 from relevo.client.connections.steps import Call, from_json, one
 from relevo.client.consent import KINDS, Kind, OwnerPage
@@ -43,11 +43,9 @@ def forget(caller: Caller, owner: str) -> int:
 @verb
 def _of_owner(caller: Caller, statement: str, read: Callable[[Any], T], **asked: str | int) -> Call[T]:
     """Send a statement about an owner, or for a caller of one project its twin about that project alone."""
-    for name, value in asked.items():
-        check_storable(name, value)
     if caller.project is None:
-        return Call(statement, asked, one(read))
-    return Call(f"{statement}_in_project", {**asked, "project": caller.project}, one(read))
+        return Call(statement, given_fields(asked), one(read))
+    return Call(f"{statement}_in_project", given_fields({**asked, "project": caller.project}), one(read))
 
 
 def block(caller: Caller, owner: str, reason: str = "", project: str | None = None) -> int:

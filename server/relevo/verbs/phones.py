@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -63,17 +62,10 @@ def complete(caller: Caller, installation_id: UUID, reason: str = "") -> bool:
         return act.answer(client.complete(act.connection, installation_id, reason))
 
 
-def report_opened(
-    caller: Caller,
-    installation_id: UUID,
-    *,
-    delivery_id: int,
-    at: datetime | None,
-    action: str | None,
-) -> opens.Opened:
-    """Note that a push was opened on a phone; refuse a delivery that it does not have."""
+def report_opened(caller: Caller, installation_id: UUID, delivery_id: int, /, **report: Any) -> opens.Opened:
+    """Note that a push was opened on a phone, as `relevo.report_opened` does; refuse a delivery it does not have."""
     with caller.acting_on_phone("report_opened", installation_id, delivery_id=delivery_id) as (act, _):
-        outcome = act.answer(opens.report_opened(act.connection, installation_id, delivery_id, at=at, action=action))
+        outcome = act.answer(opens.report_opened(act.connection, installation_id, delivery_id, **report))
         if outcome == "gone":
             raise NotFoundError(f"This installation has no delivery {delivery_id}.")
         return outcome

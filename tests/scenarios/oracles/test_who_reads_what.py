@@ -136,13 +136,13 @@ class Player:
 
     def _finds(self, event_id: int, scope: str | None) -> bool:
         try:
-            return events.find(self.caller(scope), event_id).event["id"] == event_id
+            return events.find(self.caller(scope), event_id).id == event_id
         except NotFoundError:
             return False
 
     def _by_key(self, key: str, project: str | None) -> int | str | None:
         try:
-            return int(events.find_by_key(self.caller(None), "t", key, project).event["id"])
+            return events.find_by_key(self.caller(None), "t", key, project).id
         except NotFoundError:
             return None
         except InvalidInputError:

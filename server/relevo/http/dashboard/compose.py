@@ -152,7 +152,7 @@ async def _sent_before(request: Request, event: dict[str, Any]) -> int | None:
         found = await call(request, events.find_by_key, event["type"], event["key"], event.get("project"))
     except NotFoundError:
         return None
-    return int(found.event["id"])
+    return found.id
 
 
 def _check_confirmed(form: FormInput, seen: Look) -> None:

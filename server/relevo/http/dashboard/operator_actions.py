@@ -153,7 +153,7 @@ async def _ask_cancel(request: Request, form: FormInput) -> Question:
     event = _event(form)
     found = await call(request, verbs.find, event)
     late = await threads_of(request).run(events.too_late_to_stop, event)
-    left = sum(found.counts.get(name, 0) for name in ("pending", "retryable"))
+    left = sum(found.deliveries.get(name, 0) for name in ("pending", "retryable"))
     told = [
         _("%(n)s of it not sent yet will never be sent.", n=_pushes(left)) if left else "",
         _("%(n)s of it sent before stay sent.", n=_pushes(late["sent"])) if late["sent"] else "",
@@ -168,7 +168,7 @@ async def _ask_cancel(request: Request, form: FormInput) -> Question:
         f"/dashboard/events/{event}",
         grave=True,
         template="cancel_question.html",
-        context={"subject": found.event.get("title") or found.event["key"]},
+        context={"subject": found.raw.get("title") or found.key},
     )
 
 
@@ -193,7 +193,7 @@ def _cancelled(done: verbs.Cancelled, event: int) -> str:
         return _("Event %(event)s is cancelled; nothing of it was left to send.", event=event)
     if done.cancelled:
         return _("Event %(event)s is cancelled.", event=event)
-    if done.found.event["state"] == "fanned":
+    if done.found.state == "fanned":
         return _("Event %(event)s was finished already: nothing of it was withdrawn.", event=event)
     return _("Event %(event)s had ended before.", event=event)
 
