@@ -2,10 +2,6 @@
 -- Reads some events, and how far their deliveries are.
 select u.id, relevo.get_event(u.id) from unnest(%(ids)s::bigint[]) as u(id);
 
--- name: look_at_event
--- Reads one event, and how far its deliveries are; for a caller of one project, only if it is that project's.
-select g.event from (select relevo.get_event(%(id)s::bigint) as event) g where %(project)s::text is null or g.event ->> 'project' = %(project)s;
-
 -- name: find_installation
 -- Finds an installation; for a caller of one project, only if it is that project's.
 select i.installation_id from relevo.device_installations i

@@ -178,7 +178,6 @@ STATEMENTS = [
     (TOKENS, "read_token", {"id": "00000000000a"}, 5),
     (TOKENS, "note_use", {"id": "00000000000a"}, 10),
     (queries.load("verbs"), "look_at_events", {"ids": [7, 8, 9]}, 60),
-    (queries.load("verbs"), "look_at_event", {"id": 7, "project": "x"}, 25),
     (OPERATORS, "list_event_deliveries", {"event_id": 7, "after": None, "limit": PAGE}, 3 * PAGE),
     (OPERATORS, "list_deliveries", DELIVERIES, 60),
     (OPERATORS, "list_deliveries", {**DELIVERIES, "day": TODAY, "number": 30_000}, 60),

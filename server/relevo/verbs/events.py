@@ -60,9 +60,8 @@ def find(caller: Caller, event_id: int) -> EventStatus:
 
 
 def _find(connection: Connection, caller: Caller, event_id: int) -> EventStatus:
-    asked = {"id": event_id, "project": caller.project}
-    [(event,)] = connection.execute(_SQL["look_at_event"], asked).fetchall() or [(None,)]
-    if (found := client.as_status(event)) is None:
+    found = look(connection, [event_id]).get(event_id)
+    if found is None or caller.project not in (None, found.raw.get("project")):
         raise NotFoundError(f"There is no event {event_id}.")
     return found
 

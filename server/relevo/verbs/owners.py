@@ -94,9 +94,7 @@ def export(caller: Caller, owner: str) -> Iterator[tuple[Kind, Mapping[str, Any]
 def _items(caller: Caller, owner: str, kind: Kind) -> Iterator[Mapping[str, Any]]:
     after: str | None = None
     while True:
-        with caller.database.transaction() as connection:
-            page = consent.export_owner(connection, kind, owner=owner, after=after)
+        page = export_page(caller, owner, kind, after=after, goes_on=True)
         yield from page.items
-        if page.next is None:
+        if (after := page.next) is None:
             return
-        after = page.next
