@@ -262,7 +262,7 @@ SAMPLED: dict[str, Mistake] = {
         "server/relevo/verbs/callers.py",
         '"unblock_owner", "forget_owner", "forget"})',
         '"unblock_owner", "forget_owner"})',
-        ("tests/http/test_recorded.py",),
+        ("tests/verbs/test_callers.py",),
     ),
     "completions-of-the-forgotten": Mistake(
         "who is forgotten in a project is named by none of its completions",
@@ -360,7 +360,7 @@ SAMPLED: dict[str, Mistake] = {
         "server/relevo/operators/audit.py",
         'if value not in (None, "", (), [])}',
         "if value}",
-        ("tests/http/test_recorded.py", "-k", "not_given"),
+        ("tests/verbs/test_callers.py", "-k", "not_given"),
     ),
     "secret-of-any-length": Mistake(
         "a secret has at most 64 KB",

@@ -187,6 +187,13 @@ TWO_OF_EACH: dict[str, Mistake] = {
         "cancelled and before.left_to_confirm",
         ("tests/cli/test_events.py", "-k", "what_was_finished"),
     ),
+    "operator-on-a-phone-unrecorded": Mistake(
+        "the audit log has what an operator does to a phone",
+        "server/relevo/verbs/callers.py",
+        "with self.acting(action, installation_id",
+        "with self.acting(action, recorded=False, installation_id",
+        ("tests/verbs/test_callers.py",),
+    ),
     "former-secret-has-its-own-rate": Mistake(
         "a phone's former secret is a stranger's",
         "server/relevo/http/guard.py",

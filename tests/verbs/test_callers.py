@@ -1,4 +1,4 @@
-"""What the audit log records: every route that changes something, called by an operator and by an app."""
+"""What a caller may reach, and what the audit log records of it: every route that changes something, by an operator and an app."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
+from relevo.access.api_tokens import Token
+from relevo.access.phones import NotAllowedError, Proof
 from relevo.app import App
 from relevo.operators import audit
+from relevo.verbs.callers import Caller, operator
 from support.api_routes import ROUTES, body_of, filled
 from support.http_phones import Phones
 from support.two_projects import plant
@@ -84,3 +87,31 @@ def test_what_was_not_given_is_no_part_of_the_target(build: Callable[..., App], 
         pass
     found = conn.execute("select target, outcome from relevo.audit_log where action = 'probe'").fetchall()
     assert found == [({"no": False, "nought": 0, "some": [1], "name": "x"}, "ok")]
+
+
+def test_a_caller_of_one_project_names_no_other(build: Callable[..., App]) -> None:
+    """Without naming a project it is the caller's own; whoever has none may name any."""
+    database = build().database
+    shop = Caller(database, Proof(Token("1", "shop", "app", "shop")))
+    assert (shop.own_project(None), shop.own_project("shop"), operator(database).own_project("bank")) == (
+        "shop",
+        "shop",
+        "bank",
+    )
+    with pytest.raises(NotAllowedError, match="another project"):
+        shop.own_project("bank")
+
+
+def test_an_entry_has_a_hash_of_an_owner_and_what_was_answered(
+    build: Callable[..., App], conn: psycopg.Connection
+) -> None:
+    """An operator's act on an owner is in the log without the name; of a token without room for it, and of a phone, nothing is."""
+    database = build().database
+    token = Token("1", "shop", "app")
+    full = Caller(database, Proof(token), lambda _token, _action: False)
+    for caller in (operator(database), full, Caller(database, Proof(secret="device_x"))):
+        with caller.acting("forget_owner", owner="ana", project="shop") as act:
+            assert act.answer(1) == 1
+    [(target, result)] = conn.execute("select target, result from relevo.audit_log").fetchall()
+    assert (target["project"], len(target["owner_sha256"]), result) == ("shop", 64, {"answer": 1})
+    assert "ana" not in str(target)
