@@ -9,13 +9,13 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from pages import DOCS, ROOT
 
 from relevo.client import values
 from relevo.config import load
 from relevo.core.known_services import SERVICES
 from relevo.embedded import binaries
 from relevo.operators.event_types import TypeSettings
+from support.docs_pages import DOCS, ROOT
 
 DEFAULTS = load({"DATABASE_URL": "postgresql://relevo@db.example/app"}, None)
 PYTHON = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["requires-python"].removeprefix(">=")
