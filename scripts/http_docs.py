@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -107,6 +108,8 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator
     told = operation.get("description", "")
     told = re.sub(r"\s*Takes a token of role [\w ]+\.", "", told)
     yield from (f"### {method} {path}", "", f"{plain(' '.join(told.split()))} Callers: {_roles(method, path)}.", "")
+    if (method, path) not in EXAMPLES:
+        sys.exit(f"{method} {path} has no call: add one to scripts/http_examples.py.")
     yield from ("```sh", EXAMPLES[method, path].curl(method, path), "```", "")
     for each in operation.get("parameters", ()):
         if each["in"] != "path":

@@ -78,6 +78,12 @@ class TestLinks:
             found = [anchor(heading) for heading in headings(page)]
             assert sorted(found) == sorted(set(found)), page.name
 
+    @pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "server/README.md", "sql/README.md"])
+    def test_a_link_from_outside_leads_to_a_heading(self, name: str) -> None:
+        """A README, or the changelog, names an anchor of the guide only if a page has it as a heading."""
+        found = re.findall(r"docs/([\w-]+\.md)#([\w-]+)\)", (ROOT / name).read_text(encoding="utf-8"))
+        assert [each for each in found if each[1] not in map(anchor, headings(DOCS / each[0]))] == []
+
     def test_the_readme_leads_here(self) -> None:
         """The README names the index."""
         assert "(server/docs/index.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
