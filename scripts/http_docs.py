@@ -80,13 +80,15 @@ def lines() -> Iterator[str]:
         for method, path, operation in some:
             yield from _operation(method, path, operation)
             given |= dict.fromkeys(_named(operation.get("requestBody", {}), schemas))
-            returned |= dict.fromkeys(name for answer in operation["responses"].values() for name in _top(answer))
+            answers = [answer for answer in operation["responses"].values() if _top(answer)]
+            returned |= dict.fromkeys(_named(answers, schemas))
     yield _REQUEST
     for place, name in enumerate(given):
         yield from _schema(name, schemas, list(given)[:place])
     yield from ("## Fields of answers", "")
-    for name in [each for each in returned if each not in given]:
-        yield from (f"### {name}", "", f"{_fields(schemas[name], schemas)}.", "")
+    every = list(given | returned)
+    for name in every[len(given) :]:
+        yield from _schema(name, schemas, every[: every.index(name)], starred=False)
 
 
 def document() -> dict[str, Any]:
@@ -144,33 +146,14 @@ def _top(answer: Mapping[str, Any]) -> list[str]:
     return [each["$ref"].rpartition("/")[2] for each in schema.get("anyOf", [schema]) if "$ref" in each]
 
 
-def _fields(schema: Mapping[str, Any], schemas: Mapping[str, Any], depth: int = 0) -> str:
-    """Name the fields of an answer, those of lists and objects in brackets."""
-    if "$ref" in schema:
-        schema = schemas[schema["$ref"].rpartition("/")[2]]
-    if "anyOf" in schema:
-        return " or ".join(filter(None, (_fields(each, schemas, depth) for each in schema["anyOf"])))
-    if schema.get("type") == "array":
-        return _fields(schema.get("items", {}), schemas, depth)
-    if depth > 1:
-        return ""
-    named = []
-    for name, told in schema.get("properties", {}).items():
-        inner = _fields(told, schemas, depth + 1)
-        said = plain(" ".join(told.get("description", "").split())).rstrip(".")
-        aside = "; ".join(filter(None, (said, inner)))
-        named.append(f"`{name}`" + (f" ({aside})" if aside else ""))
-    return ", ".join(named)
-
-
-def _named(body: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[str]:
+def _named(body: Any, schemas: Mapping[str, Any]) -> Iterator[str]:
     """Yield the schemas that a body has, each after those that name it."""
     for name in re.findall(r"#/components/schemas/(\w+)", json.dumps(body)):
         yield name
         yield from _named(schemas[name], schemas) if name not in _ELSEWHERE else ()
 
 
-def _schema(name: str, schemas: Mapping[str, Any], before: Sequence[str]) -> Iterator[str]:
+def _schema(name: str, schemas: Mapping[str, Any], before: Sequence[str], *, starred: bool = True) -> Iterator[str]:
     if name in _ELSEWHERE:
         return
     schema, required = schemas[name], schemas[name].get("required", ())
@@ -185,7 +168,7 @@ def _schema(name: str, schemas: Mapping[str, Any], before: Sequence[str]) -> Ite
         yield f"- the fields of [{alike[0]}](#{slug(alike[0])})"
         fields = {field: told for field, told in fields.items() if field not in schemas[alike[0]]["properties"]}
     for field, told in fields.items():
-        star = "\\*" if field in required else ""
+        star = "\\*" if starred and field in required else ""
         said = plain(" ".join(told.get("description", "").split()))
         yield f"- `{field}`{star}, {_kind(told)}" + (f": {said}" if said else "")
     yield ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import tomllib
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import relevo
 from relevo.client import values
 from relevo.config import load
 from relevo.core.known_services import SERVICES
@@ -84,3 +86,11 @@ def rows(page: str, heading: str) -> set[str]:
 def test_every_field_has_its_row(heading: str, of: type) -> None:
     """The reference has each field of the class that apps fill in."""
     assert {each.name for each in fields(of)} - rows("reference-events.md", heading) == set()  # type: ignore[arg-type]
+
+
+def test_every_function_of_the_client_is_on_one_page() -> None:
+    """The page on what an app can do names each public function of `relevo`."""
+    page = (DOCS / "in-your-app.md").read_text("utf-8")
+    functions = {name for name in relevo.__all__ if inspect.isfunction(getattr(relevo, name))}
+    assert len(functions) > 30
+    assert {name for name in functions if f"`{name}`" not in page} == set()
