@@ -35,8 +35,13 @@ def row(conn: psycopg.Connection[Any], phone: UUID) -> dict[str, Any]:
 
 def test_the_table_of_services_holds_in_sql(conn: psycopg.Connection[Any]) -> None:
     """Each push service of the table may register, has its usual platform and words for a bad token, and its phones fall into its parts."""
-    known = {name for (name,) in conn.execute("select provider from relevo.providers").fetchall()}
-    assert known == {*SERVICES, "webhook"}
+    assert conn.execute("select relevo.native_services()").fetchone() == ([*NATIVE],)
+    conn.execute("delete from relevo.providers where provider = any (%s)", [[*NATIVE]])
+    with pytest.raises(InvalidInputError, match=", ".join(sorted([*SERVICES, "webhook"]))):
+        relevo.register(conn, Installation("nobody", provider="pager"))
+    for name in NATIVE:
+        with pytest.raises(InvalidInputError, match="token"):
+            relevo.register(conn, Installation("", provider=name))
     parts = {"platform": "android", "environment": "sandbox", "host": "push.example.com", None: ""}
     for name, service in SERVICES.items():
         usual = service.platforms[0] if len(service.platforms) == 1 else "unknown"

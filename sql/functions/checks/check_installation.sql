@@ -28,9 +28,10 @@ begin
   end if;
   perform relevo.check_timezone(installation -> 'timezone');
   served := relevo.provider_of(installation);
-  if not exists (select from relevo.providers p where p.provider = served) then
+  if relevo.native_platform(served) is null and not exists (select from relevo.providers p where p.provider = served) then
     perform relevo.refuse(format('provider must be one of %s, got %s',
-      (select string_agg(p.provider, ', ' order by p.provider) from relevo.providers p), served));
+      (select string_agg(p.provider, ', ' order by p.provider)
+         from (select r.provider from relevo.providers r union select unnest(relevo.native_services())) as p), served));
   end if;
   wrong := case when served <> 'expo' and jsonb_typeof(installation -> 'token') not in ('string', 'null')
                 then 'token must be text of 1 to 4096 bytes without control characters'

@@ -3,15 +3,23 @@ create or replace function relevo.token_complaint(provider text, token text) ret
   language plpgsql immutable
 as $$
 begin
-  if provider = 'expo' and token !~ E'^(Expo(nent)?PushToken\\[[^][[:space:]]{1,150}\\]|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$' then
+  -- form of Expo: written by make docs
+  if provider = 'expo' and token !~ E'^(Expo(nent)?PushToken\\[[^\\[\\] \\t\\n\\r\\f\\v]{1,150}\\]|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$' then
     return 'token must look like ExponentPushToken[...], ExpoPushToken[...] or a UUID';
-  elsif octet_length(token) not between 1 and 4096 or token ~ '[[:cntrl:]]' and provider <> 'webpush' then
+  end if;
+  -- /written
+  if octet_length(token) not between 1 and 4096 or token ~ '[[:cntrl:]]' and provider <> 'webpush' then
     return 'token must be text of 1 to 4096 bytes without control characters';
-  elsif provider = 'fcm' and (token !~ '^[!-~]+$' or token ~ '^Expo(nent)?PushToken') then
+  end if;
+  -- forms: written by make docs
+  if provider = 'fcm' and token !~ '^((?!Expo(nent)?PushToken)[!-~]+)$' then
     return 'token must be an FCM registration token: printable ASCII characters without blanks, and not Expo''s';
-  elsif provider = 'apns' and token !~ '^([0-9A-Fa-f]{2})+$' then
+  end if;
+  if provider = 'apns' and token !~ '^(([0-9A-Fa-f]{2})+)$' then
     return 'token must be an APNs device token: an even number of hexadecimal digits';
-  elsif provider = 'webpush' and token is not null then
+  end if;
+  -- /written
+  if provider = 'webpush' and token is not null then
     return relevo.subscription_complaint(relevo.subscription_parts(token));
   end if;
   return null;
