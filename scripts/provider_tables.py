@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from relevo.core.known_services import EXPO, NATIVE, SERVICES
+from relevo.core.known_services import EXPO, LABELS, NATIVE, SERVICES
 from relevo.providers.facts import Code
 from relevo.providers.http2 import facts as http2
 from relevo.providers.webhook import facts as webhook
+from relevo.sandbox import push_service
 
-PAGES = ("moving-in.md", "states-and-errors.md")
+PAGES = ("moving-in.md", "native-push.md", "sandbox.md", "states-and-errors.md")
 """The pages that have such tables among text of their own."""
 _PLACE = re.compile(r"(<!-- ([\w ]+): written by make docs -->\n).*?(<!-- /written -->\n)", re.DOTALL)
 
@@ -55,7 +56,44 @@ def _webhook_codes() -> str:
     return _table(("code", "what Relevo does"), *rows)
 
 
+def _limits() -> str:
+    rows = (
+        (
+            each.label,
+            f"{each.sending.rate_per_s:,}" if each.sending.rate_per_s else "no limit",
+            str(each.sending.connections),
+            f"each {each.part}" if each.part else "",
+            f"{each.max_bytes:,}",
+            f"{each.sending.least_retry_ms // 1_000} s" if each.sending.least_retry_ms else "",
+        )
+        for each in (SERVICES[name] for name in NATIVE)
+    )
+    return _table(
+        (
+            "push service",
+            "pushes a second",
+            "requests at once",
+            "both for",
+            "bytes of a push",
+            "tried again not before",
+        ),
+        *rows,
+    )
+
+
+def _local_codes() -> str:
+    rows = ((LABELS[each.name], ", ".join(f"`{code}`" for code in each.answers)) for each in push_service.known())
+    return _table(("service", "codes"), *rows)
+
+
+def _kept_locally() -> str:
+    return _table(("service", "keeps"), *((LABELS[each.name], each.keeps) for each in push_service.known()))
+
+
 _TABLES: Mapping[str, Callable[[], str]] = {
+    "limits": _limits,
+    "codes of local services": _local_codes,
+    "kept by local services": _kept_locally,
     "tokens": _tokens,
     "codes of Expo": lambda: _codes(SERVICES[EXPO].codes),
     "codes of native push": _native_codes,

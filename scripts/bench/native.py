@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import requests
 
@@ -23,12 +24,13 @@ from benching import fresh_database, say
 from relevo.app import App
 from relevo.client import verbs
 from relevo.client.values import Event, Installation
+from relevo.core.known_services import LABELS, NATIVE, WITH_HOST
 from relevo.providers.http2 import connection
+from relevo.sandbox import push_service
 
 _BATCH = 1_000
 _PATIENCE_MS = 25_000
 """The sandbox takes longer than a push service: it checks, decrypts and shares these cores."""
-_PLATFORMS: dict[str, Literal["android", "ios", "web"]] = {"fcm": "android", "apns": "ios", "webpush": "web"}
 _LIBRARY = connection.events.__name__.partition(".")[0]
 _GOALS = {"h2": 300, "jh2": 200}
 _ENCRYPTED_GOAL = 650
@@ -36,23 +38,11 @@ _REPLICAS = (1, 2, 4)
 _LONGEST_S = 600.0
 
 
-def fcm(sizes: Sizes) -> Iterator[Row]:
-    """Android phones."""
-    yield from _rows(sizes, "fcm", f"dispatch by FCM, over {_LIBRARY}", _GOALS[_LIBRARY])
-
-
-def apns(sizes: Sizes) -> Iterator[Row]:
-    """iPhones."""
-    yield from _rows(sizes, "apns", f"dispatch by APNs, over {_LIBRARY}", _GOALS[_LIBRARY])
-
-
-def webpush(sizes: Sizes) -> Iterator[Row]:
-    """Browsers, each with keys of its own."""
-    yield from _rows(sizes, "webpush", f"dispatch by Web Push, encrypted, over {_LIBRARY}", _ENCRYPTED_GOAL)
-
-
-def _rows(sizes: Sizes, kind: str, what: str, most_ms: float) -> Iterator[Row]:
-    """Send an event to every phone of a kind, some times, and return what the middle one cost."""
+def _rows(sizes: Sizes, kind: str) -> Iterator[Row]:
+    """Send an event to every phone of a push service, some times, and return what the middle one cost."""
+    is_encrypted = kind in WITH_HOST  # each browser has keys of its own
+    what = f"dispatch by {LABELS[kind]}{', encrypted' if is_encrypted else ''}, over {_LIBRARY}"
+    most_ms = _ENCRYPTED_GOAL if is_encrypted else _GOALS[_LIBRARY]
     with sandbox_settings() as found, fresh_database() as (dsn, _):
         env = Environment(dsn, found["expo_base_url"], sizes)
         _lift_rate(Path(found["push_projects_file"]), kind)
@@ -115,14 +105,14 @@ def _lift_rate(file: Path, kind: str) -> None:
 
 def _load(env: Environment, kind: str) -> None:
     """Register phones, each with a token of the sandbox."""
-    count = env.sizes.native
+    count, platform = env.sizes.native, push_service.of(kind).trial.platform
     say(f"  loading {count:,} phones …")
     with requests.Session() as session:
         session.trust_env = False
         make = _maker(session, env.url, kind)
         for start in range(0, count, _BATCH):
             names = [f"phone-{number}" for number in range(start, min(start + _BATCH, count))]
-            some = [Installation(make(name), provider=kind, platform=_PLATFORMS[kind]) for name in names]
+            some = [Installation(make(name), provider=kind, platform=platform) for name in names]
             verbs.register_many(env.conn, some)
     env.conn.execute(SQL["refresh"])
 
@@ -143,5 +133,8 @@ def _send(env: Environment, built: App) -> Cost:
     return cost
 
 
-ROWS = {"fcm": fcm, "apns": apns, "webpush": webpush, "scaling": scaling}
+ROWS: dict[str, Callable[[Sizes], Iterator[Row]]] = {
+    **{name: partial(_rows, kind=name) for name in NATIVE},
+    "scaling": scaling,
+}
 """By the name that --only knows."""

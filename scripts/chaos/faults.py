@@ -55,7 +55,7 @@ MOMENTS = {
     "phones called gone": "tokens that push services called gone",
     "Expo refuses messages": "dead letters opened again",
     "Expo refuses credentials": "breakers that opened",
-    "FCM, APNs or Web Push refuses credentials": "messages refused for their credentials",
+    service_faults.REFUSED: "messages refused for their credentials",
     "GOAWAY": "messages that a GOAWAY turned away",
     "GOAWAY after it was taken": "messages in doubt after a GOAWAY",
     "stream refused": "messages whose stream was refused",

@@ -10,8 +10,9 @@ from chaos.fault_context import FaultContext
 from chaos.system import RATE_PER_S
 from relevo.client import verbs
 from relevo.client.values import Event, Installation
+from relevo.core.known_services import LABELS, NATIVE, listed
+from relevo.sandbox import push_service
 
-SERVICES = ("fcm", "apns", "webpush")
 _TURNED_AWAY = """
 select (select count(*) from relevo.push_requests r cross join unnest(r.ids)
          where r.project like %(service)s and r.outcome not in ('answered', 'unclear'))
@@ -31,7 +32,7 @@ select installation_id, owner from relevo.device_installations where provider = 
 """
 BURST_S = 45
 """How long the rate needs for a burst: longer than the checker's windows."""
-_REFUSALS = {"fcm": "UNAUTHENTICATED", "apns": "ExpiredProviderToken", "webpush": "401"}
+REFUSED = f"{listed(LABELS[name] for name in NATIVE)} refuses credentials"
 
 
 def _befall(context: FaultContext, *, fault: str, share: float = 1.0) -> None:
@@ -41,7 +42,7 @@ def _befall(context: FaultContext, *, fault: str, share: float = 1.0) -> None:
 
 def _befall_native(context: FaultContext, *, fault: str, moment: str) -> None:
     """Let a fault befall one of the services that take each message by itself, and another if it met no message."""
-    for service in context.chance.sample(SERVICES, len(SERVICES)):
+    for service in context.chance.sample(NATIVE, len(NATIVE)):
         if met := _befall_service(context, service, fault):
             context.hit(moment, met)
             return
@@ -49,7 +50,7 @@ def _befall_native(context: FaultContext, *, fault: str, moment: str) -> None:
 
 def _befall_service(context: FaultContext, service: str, fault: str) -> int:
     """Let a fault befall a service; return how many messages it met."""
-    word = _REFUSALS[service] if fault == "refused credentials" else fault
+    word = push_service.of(service).trial.refused if fault == "refused credentials" else fault
     query = _IN_DOUBT if fault.endswith("-delivered") else _TURNED_AWAY
     [(before,)] = context.system.ask(query, service=f"{service}::%")
     share = (
@@ -108,9 +109,7 @@ KINDS: dict[str, Callable[[FaultContext], None]] = {
     "phones called gone": call_gone,
     "Expo refuses messages": partial(_befall, fault="MessageTooBig", share=0.3),
     "Expo refuses credentials": partial(_befall, fault="401", share=1.0),
-    "FCM, APNs or Web Push refuses credentials": partial(
-        _befall_native, fault="refused credentials", moment="messages refused for their credentials"
-    ),
+    REFUSED: partial(_befall_native, fault="refused credentials", moment="messages refused for their credentials"),
     "GOAWAY": partial(_befall_native, fault="goaway", moment="messages that a GOAWAY turned away"),
     "GOAWAY after it was taken": partial(
         _befall_native, fault="goaway-delivered", moment="messages in doubt after a GOAWAY"

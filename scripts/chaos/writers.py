@@ -21,10 +21,14 @@ from relevo.client import inboxes, news, verbs
 from relevo.client.values import Event, Installation, Owners
 from relevo.config import load
 from relevo.core.errors import RelevoError
+from relevo.core.known_services import EXPO
 from relevo.database.pool import Database
 from relevo.operators import actions
+from relevo.sandbox import push_service
 
-KINDS = ("expo", "android", "iphone", "browser")
+SERVICES = {each.trial.phone: each for each in push_service.known()}
+"""By kind of phone; Expo's have a kind of their own."""
+KINDS = (EXPO, *SERVICES)
 OWNERS = 12
 PAUSE_S = 0.25
 BEHIND = 25
@@ -47,15 +51,11 @@ def register_phones(system: System, acknowledged: Acknowledged) -> dict[str, lis
 
 
 def _installation(system: System, kind: str, name: str, **more: Any) -> Installation:
-    match kind:
-        case "expo":
-            return Installation(f"ExponentPushToken[{name}]", provider="expo", **more)
-        case "android":
-            return Installation(system.sandbox.fcm_token(name), provider="fcm", platform="android", **more)
-        case "iphone":
-            return Installation(system.sandbox.apns_token(name), provider="apns", **more)
-        case _:
-            return Installation(system.sandbox.subscription(name), provider="webpush", platform="web", **more)
+    if kind == EXPO:
+        return Installation(f"ExponentPushToken[{name}]", provider=EXPO, **more)
+    service = SERVICES[kind]
+    token = system.sandbox.token(service.name, name)
+    return Installation(token, provider=service.name, platform=service.trial.platform, **more)
 
 
 def _json(key: str, owner: str, once: bool, body: str) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class Writer(threading.Thread):
     def _move(self, conn: psycopg.Connection[Any]) -> None:
         phone = self._chance.choice(self._movable)
         token = f"ExponentPushToken[moved-{self.name}-{self._number}]"
-        verbs.register(conn, Installation(token, installation_id=phone, provider="expo"))
+        verbs.register(conn, Installation(token, installation_id=phone, provider=EXPO))
         self._acknowledged.note("moved", installation=phone, phone=token[18:-1])
 
     def _mark(self, conn: psycopg.Connection[Any]) -> None:
@@ -195,7 +195,7 @@ class Writer(threading.Thread):
     def _write_to_a_person(self, conn: psycopg.Connection[Any]) -> None:
         """Register a phone of somebody new, and write to them by name."""
         person = f"person-{self.name}-{self._number}-"
-        phone = verbs.register(conn, Installation(f"ExponentPushToken[{person}]", provider="expo", owner=person))
+        phone = verbs.register(conn, Installation(f"ExponentPushToken[{person}]", provider=EXPO, owner=person))
         self._acknowledged.note("registered", installation=phone, owner=person, phone=person)
         self._people.append(person)
         key = f"{self.name}-{self._number}"

@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from relevo.core.known_services import NATIVE
 from relevo.core.messages import Draft, Message, WrittenMessage
 from relevo.core.model import Delivery, ReceiptReply, Reply, Ticket
 from relevo.core.ports import ProviderFacts, PushProvider
 from relevo.providers.expo.provider import Expo
 from relevo.providers.webhook.provider import Webhook, read_addresses
-from relevo.sandbox import Sandbox
+from relevo.sandbox import Sandbox, push_service
 from support import fake_expo, native
 from support import provider_contract as contract
 from support.fake_http_server import Answer, Asked, FakeServer
@@ -134,24 +136,29 @@ class WebhookRig:
 
 
 class NativeRig:
-    """A push service before the sandbox, whose faults stand in tokens."""
+    """A push service before the sandbox, whose faults stand in tokens, and with some where pushes go, too."""
 
     def __init__(self, kind: str, sandbox: Sandbox, stack: ExitStack, closed_port: int) -> None:
         self.kind, self._sandbox, self._stack = kind, sandbox, stack
-        self._known = native.KINDS[kind]
-        self.project = self._known.project
-        self._closed = f"127.0.0.1:{closed_port}"
+        self._trial = push_service.of(kind).trial
+        self.project = "::".join(filter(None, (kind, "default", self._trial.part)))
+        self._closed = dict.fromkeys(
+            (urlsplit(each).netloc for each in sandbox.addresses.values()), f"127.0.0.1:{closed_port}"
+        )
+        self._moved = False
         sandbox.clear_faults()
         self.provider: PushProvider = self._make()
 
     def _make(self, **more: Any) -> PushProvider:
-        made: PushProvider = self._stack.enter_context(self._known.opened(self._sandbox, **more))
-        return made
+        return self._stack.enter_context(native.opened(self.kind, self._sandbox, **more))
 
     def token(self, fault: Fault = "") -> str:
         """Return the token of a phone that this befalls."""
-        words = self._known.faults.get(fault, (fault,)) if fault else ()
-        return str(getattr(self._sandbox, self._known.token)("ana", *words))
+        words = {"gone": (self._trial.gone,), "broken": (self._trial.broken,), "throttled": self._trial.throttled}
+        token = self._sandbox.token(self.kind, "ana", *words.get(fault, (fault,) if fault else ()))
+        for before, after in self._closed.items() if self._moved else ():
+            token = token.replace(before, after)
+        return token
 
     def hurried(self) -> PushProvider:
         """Return an adapter that waits for a moment alone, once it is connected and has its token."""
@@ -160,27 +167,12 @@ class NativeRig:
         return made
 
     def nowhere(self) -> PushProvider:
-        """Return an adapter for an address where nobody listens."""
-        return self._make(base_url=f"https://{self._closed}")
-
-
-class WebPushRig(NativeRig):
-    """Web Push: where a push goes stands in its token, too."""
-
-    _moved = False
-
-    def token(self, fault: Fault = "") -> str:
-        """Return the subscription of a browser that this befalls."""
-        token, there = super().token(fault), self._sandbox.webpush.removeprefix("https://")
-        return token.replace(there, self._closed) if self._moved else token
-
-    def nowhere(self) -> PushProvider:
-        """Return an adapter that may push where nobody listens, as all browsers are subscribed from now on."""
+        """Return an adapter for an address where nobody listens, where all phones are from now on, too."""
         self._moved = True
-        return self._make(hosts=[self._closed])
+        return self._make(instead=self._closed)
 
 
-@pytest.fixture(params=["expo", "webhook", *native.KINDS])
+@pytest.fixture(params=["expo", "webhook", *NATIVE])
 def rig(request: pytest.FixtureRequest, closed_port: int) -> Iterator[Rig]:
     """Each push service before something that answers it."""
     with ExitStack() as stack:
@@ -189,8 +181,6 @@ def rig(request: pytest.FixtureRequest, closed_port: int) -> Iterator[Rig]:
                 yield ExpoRig(stack, closed_port)
             case "webhook":
                 yield WebhookRig(stack, closed_port)
-            case "webpush":
-                yield WebPushRig("webpush", request.getfixturevalue("services"), stack, closed_port)
             case kind:
                 yield NativeRig(kind, request.getfixturevalue("services"), stack, closed_port)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 import pytest
 
+from relevo.config import Settings
 from relevo.core.messages import WrittenMessage
 from relevo.core.model import Content, Lane
 from relevo.core.push_fields import ROUTES, TABLE, Cell, Route
@@ -16,10 +18,12 @@ from relevo.delivery.composing import rendering
 from relevo.providers.apns import message as apns_message
 from relevo.providers.expo import message as expo_message
 from relevo.providers.fcm import message as fcm_message
+from relevo.providers.push_projects import PushProjects
 from relevo.providers.webpush import message as webpush_message
 from support import native
 
-TOKENS = {"expo": "ExpoPushToken[ana]", "fcm": "ana", "apns": "ab" * 32, "webpush": "{}"}
+TOKENS = {"expo": "ExpoPushToken[ana]", "apns": "ab" * 32, "webpush": "{}"}
+"""Where any word will not do."""
 GIVEN: dict[str, Any] = {
     "subtitle": "A subtitle",
     "sound": "bell.wav",
@@ -119,23 +123,23 @@ def wire(route: Route, push: dict[str, Any], *, composed: bool, lane: Lane = "bu
     content = Content(5, texts.get("title", "Hola"), texts.get("body", "¿Qué tal?"), {"order": 17}, push)
     phone = {"provider": route.provider, "platform": route.platform}
     draft = rendering.draft(content, lane, ios=route.platform == "ios", default_ttl_s=3_600, **phone)
-    delivery = native.delivery(TOKENS[route.provider], route.provider, platform=route.platform)
+    delivery = native.delivery(TOKENS.get(route.provider, "ana"), route.provider, platform=route.platform)
     plain = draft.message(delivery)
     match route.provider:
         case "expo":
             return dict(flat(plain if composed else read(expo_message.writer(draft, "expo"), delivery)))
-        case "fcm":
-            body = fcm_message.plain(plain, route.platform) if composed else None
-            written = fcm_message.write(draft.fields, draft.data, route.platform, "fcm")
-            return dict(flat(json.loads(body or fcm_message.FcmMessage(written, draft, delivery).json())))
         case "apns":
             made = apns_message.ApnsMessage(apns_message.write(draft.fields, draft.data, "apns"), draft, delivery)
             headers, raw = apns_message.plain(plain) if composed else (made.headers(), made.body())
-        case _:
+        case "webpush":
             assert not webpush_message.is_silent(draft.fields)
             once = webpush_message.write(draft.fields, draft.data, "webpush")
             written = webpush_message.WebPushMessage(once, draft, delivery)
             _, headers, raw = webpush_message.posted(plain if composed else written)
+        case name:
+            adapter = import_module(f"relevo.providers.{name}.provider").make(PushProjects(None), Settings(), None)
+            message = plain if composed else adapter.writer(draft, route.platform)(delivery)
+            return dict(flat(json.loads(adapter._ready(message, route.platform))))
     return dict(flat({**dict(headers), **json.loads(raw)}))
 
 

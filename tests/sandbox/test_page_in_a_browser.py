@@ -10,6 +10,7 @@ import axe_playwright_python
 import pytest
 from playwright.sync_api import sync_playwright
 
+from relevo.core.known_services import LABELS, NATIVE
 from relevo.sandbox import Sandbox
 from support import senders
 from support.optional_parts import find_part
@@ -72,11 +73,11 @@ def test_anybody_can_use_each_page(browser: Any, client: Any, path: str, colours
 def test_phones_of_every_kind_have_a_switch(browser: Any, colours: str) -> None:
     """Phones of all services stand side by side; one is switched off and on by its button, and shows what waited."""
     with Sandbox(native=True) as native:
-        for token in (native.fcm_token("ana"), native.apns_token("eva"), native.subscription("zoe"), EXPO_PHONE):
+        for token in (native.fcm_token("ana"), *(native.token(name, "eva") for name in NATIVE[1:]), EXPO_PHONE):
             native.switch(token, on=True)
         page = browser.new_page(viewport={"width": 360, "height": 800}, color_scheme=colours)
         page.goto(native.url)
-        for label in ("Expo", "FCM", "APNs", "Web Push"):
+        for label in LABELS.values():
             assert page.locator(".phones .badge", has_text=label).count() == 1
         page.get_by_role("button", name="Switch off: ana").click()
         page.get_by_role("button", name="Switch on: ana").wait_for()

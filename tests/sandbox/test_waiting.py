@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import requests
 
-from relevo.core.known_services import NATIVE
 from relevo.sandbox import Sandbox, push_service
 from relevo.sandbox.waiting import Kept, Waiting
 from support import senders
@@ -136,15 +135,10 @@ def test_an_expo_phone_can_be_off_too(native: Sandbox) -> None:
 
 def test_tokens_and_settings_over_http(native: Sandbox) -> None:
     """Somebody at a shell gets tokens, subscriptions and the settings for a sender; what is wrong is said."""
-    made = {
-        "fcm": ({}, native.fcm_token("zoe", "UNREGISTERED")),
-        "apns": ({"environment": "sandbox"}, native.apns_token("zoe", "Unregistered", environment="sandbox")),
-        "webpush": ({}, native.subscription("zoe", "410")),
-    }
-    words = {"fcm": "UNREGISTERED", "apns": "Unregistered", "webpush": "410"}
-    assert set(made) == set(NATIVE)
-    for service, (more, expected) in made.items():
-        given = {"service": service, "name": "zoe", "faults": [words[service]], **more}
+    for service in push_service.known():
+        word, home = service.trial.gone, "sandbox" if service.home_option == "environment" else None
+        given = {"service": service.name, "name": "zoe", "faults": [word]} | ({"environment": home} if home else {})
+        expected = native.token(service.name, "zoe", word, home=home)
         assert call(native, "POST", "/sandbox/tokens", json=given).json() == {"token": expected}
     assert call(native, "GET", "/sandbox/services").json() == native.settings()
     for given in (

@@ -10,34 +10,27 @@ import psycopg
 
 from relevo.client import verbs
 from relevo.client.values import Installation
-from relevo.sandbox import Sandbox
+from relevo.sandbox import Sandbox, push_service
 from relevo.sandbox.push_service import phone_key
 
-SERVICE_OF = {"expo": "expo", "android": "fcm", "iphone": "apns", "browser": "webpush"}
+TRIALS = {each.trial.phone: each.trial for each in push_service.known()}
+SERVICE_OF = {"expo": "expo", **{each.trial.phone: each.name for each in push_service.known()}}
 """A kind of phone for each push service, and the service's name."""
 ONE_OF_EACH = tuple(SERVICE_OF)
 NATIVE_PHONES = tuple(kind for kind in ONE_OF_EACH if kind != "expo")
 PARTS = {
     "expo": "default",
-    "android": "fcm::default::android",
     "iphone by fcm": "fcm::default::ios",
-    "iphone": "apns::default::production",
     "old iphone": "apns::default::sandbox",
-    "browser": "webpush::default::127.0.0.1",
+    **{kind: "::".join(filter(None, (SERVICE_OF[kind], "default", each.part))) for kind, each in TRIALS.items()},
 }
 """The sending project of each kind of phone."""
 
 
 def addresses(sandbox: Sandbox) -> dict[str, object]:
     """Return the settings of a worker that sends to the sandbox by every push service."""
-    return {
-        "expo_base_url": sandbox.url,
-        "fcm_base_url": sandbox.fcm,
-        "apns_base_url": sandbox.apns,
-        "apns_sandbox_base_url": sandbox.apns_sandbox,
-        "push_ca_file": sandbox.ca_file,
-        "push_projects_file": sandbox.projects_file,
-    }
+    files = {"push_ca_file": sandbox.ca_file, "push_projects_file": sandbox.projects_file}
+    return {"expo_base_url": sandbox.url, **{k.lower(): v for k, v in sandbox.settings().items()}, **files}
 
 
 def installation(sandbox: Sandbox, kind: str, name: str, *words: str, **more: Any) -> Installation:
@@ -45,17 +38,14 @@ def installation(sandbox: Sandbox, kind: str, name: str, *words: str, **more: An
     match kind:
         case "expo":
             return Installation("ExponentPushToken[" + "!".join([name, *words]) + "]", provider="expo", **more)
-        case "android":
-            return Installation(sandbox.fcm_token(name, *words), provider="fcm", platform="android", **more)
         case "iphone by fcm":
             return Installation(sandbox.fcm_token(name, *words), provider="fcm", platform="ios", **more)
-        case "iphone":
-            return Installation(sandbox.apns_token(name, *words), provider="apns", **more)
-        case "browser":
-            return Installation(sandbox.subscription(name, *words), provider="webpush", platform="web", **more)
-        case _:
+        case "old iphone":
             token = sandbox.apns_token(name, *words, environment="sandbox")
             return Installation(token, provider="apns", environment="sandbox", **more)
+        case _:
+            token = sandbox.token(SERVICE_OF[kind], name, *words)
+            return Installation(token, provider=SERVICE_OF[kind], platform=TRIALS[kind].platform, **more)
 
 
 def register(

@@ -1,19 +1,21 @@
-"""FCM, APNs and Web Push as adapters before a sandbox, for the tests of all three."""
+"""FCM, APNs and Web Push, and any other native push service, as adapters before a sandbox."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date, datetime
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
+from relevo.config import Settings
 from relevo.core.known_services import NATIVE
 from relevo.core.messages import Draft
 from relevo.core.model import Delivery
+from relevo.core.ports import PushProvider
 from relevo.providers.apns.provider import Apns
 from relevo.providers.fcm.provider import Fcm
 from relevo.providers.push_projects import PushProjects
@@ -81,39 +83,28 @@ def webpush(sandbox: Sandbox, file: Path | None = None, **more: Any) -> Iterator
         made.close()
 
 
-class Kind(NamedTuple):
-    """How the suite of providers tries a push service before the sandbox."""
+@contextmanager
+def opened(
+    service: str, sandbox: Sandbox, *, timeout_ms: int = 10_000, instead: Mapping[str, str] | None = None
+) -> Iterator[PushProvider]:
+    """Open a push service at the sandbox as its folder makes it, with other addresses `instead` of the sandbox's."""
 
-    project: str
-    opened: Callable[..., AbstractContextManager[Any]]
-    token: str
-    """The sandbox's method that makes a token of a name and faults."""
-    faults: Mapping[str, tuple[str, ...]]
-    """What the sandbox calls the suite's faults; `hang` and `refused` are the same for all."""
+    def moved(text: str) -> str:
+        for before, after in (instead or {}).items():
+            text = text.replace(before, after)
+        return text
 
-
-KINDS = {
-    "fcm": Kind(
-        ANDROID,
-        fcm,
-        "fcm_token",
-        {"gone": ("UNREGISTERED",), "broken": ("502",), "throttled": ("QUOTA_EXCEEDED", "retry-after=7")},
-    ),
-    "apns": Kind(
-        PRODUCTION,
-        apns,
-        "apns_token",
-        {"gone": ("Unregistered",), "broken": ("InternalServerError",), "throttled": ("TooManyRequests",)},
-    ),
-    "webpush": Kind(
-        BROWSER,
-        webpush,
-        "subscription",
-        {"gone": ("410",), "broken": ("503",), "throttled": ("429", "retry-after=7")},
-    ),
-}
-"""By push service; each of the table has one."""
-assert tuple(KINDS) == NATIVE
+    given = {name.lower(): moved(value) for name, value in sandbox.settings().items()}
+    settings = Settings(**given, push_request_timeout_ms=timeout_ms)  # type: ignore[arg-type]
+    file = sandbox.projects_file
+    if instead:
+        file = file.with_name("moved.json")
+        file.write_text(moved(sandbox.projects_file.read_text()))
+    made = import_module(f"relevo.providers.{service}.provider").make(projects(sandbox, file), settings, None)
+    try:
+        yield made
+    finally:
+        made.close()
 
 
 def message(token: str, **more: Any) -> dict[str, Any]:

@@ -180,8 +180,8 @@ class Installation:
     installation_id: UUID | None = None
     project: str | None = None
     provider: str | None = None
-    """The push service it is reached by: expo unless something else is said; fcm, apns, webpush, webhook, or one of
-    your own."""
+    """The push service it is reached by: expo unless something else is said; another one of the guide, such as fcm,
+    webhook, or one of your own."""
     platform: Literal["ios", "android", "web", "unknown"] | None = None
     locale: str | Literal[Removal.REMOVE] | None = None
     owner: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple, Self
 
-from relevo.core.known_services import EXPO, LABELS, NATIVE, PLATFORMS
+from relevo.core.known_services import EXPO, LABELS, NATIVE, PLATFORMS, SERVICES
 
 _BETWEEN = "::"
 
@@ -46,3 +46,9 @@ class SendingProject(NamedTuple):
 def project_in_words(text: str | None) -> str:
     """Write a project for people, given as deliveries name it."""
     return SendingProject.parse(text).in_words() if text else ""
+
+
+def slow_starter(text: str) -> str:
+    """Return the push service of a project, for people, if its rate grows after a rest; else nothing."""
+    service = SERVICES.get(SendingProject.parse(text).provider)
+    return service.label if service is not None and service.sending.ramp_s else ""

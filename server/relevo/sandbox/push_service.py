@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from relevo.core.errors import InvalidInputError
 from relevo.core.known_services import EXPO, NATIVE, SERVICES, listed
+from relevo.providers.facts import Platform
 from relevo.sandbox.answers import HttpResponse
 from relevo.sandbox.faults import expo, tokens
 from relevo.sandbox.faults.expo import Exchange, Fault, Place, Rule
@@ -47,6 +48,30 @@ class Device(NamedTuple):
         return next((fault.value for fault in self.faults if fault.kind == "project"), default)
 
 
+class Trial(NamedTuple):
+    """How those who try a push service try it: tests, `make chaos`, `make bench`. Faults are words of the service."""
+
+    phone: str
+    """What its usual phone is called."""
+    platform: Platform
+    """What that registers as."""
+    part: str
+    """The part of the service that its pushes go to; empty where there are none."""
+    gone: str
+    """The phone is gone."""
+    broken: str
+    """The service fails."""
+    throttled: tuple[str, ...]
+    """A push has to come later, in seven seconds or more."""
+    dead: str
+    """The push is refused for good, for what it says."""
+    refused: str
+    """The sender's credentials are refused."""
+    gone_code: str = ""
+    dead_code: str = ""
+    """The codes of these two, where they are called otherwise."""
+
+
 class PushService(ABC):
     """A push service's tokens and the faults that they may name; a token holds its phone's name, and these faults."""
 
@@ -62,6 +87,9 @@ class PushService(ABC):
     home_option = ""
     """How a call for a token names the phone's home, where it has one: its environment (APNs) or key (Web Push)."""
     keeping = Keeping()
+    keeps: str
+    """The same in words, for the guide."""
+    trial: Trial
 
     @abstractmethod
     def token(self, name: str, *words: str, home: str | None = None) -> str:

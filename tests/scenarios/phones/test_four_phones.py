@@ -1,4 +1,4 @@
-"""One event for somebody with an Expo phone, an Android phone, an iPhone and a browser: one timeline, four stories."""
+"""One event for somebody with an Expo phone, an Android phone, an iPhone and a browser: one timeline, a story each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from relevo.client import verbs
 from relevo.client.values import Owners
-from relevo.core import known_services
+from relevo.core import i18n, known_services
 from relevo.core.sending_project import project_in_words
 from relevo.operators import actions, deliveries, events
 from relevo.operators.actions import DeadLetters
@@ -23,40 +23,30 @@ from relevo.sandbox import Sandbox
 from support import mixed_phones
 from support.dashboard_person import Person
 from support.http_server import Served
-from support.mixed_phones import NATIVE_PHONES, ONE_OF_EACH, PARTS, SERVICE_OF
+from support.mixed_phones import NATIVE_PHONES, ONE_OF_EACH, PARTS, SERVICE_OF, TRIALS
 from support.processes import eventually
 from support.sending_worker import Relay
 
 LABELS = {kind: known_services.LABELS[SERVICE_OF[kind]] for kind in NATIVE_PHONES}
 """Those without receipts."""
-_REMOVED = (
-    "The app was removed from this phone, or may show nothing any more.",
-    "La aplicación se quitó de este teléfono, o ya no puede mostrar nada.",
-)
-GONE = {
-    "expo": ("DeviceNotRegistered", "DeviceNotRegistered", *_REMOVED),
-    "android": ("UNREGISTERED", "UNREGISTERED", *_REMOVED),
-    "iphone": (
-        "BadDeviceToken",
-        "BadDeviceToken",
-        "Apple does not know this token: it is wrong, or belongs to the other environment.",
-        "Apple no conoce este token: es incorrecto o es del otro entorno.",
-    ),
-    "browser": (
-        "410",
-        "SubscriptionGone",
-        "The browser's subscription has ended: it has to subscribe anew.",
-        "La suscripción del navegador terminó: debe suscribirse de nuevo.",
-    ),
+GONE = {"expo": ("DeviceNotRegistered", "DeviceNotRegistered")} | {
+    kind: (each.gone, each.gone_code or each.gone) for kind, each in TRIALS.items()
 }
-"""How phones are gone: the fault of the sandbox, the code, and what is said of it in both languages."""
-DEAD = {
-    "expo": ("MessageTooBig*1", "MessageTooBig"),
-    "android": ("BAD_REQUEST*1", "INVALID_ARGUMENT"),
-    "iphone": ("PayloadTooLarge*1", "PayloadTooLarge"),
-    "browser": ("413*1", "HTTP_413"),
+"""How phones are gone: the fault of the sandbox, and the code."""
+DEAD = {"expo": ("MessageTooBig*1", "MessageTooBig")} | {
+    kind: (f"{each.dead}*1", each.dead_code or each.dead) for kind, each in TRIALS.items()
 }
 """What makes a dead letter, once: the fault, and the code."""
+
+
+def words_for(code: str) -> tuple[str, str]:
+    """Return what is said of a code in English and in Spanish."""
+    english = known_services.CODES[code].means
+    i18n.use_language("es")
+    spanish = i18n.gettext(english)
+    i18n.use_language("en")
+    assert english not in ("", spanish), code
+    return english, spanish
 
 
 @pytest.fixture(scope="session")
@@ -156,18 +146,18 @@ def test_each_phone_gets_it_once_in_its_own_way(worker, person, command) -> None
     for label in LABELS.values():
         assert f"went out by {label} with 1 of its pushes" in page
         assert f"salió por {label} con 1 de sus notificaciones" in other
-    assert says(person, "/dashboard/owners/ana", "en").count("Yes, it was sent.") == 4
+    assert says(person, "/dashboard/owners/ana", "en").count("Yes, it was sent.") == len(ONE_OF_EACH)
     worker.ask()
     assert ends(worker, phones) == dict.fromkeys(ONE_OF_EACH, ("ok", 1))
 
 
 def test_each_failure_is_told_in_words(worker, person) -> None:
     """A phone of each kind is gone: each is given up, and its own story says why, in both languages; none is told twice."""
-    phones = give(worker, {kind: fault for kind, (fault, *_) in GONE.items()})
+    phones = give(worker, {kind: fault for kind, (fault, _) in GONE.items()})
     event = tell(worker)
     rows = found(worker, phones)
-    for kind, (_, code, english, spanish) in GONE.items():
-        row = rows[kind]
+    for kind, (_, code) in GONE.items():
+        row, (english, spanish) = rows[kind], words_for(code)
         assert (row["status"], row["last_error_code"], row["received"]) == ("invalid", code, 0), kind
         assert row["invalidated_at"] is not None
         for path in (f"/dashboard/deliveries/{row['id']}", f"/dashboard/installations/{phones[kind]}?event={event}"):

@@ -17,7 +17,7 @@ from relevo.core import i18n
 from relevo.core.addresses import is_local
 from relevo.core.known_services import LABELS
 from relevo.core.phrases import clipped
-from relevo.core.sending_project import project_in_words
+from relevo.core.sending_project import project_in_words, slow_starter
 from relevo.core.version import __version__
 from relevo.http.dashboard import explanations, formats
 from relevo.operators import reasons
@@ -30,6 +30,7 @@ _FILTERS: tuple[Callable[..., Any], ...] = (
     *(formats.ago, clipped, formats.cycle_name, formats.duration, formats.instant, formats.number),
     *(formats.sentence, formats.short, formats.size, i18n.translated, formats.in_words, formats.named, formats.state),
     project_in_words,
+    slow_starter,
 )
 
 

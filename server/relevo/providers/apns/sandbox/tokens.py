@@ -9,7 +9,7 @@ from relevo.core.errors import InvalidInputError
 from relevo.providers.apns.facts import SERVICE as FACTS
 from relevo.providers.apns.sandbox.answers import CODES, STATUS, refused
 from relevo.sandbox.answers import HttpResponse
-from relevo.sandbox.push_service import Device, PushService
+from relevo.sandbox.push_service import Device, PushService, Trial
 from relevo.sandbox.waiting import Keeping
 
 ENVIRONMENTS = ("production", "sandbox")
@@ -18,7 +18,7 @@ _LEAST_BYTES = 32
 
 
 class ApnsInSandbox(PushService):
-    """APNs keeps one notification per app, the newest."""
+    """APNs, whose tokens are the text in hexadecimal."""
 
     name = FACTS.name
     addresses = ("apns", "apns_sandbox")
@@ -26,6 +26,17 @@ class ApnsInSandbox(PushService):
     app_word = "topic"
     home_option = "environment"
     keeping = Keeping(needs_place=True)
+    keeps = "the newest notification of an app"
+    trial = Trial(
+        "iphone",
+        "ios",
+        ENVIRONMENTS[0],
+        gone="BadDeviceToken",
+        broken="InternalServerError",
+        throttled=("TooManyRequests",),
+        dead="PayloadTooLarge",
+        refused="ExpiredProviderToken",
+    )
 
     def token(self, name: str, *words: str, home: str | None = None) -> str:
         """Return a device token of an environment."""

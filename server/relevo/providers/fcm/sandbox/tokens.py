@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from relevo.providers.fcm.facts import SERVICE as FACTS
 from relevo.providers.fcm.sandbox.answers import CODES
-from relevo.sandbox.push_service import Device, PushService
+from relevo.sandbox.push_service import Device, PushService, Trial
 from relevo.sandbox.waiting import Keeping
 
 
 class FcmInSandbox(PushService):
-    """FCM keeps four messages with a collapse key, and 100 without one: with the next all of these are dropped."""
+    """FCM, whose tokens are the text itself."""
 
     name = FACTS.name
     addresses = ("fcm",)
@@ -17,6 +17,18 @@ class FcmInSandbox(PushService):
     app_word = "project"
     has_token_endpoint = True
     keeping = Keeping(places=4, drops_all=True)
+    keeps = "one message for each of four collapse keys, and 100 without one: with the next, FCM drops all of these"
+    trial = Trial(
+        "android",
+        "android",
+        "android",
+        gone="UNREGISTERED",
+        broken="502",
+        throttled=("QUOTA_EXCEEDED", "retry-after=7"),
+        dead="BAD_REQUEST",
+        dead_code="INVALID_ARGUMENT",
+        refused="UNAUTHENTICATED",
+    )
 
     def token(self, name: str, *words: str, home: str | None = None) -> str:  # noqa: ARG002 its phones have none
         """Return a registration token."""

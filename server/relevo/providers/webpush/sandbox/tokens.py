@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 from relevo.core.errors import InvalidInputError, RelevoError
 from relevo.providers.webpush.facts import SERVICE as FACTS
 from relevo.providers.webpush.sandbox.answers import CODES
-from relevo.sandbox.push_service import Device, PushService
+from relevo.sandbox.push_service import Device, PushService, Trial
 from relevo.sandbox.waiting import Keeping
 
 PUSH = "/push/"
@@ -19,13 +19,26 @@ _KEY_DIGITS = 22
 
 
 class WebPushInSandbox(PushService):
-    """A Web Push service keeps one message per topic; of those without one it keeps 100 here, the newest."""
+    """Web Push, whose tokens are endpoints."""
 
     name = FACTS.name
     addresses = ("webpush",)
     answers = CODES
     home_option = "key"
     keeping = Keeping()
+    keeps = "one message per topic, and the newest 100 without one"
+    trial = Trial(
+        "browser",
+        "web",
+        "127.0.0.1",
+        gone="410",
+        gone_code="SubscriptionGone",
+        broken="503",
+        throttled=("429", "retry-after=7"),
+        dead="413",
+        dead_code="HTTP_413",
+        refused="401",
+    )
 
     def token(self, name: str, *words: str, home: str | None = None) -> str:  # noqa: ARG002
         """Refuse it: a subscription holds the service's address."""
