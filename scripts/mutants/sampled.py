@@ -21,7 +21,7 @@ SAMPLED: dict[str, Mistake] = {
     ),
     "newer-access-token-dropped": Mistake(
         "a late refusal of an access token drops no newer one",
-        "server/relevo/providers/fcm/credentials.py",
+        "server/relevo/providers/access_tokens.py",
         "if account.token is not None and account.token.text == text:",
         "if account.token is not None:",
         ("tests/providers/test_fcm.py", "-k", "late_refusal"),

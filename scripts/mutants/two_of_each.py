@@ -154,9 +154,9 @@ TWO_OF_EACH: dict[str, Mistake] = {
     ),
     "second-answer-elsewhere": Mistake(
         "a message that is taken at the second try is told under its own place",
-        "server/relevo/providers/fcm/provider.py",
-        "tickets.hear(refused[index], answer, judge=_ticket)",
-        "tickets.hear(index, answer, judge=_ticket)",
+        "server/relevo/providers/http2/authorised.py",
+        "tickets.hear(refused[index], answer, judge=self._ticket)",
+        "tickets.hear(index, answer, judge=self._ticket)",
         ("tests/providers/test_fcm.py", "-k", "new_access"),
     ),
     "second-quota": Mistake(

@@ -12,6 +12,7 @@ from relevo.core.known_services import CODES, EXPO, NATIVE, SERVICES
 from relevo.core.push_fields import ROUTES, TABLE, TAKEN_FOR, cell, route_of, size_warnings, warnings
 from relevo.core.push_overrides import LOUD, OWN, PLATFORM_FIELDS
 from relevo.core.sending_project import SendingProject, project_in_words
+from relevo.providers.http2.authorised import AuthorisedProvider
 from relevo.providers.http2.provider import Http2Provider
 from relevo.providers.webpush.encryption import MAX_PLAIN_BYTES
 
@@ -118,7 +119,8 @@ def test_the_table_of_services_is_that_of_the_providers() -> None:
     """Each push service has a provider that is sent by its facts: what previews warn of is what providers refuse."""
     for name in NATIVE:
         import_module(f"relevo.providers.{name}.provider")
-    made = {each.name: each.facts for each in Http2Provider.__subclasses__()}
+    classes = [*Http2Provider.__subclasses__(), *AuthorisedProvider.__subclasses__()]
+    made = {each.name: each.facts for each in classes if each is not AuthorisedProvider}
     assert {EXPO: SERVICES[EXPO].sending, **made} == {name: each.sending for name, each in SERVICES.items()}
     assert SERVICES["webpush"].max_bytes == MAX_PLAIN_BYTES
 

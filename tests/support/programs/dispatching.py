@@ -29,6 +29,7 @@ from relevo.core import logs, queries
 from relevo.core.known_services import NATIVE
 from relevo.database import pool
 from relevo.providers.expo import provider as expo
+from relevo.providers.http2.authorised import AuthorisedProvider
 from relevo.providers.http2.connection import Http2Connection, events
 from relevo.providers.http2.provider import Http2Provider
 from relevo.providers.http_connection import HttpConnection
@@ -75,7 +76,9 @@ class Watch:
         expo.Expo.send = self._around(expo.Expo.send, lambda *_: "POST send")  # type: ignore[method-assign]
         expo.Expo.fetch_receipts = self._around(expo.Expo.fetch_receipts, lambda *_: "POST receipts")  # type: ignore[method-assign]
         HttpConnection.send = self._around(HttpConnection.send, lambda *_: "POST written")  # type: ignore[method-assign]
-        for service in Http2Provider.__subclasses__():
+        for service in [*Http2Provider.__subclasses__(), *AuthorisedProvider.__subclasses__()]:
+            if service is AuthorisedProvider:
+                continue
             service.send = self._around_streams(service.send, f"POST {service.name}")  # type: ignore[method-assign]
         Http2Connection.begin = self._around_begin(Http2Connection.begin)  # type: ignore[method-assign]
         Http2Connection._write = self._around(Http2Connection._write, self._written)  # type: ignore[method-assign]

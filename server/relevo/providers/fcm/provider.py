@@ -4,50 +4,41 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import orjson
 
 from relevo.config import Settings
 from relevo.core.messages import Draft, Message, WrittenMessage
-from relevo.core.model import Reply, Ticket
+from relevo.core.model import Ticket
 from relevo.core.retry_after import retry_after_ms
-from relevo.core.sending_project import SendingProject
 from relevo.database.pool import Database
 from relevo.providers.fcm import message as fcm_message
-from relevo.providers.fcm.credentials import FcmTokens, NoTokenError, project_id
+from relevo.providers.fcm.credentials import FcmTokens, project_id
 from relevo.providers.fcm.entry import FcmEntry
 from relevo.providers.fcm.facts import SENDING, SERVICE
+from relevo.providers.http2.authorised import AuthorisedProvider
 from relevo.providers.http2.client import Answered, CallOutcome, CallTime, Heard, Request
 from relevo.providers.http2.provider import (
     MAX_CODE,
-    Http2Provider,
-    Tickets,
     clean,
-    clock_trouble,
     is_id,
     unanswered,
     usual_options,
-    whole,
 )
-from relevo.providers.push_projects import PushProject, PushProjects, Unusable
+from relevo.providers.push_projects import PushProject, PushProjects
 
 GOOGLE = "https://fcm.googleapis.com"
 _LEAST_MS, _THROTTLED_MS = SENDING.least_retry_ms, 60_000
 _OK, _BAD_REQUEST, _UNAUTHENTICATED, _FORBIDDEN, _NOT_FOUND = 200, 400, 401, 403, 404
 _TOO_MANY, _SERVER_ERROR = 429, 500
 _PARTS_CREDENTIAL = ("THIRD_PARTY_AUTH_ERROR", "APNS_AUTH_ERROR")
-_EVERYBODYS = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND"})
-"""Credential faults that say nothing of a phone: all of a request has them, or none."""
 _PROJECTS = re.compile(r"\bprojects?[:/]\S+", re.IGNORECASE)
 _DEVICE = re.compile(r"(?<![\w-])device(?![\w-])", re.IGNORECASE)
 _TYPES = "type.googleapis.com/"
-_LOOK = b'{"validate_only":true,"message":{"token":"relevo-doctor","data":{}}}'
-"""A message that FCM checks and never sends."""
 
 
-class Fcm(Http2Provider[FcmEntry, bytes]):
+class Fcm(AuthorisedProvider[FcmEntry]):
     """FCM as a PushProvider; each call has a connection to itself."""
 
     name = SERVICE.name
@@ -56,6 +47,9 @@ class Fcm(Http2Provider[FcmEntry, bytes]):
     token = re.compile(r"[!-~]{1,4096}")
     malformed_token = Ticket("invalid", code="MalformedToken", message="this is no registration token of FCM")
     facts = SENDING
+    account = "Google"
+    everybodys = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND"})
+    look = b'{"validate_only":true,"message":{"token":"relevo-doctor","data":{}}}'
 
     def __init__(
         self, projects: PushProjects, *, base_url: str | None = None, ca_file: str | None = None, **more: Any
@@ -77,73 +71,17 @@ class Fcm(Http2Provider[FcmEntry, bytes]):
     def _write(self, draft: Draft, platform: str | None) -> fcm_message.Written:
         return fcm_message.write(draft.fields, draft.data, platform, self.name)
 
-    def trouble(self, project: str) -> str:
-        """Say why nothing could be sent in a project, after asking FCM about a message that it only looks at."""
-        found = self._projects.find(FcmEntry, SendingProject.parse(project).name)
-        if isinstance(found, Unusable):
-            return found.message
-        try:
-            [outcome] = self._post_authorised(found, [_LOOK], Tickets())
-        except NoTokenError as error:
-            why = "Google refuses its account" if error.refused else "no access token can be had"
-            return clock_trouble(self.tokens.date, self._clock()) or f"{why}: {error}"
-        ticket = _ticket(outcome)
-        if ticket.fate == "credential":
-            return f"FCM refuses it: {ticket.code} {ticket.message or ''}".strip()
-        if ticket.fate in ("not_sent", "unclear"):
-            return f"FCM cannot be asked: {ticket.code} {ticket.message or ''}".strip()
-        return clock_trouble(self.tokens.date, self._clock())
+    def _ticket(self, outcome: CallOutcome) -> Ticket:
+        return _ticket(outcome)
 
-    def close(self) -> None:
-        """Close all connections; a request under way ends by itself, within its time."""
-        super().close()
-        self.tokens.close()
+    def _is_unauthenticated(self, outcome: CallOutcome) -> bool:
+        if not isinstance(outcome, Answered) or outcome.status != _UNAUTHENTICATED:
+            return False
+        return _code(_error(outcome)) not in _PARTS_CREDENTIAL
 
     def _ready(self, message: Message, part: str) -> bytes:
         written = message.json() if isinstance(message, WrittenMessage) else fcm_message.plain(message, part)
         return written.encode()
-
-    def _send(
-        self,
-        project: PushProject[FcmEntry],
-        part: str,  # noqa: ARG002
-        ready: Sequence[bytes],
-        tickets: Tickets,
-    ) -> Reply:
-        try:
-            outcomes = self._post_authorised(project, ready, tickets)
-        except NoTokenError as error:
-            kind, code = ("unauthorised", "TokenRefused") if error.refused else ("not_sent", "NoToken")
-            return Reply(kind, code=code, message=clean(str(error)))  # type: ignore[arg-type]
-        found = [tickets.of(place, partial(_ticket, each)) for place, each in enumerate(outcomes)]
-        return whole(outcomes) or _reply(found)
-
-    def _post_authorised(
-        self, project: PushProject[FcmEntry], bodies: Sequence[bytes], tickets: Tickets
-    ) -> list[CallOutcome]:
-        """Post messages; those that are refused for the access token once more, with a new one."""
-        call = CallTime(self._total_s)
-        token = self.tokens.get(project)
-        outcomes = self._post(project, token, bodies, call, partial(tickets.hear, judge=_ticket))
-        refused = [place for place, each in enumerate(outcomes) if _is_unauthenticated(each)]
-        if not refused:
-            return outcomes
-        self.tokens.drop(project, token)
-        try:
-            renewed = self.tokens.get(project)
-        except NoTokenError:  # what others were told stands; these were refused for their credential
-            return outcomes
-        if call.may_begin() and renewed != token:
-            again = self._post(
-                project,
-                renewed,
-                [bodies[place] for place in refused],
-                call,
-                lambda index, answer: tickets.hear(refused[index], answer, judge=_ticket),
-            )
-            for place, outcome in zip(refused, again, strict=True):
-                outcomes[place] = outcome
-        return outcomes
 
     def _post(
         self, project: PushProject[FcmEntry], token: str, bodies: Sequence[bytes], call: CallTime, heard: Heard
@@ -169,20 +107,6 @@ def _by_fid(body: bytes) -> bytes:
     """Return a message that names its phone by `fid`; its token is the last of its values."""
     before, _, token = body.rpartition(b'"token":')
     return before + b'"fid":' + token
-
-
-def _reply(tickets: Sequence[Ticket]) -> Reply:
-    """Return one ticket for each message; or what befell them all, if that is the project's."""
-    first = tickets[0]
-    if first.code in _EVERYBODYS and all(each.fate == "credential" and each.code in _EVERYBODYS for each in tickets):
-        return Reply("unauthorised", code=first.code, message=first.message)
-    return Reply("answered", tickets)
-
-
-def _is_unauthenticated(outcome: CallOutcome) -> bool:
-    if not isinstance(outcome, Answered) or outcome.status != _UNAUTHENTICATED:
-        return False
-    return _code(_error(outcome)) not in _PARTS_CREDENTIAL
 
 
 def _ticket(outcome: CallOutcome) -> Ticket:
