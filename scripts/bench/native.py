@@ -1,4 +1,4 @@
-"""Dispatch by FCM, APNs and Web Push: claim, journal, a stream for each message, settle; the rate lifted.
+"""Dispatch by each native push service: claim, journal, a stream for each message, settle; the rate lifted.
 
 And how that scales: replicas of their own processes send one event's pushes by FCM together.
 """

@@ -114,6 +114,8 @@ def flat(value: object, path: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from flat(inner, f"{path}.{key}")
+    elif isinstance(value, str) and value.startswith("{"):  # JSON within a text
+        yield from flat(json.loads(value), path)
     else:
         yield path.lower(), value
 

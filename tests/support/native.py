@@ -85,9 +85,15 @@ def webpush(sandbox: Sandbox, file: Path | None = None, **more: Any) -> Iterator
 
 @contextmanager
 def opened(
-    service: str, sandbox: Sandbox, *, timeout_ms: int = 10_000, instead: Mapping[str, str] | None = None
+    service: str,
+    sandbox: Sandbox,
+    *,
+    file: Path | None = None,
+    timeout_ms: int = 10_000,
+    instead: Mapping[str, str] | None = None,
 ) -> Iterator[PushProvider]:
-    """Open a push service at the sandbox as its folder makes it, with other addresses `instead` of the sandbox's."""
+    """Open a push service at the sandbox as its folder makes it, with other credentials than the sandbox's in `file`,
+    and other addresses `instead` of the sandbox's."""
 
     def moved(text: str) -> str:
         for before, after in (instead or {}).items():
@@ -96,7 +102,7 @@ def opened(
 
     given = {name.lower(): moved(value) for name, value in sandbox.settings().items()}
     settings = Settings(**given, push_request_timeout_ms=timeout_ms)  # type: ignore[arg-type]
-    file = sandbox.projects_file
+    file = file or sandbox.projects_file
     if instead:
         file = file.with_name("moved.json")
         file.write_text(moved(sandbox.projects_file.read_text()))

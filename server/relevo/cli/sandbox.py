@@ -1,4 +1,4 @@
-"""The command that serves a local Expo, and FCM, APNs and Web Push beside it."""
+"""The command that serves a local Expo, and the native push services beside it."""
 
 from __future__ import annotations
 

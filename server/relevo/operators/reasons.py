@@ -254,7 +254,7 @@ def taken_by(provider: str) -> str:
 
 
 def split_provider(project: str) -> str:
-    """Return the label of the push service that a sending project is of, if it is FCM, APNs or Web Push."""
+    """Return the label of the push service that a sending project is of, if it is a native one."""
     provider = SendingProject.parse(project).provider
     return LABELS[provider] if provider in NATIVE else ""
 

@@ -1,4 +1,4 @@
-"""What the messages of FCM, APNs and Web Push are made of alike."""
+"""What the messages of the native push services are made of alike."""
 
 from __future__ import annotations
 

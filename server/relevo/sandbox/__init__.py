@@ -1,4 +1,4 @@
-"""Faithful local push services with faults on demand: Expo, and FCM, APNs and Web Push beside it.
+"""Faithful local push services with faults on demand: Expo, and the native push services beside it.
 
 For demos, tests, benchmarks and work without a network.
 """

@@ -21,7 +21,7 @@ _KEYS = "sandbox-keys"
 
 
 class Found(NamedTuple):
-    """A sandbox that serves: Expo's address, and the settings for FCM, APNs and Web Push if it has them."""
+    """A sandbox that serves: Expo's address, and the settings for the native push services if it has them."""
 
     url: str
     settings: Mapping[str, str]

@@ -15,6 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from relevo.core.errors import MissingPartError, RelevoError
+from relevo.core.known_services import NATIVE_IN_WORDS
 from relevo.core.serving import listen, url_of, uvicorn_config
 from relevo.sandbox import push_service
 from relevo.sandbox.app import SandboxApp, Tell
@@ -46,7 +47,7 @@ class _Protocol(HttpToolsProtocol):
 
 
 class Sandbox:
-    """A local Expo push service, and with `native=True` FCM, APNs and Web Push beside it.
+    """A local Expo push service, and with `native=True` the native push services beside it.
 
     `with Sandbox(rate_per_s=0) as sandbox:` serves at `sandbox.url` from a daemon thread until the block ends. It
     listens on the loopback interface unless told otherwise; port 0 takes any that is free. Keyword arguments are the
@@ -170,7 +171,7 @@ class Sandbox:
         self._ask(self._running().expire_access_tokens)
 
     def settings(self) -> dict[str, str]:
-        """Return the settings by which Relevo sends to FCM, APNs and Web Push here; none without `native`."""
+        """Return the settings by which Relevo sends to the native push services here; none without `native`."""
         return self._services.settings() if self._services is not None else {}
 
     def switch(self, token: str, *, on: bool) -> None:
@@ -238,7 +239,7 @@ class Sandbox:
 
 
 def has_native() -> bool:
-    """Return whether the packages for FCM, APNs and Web Push are installed."""
+    """Return whether the packages for the native push services are installed."""
     return find_spec("h2") is not None and find_spec("cryptography") is not None
 
 
@@ -247,7 +248,7 @@ def _load_services() -> type[Services]:
         from relevo.sandbox.services.running import Services  # noqa: PLC0415 needs packages of an extra
     except ModuleNotFoundError as error:
         raise MissingPartError(
-            f"FCM, APNs and Web Push need {error.name}, which is not installed.",
+            f"{NATIVE_IN_WORDS} need {error.name}, which is not installed.",
             hint="Install one of their extras, as in pip install 'relevo[fcm]'.",
         ) from None
     return Services

@@ -27,7 +27,7 @@ _TOO_BIG = Fault("receipt-MessageTooBig", "receipt", "MessageTooBig")  # Expo ta
 
 
 class NativeServices(Protocol):
-    """What admin calls and pages need of FCM, APNs and Web Push while they run."""
+    """What admin calls and pages need of the native push services while they run."""
 
     def settings(self) -> dict[str, str]:
         """Return the settings by which Relevo sends to these services."""
@@ -57,7 +57,7 @@ class SandboxState:
         self._counted: Counter[str] = Counter()
         """What else is counted, by the names that totals have."""
         self.answered: Counter[tuple[str, int]] = Counter()
-        """How many messages FCM, APNs and Web Push answered, by service and status."""
+        """How many messages the native push services answered, by service and status."""
 
     def change(self, changes: Any) -> None:
         """Change settings from now on."""

@@ -54,7 +54,7 @@ DATA: list[dict[str, Any]] = [
     {"url": "https://a.b/c", "badge": 1},
 ]
 TEXTS = ["", "Ana", "\u200b", "ñ📋", 'a "quoted"\n\\ one', "x" * 500]
-PLATFORMS = {"expo": ("ios", "android", "unknown"), "android": ("android",), "iphone": ("ios",), "browser": ("web",)}
+PLATFORMS = {"expo": ("ios", "android", "unknown")} | {kind: (each.platform,) for kind, each in mixed.TRIALS.items()}
 OBSTACLES = (None,) * 60 + ("event_ended", "quiet_hours", "opted_out")
 
 

@@ -1,4 +1,4 @@
-"""What codes of FCM, APNs and Web Push mean alike."""
+"""What codes of the native push services mean alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What FCM, APNs and Web Push have in common: one message a request, a hundred at once over HTTP/2, no receipts."""
+"""What the native push services have in common: one message a request, a hundred at once over HTTP/2, no receipts."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""FCM, APNs and Web Push on loopback, over TLS with a certificate authority of their own."""
+"""The native push services on loopback, over TLS with a certificate authority of their own."""

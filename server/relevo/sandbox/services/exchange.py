@@ -50,6 +50,8 @@ class Service(ABC):
 
     name: str
     speaks_http1 = True
+    token_path = ""
+    """Where it gives out access tokens, if it does: what is asked there is no message."""
 
     @abstractmethod
     def answer(self, request: Request, peer: Peer) -> Exchange:

@@ -115,7 +115,7 @@ class Services:
 
     def record(self, service: Service, request: Request, exchange: Exchange) -> None:
         """Count an answer, and tell of it."""
-        if request.path != "/token":
+        if request.path != service.token_path:
             self._state.answered[service.name, exchange.answer.status] += 1
         if self._state.tell is not None:
             self._state.tell(_line(service, request, exchange, self._secret_paths))

@@ -109,6 +109,7 @@ class Fcm(Service):
     """The service, with the project of the sandbox's service account."""
 
     name = SERVICE.name
+    token_path = "/token"  # noqa: S105 a path
 
     def __init__(self, state: SandboxState, tokens: AccessTokens) -> None:
         self._state = state
@@ -118,7 +119,7 @@ class Fcm(Service):
 
     def answer(self, request: Request, peer: Peer) -> Exchange:  # noqa: ARG002 connections are alike
         """Answer at the token endpoint, or take a message; raises Refused."""
-        if request.path == "/token":
+        if request.path == self.token_path:
             return self.tokens.answer(request)
         found = _SEND.fullmatch(request.path)
         if found is None or request.method != "POST":
@@ -171,7 +172,7 @@ class ServedFcm(Served):
     def __init__(self, state: SandboxState, folder: Path, addresses: Sequence[str]) -> None:
         (self._address,) = addresses
         self._file = folder / "service-account.json"
-        endpoint = f"{self._address}/token"
+        endpoint = f"{self._address}{Fcm.token_path}"
         self._fcm = Fcm(state, AccessTokens(state, *write_account(self._file, endpoint), endpoint))
 
     @property
