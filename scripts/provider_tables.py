@@ -86,14 +86,16 @@ def _local_codes() -> str:
     return _table(("service", "codes"), *rows)
 
 
-def _kept_locally() -> str:
-    return _table(("service", "keeps"), *((LABELS[each.name], each.keeps) for each in push_service.known()))
+def _in_words(what: str) -> str:
+    """Write what each local service says of itself in words."""
+    return _table(("service", what), *((LABELS[each.name], getattr(each, what)) for each in push_service.known()))
 
 
 _TABLES: Mapping[str, Callable[[], str]] = {
     "limits": _limits,
     "codes of local services": _local_codes,
-    "kept by local services": _kept_locally,
+    "checks of local services": lambda: _in_words("checks"),
+    "kept by local services": lambda: _in_words("keeps"),
     "tokens": _tokens,
     "codes of Expo": lambda: _codes(SERVICES[EXPO].codes),
     "codes of native push": _native_codes,

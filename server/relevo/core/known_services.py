@@ -8,6 +8,7 @@ from relevo.providers.apns import facts as apns
 from relevo.providers.expo import facts as expo
 from relevo.providers.facts import Code, Service
 from relevo.providers.fcm import facts as fcm
+from relevo.providers.huawei import facts as huawei
 from relevo.providers.webhook import facts as webhook
 from relevo.providers.webpush import facts as webpush
 
@@ -22,7 +23,7 @@ def listed(words: Iterable[str], before_last: str = " or ") -> str:
 
 
 EXPO = expo.SERVICE.name
-SERVICES: Mapping[str, Service] = {each.SERVICE.name: each.SERVICE for each in (expo, fcm, apns, webpush)}
+SERVICES: Mapping[str, Service] = {each.SERVICE.name: each.SERVICE for each in (expo, fcm, apns, webpush, huawei)}
 """By name; Expo is the usual one."""
 
 NATIVE = tuple(name for name in SERVICES if name != EXPO)

@@ -89,6 +89,8 @@ class PushService(ABC):
     keeping = Keeping()
     keeps: str
     """The same in words, for the guide."""
+    checks: str
+    """What the sandbox checks of a request, in Markdown for the guide."""
     trial: Trial
 
     @abstractmethod

@@ -18,6 +18,9 @@ begin
   if provider = 'apns' and token !~ '^(([0-9A-Fa-f]{2})+)$' then
     return 'token must be an APNs device token: an even number of hexadecimal digits';
   end if;
+  if provider = 'huawei' and token !~ '^((?!Expo(nent)?PushToken)[!-~]+)$' then
+    return 'token must be a push token of HMS Core: printable ASCII characters without blanks, and not Expo''s';
+  end if;
   -- /written
   if provider = 'webpush' and token is not null then
     return relevo.subscription_complaint(relevo.subscription_parts(token));

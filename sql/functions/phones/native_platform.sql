@@ -6,6 +6,7 @@ return case provider
   when 'fcm' then 'unknown'
   when 'apns' then 'ios'
   when 'webpush' then 'web'
+  when 'huawei' then 'android'
   -- /written
 end;
 

@@ -2,7 +2,7 @@
 create or replace function relevo.native_services() returns text[] language sql immutable parallel safe
 return array[
   -- push services: written by make docs
-  'fcm', 'apns', 'webpush'
+  'fcm', 'apns', 'webpush', 'huawei'
   -- /written
 ];
 

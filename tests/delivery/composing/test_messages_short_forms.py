@@ -54,7 +54,9 @@ DATA: list[dict[str, Any]] = [
     {"url": "https://a.b/c", "badge": 1},
 ]
 TEXTS = ["", "Ana", "\u200b", "ñ📋", 'a "quoted"\n\\ one', "x" * 500]
-PLATFORMS = {"expo": ("ios", "android", "unknown")} | {kind: (each.platform,) for kind, each in mixed.TRIALS.items()}
+PLATFORMS = {"expo": ("ios", "android", "unknown")} | {
+    kind: (each.platform,) for kind, each in mixed_phones.TRIALS.items()
+}
 OBSTACLES = (None,) * 60 + ("event_ended", "quiet_hours", "opted_out")
 
 
@@ -109,12 +111,12 @@ def on_the_wire(context: ClaimContext, message: Message) -> object:
         return json.loads(expo._body([message]))
     ready: Any = context.provider._ready(message, context.project.rpartition("::")[2])  # type: ignore[attr-defined]
     match context.provider.name:
-        case "fcm":
-            return json.loads(ready)
         case "apns":
             return {name: value for name, value in ready[0] if name != "apns-expiration"}, json.loads(ready[1])
-        case _:
+        case "webpush":
             return ready.token, ready.headers, json.loads(ready.body)
+        case _:
+            return json.loads(ready)
 
 
 def context_of(worker: Relay, claim: Claim, composers: dict[str, Any]) -> ClaimContext:

@@ -1656,7 +1656,7 @@ export type InstallationBody = {
     /**
      * Token
      *
-     * The push token: Expo's, FCM's registration token, the device token of APNs in hexadecimal digits, or the JSON of a browser's push subscription, as text.
+     * The push token: Expo's, FCM's registration token, the device token of APNs in hexadecimal digits, the JSON of a browser's push subscription, as text, or Huawei's push token.
      */
     token?: string;
     /**
@@ -1668,7 +1668,7 @@ export type InstallationBody = {
     /**
      * Provider
      *
-     * The push service: `expo` (the usual one), `fcm`, `apns` or `webpush`; another with a token or a signature of the app's, `webhook` with a token alone.
+     * The push service: `expo` (the usual one), `fcm`, `apns`, `webpush` or `huawei`; another with a token or a signature of the app's, `webhook` with a token alone.
      */
     provider?: string;
     /**

@@ -27,6 +27,11 @@ class ApnsInSandbox(PushService):
     home_option = "environment"
     keeping = Keeping(needs_place=True)
     keeps = "the newest notification of an app"
+    checks = (
+        "allows one stream until a connection showed a valid provider token; refuses tokens that are old "
+        "or renewed within 20 minutes; checks environment, topic (`com.example.relevo`), push type and "
+        "priority"
+    )
     trial = Trial(
         "iphone",
         "ios",

@@ -18,6 +18,10 @@ class FcmInSandbox(PushService):
     has_token_endpoint = True
     keeping = Keeping(places=4, drops_all=True)
     keeps = "one message for each of four collapse keys, and 100 without one: with the next, FCM drops all of these"
+    checks = (
+        "gives access tokens at `/token` for assertions that the service account signed; accepts "
+        "messages with one target, texts alone in `data`, and at most 4,096 bytes"
+    )
     trial = Trial(
         "android",
         "android",

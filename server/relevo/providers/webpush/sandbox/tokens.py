@@ -27,6 +27,10 @@ class WebPushInSandbox(PushService):
     home_option = "key"
     keeping = Keeping()
     keeps = "one message per topic, and the newest 100 without one"
+    checks = (
+        "requires a TTL and the VAPID key that the subscription is bound to, and decrypts with the "
+        "browser's private key"
+    )
     trial = Trial(
         "browser",
         "web",

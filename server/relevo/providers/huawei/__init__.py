@@ -1,0 +1,1 @@
+"""Huawei Push Kit."""
