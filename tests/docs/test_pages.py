@@ -40,6 +40,8 @@ NOT_OURS = {
 """Names in capitals that are not settings of Relevo."""
 NO_METRICS = {"relevo_archive", "relevo_restored", "relevo_", "relevo_session"}
 """What else begins with relevo_: schemas, tokens, and the cookie."""
+DOORS = ["Understand it", "Use it from your app", "Run it", "Look it up"]
+"""The headings of the index."""
 OTHERS_CODES = re.compile(
     r"HTTP_\d+|UNAUTHORIZED|INTERNAL_(?:SERVER_)?ERROR|TOO_MANY_\w+|PUSH_TOO_MANY_\w+"
     r"|BAD_REQUEST|DEVICE_QUOTA_EXCEEDED|REFUSED_STREAM"
@@ -53,6 +55,22 @@ class TestLinks:
     def test_the_index_names_every_page(self) -> None:
         """Whoever starts at the index finds all there is."""
         assert sorted(set(links(DOCS / "index.md"))) == sorted(page.name for page in PAGES if page.name != "index.md")
+
+    def test_the_index_has_four_doors(self) -> None:
+        """A reader who wants to understand, use, run or look up finds one door each, and no page outside of them."""
+        assert headings(DOCS / "index.md")[1:] == DOORS
+        before = (DOCS / "index.md").read_text(encoding="utf-8").partition("\n## ")[0]
+        assert ".md" not in before
+
+    def test_a_page_for_apps_begins_with_what_its_reader_can_do(self) -> None:
+        """The first sentence of each page behind the door of apps says what the reader can do after it."""
+        door = (DOCS / "index.md").read_text(encoding="utf-8").partition(f"## {DOORS[1]}\n")[2].partition("\n## ")[0]
+        names = re.findall(r"\(([\w-]+\.md)", door)
+        assert len(names) > 15
+        told = {
+            name: re.sub(r"^(#|<!--).*$", "", (DOCS / name).read_text("utf-8"), flags=re.MULTILINE) for name in names
+        }
+        assert [name for name, text in told.items() if not text.lstrip().startswith("After this page")] == []
 
     def test_every_link_leads_somewhere(self) -> None:
         """A relative link names a page of this folder, for it is shipped alone, and its anchor is a heading there."""
