@@ -25,6 +25,8 @@ from support.dying_processes import (
 from support.phones import fan_out
 from support.processes import eventually
 
+REPLAYED = True
+"""`make test`, too, holds the model against what these tests do: most of what they do comes late."""
 # Two requests of four, one after the other; a lease that a test can outwait, and that a busy machine can keep.
 SETTINGS = {
     "outbox_lease_duration_ms": 4_500,
@@ -102,6 +104,14 @@ class Scene:
 def scene(conn, sandbox, mortals, build) -> Scene:
     """Phones and events, a push service, a worker that will be stopped and one that will not."""
     return Scene(conn, sandbox, mortals, build(expo_base_url=sandbox.url, **SETTINGS))
+
+
+@pytest.mark.needs("kits")
+def test_each_step_is_written_down_for_the_model(scene, steps, conn) -> None:
+    """Where Node.js is, the database writes down each step of each delivery; the end of this file replays them."""
+    assert steps is not None, "nobody replays what these tests do"
+    written = conn.execute("select count(distinct delivery_id), count(*) from relevo_trace.steps").fetchone()
+    assert written == (8, 8)
 
 
 def test_stopped_between_journal_and_request(scene) -> None:
