@@ -279,6 +279,7 @@ def _workers() -> list[Asked]:
         "worker_id": "replica-1", "hostname": "host", "pid": 1, "version": "0", "role": "run", "cycles": ["dispatch"],
         "composers": [], "lease_ms": 60_000, "now": None, "hung": "[]", "http": None, "rests_because": None,
         "unusable": [], "unwritable": "[]", "project": "p1", "most": 6, "clock": time.time(), "next_ms": 4_000,
+        "under_way": 1,
     }  # fmt: skip
     return [
         Asked("workers", ("register_worker", "beat_worker"), ours),

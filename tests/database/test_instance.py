@@ -139,7 +139,7 @@ def test_a_worker_that_rests_is_seen(two_workers: tuple[Relay, Relay], command, 
         problem = told(home)["worker_rests"]
         assert problem.startswith(f"worker {rests} rests and sends nothing"), problem
         assert why in problem
-        assert f"as worker {works} has it" in problem
+        assert f"to that of worker {works}, " in problem
         other.app.heartbeat.beat()
     home.conn.execute("update relevo.instance set name = 'staging', recorded_at = clock_timestamp()")
     for worker in two_workers:
