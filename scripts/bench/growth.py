@@ -236,7 +236,7 @@ class Growth:
     def forget(self) -> None:
         """Measure how one phone is forgotten."""
         phone = UUID(int=self.size // 2)
-        self.ask("forget", [Asked("actions", ("forget_installation",), {"installation_id": phone})])
+        self.ask("forget", [Asked("client", ("forget_installation",), {"installation_id": phone})])
 
     def page(self) -> None:
         """Measure what a delivery's page reads of the journal: what was written in its minute."""
