@@ -22,6 +22,7 @@ from relevo import config
 from relevo.cli import HEADINGS, cli, heading_of
 from relevo.client.push_rules import OVERRIDES, PUSH_FIELDS
 from relevo.config.settings import fields_of
+from relevo.core.known_services import SERVICES
 from relevo.core.metrics import Metrics
 from relevo.core.push_fields import ROUTES, TABLE, Cell
 from relevo.core.push_overrides import OWN
@@ -81,9 +82,9 @@ link. Items of the inbox have the event's own `data`: put a `url` there if an it
 
 ## One platform
 
-The fields in `android` are for Android phones (Expo, FCM), those in `apns` for iPhones (Expo, FCM, APNs), those in
-`web` for browsers (FCM, Web Push). For these phones a field replaces the common field of its name. In quiet hours none
-of them makes a sound. A platform may have these common fields:
+The fields in `android` are for Android phones ({android}), those in `apns` for iPhones ({ios}), those in `web` for
+browsers ({web}). For these phones a field replaces the common field of its name. In quiet hours none of them makes a
+sound. A platform may have these common fields:
 """
 
 _PLATFORM_OWN = """\
@@ -268,7 +269,7 @@ def _push_fields() -> Iterator[str]:
         inner = rule.get("each", rule).get("fields", {})
         rows += [(f"`{name}.{each}`", _push_kind(told)) for each, told in inner.items()]
     yield from _table(("field", "kind"), rows)
-    yield _PLATFORMS
+    yield _PLATFORMS.format(**{each: _senders_to(each) for each in ("android", "ios", "web")})
     common = {
         platform: [name for name in fields if name not in OWN[platform]] for platform, fields in OVERRIDES.items()
     }
@@ -298,6 +299,11 @@ def _sent(cells: Sequence[Cell]) -> Iterator[str]:
     for route, cell in zip(ROUTES, cells, strict=True):
         if cell.how != "dropped":
             yield f"{route.label}: {_reached(cell)}".replace(": yes", "")
+
+
+def _senders_to(platform: str) -> str:
+    """Return the push services that send to phones of a platform."""
+    return ", ".join(SERVICES[route.provider].label for route in ROUTES if route.platform == platform)
 
 
 def _reached(cell: Cell) -> str:
