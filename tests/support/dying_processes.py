@@ -31,7 +31,7 @@ FINAL = ("ok", "unconfirmed", "invalid", "failed", "expired", "skipped", "cancel
 
 
 @dataclass
-class Mortals:
+class DyingProcesses:
     """The program whose processes are struck: one line asks, two lines answer."""
 
     process: subprocess.Popen[str]
@@ -57,7 +57,7 @@ class Mortals:
 
     def begin(
         self, cycle: str, *strikes: Mapping[str, Any] | None, heartbeat: bool = False, **settings: object
-    ) -> Mortal:
+    ) -> DyingProcess:
         """Begin a run of a cycle in a process of its own, which is struck at some moments."""
         chosen = {**self.environ, **{name.upper(): str(value) for name, value in settings.items()}}
         task = {
@@ -70,7 +70,7 @@ class Mortals:
         self.process.stdin.write(json.dumps(task) + "\n")
         self.process.stdin.flush()
         self.pending.append(self.listen()["pid"])
-        return Mortal(self.pending[-1], self)
+        return DyingProcess(self.pending[-1], self)
 
     def run(self, cycle: str, strike: Mapping[str, Any] | None = None, **how: Any) -> dict[str, Any]:
         """Run a cycle to its end, or to the process's."""
@@ -84,11 +84,11 @@ class Mortals:
 
 
 @dataclass
-class Mortal:
+class DyingProcess:
     """One process that runs a cycle."""
 
     pid: int
-    program: Mortals
+    program: DyingProcesses
 
     def stands(self) -> None:
         """Wait until it has stopped itself."""
@@ -210,18 +210,18 @@ def unanswered(conn: psycopg.Connection[Any], event_id: int) -> int:
 
 @dataclass
 class World:
-    """The test's database, its push service, its mortals, and a worker that clears up some minutes later."""
+    """The test's database, its push service, its dying_processes, and a worker that clears up some minutes later."""
 
     conn: psycopg.Connection[Any]
     sandbox: Sandbox
-    mortals: Mortals
+    dying_processes: DyingProcesses
     survivor: App
     clock: Any
     settings: Mapping[str, object]
 
     def kill(self, cycle: str, strike: Mapping[str, Any] | None) -> dict[str, Any]:
         """Run a cycle in a process that is killed, and let the fleet forget that process."""
-        reported = self.mortals.run(cycle, strike, **self.settings)
+        reported = self.dying_processes.run(cycle, strike, **self.settings)
         self.conn.execute("update relevo.workers set stopped_at = now() where role = 'run-cycle'")
         self.conn.execute("delete from relevo.push_connections")
         return reported

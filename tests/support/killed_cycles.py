@@ -22,7 +22,7 @@ SIGKILL = 9
 
 
 @dataclass
-class Mortals:
+class KilledProcesses:
     """The program whose processes are killed: one line asks, one line answers."""
 
     process: subprocess.Popen[str]

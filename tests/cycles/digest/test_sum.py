@@ -15,7 +15,7 @@ import pytest
 from relevo.app import App
 from relevo.client import quiet, verbs
 from relevo.client.values import Event, Matching
-from support.killed_cycles import Mortals, Phones, kill_points
+from support.killed_cycles import KilledProcesses, Phones, kill_points
 from support.phones import add_phones, fan_out, prefer
 
 NOT_COVERED = {
@@ -28,9 +28,9 @@ Told = Counter[tuple[int, UUID]]
 
 
 @pytest.fixture
-def mortals(dsn: str) -> Iterator[Mortals]:
+def killed_processes(dsn: str) -> Iterator[KilledProcesses]:
     """A program that runs cycles on the test's database and survives its own processes."""
-    with Mortals.start(dsn) as started:
+    with KilledProcesses.start(dsn) as started:
         yield started
 
 
@@ -75,7 +75,7 @@ def told(conn: psycopg.Connection[Any]) -> Told:
     return Counter(rows)
 
 
-def test_killed_at_every_statement(conn: psycopg.Connection[Any], mortals: Mortals, build) -> None:
+def test_killed_at_every_statement(conn: psycopg.Connection[Any], killed_processes: KilledProcesses, build) -> None:
     """Wherever the process that closes digests is killed, the next one goes on: nothing is told twice, nothing never."""
     phones = Phones(conn)
     for some, region in ((phones.north, "Ñuble"), (phones.south, "Maule"), (phones.greedy, None)):
@@ -91,12 +91,12 @@ def test_killed_at_every_statement(conn: psycopg.Connection[Any], mortals: Morta
         expected.update((south, phone) for phone in (*phones.south, *phones.greedy))
 
     gather("whole")
-    executed = mortals.run("digest")
+    executed = killed_processes.run("digest")
     assert told(conn) == expected
     for point in kill_points(executed, "digest", NOT_COVERED):
         gather(f"{point}")
-        mortals.run("digest", kill=point)
-        mortals.run("digest")
+        killed_processes.run("digest", kill=point)
+        killed_processes.run("digest")
         assert told(conn) == expected, point
 
 

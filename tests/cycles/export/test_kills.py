@@ -48,7 +48,7 @@ NOT_COVERED = {
 READING = ("find_", "list_", "count_", "look_", "keeps_", "wait_", "fetch", "listing")
 
 
-class Mortals:
+class DyingProcesses:
     """The program whose processes are killed: one line asks, one line answers."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -75,13 +75,13 @@ class Mortals:
 
 
 @pytest.fixture
-def mortals(dsn: str, tmp_path: Path) -> Iterator[Mortals]:
+def dying_processes(dsn: str, tmp_path: Path) -> Iterator[DyingProcesses]:
     """A program that runs the cycles on the test's database and a folder, and survives its own processes."""
     (tmp_path / "cold").mkdir()
     command = [sys.executable, str(KILLED), dsn, str(tmp_path / "cold")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
-            yield Mortals(process)
+            yield DyingProcesses(process)
         finally:
             process.kill()
 
@@ -117,14 +117,14 @@ def check(conn: psycopg.Connection[Any], folder: Path, months: int, point: objec
         assert (len(ids), len(set(ids))) == (count, count), point
 
 
-def test_a_kill_at_every_step_ends_in_a_whole_month(mortals: Mortals, conn, tmp_path) -> None:
+def test_a_kill_at_every_step_ends_in_a_whole_month(dying_processes: DyingProcesses, conn, tmp_path) -> None:
     """Whatever moment a process dies at, the month gets to the store once and whole, and only then leaves the database."""
     cycles = ("cleanup", "archive-export", "later")
     conn.execute(
         "insert into relevo.event_types (event_type, inbox_days) values ('kept.long', 3650)"
     )  # so it is copied
     fill(conn, tmp_path / "cold", 20)
-    executed = {cycle: mortals.run(cycle) for cycle in cycles}
+    executed = {cycle: dying_processes.run(cycle) for cycle in cycles}
     check(conn, tmp_path / "cold", 20, "no kill")
     made = {name for counts in executed.values() for name in counts}
     known = {f"{step}.{name}" for step in ("retire", "export", "marker") for name in queries.load(step)}
@@ -147,11 +147,11 @@ def test_a_kill_at_every_step_ends_in_a_whole_month(mortals: Mortals, conn, tmp_
         left = sum(map(len, points.values()))
         for cycle in cycles:
             for point in list(points[cycle]):
-                if not mortals.dies(cycle, point):
+                if not dying_processes.dies(cycle, point):
                     break  # it came to the end of its work; what is left comes with the next month
                 points[cycle].remove(point)
                 conn.execute("update relevo.cycle_leases set leased_until = now()")  # it runs out
-            mortals.run(cycle)
+            dying_processes.run(cycle)
         check(conn, tmp_path / "cold", months, months)
         assert sum(map(len, points.values())) < left, f"never reached: {points}"
         months += 1

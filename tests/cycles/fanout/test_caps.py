@@ -17,7 +17,7 @@ import pytest
 from relevo.client import consent, inboxes, quiet, verbs
 from relevo.client.values import Event, Matching, Owners
 from support import soak
-from support.killed_cycles import Mortals
+from support.killed_cycles import KilledProcesses
 from support.phones import add_phones, fan_out_to_the_end, prefer
 
 AUDIENCES: dict[str, Any] = {"everyone": "everyone", "matching": Matching(), "owners": Owners("ana", "eva")}
@@ -218,12 +218,12 @@ def test_used_is_sent_and_waiting_whenever_fan_out_is_killed(
     dsn: str, conn: psycopg.Connection[Any], phones: list[UUID]
 ) -> None:
     """Killed before or after any step, fan-out goes on where it was: what counts is what goes out, each event once."""
-    with Mortals.start(dsn) as mortals:
+    with KilledProcesses.start(dsn) as killed_processes:
         for number in range(4):
             tell(conn, f"{number}", "everyone" if number % 2 else Owners("ana", "eva"))
         for nth, when in ((1, "before"), (1, "after"), (2, "before"), (2, "after")):
-            mortals.run("fanout", kill={"name": "fanout.fan_out_next", "when": when, "nth": nth})
-        mortals.run("fanout")
+            killed_processes.run("fanout", kill={"name": "fanout.fan_out_next", "when": when, "nth": nth})
+        killed_processes.run("fanout")
     ask = """
     select u.subject, u.events, array(
              select distinct d.notification_event_id from relevo.notification_deliveries d join relevo.device_installations i using (installation_id)

@@ -14,7 +14,7 @@ import pytest
 from relevo.app import App
 from relevo.client import verbs
 from relevo.client.values import Event, Matching
-from support.killed_cycles import Mortals, Phones, kill_points
+from support.killed_cycles import KilledProcesses, Phones, kill_points
 from support.phones import fan_out, reached
 
 # Statements that the scenario below does not execute, each with its reason.
@@ -35,9 +35,9 @@ NOT_COVERED: dict[str, str] = {
 
 
 @pytest.fixture
-def mortals(dsn: str) -> Iterator[Mortals]:
+def killed_processes(dsn: str) -> Iterator[KilledProcesses]:
     """A program that runs cycles on the test's database and survives its own processes."""
-    with Mortals.start(dsn) as started:
+    with KilledProcesses.start(dsn) as started:
         yield started
 
 
@@ -166,18 +166,18 @@ class Scene:
         assert self.conn.execute(open_ones, [self.ended]).fetchone() == (0,), point
 
 
-def test_fan_out_survives_a_kill_at_every_statement(mortals: Mortals, build, conn) -> None:
+def test_fan_out_survives_a_kill_at_every_statement(killed_processes: KilledProcesses, build, conn) -> None:
     """Whatever moment a process dies at, each event reaches each of its phones once, and an ended one sends nothing."""
     phones = Phones(conn)
     app = build()
     whole = Scene(conn, app, phones, "never killed")
-    executed = mortals.run("fanout")
+    executed = killed_processes.run("fanout")
     whole.check("no kill")
     once = dict.fromkeys(executed, 1)  # how often the brake asks depends on what it knows from the scenes before
     executed["fanout.close_batches"] = 1  # how often it looks depends on the time that passes
     points = [*kill_points(executed, "fanout", NOT_COVERED), *kill_points(once, "runaway", NOT_COVERED)]
     for n, point in enumerate(points):
         scene = Scene(conn, app, phones, f"killed {n}")
-        mortals.run("fanout", kill=point)
-        mortals.run("fanout")
+        killed_processes.run("fanout", kill=point)
+        killed_processes.run("fanout")
         scene.check(point)

@@ -12,7 +12,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from support.killed_cycles import Mortals, Phones, kill_points
+from support.killed_cycles import KilledProcesses, Phones, kill_points
 from support.phones import fan_out, reached
 
 # Statements that the scenario below does not execute, each with its reason.
@@ -23,21 +23,21 @@ NOT_COVERED: dict[str, str] = {
 
 
 @pytest.fixture
-def mortals(dsn: str) -> Iterator[Mortals]:
+def killed_processes(dsn: str) -> Iterator[KilledProcesses]:
     """A program that runs cycles on the test's database and survives its own processes."""
-    with Mortals.start(dsn) as started:
+    with KilledProcesses.start(dsn) as started:
         yield started
 
 
-def test_ingest_survives_a_kill_at_every_statement(mortals: Mortals, build, conn) -> None:
+def test_ingest_survives_a_kill_at_every_statement(killed_processes: KilledProcesses, build, conn) -> None:
     """Whatever moment a process dies at, each tender gets one event, and each phone that asked one delivery."""
     phones = Phones(conn)
-    executed = mortals.run("ingest", "never killed")
+    executed = killed_processes.run("ingest", "never killed")
     points = {f"killed {n}": point for n, point in enumerate(kill_points(executed, "ingest", NOT_COVERED))}
     for source, point in points.items():
-        mortals.run("ingest", source, kill=point)
+        killed_processes.run("ingest", source, kill=point)
         conn.execute("update relevo.cycle_leases set leased_until = now() where source = %s", [source])  # it runs out
-        mortals.run("ingest", source)
+        killed_processes.run("ingest", source)
     fan_out(build())
     expected = {
         "changing": ("fanned", [*phones.south, *phones.greedy]),

@@ -12,7 +12,7 @@ import psycopg
 
 from relevo.app import App
 from support.deliveries import add_event
-from support.killed_cycles import Mortals, kill_points
+from support.killed_cycles import KilledProcesses, kill_points
 from support.news_subscriptions import acknowledge, read, reap, subscribe, write
 from support.processes import eventually
 
@@ -43,16 +43,16 @@ def test_a_kill_at_any_statement(dsn: str, conn: psycopg.Connection[Any], build:
     """Whatever statement the process dies at, the next run goes on: nothing is lost, and nothing told twice."""
     subscribe(conn, "feed")
     subscribe(conn, "hook", webhook="billing")
-    with Mortals.start(dsn) as mortals:
+    with KilledProcesses.start(dsn) as killed_processes:
         scene(conn, "first")
-        executed = mortals.run("reaper")
+        executed = killed_processes.run("reaper")
         points = kill_points(executed, "news", NOT_COVERED)
         assert len(points) > 10
         app = build()
         for number, point in enumerate(points):
             acknowledge(conn, 4 * (number + 1), "feed")
             scene(conn, str(number))
-            mortals.run("reaper", kill=point)
+            killed_processes.run("reaper", kill=point)
             eventually(lambda: not conn.execute(HELD).fetchone(), "the server notices the death")
             reap(app)
             told = [(row["news_position"], row["kind"]) for row in read(conn, "feed")]

@@ -13,8 +13,8 @@ import pytest
 from relevo.http.dashboard import compose
 from relevo.http.dashboard.actions import FormInput
 from relevo.operators import audit
+from support.dashboard_events import make_phone as register
 from support.dashboard_person import Person
-from support.event_story import phone as register
 from support.http_server import Served, phone
 
 WORDS: dict[str, Any] = {

@@ -10,21 +10,30 @@ from zoneinfo import ZoneInfo
 
 from relevo.client import quiet, values, verbs
 from relevo.operators import actions
+from support.dashboard_events import (
+    FAILED,
+    Connection,
+    answer_request,
+    deliveries_of,
+    make_event,
+    make_phone,
+    note_attempts,
+    text_of,
+)
 from support.dashboard_person import NASTY, Person
 from support.deliveries import mark_sent
-from support.event_story import FAILED, Connection, attempted, deliveries_of, event, journal, phone, told
 from support.http_server import Served
 from support.phones import fan_out
 
 
 def test_one_delivery(served: Served, conn: Connection, person: Person) -> None:
     """Why it was made, each request it was in, its ticket, its error in words, and what it waits for now."""
-    one = phone(conn)
-    number = event(conn, "order-18", [one])
+    one = make_phone(conn)
+    number = make_event(conn, "order-18", [one])
     fan_out(served.app)
     (push,) = deliveries_of(conn, number).values()
-    assert "It waits: due, and waiting in line." in told(person, f"/dashboard/deliveries/{push}")
-    journal(conn, [push], "not_sent")
+    assert "It waits: due, and waiting in line." in text_of(person, f"/dashboard/deliveries/{push}")
+    answer_request(conn, [push], "not_sent")
     conn.execute(
         "update relevo.notification_deliveries set status = 'retryable', attempt_count = 2, last_attempt_at = clock_timestamp(), "
         "last_error_code = 'NoConnection', last_error_message = 'refused' where id = %s",
@@ -34,7 +43,7 @@ def test_one_delivery(served: Served, conn: Connection, person: Person) -> None:
         "update relevo.due_chunks set due_at = now() + interval '4 min', attempt_count = 2, had_error = true where event_id = %s",
         [number],
     )
-    said = told(person, f"/dashboard/deliveries/{push}")
+    said = text_of(person, f"/dashboard/deliveries/{push}")
     for words in (
         "The event names this phone.",
         "with this push alone, from worker w-7.",
@@ -49,7 +58,7 @@ def test_one_delivery(served: Served, conn: Connection, person: Person) -> None:
         [push],
     )
     mark_sent(conn, [push], ticket="ticket-7")
-    said = told(person, f"/dashboard/deliveries/{push}")
+    said = text_of(person, f"/dashboard/deliveries/{push}")
     assert "The push service took it: ticket ticket-7." in said
     assert "It waits for its receipt, which is asked for in 15 min" in said
     assert person.get("/dashboard/deliveries/99999").status_code == 404
@@ -57,35 +66,35 @@ def test_one_delivery(served: Served, conn: Connection, person: Person) -> None:
 
 def test_what_quiet_hours_and_batches_keep_back(served: Served, conn: Connection, person: Person) -> None:
     """The delivery's page says in which zone quiet hours are; an event that a batch tells is not called lost."""
-    one = phone(conn, owner="ana", timezone="America/Santiago")
+    one = make_phone(conn, owner="ana", timezone="America/Santiago")
     there = datetime.now(ZoneInfo("America/Santiago"))
     window = "-".join(f"{there + timedelta(hours=hours):%H:%M}" for hours in (-1, 2))
     quiet.set_quiet(conn, [window], owner="ana", zone="UTC")
     conn.execute("insert into relevo.event_types (event_type, batch_window_s) values ('comment', 3600)")
     comment = verbs.enqueue(conn, values.Event("comment", "1", "Bo commented", audience=values.Owners("ana"))).event_id
-    number = event(conn, "order-19", [one])
+    number = make_event(conn, "order-19", [one])
     fan_out(served.app)
     (push,) = deliveries_of(conn, number).values()
-    assert "It waits: quiet hours (America/Santiago); they end" in told(person, f"/dashboard/deliveries/{push}")
-    said = told(person, f"/dashboard/events/{comment}")
+    assert "It waits: quiet hours (America/Santiago); they end" in text_of(person, f"/dashboard/deliveries/{push}")
+    said = text_of(person, f"/dashboard/events/{comment}")
     assert "It is gathered with others of its kind" in said
     assert "Why it was not pushed" in said
     assert "reached nobody" not in said
-    said = told(person, f"/dashboard/owners/ana?event={comment}")
+    said = text_of(person, f"/dashboard/owners/ana?event={comment}")
     assert "Not by itself. It is told together with others of its kind:" in said
 
 
 def test_a_push_that_was_not_sent_says_why(served: Served, conn: Connection, person: Person) -> None:
     """Above a cap: the delivery's page names the cap at its head and as its end, and no other reason."""
     quiet.set_cap(conn, 1, per="day", category="ads")
-    eva, _bo = phone(conn, owner="eva"), phone(conn, owner="bo")
+    eva, _bo = make_phone(conn, owner="eva"), make_phone(conn, owner="bo")
     for number in range(2):
-        event(conn, f"ad-{number}", [eva], category="ads")
+        make_event(conn, f"ad-{number}", [eva], category="ads")
     fan_out(served.app)
     (capped,) = conn.execute(
         "select id from relevo.notification_deliveries where last_error_code = 'capped'"
     ).fetchone()
-    said = told(person, f"/dashboard/deliveries/{capped}")
+    said = text_of(person, f"/dashboard/deliveries/{capped}")
     assert (
         said.count(
             "It was not pushed: a cap of its owner was reached. It is in the inbox. (at most 1 a day of category ads)"
@@ -97,10 +106,10 @@ def test_a_push_that_was_not_sent_says_why(served: Served, conn: Connection, per
 
 def test_peace_in_the_readers_language(served: Served, conn: Connection, person: Person) -> None:
     """Caps, digests, silence and who looks are told in Spanish; an owner's latest events are not those of others."""
-    one, _other = phone(conn, owner="ana"), phone(conn, owner="eva")
+    one, _other = make_phone(conn, owner="ana"), make_phone(conn, owner="eva")
     quiet.set_cap(conn, 1, per="day", category="ads")
-    first, above = (event(conn, f"ad-{n}", [one], category="ads") for n in range(2))
-    others = event(conn, "not for ana", values.Owners("eva"))
+    first, above = (make_event(conn, f"ad-{n}", [one], category="ads") for n in range(2))
+    others = make_event(conn, "not for ana", values.Owners("eva"))
     verbs.set_preference(conn, one, "default", values.Preference(delivery="hourly"))
     fan_out(served.app)
     (push,) = deliveries_of(conn, first).values()
@@ -125,23 +134,23 @@ def test_peace_in_the_readers_language(served: Served, conn: Connection, person:
 
 def test_why_a_push_that_was_made_may_not_go(served: Served, conn: Connection, person: Person) -> None:
     """The page of a push names the reason for which its phone gets none any more, and the category it opted out of."""
-    one = phone(conn)
-    number = event(conn, "order-21", [one], category="ads")
+    one = make_phone(conn)
+    number = make_event(conn, "order-21", [one], category="ads")
     fan_out(served.app)
     (push,) = deliveries_of(conn, number).values()
     own = f"/dashboard/deliveries/{push}"
     changed = "update relevo.device_installations set permission = %s, opt_outs = '{ads}' where installation_id = %s"
     conn.execute(changed, ["denied", one])
-    assert "Pushes may not go to this phone: the phone does not permit notifications." in told(person, own)
+    assert "Pushes may not go to this phone: the phone does not permit notifications." in text_of(person, own)
     spanish = person.get(own, headers={"accept-language": "es"}).text
     assert "No se pueden enviar notificaciones a este teléfono: el teléfono no permite" in spanish
     conn.execute(changed, ["granted", one])
-    assert "This phone opted out of the event's category, ads." in told(person, own)
+    assert "This phone opted out of the event's category, ads." in text_of(person, own)
 
 
 def test_each_try_of_one_delivery(served: Served, conn: Connection, person: Person) -> None:
     """What was said of each try stands with it, also in Spanish, escaped; a death before a redrive is told; the event tells codes apart."""
-    number = event(conn, "order-19", [phone(conn)])
+    number = make_event(conn, "order-19", [make_phone(conn)])
     fan_out(served.app)
     (push,) = deliveries_of(conn, number).values()
     row: dict[str, Any] = {"id": push, "by": "dispatch", "became": "retryable"}
@@ -153,12 +162,12 @@ def test_each_try_of_one_delivery(served: Served, conn: Connection, person: Pers
         ],
         1,
     ):
-        journal(conn, [push], outcome)
+        answer_request(conn, [push], outcome)
         conn.execute(FAILED, row | {"n": n, "code": code, "said": said, "became": "failed" if n == 3 else "retryable"})
-    attempted(conn, [push])
+    note_attempts(conn, [push])
     conn.execute(FAILED, row | {"n": 4, "by": "receipt", "code": "ExpoError", "said": None})
     own = f"/dashboard/deliveries/{push}"
-    said = told(person, own)
+    said = text_of(person, own)
     for words in (
         "Try 1. Request",
         "not known what was taken. The push service failed: it answered 500. (HTTP_500: oops)",
@@ -170,7 +179,7 @@ def test_each_try_of_one_delivery(served: Served, conn: Connection, person: Pers
         assert words in said, words
     assert said.index("Try 1.") < said.index("Try 2.") < said.index("Try 3.") < said.index("It had failed for good")
     assert "<script>document" not in person.get(own).text
-    both = told(person, f"/dashboard/events/{number}")
+    both = text_of(person, f"/dashboard/events/{number}")
     assert "not known what was taken. The push service failed: it answered 500. " in both
     assert "not known what was taken. The connection was cut before the whole answer came" in both
     spanish = person.get(own, headers={"accept-language": "es"}).text
@@ -181,16 +190,16 @@ def test_each_try_of_one_delivery(served: Served, conn: Connection, person: Pers
 
 def test_equal_tries_are_told_at_once(served: Served, conn: Connection, person: Person) -> None:
     """Seven tries that went alike are one line; the one that went otherwise stands alone."""
-    number = event(conn, "order-20", [phone(conn)])
+    number = make_event(conn, "order-20", [make_phone(conn)])
     fan_out(served.app)
     (push,) = deliveries_of(conn, number).values()
     for n in range(1, 9):
         code = "HTTP_500" if n < 8 else "MessageTooBig"
-        journal(conn, [push], "unclear" if n < 8 else "answered")
+        answer_request(conn, [push], "unclear" if n < 8 else "answered")
         row = {"id": push, "by": "dispatch", "became": "retryable", "n": n, "code": code, "said": "oops"}
         conn.execute(FAILED, row)
-    attempted(conn, [push])
-    said = told(person, f"/dashboard/deliveries/{push}")
+    note_attempts(conn, [push])
+    said = text_of(person, f"/dashboard/deliveries/{push}")
     assert said.count("7 tries, each: no clear answer came") == 1
     assert "it answered with an error of its own, 500" in said or "it answered 500" in said
     assert "Try 7." not in said
@@ -199,16 +208,16 @@ def test_equal_tries_are_told_at_once(served: Served, conn: Connection, person: 
 
 def test_a_pause_that_is_over(served: Served, conn: Connection, person: Person) -> None:
     """What waited through a pause tells who paused what and why, and who had it go on; one that lasts is told as what it waits for."""
-    number = event(conn, "order-20", [phone(conn)])
+    number = make_event(conn, "order-20", [make_phone(conn)])
     fan_out(served.app)
     (push,) = deliveries_of(conn, number).values()
     actions.pause(served.app.database, "dispatch", f"a drill {NASTY[:50]}")
     assert "a drill" in actions.pause(served.app.database, "dispatch", "another")["paused_because"]
     page, own = f"/dashboard/events/{number}", f"/dashboard/deliveries/{push}"
-    assert "paused sending." not in told(person, page)
+    assert "paused sending." not in text_of(person, page)
     actions.resume(served.app.database, "dispatch")
     for each in (page, own):
-        said = told(person, each)
+        said = text_of(person, each)
         assert "a program paused sending. a drill " in said
         assert "a program had sending go on, after " in said
         assert "<script>document" not in person.get(each).text

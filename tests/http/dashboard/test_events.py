@@ -12,36 +12,36 @@ import pytest
 
 from relevo.client import inboxes, opens, values, verbs
 from relevo.operators import actions, events
-from support.dashboard_person import Person
-from support.deliveries import mark_failed, mark_sent
-from support.event_story import (
+from support.dashboard_events import (
     FAILED,
     NOWHERE,
     Connection,
-    attempted,
-    counted,
+    answer_request,
+    count_deliveries,
     deliveries_of,
-    event,
-    journal,
-    phone,
-    told,
+    make_event,
+    make_phone,
+    note_attempts,
+    text_of,
 )
+from support.dashboard_person import Person
+from support.deliveries import mark_failed, mark_sent
 from support.http_server import Served
 from support.phones import add_phones, fan_out
 
 
 def test_the_saga_of_an_event(served: Served, conn: Connection, person: Person) -> None:
     """From its enqueueing over the requests to what failed and what it waits for, in words; each delivery one click away."""
-    one, two = phone(conn, owner="ana"), phone(conn, owner="ana")
-    number = event(conn, "order-17", values.Owners("ana"))
+    one, two = make_phone(conn, owner="ana"), make_phone(conn, owner="ana")
+    number = make_event(conn, "order-17", values.Owners("ana"))
     fan_out(served.app)
     ids = deliveries_of(conn, number)
-    journal(conn, [ids[one]], "answered")
+    answer_request(conn, [ids[one]], "answered")
     mark_failed(conn, [ids[one]], code="MessageTooBig")
-    attempted(conn, [ids[one]])
-    counted(conn, number, pending=-1, failed=1)
+    note_attempts(conn, [ids[one]])
+    count_deliveries(conn, number, pending=-1, failed=1)
     actions.pause(served.app.database, "dispatch", "a drill")
-    said = told(person, f"/dashboard/events/{number}")
+    said = text_of(person, f"/dashboard/events/{number}")
     for words in (
         "On its way waiting It waits: 1 of 2 is not sent yet, because sending is paused.",
         "Enqueued by the app, or by hand.",
@@ -63,15 +63,15 @@ def test_the_saga_of_an_event(served: Served, conn: Connection, person: Person) 
 def test_two_projects_and_what_waits(served: Served, conn: Connection, person: Person) -> None:
     """The page and the list of events name the project of an event; a push that waits for the end of quiet hours went not wrong."""
     for project in ("shop", "news"):
-        phone(conn, owner="ana", project=project)
-        event(conn, "order-17", values.Owners("ana"), project=project)
+        make_phone(conn, owner="ana", project=project)
+        make_event(conn, "order-17", values.Owners("ana"), project=project)
     fan_out(served.app)
     conn.execute("update relevo.notification_deliveries set last_error_code = 'quiet_hours'")
-    said = told(person, "/dashboard/events/1")
+    said = text_of(person, "/dashboard/events/1")
     assert "Project shop For ana" in said
     assert "Why it waits" in said
     assert "went wrong" not in said
-    assert "order-17 project news" in told(person, "/dashboard/events")
+    assert "order-17 project news" in text_of(person, "/dashboard/events")
 
 
 def test_an_event_is_told_request_by_request(
@@ -79,20 +79,20 @@ def test_an_event_is_told_request_by_request(
 ) -> None:
     """The first twenty requests with what became of them, then how many more and where; pushes of others in them are not counted."""
     phones = add_phones(conn, 46)
-    number, other = event(conn, "many", "everyone"), event(conn, "other", phones[:4])
+    number, other = make_event(conn, "many", "everyone"), make_event(conn, "other", phones[:4])
     fan_out(served.app)
     mine, theirs = list(deliveries_of(conn, number).values()), list(deliveries_of(conn, other).values())
-    journal(conn, theirs[:2], "answered")
-    journal(conn, [*mine[:2], theirs[2]], "not_sent")
-    journal(conn, [*mine[:4], theirs[3]], "answered")
+    answer_request(conn, theirs[:2], "answered")
+    answer_request(conn, [*mine[:2], theirs[2]], "not_sent")
+    answer_request(conn, [*mine[:4], theirs[3]], "answered")
     for first in range(4, 46, 2):
-        journal(conn, mine[first : first + 2], "answered")
+        answer_request(conn, mine[first : first + 2], "answered")
     mark_sent(conn, mine[1:])
-    attempted(conn, mine)
+    note_attempts(conn, mine)
     for known in (events._KNOWN, 10):  # all at once, and by their keys
         monkeypatch.setattr(events, "_KNOWN", known)
         page = person.get(f"/dashboard/events/{number}").text
-        said = told(person, f"/dashboard/events/{number}").split(" Deliveries ")[0]
+        said = text_of(person, f"/dashboard/events/{number}").split(" Deliveries ")[0]
         assert said.count("went out with 2 of its pushes") == 19, known
         assert said.count("went out with 4 of its pushes") == 1, known
         assert "there was no connection." in said, known
@@ -101,7 +101,7 @@ def test_an_event_is_told_request_by_request(
         assert "and 3 more requests" in said, known
         more = re.search(r'href="([^"#]+requests=[^"#]+)', page)
         assert more is not None, known
-        rest = told(person, unescape(more[1])).split(" Deliveries ")[0]
+        rest = text_of(person, unescape(more[1])).split(" Deliveries ")[0]
         assert rest.count("went out with 2 of its pushes") == 3, known
         assert "more request" not in rest, known
         later = person.get(f"/dashboard/events/{number}?requests=x")
@@ -114,7 +114,7 @@ def test_what_was_said_of_a_request_stays_true(
     served: Served, conn: Connection, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once pushes of a request were sent anew, how many it took is not known any more, and nothing false is said of it."""
-    number = event(conn, "anew", add_phones(conn, 4))
+    number = make_event(conn, "anew", add_phones(conn, 4))
     fan_out(served.app)
 
     def says(*all_words: str) -> bool:
@@ -122,20 +122,20 @@ def test_what_was_said_of_a_request_stays_true(
         pages = []
         for known in (events._KNOWN, 1):
             monkeypatch.setattr(events, "_KNOWN", known)
-            pages.append(told(person, f"/dashboard/events/{number}"))
+            pages.append(text_of(person, f"/dashboard/events/{number}"))
         return all(words in page for words in all_words for page in pages)
 
     mine = list(deliveries_of(conn, number).values())
-    journal(conn, mine, "answered")
+    answer_request(conn, mine, "answered")
     mark_sent(conn, mine[:3])
-    attempted(conn, mine)
+    note_attempts(conn, mine)
     failed = "update relevo.notification_deliveries set status = 'retryable', attempt_count = 1 where id = any (%s)"
     for _ in ("the receipts are awaited", "two of them said that it did not arrive"):
         assert says("answered: 3 taken, 1 not.")
         conn.execute(failed, [mine[:2]])
-    journal(conn, mine[:2], "answered")
-    journal(conn, mine[3:], "unclear")
-    attempted(conn, mine[:2])
+    answer_request(conn, mine[:2], "answered")
+    answer_request(conn, mine[3:], "unclear")
+    note_attempts(conn, mine[:2])
     assert says(
         "with 4 of its pushes, from worker w-7. After 2.0 s: the push service answered. ",
         "with 2 of its pushes, from worker w-7. After 2.0 s: the push service answered. ",
@@ -147,32 +147,32 @@ def test_what_was_said_of_a_request_stays_true(
 
 def test_a_request_is_told_alike_after_a_retry(served: Served, conn: Connection, person: Person) -> None:
     """What a request took stays told of it when what it refused was sent by another, and when a receipt refused more."""
-    number = event(conn, "retried", add_phones(conn, 6))
+    number = make_event(conn, "retried", add_phones(conn, 6))
     fan_out(served.app)
     mine, page = list(deliveries_of(conn, number).values()), f"/dashboard/events/{number}"
-    journal(conn, mine, "answered")
+    answer_request(conn, mine, "answered")
     mark_sent(conn, mine[:4])
-    attempted(conn, mine)
+    note_attempts(conn, mine)
     row = {"n": 1, "became": "retryable", "code": "MessageRateExceeded", "said": None}
     for each in mine[4:]:
         conn.execute(FAILED, row | {"id": each, "by": "dispatch"})
-    assert "answered: 4 taken, 2 not." in told(person, page)
+    assert "answered: 4 taken, 2 not." in text_of(person, page)
     conn.execute(FAILED, row | {"id": mine[0], "by": "receipt"})
     again = [mine[0], *mine[4:]]
-    journal(conn, again, "answered")
+    answer_request(conn, again, "answered")
     mark_sent(conn, again)
-    attempted(conn, again)
-    said = told(person, page)
+    note_attempts(conn, again)
+    said = text_of(person, page)
     assert "answered: 4 taken, 2 not." in said
     assert "answered: all 3 taken." in said
 
 
 def test_an_event_behind_an_open_breaker(served: Served, conn: Connection, person: Person) -> None:
     """It says that it waits and for what; the breaker opened once, and each time after that a probe failed."""
-    number = event(conn, "stopped", add_phones(conn, 5), ttl_s=3600)
+    number = make_event(conn, "stopped", add_phones(conn, 5), ttl_s=3600)
     fan_out(served.app)
     page = f"/dashboard/events/{number}"
-    assert "On its way sending It is going out: 5 of 5 are still to be sent." in told(person, page)
+    assert "On its way sending It is going out: 5 of 5 are still to be sent." in text_of(person, page)
     conn.execute(
         "insert into relevo.projects (project, breaker, breaker_reason, breaker_by, breaker_since, filled_at, probe_at) "
         "values ('default', 'open', 'HTTP_503', 'request', now(), now(), now() + interval '1 hour') "
@@ -184,7 +184,7 @@ def test_an_event_behind_an_open_breaker(served: Served, conn: Connection, perso
             "insert into relevo.project_incidents (project, at, what, detail) "
             "values ('default', clock_timestamp(), 'breaker_opened', 'HTTP_503')"
         )
-    said = told(person, page)
+    said = text_of(person, page)
     assert (
         "On its way waiting It waits: 5 of 5 are not sent yet, because the breaker of project default is open." in said
     )
@@ -193,20 +193,20 @@ def test_an_event_behind_an_open_breaker(served: Served, conn: Connection, perso
     spanish = person.get(page, headers={"accept-language": "es"}).text
     assert "5 de 5 aún no se han enviado, porque el cortacircuitos del proyecto default está abierto." in spanish
     assert "Its deadline: what is not sent by then is not sent." in said
-    counted(conn, number, pending=-5, ok=5)
-    assert "Its deadline" not in told(person, page)
+    count_deliveries(conn, number, pending=-5, ok=5)
+    assert "Its deadline" not in text_of(person, page)
 
 
 def test_an_event_for_nobody_says_why(served: Served, conn: Connection, person: Person) -> None:
     """That an owner is unknown, has no phone that may receive, or that nobody matches, is told, also in Spanish."""
-    phone(conn, owner="ana", permission="denied")
+    make_phone(conn, owner="ana", permission="denied")
     asked: dict[str, Any] = {
         "bo": values.Owners("bo"),
         "ana": values.Owners("ana"),
         "m": values.Matching(region="Maule"),
     }
     asked |= {"named": [uuid4()], "all": "everyone"}
-    made = {key: event(conn, key, audience) for key, audience in asked.items()}
+    made = {key: make_event(conn, key, audience) for key, audience in asked.items()}
     fan_out(served.app)
     silent = "the phone does not permit notifications."
     for key, why in {
@@ -216,7 +216,7 @@ def test_an_event_for_nobody_says_why(served: Served, conn: Connection, person: 
         "named": "no phone that it names is registered.",
         "all": f"no phone may receive it: {silent}",
     }.items():
-        said = told(person, f"/dashboard/events/{made[key]}")
+        said = text_of(person, f"/dashboard/events/{made[key]}")
         assert f"It went out to nobody: {why}" in said, key
         assert f"Nobody gets it: {why}" in said, key
     spanish = person.get(f"/dashboard/events/{made['bo']}", headers={"accept-language": "es"}).text
@@ -230,43 +230,43 @@ def settled(conn: Connection, push: int, event_id: int, was: str, **became: obje
         f"update relevo.notification_deliveries set updated_at = clock_timestamp(), {columns} where id = %(id)s",
         {**became, "id": push},
     )
-    counted(conn, event_id, **{was: -1, str(became["status"]): 1})
+    count_deliveries(conn, event_id, **{was: -1, str(became["status"]): 1})
 
 
 def test_an_event_of_one_push_in_good_grammar(served: Served, conn: Connection, person: Person) -> None:
     """One is one, what is told of the first request is not told twice, a failed receipt is told, and nothing is "so far" at the end."""
-    phone(conn, owner="ana")
-    number = event(conn, "one", values.Owners("ana"))
+    make_phone(conn, owner="ana")
+    number = make_event(conn, "one", values.Owners("ana"))
     fan_out(served.app)
     (push,) = deliveries_of(conn, number).values()
     page, own = f"/dashboard/events/{number}", f"/dashboard/deliveries/{push}"
-    said = told(person, page)
+    said = text_of(person, page)
     assert "1 phone gets it, because it belongs to an owner who is meant: 1 delivery." in said
     assert "It is going out: 1 of 1 is still to be sent." in said
-    journal(conn, [push], "not_sent")
-    journal(conn, [push], "answered")
+    answer_request(conn, [push], "not_sent")
+    answer_request(conn, [push], "answered")
     mark_sent(conn, [push])
-    attempted(conn, [push])
+    note_attempts(conn, [push])
     conn.execute("update relevo.notification_events set first_sent_at = clock_timestamp() where id = %s", [number])
     settled(conn, push, number, "pending", status="sent", attempt_count=1)
-    said = told(person, page)
+    said = text_of(person, page)
     assert "All is sent; 1 of 1 waits to be confirmed." in said
     assert "1 delivery waits for the push service to say what became of it." in said
     assert "the push service answered: taken." in said
     assert "The first push was handed" not in said
-    assert "Attempts 1 that counts, in 2 requests" in told(person, own)
+    assert "Attempts 1 that counts, in 2 requests" in text_of(person, own)
     failed = {"provider_receipt_id": "t", "last_error_code": "MessageRateExceeded", "attempt_count": 2}
     settled(conn, push, number, "sent", status="retryable", **failed)
-    said = told(person, page)
+    said = text_of(person, page)
     assert "A receipt says that one of its pushes did not arrive." in said
     assert "The last attempt so far. One of its pushes was tried 2 times." in said
     settled(conn, push, number, "retryable", status="ok", completed_at=datetime.now(UTC), last_error_code=None)
-    said = told(person, page)
+    said = text_of(person, page)
     assert "It is done: 1 of 1 was confirmed." in said
     assert "The last of its deliveries ended. One of its pushes was tried 2 times." in said
     assert "so far" not in said
     assert "A receipt says" not in said
-    assert "The receipt says: taken by Apple or Google." in told(person, own)
+    assert "The receipt says: taken by Apple or Google." in text_of(person, own)
 
 
 def test_requests_are_found_behind_those_of_others(
@@ -274,17 +274,17 @@ def test_requests_are_found_behind_those_of_others(
 ) -> None:
     """An event whose turn came late is found around its first push; where a look ends before the end, it can be gone on with."""
     monkeypatch.setattr(events, "_REQUESTS_LOOKED_AT", {False: 3, True: 3})
-    number, other = event(conn, "late", add_phones(conn, 8)), event(conn, "first", add_phones(conn, 1))
+    number, other = make_event(conn, "late", add_phones(conn, 8)), make_event(conn, "first", add_phones(conn, 1))
     fan_out(served.app)
     mine, (theirs,) = list(deliveries_of(conn, number).values()), deliveries_of(conn, other).values()
     for _ in range(4):
-        journal(conn, [theirs], "answered")
+        answer_request(conn, [theirs], "answered")
     later = "update relevo.push_requests set journalled_at = journalled_at - interval '10 minutes', answered_at = null"
     conn.execute(later)
     started = "update relevo.notification_events set fanout_started_at = now() - interval '20 minutes', first_sent_at = now() where id = %s"
     conn.execute(started, [number])
     for each in mine[:6]:
-        journal(conn, [each], "answered")
+        answer_request(conn, [each], "answered")
     page = person.get(f"/dashboard/events/{number}").text
     assert page.count("went out with 1 of its pushes") == 3
     more = re.search(r'href="([^"#]+requests=[^"#]+)[^"]*"[^>]*>look at later requests', page)
@@ -301,9 +301,9 @@ def test_a_tender_scheduled_held_cancelled_and_expired(served: Served, conn: Con
     conn.execute(
         "insert into relevo.licitacion_registry (namespace, external_id, source) values ('mp', '7-1-LE26', 'feed')"
     )
-    number = event(conn, "t", "everyone", scheduled_at=datetime.now(UTC) + timedelta(hours=5), ttl_s=60)
+    number = make_event(conn, "t", "everyone", scheduled_at=datetime.now(UTC) + timedelta(hours=5), ttl_s=60)
     conn.execute("update relevo.notification_events set licitacion_id = %s where id = %s", [tender, number])
-    said = told(person, f"/dashboard/events/{number}")
+    said = text_of(person, f"/dashboard/events/{number}")
     for words in (
         "The tender 7-1-LE26 was published by Quillota.",
         "Enqueued: the source feed had something new.",
@@ -313,7 +313,7 @@ def test_a_tender_scheduled_held_cancelled_and_expired(served: Served, conn: Con
     ):
         assert words in said, words
     verbs.cancel(conn, number, "wrong date")
-    said = told(person, f"/dashboard/events/{number}")
+    said = text_of(person, f"/dashboard/events/{number}")
     assert "It was cancelled. wrong date" in said
     assert "It was ended; 0 of its pushes had been sent by then." in said
 
@@ -330,7 +330,7 @@ def test_what_is_not_there_any_more(conn: Connection, person: Person) -> None:
         True,
         True,
     )
-    assert "(event 7, archived)" in told(person, "/dashboard/search?q=old")
+    assert "(event 7, archived)" in text_of(person, "/dashboard/search?q=old")
     lost = person.get("/dashboard/<script>")
     assert (lost.status_code, "There is no page /dashboard/&lt;script&gt;." in lost.text) == (404, True)
 
@@ -338,9 +338,9 @@ def test_what_is_not_there_any_more(conn: Connection, person: Person) -> None:
 def test_what_was_opened_and_what_took_anothers_place(person: Person, conn: Connection, served: Served) -> None:
     """An event's page counts taken, opened and read, in both languages; a push says by which button, and who took its place."""
     conn.execute("insert into relevo.event_types (event_type, opens) values ('order.shipped', true)")
-    phones = [phone(conn, owner=name) for name in ("ana", "bob")]
-    former = event(conn, "1", values.Owners("ana"), collapse="order-7")
-    opened = event(conn, "2", values.Owners("ana", "bob"), collapse="order-7")
+    phones = [make_phone(conn, owner=name) for name in ("ana", "bob")]
+    former = make_event(conn, "1", values.Owners("ana"), collapse="order-7")
+    opened = make_event(conn, "2", values.Owners("ana", "bob"), collapse="order-7")
     fan_out(served.app)
     ids = deliveries_of(conn, opened)
     mark_sent(conn, list(ids.values()))
@@ -354,22 +354,22 @@ def test_what_was_opened_and_what_took_anothers_place(person: Person, conn: Conn
     )
     assert opens.report_opened(conn, phones[0], ids[phones[0]], action="reply") == "noted"
     inboxes.mark_inbox_before(conn, owner="ana")
-    said = told(person, f"/dashboard/events/{opened}")
+    said = text_of(person, f"/dashboard/events/{opened}")
     assert "taken by a push service 2 opened, as phones reported 1 (50 %) read in the inbox 1 (50 %)" in said
     assert "The first of its pushes was opened, as its phone reported." in said
     assert "Collapse key order-7" in said
-    assert "It was opened by the button reply, as the phone reported." in told(
+    assert "It was opened by the button reply, as the phone reported." in text_of(
         person, f"/dashboard/deliveries/{ids[phones[0]]}"
     )
-    assert "A later event of the same type and collapse key took its place." in told(
+    assert "A later event of the same type and collapse key took its place." in text_of(
         person, f"/dashboard/events/{former}"
     )
-    assert "A later event of the same type and collapse key took its place." in told(
+    assert "A later event of the same type and collapse key took its place." in text_of(
         person, f"/dashboard/deliveries/{waited}"
     )
     person.get("/dashboard/language/es")
-    said = told(person, f"/dashboard/events/{opened}")
+    said = text_of(person, f"/dashboard/events/{opened}")
     assert "aceptadas por un servicio de notificaciones 2 abiertas, según informaron los teléfonos 1 (50 %)" in said
-    assert "Un evento posterior del mismo tipo y clave de reemplazo ocupó su lugar." in told(
+    assert "Un evento posterior del mismo tipo y clave de reemplazo ocupó su lugar." in text_of(
         person, f"/dashboard/events/{former}"
     )

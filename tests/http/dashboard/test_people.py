@@ -8,32 +8,32 @@ from urllib.parse import quote
 from uuid import UUID, uuid4
 
 from relevo.client import values, verbs
+from support.dashboard_events import Connection, make_event, make_phone, text_of
 from support.dashboard_person import Person
-from support.event_story import Connection, event, phone, told
 from support.http_server import Served
 from support.phones import add_phones, fan_out
 
 
 def test_a_person_and_why_they_got_nothing(served: Served, conn: Connection, person: Person) -> None:
     """People are listed by name; a person's page tells of the latest events why each came or not; lists say names, not ids."""
-    one = phone(conn, owner="ana")
-    phone(conn, owner="<b>benja</b>")
+    one = make_phone(conn, owner="ana")
+    make_phone(conn, owner="<b>benja</b>")
     conn.execute("update relevo.device_installations set permission = 'denied' where owner = '<b>benja</b>'")
-    number = event(conn, "order-21", "everyone")
+    number = make_event(conn, "order-21", "everyone")
     fan_out(served.app)
-    listed = told(person, "/dashboard/people")
+    listed = text_of(person, "/dashboard/people")
     assert listed.index("<b>benja</b>") < listed.index("ana")
     assert "none of their phones may get pushes" in listed
     assert "<b>benja" not in person.get("/dashboard/people").text
-    assert "benja" not in told(person, "/dashboard/people?name=a")
-    assert "Nobody is called that" in told(person, "/dashboard/people?name=zoe")
-    assert "Not yet. It is to be sent." in told(person, "/dashboard/owners/ana")
-    assert "No. Pushes may not go to this phone: the phone does not permit" in told(
+    assert "benja" not in text_of(person, "/dashboard/people?name=a")
+    assert "Nobody is called that" in text_of(person, "/dashboard/people?name=zoe")
+    assert "Not yet. It is to be sent." in text_of(person, "/dashboard/owners/ana")
+    assert "No. Pushes may not go to this phone: the phone does not permit" in text_of(
         person, f"/dashboard/owners/{quote('<b>benja</b>')}"
     )
     assert f'title="{one}">ana</a>' in person.get(f"/dashboard/events/{number}").text
     assert f'title="{one}">ana</a>' in person.get("/dashboard/compose?audience=owners&whom=ana").text
-    assert "Phone of ana" in told(person, f"/dashboard/installations/{one}")
+    assert "Phone of ana" in text_of(person, f"/dashboard/installations/{one}")
 
 
 def test_people_come_page_by_page_each_once(served: Served, conn: Connection, person: Person) -> None:
@@ -63,34 +63,38 @@ WHY = [
 def test_why_not(served: Served, conn: Connection, person: Person) -> None:
     """The rule that decided is told for one phone and for its owner, by the event's id or its key."""
     for owner, (phone_is, event_is, answer) in zip(("a/b c", "d/e", "f g", "h", "ñ"), WHY, strict=True):
-        one = phone(conn, owner=owner, **phone_is)
+        one = make_phone(conn, owner=owner, **phone_is)
         verbs.set_preference(conn, one, "default", None)
         verbs.set_preference(conn, one, "mine", values.Preference(region="Valparaíso"))
         audience = {"others": add_phones(conn, 1), "matching": values.Matching(region="Maule")}.get(
             event_is.get("audience", ""), "everyone"
         )
-        number = event(conn, f"of {owner}", audience, category=event_is.get("category"))
+        number = make_event(conn, f"of {owner}", audience, category=event_is.get("category"))
         fan_out(served.app)
-        assert answer in told(person, f"/dashboard/installations/{one}?event={number}"), phone_is
-        assert answer in told(person, f"/dashboard/owners/{quote(owner, safe='')}?event={quote(f'of {owner}')}")
+        assert answer in text_of(person, f"/dashboard/installations/{one}?event={number}"), phone_is
+        assert answer in text_of(person, f"/dashboard/owners/{quote(owner, safe='')}?event={quote(f'of {owner}')}")
 
 
 def why(person: Person, one: UUID, number: int) -> str:
     """Ask why a phone got an event, or not, and return the answer, in words."""
-    said = told(person, f"/dashboard/installations/{one}?event={number}")
+    said = text_of(person, f"/dashboard/installations/{one}?event={number}")
     return said.split(" Explain ", 1)[1].split(" Asks for ")[0]
 
 
 def test_what_changed_since_is_told(served: Served, conn: Connection, person: Person) -> None:
     """A past event is judged by today's phone: what was registered, disabled, changed since is said with its time, nothing else."""
-    quiet, disabled, other, wish, gone = (phone(conn, owner="ana") for _ in range(5))
+    quiet, disabled, other, wish, gone = (make_phone(conn, owner="ana") for _ in range(5))
     region = values.Matching(region="Maule")
-    everyone, matching, named = event(conn, "1", "everyone"), event(conn, "2", region), event(conn, "3", [quiet])
-    owned = event(conn, "4", values.Owners("ana"))
+    everyone, matching, named = (
+        make_event(conn, "1", "everyone"),
+        make_event(conn, "2", region),
+        make_event(conn, "3", [quiet]),
+    )
+    owned = make_event(conn, "4", values.Owners("ana"))
     for each in (quiet, wish, gone):
         verbs.set_preference(conn, each, "default", values.Preference(region="Ñuble"))
     fan_out(served.app)
-    late = phone(conn, owner="ana")
+    late = make_phone(conn, owner="ana")
     conn.execute(
         "update relevo.device_installations set invalidated_at = now(), invalid_reason = 'DeviceNotRegistered' where installation_id = %s",
         [disabled],
@@ -116,24 +120,24 @@ def test_what_changed_since_is_told(served: Served, conn: Connection, person: Pe
 def test_a_phone_and_its_owner(served: Served, conn: Connection, person: Person) -> None:
     """What a phone asks for in words, its history page by page, its token shortened; its owner has them all."""
     token = f"ExponentPushToken[{uuid4().hex[:22]}]"
-    one = phone(conn, owner="ana", token=token)
+    one = make_phone(conn, owner="ana", token=token)
     wish = values.Preference(keywords=["agua"], region="Maule", monto_min=1000000, moneda="CLP")
     verbs.set_preference(conn, one, "mine", wish)
     for n in range(27):
-        event(conn, f"e-{n}", "everyone")
-    phone(conn, owner="bo", provider="fcm", token=f"{uuid4().hex}:{'a' * 120}")
+        make_event(conn, f"e-{n}", "everyone")
+    make_phone(conn, owner="bo", provider="fcm", token=f"{uuid4().hex}:{'a' * 120}")
     fan_out(served.app)
-    assert " bo FCM pending" in told(person, "/dashboard/events/1")
+    assert " bo FCM pending" in text_of(person, "/dashboard/events/1")
     for path in (f"/dashboard/installations/{one}", "/dashboard/owners/ana"):
-        said = told(person, path)
+        said = text_of(person, path)
         assert "Push service Expo" in said
         assert "mine : with one of the words agua; region Maule; from 1,000,000 CLP" in said
         assert token not in person.get(path).text
         more = re.search(r'href="([^"]+before=[^"]+)"', person.get(path).text)
         assert more is not None
         assert len(re.findall('href="/dashboard/deliveries/', person.get(unescape(more[1])).text)) == 2
-    assert "There is no event with this id or key." in told(person, f"/dashboard/installations/{one}?event=nothing")
+    assert "There is no event with this id or key." in text_of(person, f"/dashboard/installations/{one}?event=nothing")
     assert person.get(f"/dashboard/installations/{UUID(int=9)}").status_code == 404
     assert person.get("/dashboard/owners/nobody").status_code == 404
     verbs.forget(conn, one)
-    assert "This phone was forgotten" in told(person, f"/dashboard/installations/{one}")
+    assert "This phone was forgotten" in text_of(person, f"/dashboard/installations/{one}")

@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 
 from relevo.client import quiet, values, verbs
+from support.dashboard_events import Connection, make_event, make_phone, text_of
 from support.dashboard_person import Person
-from support.event_story import Connection, event, phone, told
 from support.http_server import Served
 from support.phones import fan_out
 
@@ -29,7 +29,7 @@ def gather(conn: Connection, key: str) -> int:
 def gathered(served: Served, conn: Connection) -> int:
     """An event that the daily digests of ana's phone and of bo's tell; ana has a second phone without digests."""
     for owner in ("ana", "bo"):
-        one = phone(conn, owner=owner)
+        one = make_phone(conn, owner=owner)
         verbs.set_preference(conn, one, "default", values.Preference(delivery="daily 08:00"))
     number = gather(conn, "7")
     fan_out(served.app)
@@ -58,34 +58,34 @@ def test_what_a_digest_tells_is_said_with_its_time(
         f"deliveries/{row[0]}",
     ]
     for page in pages:
-        said = told(person, f"/dashboard/{page}")
+        said = text_of(person, f"/dashboard/{page}")
         assert phrase in said, page
         assert "<time" not in said, page
         assert "It will get it" not in said, page
-    assert "Not by itself." in told(person, "/dashboard/owners/ana")
+    assert "Not by itself." in text_of(person, "/dashboard/owners/ana")
 
 
 def test_what_a_digest_told_long_ago_was_told(served: Served, conn: Connection, person: Person, gathered: int) -> None:
     """A digest told it and its delivery is gone, as after its month was archived: still told, and not to come."""
     close_digests(served, conn)
     conn.execute("delete from relevo.notification_deliveries where notification_event_id = %s", [gathered])
-    said = told(person, f"/dashboard/owners/ana?event={gathered}")
+    said = text_of(person, f"/dashboard/owners/ana?event={gathered}")
     assert "It will get it" not in said
 
 
 def test_history_has_the_owners_own_pushes(served: Served, conn: Connection, person: Person) -> None:
     """A phone that ana lends to eva and has back: each owner's history has what was made for that owner; the phone's has both."""
-    lent, other = phone(conn, owner="ana", token="ExponentPushToken[lent]"), phone(conn, owner="eva")
+    lent, other = make_phone(conn, owner="ana", token="ExponentPushToken[lent]"), make_phone(conn, owner="eva")
     for owner in ("ana", "eva", "ana"):
-        phone(conn, installation_id=str(lent), token="ExponentPushToken[lent]", owner=owner)
+        make_phone(conn, installation_id=str(lent), token="ExponentPushToken[lent]", owner=owner)
         given = values.Event("t", uuid4().hex, f"For {owner}", audience=values.Owners(owner))
         verbs.enqueue(conn, given)
         fan_out(served.app)
-    assert "For eva" in told(person, f"/dashboard/installations/{lent}")
-    assert "For ana" in told(person, f"/dashboard/installations/{lent}")
-    history = told(person, "/dashboard/owners/ana").partition("History")[2]
+    assert "For eva" in text_of(person, f"/dashboard/installations/{lent}")
+    assert "For ana" in text_of(person, f"/dashboard/installations/{lent}")
+    history = text_of(person, "/dashboard/owners/ana").partition("History")[2]
     assert ("For ana" in history, "For eva" in history) == (True, False)
-    history = told(person, "/dashboard/owners/eva").partition("History")[2]
+    history = text_of(person, "/dashboard/owners/eva").partition("History")[2]
     assert ("For ana" in history, "For eva" in history) == (False, True)
     assert other != lent
 
@@ -93,11 +93,11 @@ def test_history_has_the_owners_own_pushes(served: Served, conn: Connection, per
 def test_a_capped_push_was_not_pushed(served: Served, conn: Connection, person: Person) -> None:
     """Latest events and history say that the second push of a day was not pushed, in both languages."""
     quiet.set_cap(conn, 1, per="day", category="ads")
-    eva, _bo = phone(conn, owner="eva"), phone(conn, owner="bo")
+    eva, _bo = make_phone(conn, owner="eva"), make_phone(conn, owner="bo")
     for number in range(2):
-        event(conn, f"ad-{number}", [eva], category="ads")
+        make_event(conn, f"ad-{number}", [eva], category="ads")
     fan_out(served.app)
-    said = told(person, "/dashboard/owners/eva")
+    said = text_of(person, "/dashboard/owners/eva")
     assert "No. It was not pushed: a cap of its owner was reached (at most 1 a day of category ads)." in said
     assert "skipped It was not pushed: a cap of its owner was reached. It is in the inbox." in said
     assert "was sent" not in said

@@ -14,14 +14,14 @@ from relevo.config import Settings
 from relevo.http.dashboard import explanations, templating
 from relevo.http.dashboard.templating import is_local_link
 from relevo.operators import reasons
+from support.dashboard_events import NOWHERE, Connection, make_event, make_phone, text_of
 from support.dashboard_person import NASTY, Person
-from support.event_story import NOWHERE, Connection, event, phone, told
 from support.http_server import Served
 
 
 def test_the_latest_events(served: Served, conn: Connection, person: Person) -> None:
     """Newest first, page by page, and by type, state and project, in an address that can be shared."""
-    numbers = [event(conn, f"e-{n}", []) for n in range(27)]
+    numbers = [make_event(conn, f"e-{n}", []) for n in range(27)]
     other = verbs.enqueue(conn, values.Event("notice", "n", "A notice", audience="everyone")).event_id
     conn.execute("update relevo.notification_events set project = 'shop' where id = %s", [other])
     verbs.cancel(conn, numbers[3])
@@ -34,7 +34,7 @@ def test_the_latest_events(served: Served, conn: Connection, person: Person) -> 
     ]
     for query, fits in (("type=notice", other), ("status=cancelled", numbers[3]), ("project=shop", other)):
         assert re.findall(r'events/(\d+)"', person.get(f"/dashboard/events?{query}").text) == [str(fits)], query
-    assert "No event fits." in told(person, "/dashboard/events?type=none")
+    assert "No event fits." in text_of(person, "/dashboard/events?type=none")
     assert re.findall(r'<option value="([^"]+)"></option>', first) == ["notice", "order.shipped"]
 
 
@@ -46,21 +46,21 @@ def lead(person: Person, asked: str) -> str:
 
 def test_the_box_finds_everything(served: Served, conn: Connection, person: Person) -> None:
     """An event's id or key, an owner, an installation, a tender's code lead to their page; several are listed; none says what there is."""
-    one = phone(conn, owner="ana")
-    number = event(conn, "order-17", [one])
+    one = make_phone(conn, owner="ana")
+    number = make_event(conn, "order-17", [one])
     tender = conn.execute(
         "insert into relevo.licitaciones (namespace, external_id, nombre, sources, fingerprint) values ('mp', '7-1-LE26', 'Agua', '{x}', 'x') returning id"
     ).fetchone()[0]
-    other = event(conn, "ana", "everyone")
+    other = make_event(conn, "ana", "everyone")
     conn.execute("update relevo.notification_events set licitacion_id = %s where id = %s", [tender, other])
     assert lead(person, f" {number} ") == lead(person, "order-17") == f"/dashboard/events/{number}"
     assert lead(person, "7-1-LE26") == f"/dashboard/events/{other}"
     assert lead(person, str(one)) == f"/dashboard/installations/{one}"
     assert lead(person, "ana") == "/dashboard/search?q=ana"
-    said = told(person, "/dashboard/search?q=ana")
+    said = text_of(person, "/dashboard/search?q=ana")
     assert "Events order.shipped ana" in said
     assert "Owners ana" in said
-    nothing = told(person, lead(person, "nothing"))
+    nothing = text_of(person, lead(person, "nothing"))
     assert "Nothing fits." in nothing
     assert "a tender's code" in nothing
     assert person.post("/dashboard/search", q="ana").status_code == 403, "a form of nobody's session"
@@ -69,13 +69,13 @@ def test_the_box_finds_everything(served: Served, conn: Connection, person: Pers
 def test_a_token_stands_in_no_address_and_on_no_page(served: Served, conn: Connection, person: Person) -> None:
     """A push token leads to its phone; one that nobody has is not repeated anywhere, however it was asked for."""
     known, unknown = "ExponentPushToken[aaaaaaaaaaaaaaaaaaaaaa]", "ExponentPushToken[bbbbbbbbbbbbbbbbbbbbbb]"
-    one = phone(conn, token=known)
+    one = make_phone(conn, token=known)
     assert lead(person, known) == f"/dashboard/installations/{one}"
     answer = person.send("/dashboard/search", q=unknown)
     assert (answer.status_code, "bbbbbb" in answer.text) == (200, False)
     for asked, place in ((known, f"/dashboard/installations/{one}"), (unknown, "/dashboard/search?nothing=1")):
         assert person.get(f"/dashboard/search?q={quote(asked)}").headers["location"] == place
-    assert "Nothing fits." in told(person, "/dashboard/search?nothing=1")
+    assert "Nothing fits." in text_of(person, "/dashboard/search?nothing=1")
     assert "<script>document" not in person.send("/dashboard/search", q=NASTY).text
 
 

@@ -13,7 +13,7 @@ from relevo import app
 from relevo.config import Settings
 from relevo.sandbox.server import Sandbox
 from support import model_replay, soak
-from support.dying_processes import Mortals
+from support.dying_processes import DyingProcesses
 from support.processes import Processes
 
 
@@ -25,14 +25,14 @@ def sandbox() -> Iterator[Sandbox]:
 
 
 @pytest.fixture(scope="module")
-def program() -> Iterator[Mortals]:
+def program() -> Iterator[DyingProcesses]:
     """The program that sends for the tests of a file, and survives its own processes."""
-    with Mortals.start() as started:
+    with DyingProcesses.start() as started:
         yield started
 
 
 @pytest.fixture
-def mortals(program: Mortals, dsn: str, sandbox: Sandbox) -> Mortals:
+def dying_processes(program: DyingProcesses, dsn: str, sandbox: Sandbox) -> DyingProcesses:
     """The program on the test's database."""
     return program.on(DATABASE_URL=dsn, EXPO_BASE_URL=sandbox.url)
 

@@ -75,13 +75,13 @@ POLLED = (
 
 
 @pytest.fixture
-def world(conn, sandbox, mortals, travelling, clock) -> Callable[..., World]:
+def world(conn, sandbox, dying_processes, travelling, clock) -> Callable[..., World]:
     """Make the world: `world(push_rate_per_second=0)`."""
     conn.execute("insert into relevo.event_types (event_type, lease_ms) values ('another type', 30000)")
 
     def make(**settings: object) -> World:
         chosen = {"push_chunk_size": 2, "receipt_first_poll_ms": 1} | settings
-        return World(conn, sandbox, mortals, travelling(**chosen), clock, chosen)
+        return World(conn, sandbox, dying_processes, travelling(**chosen), clock, chosen)
 
     return make
 
@@ -382,8 +382,8 @@ class Changed:
     def play(self, point: Mapping[str, Any] | None) -> dict[str, Any]:
         """Let a process claim, change what it claimed, and let it go on to its end or to the moment it dies at."""
         conn = self.world.conn
-        mortal = self.world.mortals.begin("dispatch", CLAIMED, point, **self.world.settings)
-        mortal.stands()
+        dying = self.world.dying_processes.begin("dispatch", CLAIMED, point, **self.world.settings)
+        dying.stands()
         self.former = [fate.token for fate in fates(conn, self.world.sandbox, self.moved)]
         conn.execute(
             """update relevo.device_installations set token = 'ExponentPushToken[' || gen_random_uuid() || ']',
@@ -391,8 +391,8 @@ class Changed:
             [self._moved_phone],
         )
         assert verbs.cancel(conn, self.ended)
-        mortal.goes_on()
-        reported = mortal.ends()
+        dying.goes_on()
+        reported = dying.ends()
         conn.execute("update relevo.workers set stopped_at = now() where role = 'run-cycle'")
         return reported
 

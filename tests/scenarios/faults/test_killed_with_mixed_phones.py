@@ -16,7 +16,7 @@ from relevo.app import App
 from relevo.core.known_services import NATIVE
 from relevo.sandbox.server import Sandbox
 from support import mixed_phones
-from support.dying_processes import SIGKILL, Mortals, World, enqueue, fates, needless_resends, outwait_lease, run
+from support.dying_processes import SIGKILL, DyingProcesses, World, enqueue, fates, needless_resends, outwait_lease, run
 from support.phones import fan_out
 from support.processes import eventually
 from support.soak import cases
@@ -51,7 +51,7 @@ def sandbox() -> Iterator[Sandbox]:
 
 
 @pytest.fixture
-def mortals(program: Mortals, dsn: str, sandbox: Sandbox) -> Mortals:
+def dying_processes(program: DyingProcesses, dsn: str, sandbox: Sandbox) -> DyingProcesses:
     """The program on the test's database, before every push service."""
     addresses = {name.upper(): str(value) for name, value in mixed_phones.addresses(sandbox).items()}
     return program.on(DATABASE_URL=dsn, **addresses)
@@ -106,10 +106,12 @@ class Scene:
 
 
 @pytest.fixture
-def world(conn, sandbox, mortals, travelling, clock) -> World:
+def world(conn, sandbox, dying_processes, travelling, clock) -> World:
     """The world of workers that send by every push service."""
     survivor = travelling(receipt_first_poll_ms=1, push_rate_per_second=0, **mixed_phones.addresses(sandbox))
-    return World(conn, sandbox, mortals, survivor, clock, {"receipt_first_poll_ms": 1, "push_rate_per_second": 0})
+    return World(
+        conn, sandbox, dying_processes, survivor, clock, {"receipt_first_poll_ms": 1, "push_rate_per_second": 0}
+    )
 
 
 def test_mixed_phones_survive_a_kill_in_every_window(world, conn, sandbox) -> None:
@@ -151,18 +153,18 @@ ALL_STOPS = [
 class Overtaken:
     """A worker that stands still beyond its lease, and another one that does its work meanwhile."""
 
-    mortals: Mortals
+    dying_processes: DyingProcesses
     conn: Any
     survivor: App
 
     def play(self, name: str, when: str) -> None:
         """Stop a worker in a window, let the other take over, and let the first one go on to its end."""
         stop = {"name": name, "when": when, "nth": 1, "signal": "SIGSTOP"}
-        mortal = self.mortals.begin("dispatch", stop, heartbeat=True, **STOPPED)
-        mortal.stands()
+        dying = self.dying_processes.begin("dispatch", stop, heartbeat=True, **STOPPED)
+        dying.stands()
         self.take_over()
-        mortal.goes_on()
-        assert mortal.ends()["signal"] == 0
+        dying.goes_on()
+        assert dying.ends()["signal"] == 0
         self.take_over()
 
     def take_over(self) -> None:
@@ -179,9 +181,9 @@ class Overtaken:
 
 
 @pytest.fixture
-def overtaken(conn, sandbox, mortals, build) -> Overtaken:
+def overtaken(conn, sandbox, dying_processes, build) -> Overtaken:
     """A worker that will be stopped, and one that will not."""
-    return Overtaken(mortals, conn, build(**mixed_phones.addresses(sandbox) | STOPPED))
+    return Overtaken(dying_processes, conn, build(**mixed_phones.addresses(sandbox) | STOPPED))
 
 
 @pytest.mark.parametrize("stop", cases(STOPS, whole=ALL_STOPS), ids=" ".join)

@@ -76,11 +76,11 @@ select c.category, u.subject, array(select n from unnest(u.events) as n where re
 
 
 @pytest.fixture
-def world(conn, sandbox, mortals, travelling, clock) -> World:
+def world(conn, sandbox, dying_processes, travelling, clock) -> World:
     """The world of these tests; what is late expires in the night."""
     conn.execute("insert into relevo.event_types (event_type, quiet_deadline) values ('late', 'expired')")
     chosen = {"push_chunk_size": 2, "receipt_first_poll_ms": 1, "fanout_slice_size": 2, "push_rate_per_second": 0}
-    return World(conn, sandbox, mortals, travelling(**chosen), clock, chosen)
+    return World(conn, sandbox, dying_processes, travelling(**chosen), clock, chosen)
 
 
 class Scene:

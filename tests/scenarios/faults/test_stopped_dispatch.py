@@ -13,8 +13,8 @@ from relevo.sandbox.server import Sandbox
 from support import soak
 from support.dying_processes import (
     SIGKILL,
+    DyingProcesses,
     Fate,
-    Mortals,
     enqueue,
     fates,
     install,
@@ -43,7 +43,7 @@ class Scene:
 
     conn: psycopg.Connection[Any]
     sandbox: Sandbox
-    mortals: Mortals
+    dying_processes: DyingProcesses
     survivor: App
 
     def __post_init__(self) -> None:
@@ -56,16 +56,16 @@ class Scene:
         """Stop at the first such moment, and die at another; return what the process told of its run in the end."""
         stop = {"name": name, "when": when, "nth": 1, "signal": "SIGSTOP"}
         kill = {"name": killed[0], "when": killed[1], "nth": 1} if killed else None
-        mortal = self.mortals.begin("dispatch", stop, kill, heartbeat=True, **SETTINGS)
-        mortal.stands()
+        dying = self.dying_processes.begin("dispatch", stop, kill, heartbeat=True, **SETTINGS)
+        dying.stands()
         if name == "POST written":
             eventually(self._posts, "the request that was under way arrives")
         self.posts_before = self._posts()
         self.take_over()
         self.posts_taken_over = self._posts()
         self.rows_taken_over = self._rows()
-        mortal.goes_on()
-        reported = mortal.ends()
+        dying.goes_on()
+        reported = dying.ends()
         assert reported["signal"] == (SIGKILL if killed else 0)
         return reported
 
@@ -101,9 +101,9 @@ class Scene:
 
 
 @pytest.fixture
-def scene(conn, sandbox, mortals, build) -> Scene:
+def scene(conn, sandbox, dying_processes, build) -> Scene:
     """Phones and events, a push service, a worker that will be stopped and one that will not."""
-    return Scene(conn, sandbox, mortals, build(expo_base_url=sandbox.url, **SETTINGS))
+    return Scene(conn, sandbox, dying_processes, build(expo_base_url=sandbox.url, **SETTINGS))
 
 
 @pytest.mark.needs("kits")
@@ -179,12 +179,12 @@ def test_stopped_in_the_instant_before_a_request(scene) -> None:
 def test_a_late_ticket_stops_the_resend(scene) -> None:
     """If it goes on after the other took its claim over and before the other sends, its tickets close the deliveries."""
     strike = {"name": "POST send", "when": "after", "nth": 1, "signal": "SIGSTOP"}
-    mortal = scene.mortals.begin("dispatch", strike, heartbeat=True, **SETTINGS)
-    mortal.stands()
+    dying = scene.dying_processes.begin("dispatch", strike, heartbeat=True, **SETTINGS)
+    dying.stands()
     outwait_lease(scene.conn)
     eventually(lambda: run(scene.survivor, "reaper").get("claims_reaped"), "its claim is taken back")
-    mortal.goes_on()
-    assert mortal.ends()["done"]["late_tickets"] == 4
+    dying.goes_on()
+    assert dying.ends()["done"]["late_tickets"] == 4
     scene.take_over()
     for event in (scene.once, scene.again):
         assert {(fate.status, fate.received, fate.requests) for fate in scene.of(event)} == {("sent", 1, 1)}

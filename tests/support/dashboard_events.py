@@ -17,7 +17,7 @@ Connection = psycopg.Connection[Any]
 NOWHERE = "http://127.0.0.1:9"
 
 
-def told(person: Person, path: str) -> str:
+def text_of(person: Person, path: str) -> str:
     """Open a page and return what it says, without its markup."""
     answer = person.get(path)
     assert answer.status_code == 200, (path, answer.status_code)
@@ -25,13 +25,13 @@ def told(person: Person, path: str) -> str:
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", main)))
 
 
-def phone(conn: Connection, **given: object) -> UUID:
+def make_phone(conn: Connection, **given: object) -> UUID:
     """Register a phone with an owner and a token."""
     asked = {"token": f"ExponentPushToken[{uuid4().hex[:22]}]", **given}
     return conn.execute("select relevo.register_installation(%s)", [Jsonb(asked)]).fetchone()[0]
 
 
-def event(conn: Connection, key: str, audience: Any, **more: Any) -> int:
+def make_event(conn: Connection, key: str, audience: Any, **more: Any) -> int:
     """Enqueue an event."""
     return verbs.enqueue(conn, values.Event("order.shipped", key, "On its way", audience=audience, **more)).event_id
 
@@ -42,7 +42,7 @@ def deliveries_of(conn: Connection, event_id: int) -> dict[UUID, int]:
     return dict(conn.execute(found, [event_id]).fetchall())
 
 
-def journal(conn: Connection, ids: list[int], outcome: str) -> None:
+def answer_request(conn: Connection, ids: list[int], outcome: str) -> None:
     """Have a request with some deliveries answered."""
     conn.execute(
         "insert into relevo.push_requests (request_day, id, claim_token, worker_id, project, journalled_at, answered_at, outcome, days, ids) "
@@ -52,14 +52,14 @@ def journal(conn: Connection, ids: list[int], outcome: str) -> None:
     )
 
 
-def attempted(conn: Connection, ids: list[int]) -> None:
+def note_attempts(conn: Connection, ids: list[int]) -> None:
     """Note that deliveries were tried just now."""
     conn.execute(
         "update relevo.notification_deliveries set last_attempt_at = clock_timestamp() where id = any (%s)", [ids]
     )
 
 
-def counted(conn: Connection, event_id: int, **became: int) -> None:
+def count_deliveries(conn: Connection, event_id: int, **became: int) -> None:
     """Have an event's deliveries counted by status, as settles do."""
     for status, count in became.items():
         conn.execute(
