@@ -76,7 +76,7 @@ fmt: installed-dev ## format the code and mend what the linter can mend
 	@.venv/bin/ruff check --fix-only --quiet
 	@.venv/bin/ruff format
 
-docs: installed-dev ## write .env.example and the pages of server/docs that are generated: settings, HTTP API, commands
+docs: installed-dev ## write .env.example, the SBOM, and the pages of server/docs that are generated: settings, HTTP API, commands
 	@.venv/bin/python scripts/generate_docs.py $(ARGS)
 
 clients: installed-dev ## install the kits of server/clients, write their types from the OpenAPI document, and build them
@@ -85,8 +85,8 @@ clients: installed-dev ## install the kits of server/clients, write their types 
 texts: installed-dev ## collect the texts of the pages into locale/, and compile their translations
 	@.venv/bin/python scripts/collect_texts.py
 
-dist: installed-dev ## build wheel and sdist into dist/, with docker the image too, and check them
-	@.venv/bin/python scripts/make_dist.py
+dist: installed-dev ## build all that is published into dist/, try each, rehearse the upgrade to it; ARGS=--help
+	@.venv/bin/python scripts/make_dist.py $(ARGS)
 
 model: ## explore the specifications of scripts/model exhaustively, and their broken twins (needs Node.js); ARGS=--long
 	@cd scripts/model && npm ci --ignore-scripts --prefer-offline --loglevel=error >/dev/null && node check.mjs $(ARGS)

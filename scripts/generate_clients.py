@@ -30,10 +30,15 @@ def run(*words: str, **settings: Path) -> None:
         raise SystemExit(f"{' '.join(words)}\n{done.stdout}{done.stderr}")
 
 
-def main() -> None:
-    """Install what is needed, write the types, build."""
+def install() -> None:
+    """Install what the lock file names, unless something is installed."""
     if not (CLIENTS / "node_modules").exists():
         run("npm", "ci", "--ignore-scripts")
+
+
+def main() -> None:
+    """Install what is needed, write the types, build."""
+    install()
     generate(TYPES)
     run("npx", "--no-install", "tsc", "-b")
     print(f"Written: {TYPES.relative_to(CLIENTS.parents[1])}.")

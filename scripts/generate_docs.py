@@ -1,4 +1,4 @@
-"""Writes the pages of server/docs and the parts of SQL that are generated, and `.env.example`. `make docs` runs it."""
+"""Writes the generated pages of server/docs and parts of SQL, `.env.example` and the SBOM. `make docs` runs it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import cycle_docs
 import http_docs
 import provider_sql
 import provider_tables
+import sbom
 from http_docs import plain, slug
 from relevo import config
 from relevo.cli import HEADINGS, cli, heading_of
@@ -362,7 +363,7 @@ def _metrics() -> Iterator[str]:
 
 def main() -> None:
     """Write the files, or with --check only tell which are not as they would be written."""
-    texts = {DOCS / name: text for name, text in pages().items()} | {EXAMPLE: example()}
+    texts = {DOCS / name: text for name, text in pages().items()} | {EXAMPLE: example(), sbom.PLACE: sbom.text()}
     texts |= {FUNCTIONS / name: provider_sql.filled(_read(FUNCTIONS / name)) for name in provider_sql.FILES}
     stale = [path.name for path, text in texts.items() if _read(path) != text]
     if "--check" in sys.argv[1:]:

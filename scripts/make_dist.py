@@ -1,8 +1,10 @@
-"""Builds what is published into dist/, wheel, sdist and with docker the image, and looks at it as installed."""
+"""Builds all that is published into dist/, installs each in an empty environment, and rehearses the upgrade to it."""
 
 from __future__ import annotations
 
+import argparse
 import hashlib
+import json
 import re
 import shutil
 import subprocess
@@ -12,12 +14,15 @@ import tempfile
 import tomllib
 import venv
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import pack_kits
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
-RELEASED = ROOT / "tests" / "migrations" / "released"
+REHEARSAL = ("tests/migrations/test_rolling_upgrades.py", "tests/migrations/test_upgrade_under_load.py")
+PARTS = ("server", "kits", "image", "rehearsal")
 IN_THE_WHEEL = ("relevo/__init__.py", "relevo/py.typed", "relevo/docs/index.md", "relevo/sql/queries/claims.sql")
 IN_THE_SDIST = ("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "server/relevo/__init__.py")
 
@@ -34,6 +39,9 @@ def disagreements(root: Path = ROOT) -> Iterator[str]:
     package = (root / "server" / "relevo" / "core" / "version.py").read_text(encoding="utf-8")
     if f'__version__ = "{version}"' not in package:
         yield f"server/relevo/core/version.py has another version than pyproject.toml, {version}"
+    for kit in sorted((root / "server" / "clients").glob("*/package.json")):
+        if json.loads(kit.read_text(encoding="utf-8"))["version"] != version.partition(".dev")[0]:
+            yield f"{kit.relative_to(root)} has another version than pyproject.toml, {version}"
     headings = re.findall(r"^## \[([^\]]+)\]", (root / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     frozen = (root / "tests" / "migrations" / "released" / version.partition(".dev")[0]).is_dir()
     if ".dev" in version:
@@ -68,17 +76,53 @@ def build() -> tuple[Path, Path]:
 
 def check_wheel(wheel: Path, version: str) -> None:
     """See that the wheel holds the package, and that it tells its version where nothing else is installed."""
-    missing = set(IN_THE_WHEEL) - set(zipfile.ZipFile(wheel).namelist())
+    sbom = f"relevo-{version}.dist-info/sboms/relevo.cdx.json"  # where PEP 770 says
+    missing = {*IN_THE_WHEEL, sbom} - set(zipfile.ZipFile(wheel).namelist())
     if missing:
         raise SystemExit(f"{wheel.name} lacks {', '.join(sorted(missing))}")
     with tempfile.TemporaryDirectory() as folder:
-        venv.create(folder, with_pip=False)
-        python = Path(folder) / "bin" / "python"
-        words = ("install", "--quiet", "--no-deps", "--no-index", "--no-compile", wheel)
-        run(sys.executable, "-m", "pip", "--python", python, *words)
+        python = install(Path(folder), "--no-deps", "--no-index", "--no-compile", wheel)
         told = run(python, "-c", "import relevo; print(relevo.__version__)", cwd=Path(folder)).strip()
     if told != version:
         raise SystemExit(f"{wheel.name} says that it is {told}, not {version}")
+
+
+def install(folder: Path, *words: str | Path) -> Path:
+    """Install something in an empty environment, and return the environment's Python."""
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", *words)
+    return python
+
+
+def check_server(wheel: Path, version: str) -> str:
+    """See that the wheel's server starts with the libraries of constraints.txt and no others, and say so."""
+    with tempfile.TemporaryDirectory() as folder:
+        python = install(Path(folder), "--constraint", ROOT / "constraints.txt", f"{wheel}[server]")
+        told = run(python.with_name("relevo"), "--version", cwd=Path(folder)).strip()
+    if told != version:
+        raise SystemExit(f"the server of {wheel.name} says that it is {told}, not {version}")
+    return f"installed {wheel.name} with [server]"
+
+
+def build_kits(version: str, repository: str) -> str:
+    """Pack the kits where Node.js is, try them, and say what came of it."""
+    if lacking := [name for name in ("node", "npm") if shutil.which(name) is None]:
+        raise LeftOutError(f"the kits were not packed: no {' and '.join(lacking)} here")
+    pack_kits.build()
+    tarballs = pack_kits.pack(DIST, version, repository)
+    pack_kits.check(tarballs)
+    return f"packed and installed {', '.join(tarball.name for tarball in tarballs)}"
+
+
+def rehearse(tests: Sequence[str | Path] = REHEARSAL) -> str:
+    """Upgrade a fleet of the last release under load, as the tests do; say that it went well."""
+    run(sys.executable, "-m", "pytest", "--quiet", *tests)
+    return "rehearsed the rolling upgrade from the last release"
+
+
+class LeftOutError(Exception):
+    """A part cannot be made or tried on this machine."""
 
 
 def check_sdist(sdist: Path, wheel: Path) -> None:
@@ -104,7 +148,7 @@ def build_image(version: str) -> str:
     """Build the image where a docker engine answers, and say what came of it."""
     docker = shutil.which("docker")
     if docker is None or subprocess.run([docker, "info"], capture_output=True, check=False).returncode:
-        return "the image was not built: no docker engine answers here"
+        raise LeftOutError("the image was not built: no docker engine answers here")
     name = f"relevo:{version}"
     run(docker, "build", "--file", "scripts/deploy/Dockerfile", "--tag", name, ".")
     told = run(docker, "run", "--rm", name, "--version").strip()
@@ -113,23 +157,53 @@ def build_image(version: str) -> str:
     return f"built the image {name}"
 
 
+def make_part(part: str, wheel: Path, version: str, repository: str) -> str:
+    """Make or try one part beside wheel and sdist; say what came of it."""
+    match part:
+        case "server":
+            return check_server(wheel, version)
+        case "kits":
+            return build_kits(version, repository)
+        case "image":
+            return build_image(version)
+        case _:
+            return rehearse()
+
+
+def chosen() -> argparse.Namespace:
+    """Read the words of the command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--without", action="append", default=[], choices=PARTS, help="leave a part out; may be given again"
+    )
+    parser.add_argument("--repository", default="", help="the address of the sources, to be named in the kits")
+    return parser.parse_args()
+
+
 def main() -> None:
     """Build all, look at all, and say what may be published."""
-    version = version_of()
+    words, version = chosen(), version_of()
     sdist, wheel = build()
     check_wheel(wheel, version)
     check_sdist(sdist, wheel)
-    for file in (sdist, wheel):
+    troubles = list(disagreements())
+    for part in PARTS:
+        if part in words.without:
+            troubles.append(f"left out as you asked: {part}")
+            continue
+        try:
+            print(make_part(part, wheel, version, words.repository), flush=True)
+        except LeftOutError as error:
+            troubles.append(str(error))
+    for file in sorted(DIST.iterdir()):
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         print(f"built dist/{file.name}: {file.stat().st_size} bytes, sha256 {digest}")
-    print(build_image(version))
-    troubles = list(disagreements())
+    if ".dev" in version:
+        troubles.append(f"{version} is in work")
     for trouble in troubles:
         print(f"not to be published: {trouble}")
-    if troubles:
+    if list(disagreements()) or (troubles and ".dev" not in version):
         raise SystemExit(1)
-    if ".dev" in version:
-        print(f"not to be published: {version} is in work")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,63 @@
+"""The kits as npm would give them to an app: packed, installed offline in an empty folder, imported and compiled against."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+import pack_kits
+
+pytestmark = pytest.mark.needs("kits")
+SOURCES = "https://git.example/relevo"
+
+
+@pytest.fixture(scope="module")
+def tarballs(clients: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """What `make dist` packs of the kits as they are built."""
+    return pack_kits.pack(tmp_path_factory.mktemp("packed"), "9.8.7.dev6", SOURCES)
+
+
+def package(tarball: Path) -> dict[str, object]:
+    """Return the package.json inside."""
+    with tarfile.open(tarball) as packed:
+        file = packed.extractfile("package/package.json")
+        assert file is not None
+        return dict(json.load(file))
+
+
+def test_they_are_installed_and_imported(tarballs: list[Path]) -> None:
+    """Everything that they export is there, loads, and has types; nothing has to be fetched."""
+    pack_kits.check(tarballs)
+
+
+def test_they_hold_what_is_published_and_nothing_else(tarballs: list[Path]) -> None:
+    """Code, types, license and README are inside; sources, tests and examples are not."""
+    for tarball in tarballs:
+        with tarfile.open(tarball) as packed:
+            names = {name.removeprefix("package/") for name in packed.getnames()}
+        assert {"LICENSE", "README.md", "package.json", "dist/src/index.js", "dist/src/index.d.ts"} <= names
+        beside = {name for name in names if not name.startswith(("dist/src/", "dist/worker/"))}
+        assert beside == {"LICENSE", "README.md", "package.json"}
+
+
+def test_they_name_one_version_and_their_sources(tarballs: list[Path]) -> None:
+    """Each has the version given, asks for the others in it, and says where its sources are: provenance needs that."""
+    for tarball in tarballs:
+        told = package(tarball)
+        assert told["version"] == "9.8.7-dev.6"
+        assert set(dict(told["dependencies"]).values()) <= {"9.8.7-dev.6"}
+        directory = f"server/clients/{str(told['name']).partition('/')[2]}"
+        assert told["repository"] == {"type": "git", "url": f"git+{SOURCES}.git", "directory": directory}
+
+
+def test_an_incomplete_kit_is_named(tarballs: list[Path], tmp_path: Path) -> None:
+    """A tarball without a file that it exports is refused by name."""
+    place = tmp_path / "@relevo" / "pg"
+    place.mkdir(parents=True)
+    (place / "package.json").write_text(json.dumps({"exports": {".": {"default": "./dist/gone.js"}}}))
+    [pg] = [each for each in tarballs if each.name.startswith("relevo-pg-")]
+    with pytest.raises(SystemExit, match=r"lacks \./dist/gone\.js"):
+        pack_kits._exports(tmp_path, pg)
