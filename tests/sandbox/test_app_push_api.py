@@ -16,8 +16,8 @@ import requests
 
 from relevo.sandbox import Sandbox
 from relevo.sandbox.projects import Projects
-from sandbox.conftest import Client
 from support.processes import PATIENCE_S, eventually
+from support.sandbox_client import Client
 
 ANA, EVA = "ExponentPushToken[ana]", "ExponentPushToken[eva]"
 
