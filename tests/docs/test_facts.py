@@ -67,6 +67,13 @@ def test_every_push_service_is_named(page: Path) -> None:
     assert [each.label for each in SERVICES.values() if each.label not in text] == []
 
 
+@pytest.mark.parametrize("page", ["reference-events.md", "recipes-http.md"])
+def test_every_provider_is_named(page: str) -> None:
+    """A page that lists what `provider` may be lists each push service."""
+    text = (DOCS / page).read_text("utf-8")
+    assert [name for name in SERVICES if f"`{name}`" not in text] == []
+
+
 def rows(page: str, heading: str) -> set[str]:
     """Return the names in the first column of the tables below a heading."""
     text = (DOCS / page).read_text("utf-8")
