@@ -69,7 +69,7 @@ def test_a_template_is_compiled_for_every_language() -> None:
 
 def listed() -> set[str]:
     """Find every word that the schema allows for a state, a status, an outcome and their kin."""
-    sql = Path(__file__).parents[2] / "sql"
+    sql = Path(__file__).parents[3] / "sql"
     tables = "".join(path.read_text() for path in (sql / "tables").glob("*.sql"))
     named = r"\((?:state|status|outcome|last_outcome|breaker|trigger|lane|permission) in (\([^)]+\))"
     checks = "".join(path.read_text() for path in (sql / "functions").glob("*/is_possible_*.sql"))
