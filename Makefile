@@ -24,7 +24,7 @@ RELEVO = RELEVO_DEMO=$${RELEVO_DEMO:-true} .venv/bin/relevo
 MUTATORS = .venv/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[mutants]' --constraint constraints.txt
 PEERS = .venv/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[bench]' --constraint constraints.txt
 
-.PHONY: help run tick run-cycle migrate psql smoke restore test soak check fmt docs texts dist clean model chaos ha bench bench-archive proof
+.PHONY: help run tick run-cycle migrate psql smoke restore test soak check fmt docs site texts dist clean model chaos ha bench bench-archive proof
 .PHONY: installed installed-dev cycle-named month-named
 
 help: ## say what each target does
@@ -78,6 +78,9 @@ fmt: installed-dev ## format the code and mend what the linter can mend
 
 docs: installed-dev ## write .env.example, the SBOM, and the pages of server/docs that are generated: settings, HTTP API, commands
 	@.venv/bin/python scripts/generate_docs.py $(ARGS)
+
+site: installed-dev ## write the guide as a static site into build/site
+	@.venv/bin/python scripts/make_site.py
 
 clients: installed-dev ## install the kits of server/clients, write their types from the OpenAPI document, and build them
 	@.venv/bin/python scripts/generate_clients.py

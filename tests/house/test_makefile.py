@@ -28,6 +28,7 @@ TARGETS = {
     "smoke",
     "fmt",
     "docs",
+    "site",
     "clients",
     "dist",
     "clean",
@@ -256,4 +257,5 @@ def test_clean_leaves_the_data(make: Make, checkout: Path) -> None:
         "ha",
         "proof",
         "results",
+        "site",
     }

@@ -44,7 +44,7 @@ def test_every_page_is_served_and_every_link_leads_somewhere(serve: Any) -> None
 def test_pages_of_the_last_release_are_found(served: Served) -> None:
     """An address that people kept leads to the page that it became, and to its section there."""
     client = served.client()
-    for old, place in guide._RENAMED.items():
+    for old, place in guide.RENAMED.items():
         assert client.get(f"/guide/{old}").headers["location"] == f"/guide/{place}"
         page, _, anchor = place.partition("#")
         text = client.get(f"/guide/{page}").text

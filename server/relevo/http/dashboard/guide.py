@@ -36,7 +36,7 @@ _PICTURES = "pictures"
 HOME = "/guide"
 RUNBOOK = f"{HOME}/runbook"
 """Where the dashboard's problems are explained, each under an anchor of its own."""
-_RENAMED = {
+RENAMED = {
     "sql-door": "sql-functions",
     "pgbouncer-and-ha": "high-availability",
     "recipes-fastapi": "recipes-python#fastapi",
@@ -86,8 +86,8 @@ async def picture(name: Annotated[str, InPath(max_length=100)]) -> Response:
 @router.get("/guide/{name}")
 async def page(request: Request, name: Annotated[str, InPath(max_length=100)]) -> Response:
     """Show one page, or lead to where it is now."""
-    if name in _RENAMED:
-        return RedirectResponse(f"{HOME}/{_RENAMED[name]}", 301)
+    if name in RENAMED:
+        return RedirectResponse(f"{HOME}/{RENAMED[name]}", 301)
     if name not in _files():
         raise NotFoundError(f"There is no page {name}.")
     return _shown(request, name)
