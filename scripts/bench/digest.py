@@ -69,7 +69,9 @@ def _prepare(conn: psycopg.Connection[Any], delivery: str | None) -> None:
 def _fan_out(built: app.App, conn: psycopg.Connection[Any], name: str, tenders: int) -> Cost:
     """Enqueue tenders and measure their fan-out."""
     for n in range(tenders):
-        audience = values.Matching(tipo=f"T{n % _KINDS}", region="Maule", text=f"Tender {n} of a bridge over a river")
+        audience = values.TenderMatching(
+            tipo=f"T{n % _KINDS}", region="Maule", text=f"Tender {n} of a bridge over a river"
+        )
         verbs.enqueue(conn, values.Event("tender", f"{name} {n}", f"Tender {n}", audience=audience))
     return Meter(conn).measure(lambda: _run(built, "fanout"))
 

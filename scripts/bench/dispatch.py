@@ -16,7 +16,7 @@ from bench.environment import Environment, statements
 from bench.measuring import Cost, Goal, Row, middle, rate
 from benching import say
 from relevo.app import App
-from relevo.client.values import Matching
+from relevo.client.values import TenderMatching
 from relevo.core.model import Lane, PushRequest, SentRequest, Settlement, Shard
 from relevo.cycles import dispatch
 from relevo.database.arrays import array, array_of_few, text_array
@@ -29,7 +29,7 @@ SQL = statements(__file__)
 _PER_CHUNK = 100
 _SEEDS_BATCH = 50
 _RATE = 600
-_FEW = Matching(tipo="FEW")
+_FEW = TenderMatching(tipo="FEW")
 
 
 class Unguarded(Claims):

@@ -21,8 +21,8 @@ from relevo.client import values, verbs
 from relevo.runtime.runs import BUDGET, Run, RunContext
 
 _SQL = statements(__file__)
-_NARROW = values.Matching(rubros=["10007919"], region="Comuna 17", text="palabra31 y nada más")
-_BROAD = values.Matching(tipo="LE", text="puente")
+_NARROW = values.TenderMatching(rubros=["10007919"], region="Comuna 17", text="palabra31 y nada más")
+_BROAD = values.TenderMatching(tipo="LE", text="puente")
 
 
 @dataclass(frozen=True)

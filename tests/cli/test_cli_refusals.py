@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import relevo
-from relevo.client.values import Event, Installation, Matching, Preference
+from relevo.client.values import Event, Installation, Matching, Preference, TenderMatching, TenderPreference
 from support.deliveries import mark_sent
 from support.phones import add_phones, fan_out
 from support.relevo_command import Command
@@ -55,7 +55,7 @@ class TestPlainAnswers:
         for event, words in [
             (Event("t", "k", "a\0b", audience="everyone"), "title holds a NUL"),
             (Event("t", "k", "x", data={"a": ["b\0"]}, audience="everyone"), "data.a holds a NUL"),
-            (Event("t", "k", "x", audience="evryone"), "audience must be everyone"),  # type: ignore[arg-type]
+            (Event("t", "k", "x", audience="evryone"), "audience must be Everyone"),  # type: ignore[arg-type]
             (Event("t", "k", "x\ud800", audience="everyone"), "title holds half a character"),
             (
                 Event("t", "k", "x", data={"a": [{"b": "\udcff"}]}, audience="everyone"),
@@ -64,9 +64,15 @@ class TestPlainAnswers:
             (Event("t", "k", "x", data={"a": float("nan")}, audience="everyone"), "data.a must be a finite number"),
             (Event("t", "k", "x", data=nested(2_000), audience="everyone"), "is nested too deeply"),
             (Event("t", "k", "x", audience=Matching(text="\0")), "matching.text holds a NUL"),
-            (Event("t", "k", "x", audience=Matching(rubros=["\ud800"])), "matching.rubros holds half a character"),
-            (Event("t", "k", "x", audience=Matching(monto=Decimal("Infinity"))), "matching.monto must be a finite"),
-            (Event("t", "k", "x", audience=None), "audience must be everyone"),  # type: ignore[arg-type]
+            (
+                Event("t", "k", "x", audience=TenderMatching(rubros=["\ud800"])),
+                "matching.rubros holds half a character",
+            ),
+            (
+                Event("t", "k", "x", audience=TenderMatching(monto=Decimal("Infinity"))),
+                "matching.monto must be a finite",
+            ),
+            (Event("t", "k", "x", audience=None), "audience must be Everyone"),  # type: ignore[arg-type]
             (Event("t", "k", "x", audience=["7"]), "audience must hold UUIDs"),  # type: ignore[list-item]
         ]:
             with conn.transaction():
@@ -84,7 +90,7 @@ class TestPlainAnswers:
                 (lambda: relevo.set_preference(conn, phone, "a\ud800", Preference()), "name holds half"),
                 (lambda: relevo.set_preference(conn, phone, "a", Preference(keywords=["\0"])), "keywords holds a NUL"),
                 (
-                    lambda: relevo.set_preference(conn, phone, "a", Preference(monto_min=Decimal("NaN"))),
+                    lambda: relevo.set_preference(conn, phone, "a", TenderPreference(monto_min=Decimal("NaN"))),
                     "monto_min must",
                 ),
                 (lambda: relevo.cancel(conn, 1, "a\ud800"), "reason holds half"),

@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 import relevo
-from relevo import Event, Installation, Matching, Preference
+from relevo import Event, Installation, Matching, Preference, TenderMatching, TenderPreference
 from relevo.client import checks
 from relevo.core.errors import InvalidInputError
 from support.push_tokens import BAD_TOKENS
@@ -399,15 +399,15 @@ class TestInstallationsAndPreferences:
             relevo.register(conn, Installation("nonsense"))
         phone = relevo.register(conn, Installation("ExpoPushToken[a]"))
         with pytest.raises(InvalidInputError, match="monto_min must not be above"):
-            relevo.set_preference(conn, phone, "x", Preference(monto_min=Decimal("5.50"), monto_max=5))
+            relevo.set_preference(conn, phone, "x", TenderPreference(monto_min=Decimal("5.50"), monto_max=5))
 
     def test_amounts_keep_their_cents(self, conn) -> None:
         """Amounts go in as they are: whole ones exactly, others to the cent."""
         phone = relevo.register(conn, Installation("ExpoPushToken[a]"))
         relevo.set_preference(
-            conn, phone, "x", Preference(monto_min=Decimal("1500.75"), monto_max=10**17 + 1, moneda="USD")
+            conn, phone, "x", TenderPreference(monto_min=Decimal("1500.75"), monto_max=10**17 + 1, moneda="USD")
         )
-        relevo.enqueue(conn, Event("t", "1", "t", audience=Matching(monto=Decimal("120000000.10"), moneda="CLP")))
+        relevo.enqueue(conn, Event("t", "1", "t", audience=TenderMatching(monto=Decimal("120000000.10"), moneda="CLP")))
         row = conn.execute(
             "select monto_min, monto_max from relevo.notification_preferences where name = 'x'"
         ).fetchone()

@@ -11,7 +11,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 import relevo
-from relevo import Event, Matching, Owners
+from relevo import Event, Owners, TenderMatching
 from relevo.client.values import Enqueued
 from relevo.core.errors import EventConflictError, InvalidInputError
 
@@ -89,9 +89,9 @@ class TestRefused:
 
     def test_matching_is_named(self, conn) -> None:
         """What an event is about differs."""
-        relevo.enqueue(conn, Event("t", "1", "t", audience=Matching(region="Maule", rubros=["1", "2"])))
+        relevo.enqueue(conn, Event("t", "1", "t", audience=TenderMatching(region="Maule", rubros=["1", "2"])))
         with pytest.raises(EventConflictError, match=r"matching differs in region, rubros\."):
-            relevo.enqueue(conn, Event("t", "1", "t", audience=Matching(region="Ñuble", rubros=["1"])))
+            relevo.enqueue(conn, Event("t", "1", "t", audience=TenderMatching(region="Ñuble", rubros=["1"])))
 
     def test_which_one_of_many(self, conn) -> None:
         """The first of a list is named by its place, and nothing of the list is enqueued."""

@@ -14,7 +14,7 @@ from psycopg.rows import dict_row, namedtuple_row
 from psycopg.types.json import Jsonb
 
 import relevo
-from relevo import Event, Matching
+from relevo import Event, TenderMatching
 from relevo.core.errors import InvalidInputError
 
 EVENT = {"type": "order.shipped", "key": "7", "title": "On its way", "audience": "everyone"}
@@ -233,7 +233,7 @@ class TestPythonDoor:
 
     def test_matching_is_stored_folded(self, conn) -> None:
         """What an event is about is kept in the form that preferences are compared in."""
-        about = Matching(["72131500"], "Región de Los Ríos", "LE", 1_500, "CLP", "Aseo, y más")
+        about = TenderMatching(["72131500"], "Región de Los Ríos", "LE", 1_500, "CLP", "Aseo, y más")
         relevo.enqueue(conn, Event("t", "1", "t", audience=about))
         row = conn.execute(
             "select match_rubros, match_region, match_tipo, match_monto, match_moneda, match_words from relevo.notification_events"

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from psycopg.types.json import Jsonb
 
 import relevo
-from relevo import Event, Matching, Owners, Preference
+from relevo import Event, Matching, Owners, Preference, TenderMatching
 from relevo.core.errors import InvalidInputError
 from support import matching_oracle
 from support.phones import add_phones, event_row, fan_out, fan_out_to_the_end, prefer, reached
@@ -170,7 +170,7 @@ class TestPreview:
             """
         )
         for tipo, phones in {"row": 600, "crowds": 600, "turns": 609, "few": 20, "no such": 0}.items():
-            seen = relevo.preview(conn, Event("t", "1", "t", audience=Matching(tipo=tipo), topics=["all"]))
+            seen = relevo.preview(conn, Event("t", "1", "t", audience=TenderMatching(tipo=tipo), topics=["all"]))
             assert not seen.exact
             assert seen.at_least <= phones <= seen.at_most, tipo
             assert phones / 2 <= seen.count <= phones * 2 or tipo == "few", tipo
@@ -222,7 +222,7 @@ class TestExplain:
         (denied,) = add_phones(conn, 1, permission="denied")
         prefer(conn, [ana], "work", topics=["a"])
         prefer(conn, [ana], "home", region="Maule")
-        about = Matching(region="Ñuble")
+        about = TenderMatching(region="Ñuble")
         cases: list[tuple[dict[str, Any], UUID, bool, str, str]] = [
             ({"audience": "everyone"}, ana, True, "everyone", "The event is for everyone."),
             ({"audience": [ana]}, ana, True, "named", "The event names this installation."),

@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 import relevo
-from relevo import Event, Installation, Owners, Preference
+from relevo import Event, Installation, Owners, TenderPreference
 from relevo.core.errors import InvalidInputError
 from support.processes import PATIENCE_S, eventually
 
@@ -214,12 +214,14 @@ class TestPreferences:
     def test_set_change_remove(self, conn) -> None:
         """A preference is set as a whole: what is not given is a wildcard again; removing tells whether it was there."""
         one = relevo.register(conn, Installation(TOKEN))
-        assert relevo.set_preference(conn, one, "work", Preference(keywords=["aseo"], region="Ñuble", monto_min=5))
+        assert relevo.set_preference(
+            conn, one, "work", TenderPreference(keywords=["aseo"], region="Ñuble", monto_min=5)
+        )
         row = conn.execute(
             "select keywords, region, monto_min, moneda from relevo.notification_preferences where name = 'work'"
         ).fetchone()
         assert row == (["aseo"], "Ñuble", 5, "CLP")
-        assert relevo.set_preference(conn, one, "work", Preference(tipo="LE"))
+        assert relevo.set_preference(conn, one, "work", TenderPreference(tipo="LE"))
         row = conn.execute(
             "select keywords, region, monto_min, moneda, tipo from relevo.notification_preferences where name = 'work'"
         ).fetchone()

@@ -43,7 +43,7 @@ def fill(conn: psycopg.Connection[Any], app: App) -> World:
     world = World(token=f"ExponentPushToken[{uuid4().hex}]")
     given = {"token": world.token, "owner": world.owner, "project": nasty(200), "opt_outs": [nasty(100)]}
     world.installation = _one(conn, "select relevo.register_installation(%s)", Jsonb(given))
-    asked = values.Preference(keywords=["<script>", "x" * 100], region=nasty(200), topics=[nasty(100)])
+    asked = values.TenderPreference(keywords=["<script>", "x" * 100], region=nasty(200), topics=[nasty(100)])
     verbs.set_preference(conn, world.installation, nasty(100), asked)
     phones = add_phones(conn, 5)
     _tender(conn, world)

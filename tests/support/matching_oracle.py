@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
-from relevo.client.values import Matching, Preference
+from relevo.client.values import Matching, Preference, TenderMatching, TenderPreference
 
 
 def fold(text: str) -> str:
@@ -138,7 +138,7 @@ def preferences(draw: st.DrawFn) -> Preference:
     if low is not None and high is not None and low > high:  # type: ignore[operator]
         low, high = high, low
     rarely = st.integers(0, 3)
-    return Preference(
+    return TenderPreference(
         enabled=draw(st.integers(0, 7)) > 0,
         rubro_prefix=draw(_maybe(st.sampled_from(_CODES))) if draw(rarely) == 0 else None,  # type: ignore[arg-type]
         tipo=draw(_TIPOS) if draw(rarely) == 0 else None,
@@ -154,7 +154,7 @@ def preferences(draw: st.DrawFn) -> Preference:
 def events() -> st.SearchStrategy[Matching]:
     """Make what an event is about."""
     return st.builds(
-        Matching,
+        TenderMatching,
         rubros=st.lists(st.sampled_from(_CODES), max_size=3),
         region=_maybe(st.sampled_from(_REGIONS)),
         tipo=_maybe(_TIPOS),

@@ -38,7 +38,7 @@ def add_phones(conn: psycopg.Connection[Any], count: int, **columns: object) -> 
 def prefer(conn: psycopg.Connection[Any], phones: Sequence[UUID], name: str = "default", **asked: Any) -> None:
     """Give each phone one named preference; nothing asked is a wildcard."""
     for phone in phones:
-        verbs.set_preference(conn, phone, name, values.Preference(**asked))
+        verbs.set_preference(conn, phone, name, values.TenderPreference(**asked))
 
 
 def fan_out(app: App) -> Report:

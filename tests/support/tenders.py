@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from relevo.client.values import Matching
+from relevo.client.values import TenderMatching
 
-NEWS = Matching(
+NEWS = TenderMatching(
     text="aseo de oficinas", rubros=("76111500",), region="Región del Ñuble", tipo="LE", monto=100, moneda="CLP"
 )
 DROP_THE_MONTH = """

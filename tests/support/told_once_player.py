@@ -103,7 +103,7 @@ class Player:
     def _announce_one(self) -> None:
         event = self._made(region=self.dice.choice(REGIONS))
         project = self.dice.choice([None, None, *PROJECTS])
-        self._enqueue(event, project, relevo.Matching(region=event.region))
+        self._enqueue(event, project, relevo.TenderMatching(region=event.region))
         found = self._deliveries(event)
         for number, phone in self.oracle.phones.items():
             reached = project in (None, phone.project)
@@ -267,7 +267,7 @@ class Player:
                 self.say("prefer", phone, name, None)
             else:
                 kept[name] = asked
-                relevo.set_preference(self.conn, phone, name, relevo.Preference(**asdict(asked)))
+                relevo.set_preference(self.conn, phone, name, relevo.TenderPreference(**asdict(asked)))
                 self.say("prefer", phone, name, asked)
             self.oracle.look_again(phone, self.machine.now)
 

@@ -128,7 +128,6 @@ def enqueue(  # noqa: PLR0917 typer options
         body,
         data=_json_object(data),
         audience=_audience(to or (), owner or (), topic or (), everyone=everyone),
-        topics=topic or (),
         arguments=None if arguments is None else _json_object(arguments, "--arguments"),
         category=category,
         lane="urgent" if urgent else None,
@@ -176,14 +175,14 @@ def _enqueue(database: Database, event: values.Event, on_conflict: values.OnConf
 def _named(event: values.Event) -> dict[str, Any]:
     """Say for whom an event is, by how many and not by name: who is forgotten later stands nowhere."""
     match event.audience:
-        case values.Matching():
-            return {"audience": "topics", "topics": list(event.topics)}
+        case values.Topic():
+            return {"audience": "topics", "topics": list(event.audience.names)}
         case values.Owners():
             return {"audience": "owners", "owners": len(event.audience.names)}
-        case "everyone":
+        case values.Phones():
+            return {"audience": "installations", "phones": len(event.audience.ids)}
+        case _:
             return {"audience": "everyone"}
-        case phones:
-            return {"audience": "installations", "phones": len(phones)}
 
 
 @cli.command()
@@ -218,7 +217,6 @@ def preview(  # noqa: PLR0917 typer options
         data=_json_object(data),
         push=_json_object(push, "--push"),
         audience=_audience(to or (), owner or (), topic or (), everyone=everyone),
-        topics=topic or (),
         category=category,
         project=project,
     )
@@ -292,8 +290,8 @@ def _audience(to: Sequence[UUID], owners: Sequence[str], topics: Sequence[str], 
             hint="Say --to INSTALLATION, --owner OWNER, --topic TOPIC or --everyone.",
         )
     if everyone:
-        return "everyone"
-    return tuple(to) if to else values.Owners(*owners) if owners else values.Matching()
+        return values.Everyone()
+    return values.Phones(*to) if to else values.Owners(*owners) if owners else values.Topic(*topics)
 
 
 def _json_object(text: str, option: str = "--data") -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -13,9 +14,20 @@ from uuid import UUID
 from relevo.client.progress import progress_of
 
 
+def _warn_of_tender_fields(given: object, instead: str, names: Sequence[str]) -> None:
+    """Warn whoever made a value that some of its fields belong to tenders, and leave it in 0.6."""
+    if used := [name for name in names if getattr(given, name) not in (None, ())]:
+        kind = type(given).__name__
+        words = f"{', '.join(used)} of relevo.{kind} belong to tenders and leave it in 0.6: use relevo.{instead}"
+        warnings.warn(words, DeprecationWarning, stacklevel=4)
+
+
 @dataclass(frozen=True)
 class Matching:
-    """What an event is about, for an audience of installations whose preferences match."""
+    """What an event is about, for an audience of installations whose preferences match: a text, or nothing.
+
+    The other fields belong to tenders and leave it in 0.6: `TenderMatching` has them.
+    """
 
     rubros: Sequence[str] = ()
     region: str | None = None
@@ -23,6 +35,22 @@ class Matching:
     monto: Decimal | int | float | None = None
     moneda: str | None = None
     text: str | None = None
+    """Words in which the keywords of preferences are looked for."""
+
+    def __post_init__(self) -> None:
+        """Warn of the fields that leave."""
+        if type(self) is Matching:
+            _warn_of_tender_fields(self, "TenderMatching", ("rubros", "region", "tipo", "monto", "moneda"))
+
+
+@dataclass(frozen=True)
+class TenderMatching(Matching):
+    """What a tender is about, for an audience of installations whose preferences match."""
+
+
+@dataclass(frozen=True)
+class Everyone:
+    """An audience of all phones, or of all phones of the event's project."""
 
 
 @dataclass(frozen=True, init=False)
@@ -36,9 +64,35 @@ class Owners:
         object.__setattr__(self, "names", names)
 
 
+@dataclass(frozen=True, init=False)
+class Phones:
+    """An audience of phones, by the ids that `register` returned."""
+
+    ids: tuple[UUID, ...]
+
+    def __init__(self, *ids: UUID) -> None:
+        """Take the ids one by one: `Phones(phone)`, or `Phones(*phones)`."""
+        object.__setattr__(self, "ids", ids)
+
+    def __iter__(self) -> Iterator[UUID]:
+        """Return them one by one."""
+        return iter(self.ids)
+
+
+@dataclass(frozen=True, init=False)
+class Topic:
+    """An audience of phones with a preference that asks for a topic, or for one of several."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str) -> None:
+        """Take the topics one by one: `Topic("football")`, or `Topic("football", "tennis")`."""
+        object.__setattr__(self, "names", names)
+
+
 EventRef = int | tuple[str, str] | tuple[str, str, str]
 """An event by its id, by its type and key, or by its type, key and project."""
-Audience = Literal["everyone"] | Sequence[UUID] | Owners | Matching
+Audience = Everyone | Owners | Phones | Topic | Matching | Literal["everyone"] | Sequence[UUID]
 OnConflict = Literal["refuse", "keep"]
 """What is done with an event whose type and key are known, and which says something else."""
 
@@ -58,9 +112,11 @@ class Event:
     push: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the push message: sound, badge, link, …; `relevo.client.push_rules.PUSH_FIELDS` lists them."""
     audience: Audience = field(kw_only=True)
-    """Whom it is for. There is no default: nobody tells everyone by forgetting a word. An empty list is nobody."""
+    """Whom it is for: Everyone(), Owners(…), Phones(…), Topic(…) or Matching(…). There is no default: nobody tells
+    everyone by forgetting a word. "everyone" is Everyone(), and a list of ids is Phones; an empty one is nobody."""
     topics: Sequence[str] = field(default=(), kw_only=True)
-    """What it is about, for an audience of Matching: it goes only to phones that asked for one of these topics."""
+    """What it is about, for an audience of Matching: it goes only to phones that asked for one of these topics.
+    Topic(…) is the same as an audience."""
     arguments: Mapping[str, Any] | None = field(default=None, kw_only=True)
     """What goes into the texts of its type, by name, in place of title and body; `{}` if they name nothing."""
     category: str | None = None
@@ -207,7 +263,10 @@ class InstallationStatus:
 
 @dataclass(frozen=True)
 class Preference:
-    """What an installation asks for; None is a wildcard."""
+    """What an installation asks for; None is a wildcard.
+
+    `rubro_prefix`, `tipo`, `region` and the amounts belong to tenders and leave it in 0.6: `TenderPreference` has them.
+    """
 
     enabled: bool = True
     rubro_prefix: str | None = None
@@ -221,3 +280,14 @@ class Preference:
     """Any one of them is enough; without topics it asks only for events that name none."""
     delivery: str | None = None
     """When it is told: now, or together in a digest: hourly, daily 08:00 or weekly mon 08:00, where the phone is."""
+
+    def __post_init__(self) -> None:
+        """Warn of the fields that leave."""
+        if type(self) is Preference:
+            names = ("rubro_prefix", "tipo", "region", "monto_min", "monto_max", "moneda")
+            _warn_of_tender_fields(self, "TenderPreference", names)
+
+
+@dataclass(frozen=True)
+class TenderPreference(Preference):
+    """What an installation asks for among tenders; None is a wildcard."""

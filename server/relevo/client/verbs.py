@@ -42,6 +42,7 @@ from relevo.client.values import (
     Event,
     EventRef,
     EventStatus,
+    Everyone,
     Explanation,
     Installation,
     InstallationStatus,
@@ -50,6 +51,7 @@ from relevo.client.values import (
     Owners,
     Preference,
     Preview,
+    Topic,
 )
 from relevo.core import push_fields
 from relevo.core.errors import InvalidInputError
@@ -377,7 +379,10 @@ def _checked(event: Event, given: dict[str, Any]) -> dict[str, Any]:
         given["topics"] = _listed(event.topics)
     if isinstance(event.arguments, Mapping):
         given["arguments"] = {name: _argument(name, value) for name, value in event.arguments.items()}
-    given |= _audience(event.audience)
+    audience = _audience(event.audience)
+    if event.topics and "topics" in audience:
+        raise InvalidInputError("topics are given twice.", hint="Write audience=Topic(…) alone.")
+    given |= audience
     check_event(given)
     return given
 
@@ -408,7 +413,7 @@ def _audience(audience: object) -> dict[str, Any]:
     if type(audience) is list:  # as most are given: `match` costs a lot more
         return {"audience": "installations", "installations": [_installation(each, _AUDIENCE) for each in audience]}
     match audience:
-        case "everyone":
+        case "everyone" | Everyone():
             return {"audience": "everyone"}
         case Matching():
             check_storable("matching", vars(audience))
@@ -417,13 +422,16 @@ def _audience(audience: object) -> dict[str, Any]:
         case Owners():
             check_storable("owners", audience.names)
             return {"audience": "owners", "owners": list(audience.names)}
+        case Topic():
+            check_storable("topics", audience.names)
+            return {"audience": "matching", "topics": list(audience.names)}
         case str() | bytes() | Mapping():
             pass
-        case Iterable():
-            return {"audience": "installations", "installations": [_installation(each, _AUDIENCE) for each in audience]}
+        case Iterable():  # Phones, too
+            return _audience(list(audience))
     raise InvalidInputError(
-        f"audience must be everyone, installations, Owners or Matching, got {quoted(audience)}.",
-        hint="Write audience='everyone', a list of installations' UUIDs, Owners('user-7') or Matching(…).",
+        f"audience must be Everyone, Owners, Phones, Topic or Matching, got {quoted(audience)}.",
+        hint="Write Everyone(), Owners('user-7'), Phones(id), Topic('football') or Matching(text='…').",
     )
 
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from relevo.access.phones import NoProofError, check_form, check_signed, project_of
 from relevo.client import opens
 from relevo.client.checks import DELIVERY
-from relevo.client.values import REMOVE, Installation, Preference
+from relevo.client.values import REMOVE, Installation, TenderPreference
 from relevo.core.known_services import EXPO, NATIVE, SERVICES, WITH_ENVIRONMENT, listed
 from relevo.http.fields import Amount, Body, Exact, Id, Instant, Reason, Text, Text35, Text64, Text100, Text200
 from relevo.http.guard import Guarded, call, caller_of
@@ -312,7 +312,7 @@ async def get_preference(request: Request, installation_id: UUID, name: Name) ->
 @router.put("/preferences/{name}", responses={200: {"model": NamedPreference}})
 async def set_preference(request: Request, installation_id: UUID, name: Name, body: PreferenceBody) -> Response:
     """Set one preference of a phone; `default` is the one a new phone has, which asks for all that names no topic."""
-    asked = Preference(**dict(body))
+    asked = TenderPreference(**dict(body))
     return Json(await call(request, phones.set_preference, installation_id, name, asked))
 
 

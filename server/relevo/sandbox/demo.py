@@ -18,7 +18,7 @@ import psycopg
 import structlog
 
 from relevo.client import verbs
-from relevo.client.values import Event, Installation, Matching, Owners, Preference
+from relevo.client.values import Event, Installation, Owners, Preference, TenderPreference, Topic
 from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import RelevoError
@@ -33,9 +33,9 @@ _CUSTOMERS: dict[str, Preference] = {
     "ana": Preference(topics=(OFFERS,)),
     "benja": Preference(keywords=("puente", "ciclovía")),
     "carla": Preference(topics=(OFFERS,)),
-    "diego": Preference(rubro_prefix="72", monto_min=100_000_000, moneda="CLP"),
+    "diego": TenderPreference(rubro_prefix="72", monto_min=100_000_000, moneda="CLP"),
     "elena!DeviceNotRegistered": Preference(keywords=("luminarias",)),
-    "fabio!MessageRateExceeded*1": Preference(region="Región de Ñuble"),
+    "fabio!MessageRateExceeded*1": TenderPreference(region="Región de Ñuble"),
     "gina!MessageTooBig": Preference(enabled=False),
 }
 """Who asks for what; after the `!` stands what the sandbox does: gone, tried again once, refused for good."""
@@ -110,7 +110,7 @@ def order(owner: str, number: int, ware: str) -> Event:
 
 def offer(name: str, text: str) -> Event:
     """Return an offer, for the phones that asked for the topic."""
-    return Event("offer", name, "This week", text, audience=Matching(), topics=(OFFERS,))
+    return Event("offer", name, "This week", text, audience=Topic(OFFERS))
 
 
 def install_apps(database: Database, data_dir: Path, url: str, new_secret: NewSecret) -> None:

@@ -130,7 +130,7 @@ async def tell(app: Caller, conn: psycopg.Connection[Any]) -> None:
     with suppress(Undo):
         async with app.transaction():
             phone = await app.register(relevo.Installation("ExponentPushToken[a]", owner="ana"))
-            assert await app.set_preference(phone, "work", relevo.Preference(keywords=["aseo"], monto_min=7))
+            assert await app.set_preference(phone, "work", relevo.TenderPreference(keywords=["aseo"], monto_min=7))
             assert await app.set_preference(phone, "default", None)
             gone = await app.enqueue(Event("t", "gone", "t", audience=[phone]))
             assert await app.complete(phone)

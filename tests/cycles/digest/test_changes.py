@@ -12,7 +12,7 @@ import pytest
 
 import relevo
 from relevo.client import consent, quiet, verbs
-from relevo.client.values import Event, Installation, Matching, Preference
+from relevo.client.values import Event, Installation, Preference, TenderMatching
 from support.phones import add_phones, fan_out, prefer
 
 TOLD = """
@@ -22,7 +22,7 @@ select i.installation_id, c.event_id - o from relevo.digest_contents c join rele
 
 def announce(conn: psycopg.Connection[Any], app: Any, key: str, region: str = "Maule", **more: Any) -> int:
     """Enqueue an event for whoever asked for a region, and fan it out."""
-    event = verbs.enqueue(conn, Event("tender.new", key, key, audience=Matching(region=region), **more)).event_id
+    event = verbs.enqueue(conn, Event("tender.new", key, key, audience=TenderMatching(region=region), **more)).event_id
     fan_out(app)
     return event
 

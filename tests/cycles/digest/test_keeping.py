@@ -9,7 +9,7 @@ import psycopg
 
 import relevo
 from relevo.client import verbs
-from relevo.client.values import Event, Matching
+from relevo.client.values import Event, TenderMatching
 from support.phones import add_phones, fan_out, prefer
 
 
@@ -25,7 +25,7 @@ def test_what_is_over_is_pruned_and_a_person_is_forgotten(conn: psycopg.Connecti
     ana, bea = (add_phones(conn, 1, owner=owner)[0] for owner in ("ana", "bea"))
     prefer(conn, [ana, bea], delivery="daily 08:00")
     for key in ("told", "waits"):
-        verbs.enqueue(conn, Event("tender.new", key, key, audience=Matching(region="Maule")))
+        verbs.enqueue(conn, Event("tender.new", key, key, audience=TenderMatching(region="Maule")))
         fan_out(build())
         if key == "told":
             conn.execute("update relevo.digest_slots set closes_at = now()")

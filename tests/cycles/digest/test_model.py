@@ -20,7 +20,7 @@ import pytest
 import relevo
 from relevo.app import App
 from relevo.client import consent, quiet, verbs
-from relevo.client.values import Event, Installation, Matching, Preference
+from relevo.client.values import Event, Installation, Preference, TenderMatching, TenderPreference
 from support.phones import fan_out
 from support.soak import cases
 
@@ -130,7 +130,7 @@ class World:
         category = dice.choice(CATEGORIES)
         deadline = self.now + timedelta(hours=dice.randrange(1, 90)) if dice.random() < 0.2 else None
         self.number += 1
-        audience = Matching(region=region) if region else "everyone"
+        audience = TenderMatching(region=region) if region else "everyone"
         event = verbs.enqueue(
             self.conn,
             Event(
@@ -158,7 +158,7 @@ class World:
         if dice.random() < 0.15:
             verbs.set_preference(self.conn, phone.id, name, None)
             return
-        wish = Preference(
+        wish = TenderPreference(
             region=dice.choice((None, None, *REGIONS)), delivery=dice.choice(DELIVERIES), enabled=dice.random() > 0.15
         )
         verbs.set_preference(self.conn, phone.id, name, wish)

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 import relevo
 from relevo.client import consent, quiet, verbs
-from relevo.client.values import Event, Matching, Preference
+from relevo.client.values import Event, Preference, TenderMatching, TenderPreference
 from relevo.core import wordings
 from relevo.core.errors import InvalidInputError
 from relevo.operators import words
@@ -29,7 +29,7 @@ def worker(relay) -> Relay:
 def announce(worker: Relay, name: str, region: str = "Maule", **fields: Any) -> int:
     """Enqueue a tender for whoever asked for its region, and fan it out."""
     event = verbs.enqueue(
-        worker.conn, Event("tender.new", name, name, "Open", audience=Matching(region=region), **fields)
+        worker.conn, Event("tender.new", name, name, "Open", audience=TenderMatching(region=region), **fields)
     ).event_id
     worker.fan_out()
     return event
@@ -54,12 +54,12 @@ def shown(worker: Relay, name: str) -> list[tuple[str, str]]:
 
 def test_one_push_with_the_best_three(worker: Relay) -> None:
     """A daily digest tells each phone, in its language, how many there are and the best three; others get each at once."""
-    daily = Preference(region="Maule", delivery="daily 08:00")
+    daily = TenderPreference(region="Maule", delivery="daily 08:00")
     for phone in worker.register("en", "es", locale="es-CL", timezone="America/Santiago"):
         verbs.set_preference(worker.conn, phone, "default", daily)
     worker.conn.execute("update relevo.device_installations set locale = 'en' where token like '%[en]'")
     [now] = worker.register("now")
-    verbs.set_preference(worker.conn, now, "more", Preference(region="Maule", delivery="weekly mon 08:00"))
+    verbs.set_preference(worker.conn, now, "more", TenderPreference(region="Maule", delivery="weekly mon 08:00"))
     for n in range(5):
         announce(worker, f"Tender {n}", push={"relevanceScore": 0.9} if n == 1 else {})
     announce(worker, "Elsewhere", region="Ñuble")
@@ -77,7 +77,7 @@ def test_it_is_explained(worker: Relay) -> None:
     """Before the digest and after it a phone is told by which it hears of an event; a preview counts who would."""
     [phone] = worker.register("d", timezone="America/Santiago")
     verbs.set_preference(worker.conn, phone, "default", Preference(delivery="weekly sat 08:00"))
-    draft = Event("tender.new", "draft", "Draft", audience=Matching(region="Maule"))
+    draft = Event("tender.new", "draft", "Draft", audience=TenderMatching(region="Maule"))
     assert (verbs.preview(worker.conn, draft).count, verbs.preview(worker.conn, draft).digested) == (0, 1)
     assert verbs.explain(worker.conn, draft, phone).rule == "in_digest"
     event = announce(worker, "Tender")
@@ -265,9 +265,9 @@ def test_what_is_refused_after_it_closed_is_not_named(worker: Relay) -> None:
     consent.set_category(worker.conn, "offers")
     for name, owner in (("ana", "ana"), ("bea", "bea")):
         [phone] = worker.register(name, owner=owner, timezone="UTC")
-        verbs.set_preference(worker.conn, phone, "default", Preference(region="Maule", delivery="daily 06:00"))
+        verbs.set_preference(worker.conn, phone, "default", TenderPreference(region="Maule", delivery="daily 06:00"))
     verbs.set_preference(
-        worker.conn, worker.phones["bea"], "default", Preference(region="Ñuble", delivery="daily 06:00")
+        worker.conn, worker.phones["bea"], "default", TenderPreference(region="Ñuble", delivery="daily 06:00")
     )
     quiet.set_quiet(worker.conn, ["04:00-09:00"], project="default", zone="UTC")
     announce(worker, "Offer", category="offers", push={"relevanceScore": 1})

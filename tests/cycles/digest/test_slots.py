@@ -10,7 +10,7 @@ import psycopg
 
 import relevo
 from relevo.client import quiet, verbs
-from relevo.client.values import Event, Matching
+from relevo.client.values import Event, TenderMatching
 from support.phones import add_phones, fan_out, prefer
 from support.processes import PATIENCE_S, eventually
 
@@ -19,7 +19,7 @@ WAITING = "select count(*) from pg_stat_activity where datname = current_databas
 
 def announce(conn: psycopg.Connection[Any], app: Any, key: str, **more: Any) -> int:
     """Enqueue an event for whoever asked for Maule, and fan it out."""
-    event = Event(more.pop("type", "tender.new"), key, key, audience=Matching(region="Maule"), **more)
+    event = Event(more.pop("type", "tender.new"), key, key, audience=TenderMatching(region="Maule"), **more)
     made = verbs.enqueue(conn, event).event_id
     fan_out(app)
     return made

@@ -14,7 +14,7 @@ import pytest
 
 from relevo.app import App
 from relevo.client import quiet, verbs
-from relevo.client.values import Event, Matching
+from relevo.client.values import Event, TenderMatching
 from support.killed_cycles import KilledProcesses, Phones, kill_points
 from support.phones import add_phones, fan_out, prefer
 
@@ -36,7 +36,7 @@ def killed_processes(dsn: str) -> Iterator[KilledProcesses]:
 
 def announce(conn: psycopg.Connection[Any], key: str, region: str = "Ñuble") -> int:
     """Enqueue an event for whoever asked for its region."""
-    return verbs.enqueue(conn, Event("tender.new", key, key, audience=Matching(region=region))).event_id
+    return verbs.enqueue(conn, Event("tender.new", key, key, audience=TenderMatching(region=region))).event_id
 
 
 def come_due(conn: psycopg.Connection[Any], delivery: str | None = None) -> None:

@@ -12,7 +12,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from relevo.client import values, verbs
-from relevo.client.values import Matching, Preference
+from relevo.client.values import TenderMatching, TenderPreference
 from relevo.core.model import Reply
 from support.phones import event_row
 from support.processes import PATIENCE_S, eventually
@@ -297,7 +297,7 @@ class TestTokens:
 
 
 def _leave_the_preference(worker: Relay, _event: int) -> None:
-    verbs.set_preference(worker.conn, worker.phones["ana"], "default", Preference(region="Maule"))
+    verbs.set_preference(worker.conn, worker.phones["ana"], "default", TenderPreference(region="Maule"))
 
 
 def _remove_the_preference(worker: Relay, _event: int) -> None:
@@ -364,7 +364,7 @@ def test_what_changed_between_fan_out_and_dispatch(relay, sandbox) -> None:
         sandbox.reset()
         worker.phones.clear()
         worker.register("ana", "bob")
-        event = worker.enqueue(audience=Matching(region="Ñuble"), category="news", ttl_s=3_600)
+        event = worker.enqueue(audience=TenderMatching(region="Ñuble"), category="news", ttl_s=3_600)
         worker.fan_out()
         change(worker, event)
         worker.dispatch()

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from relevo.client import values, verbs
-from relevo.client.values import Event, Matching
+from relevo.client.values import Event, Matching, TenderMatching
 from support.phones import (
     add_phones,
     called_out,
@@ -160,7 +160,7 @@ class TestSlices:
         for name, region in (("a", "Maule"), ("b", "Ñuble"), ("c", "Aysén")):
             prefer(conn, phones, name=name, keywords=["aseo"], region=region)
         made = verbs.enqueue(
-            conn, Event("tender", "1", "Aseo", audience=Matching(text="aseo", region="Región del Ñuble"))
+            conn, Event("tender", "1", "Aseo", audience=TenderMatching(text="aseo", region="Región del Ñuble"))
         )
         fan_out_to_the_end(build(fanout_slice_size=2))
         assert reached(conn, made.event_id) == phones

@@ -13,7 +13,7 @@ import pytest
 
 from relevo.app import App
 from relevo.client import verbs
-from relevo.client.values import Event, Matching
+from relevo.client.values import Event, TenderMatching
 from support.killed_cycles import KilledProcesses, Phones, kill_points
 from support.phones import fan_out, reached
 
@@ -73,7 +73,7 @@ class Scene:
         )
         self.big = self._event("big", phones.all)  # as if ten thousand had been made before
         conn.execute("update relevo.notification_events set deliveries_created = 10000 where id = %s", [self.big])
-        self.matching = self._event("matching", Matching(region="Región del Ñuble"))
+        self.matching = self._event("matching", TenderMatching(region="Región del Ñuble"))
         self.sealed = self._event("sealed", "everyone")  # half way, when its month went to the archive
         conn.execute(
             "insert into relevo.archive_exports (entity, month, state, relation, part_rows, sealed_at)"

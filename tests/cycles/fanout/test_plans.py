@@ -11,7 +11,7 @@ import pytest
 
 from relevo.app import App
 from relevo.client import values, verbs
-from relevo.client.values import Event, Installation, Matching
+from relevo.client.values import Event, Installation, Matching, TenderMatching
 from relevo.core import queries
 from support import soak
 from support.phones import add_phones, event_row, fan_out_to_the_end, reached
@@ -21,7 +21,7 @@ FANOUT = queries.load("fanout")
 CLAIMS = queries.load("claims")
 MANY = soak.cases(10_000, whole=100_000)  # what is read must not follow it: a tenth shows that as well
 BURST = soak.cases(6_000, whole=60_000)
-NARROW = Matching(
+NARROW = TenderMatching(
     text="ampliación sala cuna", rubros=("72131500",), region="Región del Ñuble", tipo="LE", monto=100, moneda="CLP"
 )
 NO_HELP_FROM_AUTOVACUUM = """

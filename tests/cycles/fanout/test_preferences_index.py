@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from relevo.client import values, verbs
-from relevo.client.values import Event, Matching
+from relevo.client.values import Event, Matching, TenderMatching
 from support import matching_oracle
 from support.matching_oracle import Change
 from support.phones import add_phones, prefer
@@ -109,7 +109,7 @@ class Model:
         statement = "update relevo.notification_preferences set enabled = %s where installation_id = %s and name = %s"
         self.conn.execute(statement, [on, *key])
         if key in self.asked:
-            self.asked[key] = values.Preference(**vars(self.asked[key]) | {"enabled": on})
+            self.asked[key] = values.TenderPreference(**vars(self.asked[key]) | {"enabled": on})
 
     def _rename(self, key: tuple[UUID, str]) -> None:
         if key not in self.asked:
@@ -210,7 +210,7 @@ def test_a_phone_without_a_preference_is_found_by_nothing(conn) -> None:
     """No preference row means no pushes of matching events, whatever they are about."""
     add_phones(conn, 3)
     model = Model(conn, [])
-    assert compare(model, [Matching(), Matching(text="aseo", rubros=["72"], region="Ñuble", tipo="LE")]) == (0, 0)
+    assert compare(model, [Matching(), TenderMatching(text="aseo", rubros=["72"], region="Ñuble", tipo="LE")]) == (0, 0)
 
 
 def test_a_phrase_is_found_by_its_words(conn) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
 
 from relevo.client import verbs
-from relevo.client.values import Event, Matching, Preference
+from relevo.client.values import Event, Matching, Preference, TenderMatching, TenderPreference
 from support import matching_oracle
 from support.phones import add_phones
 
@@ -69,7 +69,7 @@ def test_the_function_says_what_plain_python_says(conn) -> None:
     assert min(verdicts.values()) > 100, f"the pairs must try both verdicts: {verdicts}"
 
 
-TENDER = Matching(
+TENDER = TenderMatching(
     rubros=("72131500", "45000000"),
     region="Región del Ñuble",
     tipo="LE",
@@ -82,20 +82,20 @@ TENDER = Matching(
 RULES = [
     (Preference(), True),
     (Preference(enabled=False), False),
-    (Preference(rubro_prefix="7213"), True),
-    (Preference(rubro_prefix="45"), True),
-    (Preference(rubro_prefix="2131"), False),
-    (Preference(region="ñuble"), True),
-    (Preference(region="REGION DEL NUBLE"), True),
-    (Preference(region="Biobío"), False),
-    (Preference(tipo=" le"), True),
-    (Preference(tipo="L"), False),
-    (Preference(monto_min=120_000_000, moneda="CLP"), True),
-    (Preference(monto_max=120_000_000, moneda="CLP"), True),
-    (Preference(monto_min=120_000_001, moneda="CLP"), False),
-    (Preference(monto_max=119_999_999, moneda="CLP"), False),
-    (Preference(monto_min=1, moneda="USD"), False),
-    (Preference(moneda="USD"), True),
+    (TenderPreference(rubro_prefix="7213"), True),
+    (TenderPreference(rubro_prefix="45"), True),
+    (TenderPreference(rubro_prefix="2131"), False),
+    (TenderPreference(region="ñuble"), True),
+    (TenderPreference(region="REGION DEL NUBLE"), True),
+    (TenderPreference(region="Biobío"), False),
+    (TenderPreference(tipo=" le"), True),
+    (TenderPreference(tipo="L"), False),
+    (TenderPreference(monto_min=120_000_000, moneda="CLP"), True),
+    (TenderPreference(monto_max=120_000_000, moneda="CLP"), True),
+    (TenderPreference(monto_min=120_000_001, moneda="CLP"), False),
+    (TenderPreference(monto_max=119_999_999, moneda="CLP"), False),
+    (TenderPreference(monto_min=1, moneda="USD"), False),
+    (TenderPreference(moneda="USD"), True),
     (Preference(keywords=("senaletica",)), True),
     (Preference(keywords=("SEN\u0303ALE\u0301TICA",)), True),
     (Preference(keywords=("o'higgins",)), True),
@@ -105,7 +105,7 @@ RULES = [
     (Preference(keywords=("señal",)), False),
     (Preference(keywords=("aseo", "etapa")), True),
     (Preference(keywords=("...", "-")), False),
-    (Preference(keywords=("etapa",), rubro_prefix="99"), False),
+    (TenderPreference(keywords=("etapa",), rubro_prefix="99"), False),
 ]
 
 
@@ -120,14 +120,14 @@ def test_the_rules_one_by_one(conn) -> None:
 def test_what_is_set_never_matches_what_is_not_told(conn) -> None:
     """A set preference against a tender that does not tell that value does not match, amounts included."""
     set_ones = [
-        Preference(rubro_prefix="7"),
-        Preference(region="Ñuble"),
-        Preference(tipo="LE"),
-        Preference(monto_min=0, moneda="CLP"),
-        Preference(monto_max=10**15, moneda="CLP"),
+        TenderPreference(rubro_prefix="7"),
+        TenderPreference(region="Ñuble"),
+        TenderPreference(tipo="LE"),
+        TenderPreference(monto_min=0, moneda="CLP"),
+        TenderPreference(monto_max=10**15, moneda="CLP"),
         Preference(keywords=("a",)),
     ]
-    untold = [Matching(), Matching(monto=5), Matching(moneda="CLP")]
+    untold = [Matching(), TenderMatching(monto=5), TenderMatching(moneda="CLP")]
     assert ask(conn, [(asked, reported) for asked in set_ones for reported in untold]) == [False] * 18
 
 
@@ -154,6 +154,6 @@ REGIONS = {
 def test_every_region_is_found_by_its_name(conn) -> None:
     """Chile's sixteen regions, as the register writes them, match what people call them, and no other."""
     for official, called in REGIONS.items():
-        pairs = [(Preference(region=name), Matching(region=official)) for name in REGIONS.values()]
+        pairs = [(TenderPreference(region=name), TenderMatching(region=official)) for name in REGIONS.values()]
         found = [pair[0].region for pair, said in zip(pairs, ask(conn, pairs), strict=True) if said]
         assert found == [called], official

@@ -203,7 +203,7 @@ def test_an_event_for_nobody_says_why(served: Served, conn: Connection, person: 
     asked: dict[str, Any] = {
         "bo": values.Owners("bo"),
         "ana": values.Owners("ana"),
-        "m": values.Matching(region="Maule"),
+        "m": values.TenderMatching(region="Maule"),
     }
     asked |= {"named": [uuid4()], "all": "everyone"}
     made = {key: make_event(conn, key, audience) for key, audience in asked.items()}

@@ -65,8 +65,8 @@ def test_why_not(served: Served, conn: Connection, person: Person) -> None:
     for owner, (phone_is, event_is, answer) in zip(("a/b c", "d/e", "f g", "h", "ñ"), WHY, strict=True):
         one = make_phone(conn, owner=owner, **phone_is)
         verbs.set_preference(conn, one, "default", None)
-        verbs.set_preference(conn, one, "mine", values.Preference(region="Valparaíso"))
-        audience = {"others": add_phones(conn, 1), "matching": values.Matching(region="Maule")}.get(
+        verbs.set_preference(conn, one, "mine", values.TenderPreference(region="Valparaíso"))
+        audience = {"others": add_phones(conn, 1), "matching": values.TenderMatching(region="Maule")}.get(
             event_is.get("audience", ""), "everyone"
         )
         number = make_event(conn, f"of {owner}", audience, category=event_is.get("category"))
@@ -84,7 +84,7 @@ def why(person: Person, one: UUID, number: int) -> str:
 def test_what_changed_since_is_told(served: Served, conn: Connection, person: Person) -> None:
     """A past event is judged by today's phone: what was registered, disabled, changed since is said with its time, nothing else."""
     quiet, disabled, other, wish, gone = (make_phone(conn, owner="ana") for _ in range(5))
-    region = values.Matching(region="Maule")
+    region = values.TenderMatching(region="Maule")
     everyone, matching, named = (
         make_event(conn, "1", "everyone"),
         make_event(conn, "2", region),
@@ -92,7 +92,7 @@ def test_what_changed_since_is_told(served: Served, conn: Connection, person: Pe
     )
     owned = make_event(conn, "4", values.Owners("ana"))
     for each in (quiet, wish, gone):
-        verbs.set_preference(conn, each, "default", values.Preference(region="Ñuble"))
+        verbs.set_preference(conn, each, "default", values.TenderPreference(region="Ñuble"))
     fan_out(served.app)
     late = make_phone(conn, owner="ana")
     conn.execute(
@@ -101,7 +101,7 @@ def test_what_changed_since_is_told(served: Served, conn: Connection, person: Pe
     )
     verbs.register(conn, values.Installation(None, installation_id=other, permission="denied"))
     verbs.register(conn, values.Installation(None, installation_id=gone, owner="bea"))
-    verbs.set_preference(conn, wish, "default", values.Preference(region="Maule"))
+    verbs.set_preference(conn, wish, "default", values.TenderPreference(region="Maule"))
     for number in (everyone, matching, owned):
         assert "No. It was registered only afterwards: 20" in why(person, late, number)
     assert "No. The event is for others" in why(person, late, named)
@@ -121,7 +121,7 @@ def test_a_phone_and_its_owner(served: Served, conn: Connection, person: Person)
     """What a phone asks for in words, its history page by page, its token shortened; its owner has them all."""
     token = f"ExponentPushToken[{uuid4().hex[:22]}]"
     one = make_phone(conn, owner="ana", token=token)
-    wish = values.Preference(keywords=["agua"], region="Maule", monto_min=1000000, moneda="CLP")
+    wish = values.TenderPreference(keywords=["agua"], region="Maule", monto_min=1000000, moneda="CLP")
     verbs.set_preference(conn, one, "mine", wish)
     for n in range(27):
         make_event(conn, f"e-{n}", "everyone")

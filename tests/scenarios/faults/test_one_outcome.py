@@ -16,7 +16,7 @@ import pytest
 
 from relevo.app import App
 from relevo.client import quiet, verbs
-from relevo.client.values import Event, Matching
+from relevo.client.values import Event, TenderMatching
 from relevo.sandbox.push_service import phone_key
 from support import soak
 from support.dying_processes import SIGKILL, World, install, run, unanswered
@@ -108,7 +108,7 @@ class Scene:
         of_kind = {"late": {"ttl_s": 1_800}, "offers": {"category": "offers"}, "news": {"category": "news"}}
         more: dict[str, Any] = of_kind.get(kind, {})
         key = f"{self.project} {number}"
-        event = Event(kind, key, key, audience=Matching(region=self.project), **more)
+        event = Event(kind, key, key, audience=TenderMatching(region=self.project), **more)
         return verbs.enqueue(self.world.conn, event).event_id
 
     def check(self, point: object) -> None:

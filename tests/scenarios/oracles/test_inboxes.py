@@ -157,7 +157,7 @@ class Player:
         if phone := self._a_phone():
             region = self.dice.choice((*REGIONS, None))
             self.say("prefer", phone, region)
-            relevo.set_preference(self.conn, phone, "default", relevo.Preference(region=region))
+            relevo.set_preference(self.conn, phone, "default", relevo.TenderPreference(region=region))
             self.oracle.phones[phone].region = region
 
     def enqueue(self) -> None:
@@ -176,7 +176,7 @@ class Player:
                 audience = sorted(event.phones)
             case 3:
                 event.region = self.dice.choice(REGIONS)
-                audience = relevo.Matching(region=event.region)
+                audience = relevo.TenderMatching(region=event.region)
             case _:
                 event.everyone = True
         key = f"{len(self.events)}"

@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 
 import relevo
 from relevo.client import verbs
-from relevo.client.values import Installation, Matching, Owners, Preference
+from relevo.client.values import Installation, Matching, Owners, TenderMatching, TenderPreference
 from support.sending_worker import Relay, token
 
 IN_AN_HOUR = timedelta(hours=1)
@@ -122,8 +122,8 @@ def test_a_batch(worker: Relay) -> None:
 def test_a_digest_that_closed(worker: Relay) -> None:
     """A digest that closed before anybody logged in, and was not sent yet, is not told to the second owner."""
     for phone in worker.phones.values():
-        verbs.set_preference(worker.conn, phone, "default", Preference(region="Maule", delivery="hourly"))
-    worker.enqueue(audience=Matching(region="Maule"))
+        verbs.set_preference(worker.conn, phone, "default", TenderPreference(region="Maule", delivery="hourly"))
+    worker.enqueue(audience=TenderMatching(region="Maule"))
     worker.fan_out()
     [due] = worker.rows("select max(closes_at) as at from relevo.digest_slots")
     worker.clock.travel_to(due["at"])

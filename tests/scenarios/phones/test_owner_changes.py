@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 import relevo
 from relevo.client import quiet, verbs
-from relevo.client.values import Installation, Matching, Owners, Preference
+from relevo.client.values import Installation, Matching, Owners, TenderPreference
 from relevo.operators import actions, owners
 from relevo.operators.actions import DeadLetters
 from support.sending_worker import Relay, token
@@ -281,7 +281,7 @@ def test_what_the_former_owner_asked_for(relay: Any) -> None:
     )
     worker.phones["ana"] = first
     for phone in (first, second):
-        verbs.set_preference(worker.conn, phone, "hospital", Preference(region="Ñuble"))
+        verbs.set_preference(worker.conn, phone, "hospital", TenderPreference(region="Ñuble"))
         quiet.set_quiet(worker.conn, ["22:00-07:00"], installation_id=phone, zone="UTC")
     pass_on(worker, "bea", opt_outs=["ads"])
     rows = "select p.name, p.region from relevo.notification_preferences p where p.installation_id = %s"

@@ -13,7 +13,7 @@ from psycopg import errors as pg
 from psycopg.types.json import Jsonb
 
 from relevo.client import verbs
-from relevo.client.values import Event, Installation, Matching, Owners, Preference
+from relevo.client.values import Event, Installation, Owners, Preference, TenderMatching
 from relevo.core import wordings
 from relevo.core.errors import InvalidInputError
 from relevo.operators import words
@@ -478,7 +478,7 @@ def test_a_digest_whose_text_would_freeze_is_told_by_the_usual_one(worker) -> No
     worker.conn.execute("select relevo.save_wording(%s)", [Jsonb(given)])
     [phone] = worker.register("ana", locale="en")
     verbs.set_preference(worker.conn, phone, "default", Preference(delivery="hourly"))
-    verbs.enqueue(worker.conn, Event("tender.new", "1", "Tender", "Open", audience=Matching(region="Maule")))
+    verbs.enqueue(worker.conn, Event("tender.new", "1", "Tender", "Open", audience=TenderMatching(region="Maule")))
     worker.fan_out()
     worker.travel(hours=2)
     worker.run("digest")
