@@ -13,6 +13,7 @@ from relevo.core.version import __version__
 if TYPE_CHECKING:
     from relevo import aio
     from relevo.app import Parts
+    from relevo.client.attributes import get_attributes, set_attributes
     from relevo.client.consent import (
         Category,
         OwnerPage,
@@ -145,6 +146,7 @@ __all__ = [
     "export_owner",
     "forget",
     "get",
+    "get_attributes",
     "get_quiet",
     "inbox",
     "inbox_counts",
@@ -159,6 +161,7 @@ __all__ = [
     "register",
     "register_many",
     "report_opened",
+    "set_attributes",
     "set_cap",
     "set_category",
     "set_preference",
@@ -174,6 +177,7 @@ __all__ = [
 
 _NAMES = {
     "relevo.app": "Parts",
+    "relevo.client.attributes": "get_attributes set_attributes",
     "relevo.client.consent": "Category OwnerPage block choose export_owner list_categories set_category unblock",
     "relevo.client.inboxes": "InboxCounts InboxItem InboxPage inbox inbox_counts mark_inbox mark_inbox_before",
     "relevo.client.news": "Outcome acknowledge_news read_news subscribe_news",

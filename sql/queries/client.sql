@@ -175,6 +175,14 @@ select relevo.set_cap(%(asked)s::jsonb);
 -- Lists the caps.
 select relevo.list_caps(%(project)s::text);
 
+-- name: set_attributes
+-- Sets attributes of an owner or a phone.
+select relevo.set_attributes(%(asked)s::jsonb);
+
+-- name: get_attributes
+-- Reads the attributes of an owner, or those that hold for a phone.
+select relevo.get_attributes(%(asked)s::jsonb);
+
 -- name: export_owner
 -- Reads a page of what is kept of an owner.
 select relevo.export_owner(%(asked)s::jsonb);

@@ -68,7 +68,7 @@ select k.event_type from kind k where k.event_type <> 'relevo.news';
 -- Reads all that is known of one event beside its deliveries: what it is about, where it came from, who is meant, what held it.
 select now() as now, e.id, e.event_type, e.event_key, e.state, e.title, e.body, e.audience, e.project, e.category, e.lane, e.at_most_once,
        e.created_at, e.scheduled_at, e.deadline_at, e.event_day, e.fanout_started_at, e.fanout_finished_at, e.targets_selected, e.deliveries_created,
-       e.first_sent_at, e.ended_at, e.end_reason, e.swept_at, e.match_topics, e.updated_at, e.fanout_failures, e.fanout_error, e.fanout_retry_at,
+       e.first_sent_at, e.ended_at, e.end_reason, e.swept_at, e.match_topics, e.match_where, e.updated_at, e.fanout_failures, e.fanout_error, e.fanout_retry_at,
        l.external_id, left(l.nombre, 300) as nombre, l.organismo, l.publicada_at, r.source, r.claimed_at as first_seen_at,
        h.held_at, h.reason as held_reason, h.released_at, t.held_at as repeats_held_at, t.reason as repeats_reason,
        e.collapse, relevo.reactions_of(e) as reactions,

@@ -20,11 +20,13 @@ create table relevo.owner_rules (
   block_reason text check (length(block_reason) <= 300),
   quiet        integer,
   primary key (owner, project),
-  constraint block_has_a_reason check ((blocked_at is null) = (block_reason is null))
+  constraint block_has_a_reason check ((blocked_at is null) = (block_reason is null)),
+  attributes   jsonb
 );
 comment on table relevo.owner_rules is 'What holds for the phones of an owner in a project; an empty project is all of them. Copied to the phones themselves.';
 comment on column relevo.owner_rules.choices is 'By channel and category: {"push": {"offers": false}, "web": {}}.';
 comment on column relevo.owner_rules.blocked_at is 'Since when nothing is sent to the owner; what is kept of them stays.';
+comment on column relevo.owner_rules.attributes is 'What the app knows of the owner: a flat object; null: nothing.';
 comment on column relevo.owner_rules.quiet is 'The owner''s quiet hours, one of quiet_profiles.';
 
 create table relevo.consents (

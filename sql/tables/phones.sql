@@ -33,7 +33,9 @@ create table relevo.device_installations (
   quiet           integer,
   owner_quiet     integer,
   inbox_id        bigint,
-  constraint device_installations_check check ((invalidated_at is null) = (invalid_reason is null))
+  constraint device_installations_check check ((invalidated_at is null) = (invalid_reason is null)),
+  attributes      jsonb,
+  owner_attributes jsonb
 );
 comment on table relevo.device_installations is 'An app on a phone. Deliveries know only its random id; deleting this row forgets the person.';
 comment on column relevo.device_installations.for_news is 'An address that gets news only: what is sent to everyone is not sent there.';
@@ -53,6 +55,8 @@ comment on column relevo.device_installations.blocked is 'Whether its owner is b
 comment on column relevo.device_installations.quiet is 'Its own quiet hours, one of quiet_profiles; null: those of its owner, or else of its project.';
 comment on column relevo.device_installations.owner_quiet is 'The quiet hours of its owner; owner_rules has them, and this is their copy.';
 comment on column relevo.device_installations.inbox_id is 'The inbox of its owner in its project; null: it has no owner, or the reaper has not filled it in since 0.3.0.';
+comment on column relevo.device_installations.attributes is 'What the app knows of this phone: a flat object, before the attributes of its owner; null: nothing.';
+comment on column relevo.device_installations.owner_attributes is 'The attributes of its owner; owner_rules has them, and this is their copy.';
 create index device_installations_dead on relevo.device_installations (dead_since) where dead_since is not null;
 create index device_installations_live on relevo.device_installations (seq) where active and push_capable and permission = 'granted'
   and invalidated_at is null and token is not null;
@@ -75,6 +79,15 @@ create trigger end_device_secret before update on relevo.device_installations
   execute function relevo.end_device_secret();
 create trigger forget_items after delete on relevo.device_installations
   for each row execute function relevo.forget_items();
+create trigger index_new_attributes after insert on relevo.device_installations
+  for each row when (new.attributes is not null or new.owner_attributes is not null)
+  execute function relevo.index_attributes();
+create trigger index_changed_attributes after update on relevo.device_installations
+  for each row when (old.attributes is distinct from new.attributes or old.owner_attributes is distinct from new.owner_attributes)
+  execute function relevo.index_attributes();
+create trigger index_old_attributes after delete on relevo.device_installations
+  for each row when (old.attributes is not null or old.owner_attributes is not null)
+  execute function relevo.index_attributes();
 create trigger index_phone after update on relevo.device_installations
   for each row when (relevo.may_receive(old.*) is distinct from relevo.may_receive(new.*))
   execute function relevo.index_phone();

@@ -221,8 +221,8 @@ def test_files_of_others(conn, command: Command, write: Callable[..., Path]) -> 
 
 
 def test_what_onesignal_knows_of_people(conn, command: Command, write: Callable[..., Path]) -> None:
-    """Who unsubscribed is registered and gets nothing; time zones are taken; tags and the like are named as dropped, and
-    so are a time zone that is unknown and an offset that is no whole hours."""
+    """Who unsubscribed is registered and gets nothing; time zones are taken; tags become attributes, and those
+    that are none are named as dropped, as is a time zone that is unknown and an offset that is no whole hours."""
     zones = {
         "a": {"timezone_id": "America/Santiago", "timezone": "-10800"},
         "b": {"timezone": "-10800"},
@@ -231,7 +231,10 @@ def test_what_onesignal_knows_of_people(conn, command: Command, write: Callable[
         "e": {"timezone_id": "Mars/Base"},
         "f": {"timezone": "0"},
     }
-    rows = [{"identifier": name, "device_type": 1, "tags": '{"vip": "yes"}', **zone} for name, zone in zones.items()]
+    rows = [
+        {"identifier": name, "device_type": 1, "tags": '{"vip": "yes", "my tag": "1"}', **zone}
+        for name, zone in zones.items()
+    ]
     off = {"device_type": 1, "invalid_identifier": "t"}  # OneSignal says so of who unsubscribed, too
     gone = [{"identifier": f"off{code}", "notification_types": code, **off} for code in (-2, -31)]
     gone += [{"identifier": "offered", "device_type": 1, "notification_types": 0}]
@@ -239,15 +242,19 @@ def test_what_onesignal_knows_of_people(conn, command: Command, write: Callable[
     said = command("import-phones", file, "--from", "onesignal", "--json")
     [told] = said.lines
     assert (said.code, told["registered"], told["denied"]) == (0, 9, 3)
-    assert told["dropped"] == ["tags", "timezone 19800", "timezone_id Mars/Base"]
+    assert told["dropped"] == ["tags my tag", "timezone 19800", "timezone_id Mars/Base"]
     found = conn.execute(
         "select token, timezone, permission from relevo.device_installations order by token"
     ).fetchall()
     assert [row[1] for row in found[:6]] == ["America/Santiago", "Etc/GMT+3", "Asia/Tokyo", None, None, "UTC"]
     assert [row[2] for row in found] == ["granted"] * 6 + ["denied"] * 3
+    known = conn.execute("select distinct attributes from relevo.device_installations where permission = 'granted'")
+    assert known.fetchall() == [({"vip": "yes"},)]
     again = command("import-phones", file, "--from", "onesignal")
     assert "3 phones of these get no pushes: their owners unsubscribed." in again.out
-    assert "Not taken, for Relevo has no place for them: tags, timezone 19800, timezone_id Mars/Base." in again.out
+    assert (
+        "Not taken, for Relevo has no place for them: tags my tag, timezone 19800, timezone_id Mars/Base." in again.out
+    )
 
 
 def test_columns_of_any_name(conn, command: Command, write: Callable[..., Path]) -> None:

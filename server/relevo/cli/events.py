@@ -77,6 +77,7 @@ _NOBODY = {
     "everyone_unknown": "no phone is registered yet",
     "everyone_silent": "no phone may receive it",
     "matching": "no phone's preferences match",
+    "attributes": "no phone has the attributes that it is for",
     "not_then": "no phone that was meant could receive it then",
 }
 
@@ -460,6 +461,8 @@ def _audience_of(seen: events.Story) -> str:
     if event["audience"] == "matching":
         topics = ", ".join(event["match_topics"] or ())
         return f"phones whose preferences match{': ' if topics else ''}{shortened(topics)}"
+    if event["audience"] == "attributes":
+        return f"phones with the attributes {shortened(json.dumps(event['match_where'], ensure_ascii=False))}"
     return "everyone"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relevo.client import consent, inboxes, news, opens, quiet, verbs
+from relevo.client import attributes, consent, inboxes, news, opens, quiet, verbs
 from relevo.client.connections import awaited
 
 enqueue = awaited(verbs.enqueue)
@@ -41,3 +41,5 @@ set_quiet = awaited(quiet.set_quiet)
 get_quiet = awaited(quiet.get_quiet)
 set_cap = awaited(quiet.set_cap)
 list_caps = awaited(quiet.list_caps)
+set_attributes = awaited(attributes.set_attributes)
+get_attributes = awaited(attributes.get_attributes)

@@ -41,6 +41,8 @@ DELIVERY = "now|hourly|(daily|weekly (mon|tue|wed|thu|fri|sat|sun)) ([01][0-9]|2
 _MOST_MONTO = 999_999_999_999_999_999
 _MOST_TYPE, _MOST_KEY, _MOST_TITLE, _MOST_BODY = 100, 300, 500, 2000
 _MOST_COLLAPSE = 64
+_ATTRIBUTE = re.compile("[A-Za-z][A-Za-z0-9_.-]{0,49}")
+_MOST_ATTRIBUTES, _MOST_ATTRIBUTE_TEXT, _MOST_ATTRIBUTE_NUMBER = 50, 200, 10**15
 _TEXTS = {
     "type": (1, _MOST_TYPE),
     "key": (1, _MOST_KEY),
@@ -56,7 +58,7 @@ _MATCHING_TEXTS = {"region": (0, 200), "tipo": (0, 100), "text": (0, 20_000)}
 _EVENT_FIELDS = {
     *("type", "key", "title", "body", "data", "push", "audience", "installations", "owners", "matching", "topics"),
     *("category", "lane", "at_most_once", "scheduled_at", "deadline_at", "ttl_s", "licitacion_id", "on_conflict"),
-    *("arguments", "collapse", "batch", "project"),
+    *("arguments", "collapse", "batch", "project", "where"),
 }
 
 _PLAIN_TEXTS = {"type", "key", "title", "body"}
@@ -170,6 +172,16 @@ def check_preference(preference: Mapping[str, Any]) -> None:
     refuse(next(_preference_complaints(preference), None))
 
 
+def is_attribute(name: object, value: object) -> bool:
+    """Return whether this could be an attribute of that name."""
+    return isinstance(name, str) and bool(_ATTRIBUTE.fullmatch(name)) and _is_attribute(value)
+
+
+def check_attributes(place: str, given: object) -> None:
+    """Refuse attributes that are none, as the SQL functions do."""
+    refuse(next(_attribute_complaints(place, given), None))
+
+
 def check_name(name: object) -> None:
     """Refuse the name of a preference that is none."""
     refuse(next(texts({"name": "" if name is None else name}, {"name": (1, 100)}), None))
@@ -243,6 +255,8 @@ def _audience(event: Mapping[str, Any]) -> Iterator[str]:
         yield "topics are looked for in preferences: with topics, audience must be matching"
     if event.get("matching"):
         yield from _matching(event["matching"])
+    if event.get("where") is not None:
+        yield from _attribute_complaints("where", event["where"], is_audience=True)
 
 
 def _batch(event: Mapping[str, Any]) -> Iterator[str]:
@@ -261,6 +275,43 @@ def _matching(matching: Mapping[str, Any]) -> Iterator[str]:
         yield "matching.moneda must be a currency of three capital letters, such as CLP"
 
 
+def _attribute_complaints(place: str, given: object, *, is_audience: bool = False) -> Iterator[str]:
+    if not isinstance(given, Mapping):
+        yield f'{place} must be an object of attributes, such as {{"plan": "pro"}}'
+        return
+    if is_audience and not given:
+        yield f'{place} must name an attribute, such as {{"plan": "pro"}}'
+    names = sorted(given, key=str)
+    if len(names) > _MOST_ATTRIBUTES:
+        yield f"{place} must have at most {_MOST_ATTRIBUTES} attributes"
+    for name in names:
+        if not (isinstance(name, str) and _ATTRIBUTE.fullmatch(name)):
+            yield (
+                f"{place} has an attribute {str(name)[:60]}: a name is a letter and up to 49 letters, digits, dots, "
+                "dashes and underscores"
+            )
+    for name in sorted(given, key=str):
+        if not ((given[name] is None and not is_audience) or _is_attribute(given[name])):
+            yield (
+                f"{place}.{name} must be text of 1 to 200 characters, a number below 10^15, true, false or a list of "
+                "1 to 50 texts"
+            )
+
+
+def _is_attribute(value: object) -> bool:
+    match value:
+        case bool():
+            return True
+        case str():
+            return 1 <= len(value) <= _MOST_ATTRIBUTE_TEXT
+        case int() | float() | Decimal():
+            return -_MOST_ATTRIBUTE_NUMBER < value < _MOST_ATTRIBUTE_NUMBER
+        case list() | tuple():
+            texts = all(isinstance(each, str) and 1 <= len(each) <= _MOST_ATTRIBUTE_TEXT for each in value)
+            return 1 <= len(value) <= _MOST_ATTRIBUTES and texts
+    return False
+
+
 def _installation_complaints(given: Mapping[str, Any]) -> Iterator[str]:
     yield from texts(given, {"provider": (1, 40), "project": (1, 200), "locale": (1, 35), "owner": (1, 200)})
     if not _UUID.fullmatch(given.get("installation_id", _NOBODY)):
@@ -269,6 +320,8 @@ def _installation_complaints(given: Mapping[str, Any]) -> Iterator[str]:
         yield "push_capable must be true or false"
     yield from tokens.complaints(given)
     yield from texts_in_list(given, "opt_outs", 100, 100)
+    if given.get("attributes") is not None:
+        yield from _attribute_complaints("attributes", given["attributes"])
     if given.get("platform", "unknown") not in _PLATFORMS:
         yield "platform must be ios, android, web or unknown"
     if given.get("permission", "granted") not in _PERMISSIONS:

@@ -24,9 +24,9 @@ def _warn_of_tender_fields(given: object, instead: str, names: Sequence[str]) ->
 
 @dataclass(frozen=True)
 class Matching:
-    """What an event is about, for an audience of installations whose preferences match: a text, or nothing.
+    """An audience of phones whose preferences match a text, or who have attributes: `Matching(where={"plan": "pro"})`.
 
-    The other fields belong to tenders and leave it in 0.6: `TenderMatching` has them.
+    `rubros`, `region`, `tipo`, `monto` and `moneda` belong to tenders and leave it in 0.6: `TenderMatching` has them.
     """
 
     rubros: Sequence[str] = ()
@@ -36,6 +36,8 @@ class Matching:
     moneda: str | None = None
     text: str | None = None
     """Words in which the keywords of preferences are looked for."""
+    where: Mapping[str, Any] | None = None
+    """Attributes that a phone, or its owner, must have: of each name one of the values. It stands alone."""
 
     def __post_init__(self) -> None:
         """Warn of the fields that leave."""
@@ -248,6 +250,8 @@ class Installation:
     """With apns: which of Apple's services knows the token; production unless something else is said."""
     timezone: str | Literal[Removal.REMOVE] | None = None
     """The time zone the phone is in, by its IANA name such as `America/Santiago`."""
+    attributes: Mapping[str, Any] | None = None
+    """Attributes of the phone to set, such as `{"plan": "pro"}`: one that is left out stays, and None removes it."""
 
 
 @dataclass(frozen=True)

@@ -321,6 +321,8 @@ def registration(installation: Installation) -> dict[str, Any]:
     given = given_fields(vars(installation) | removed)
     if installation.installation_id is not None:
         given["installation_id"] = str(installation.installation_id)
+    if isinstance(installation.attributes, Mapping):
+        given["attributes"] = dict(installation.attributes)
     if isinstance(installation.opt_outs, tuple):
         given["opt_outs"] = list(installation.opt_outs)
     check_installation(given)
@@ -416,9 +418,7 @@ def _audience(audience: object) -> dict[str, Any]:
         case "everyone" | Everyone():
             return {"audience": "everyone"}
         case Matching():
-            check_storable("matching", vars(audience))
-            matching = {name: _number(value) for name, value in vars(audience).items() if value is not None}
-            return {"audience": "matching", "matching": matching}
+            return _matching(audience)
         case Owners():
             check_storable("owners", audience.names)
             return {"audience": "owners", "owners": list(audience.names)}
@@ -433,6 +433,19 @@ def _audience(audience: object) -> dict[str, Any]:
         f"audience must be Everyone, Owners, Phones, Topic or Matching, got {quoted(audience)}.",
         hint="Write Everyone(), Owners('user-7'), Phones(id), Topic('football') or Matching(text='…').",
     )
+
+
+def _matching(audience: Matching) -> dict[str, Any]:
+    """Say what an event is about, or which attributes a phone must have."""
+    check_storable("matching", vars(audience))
+    asked = {name: _number(value) for name, value in vars(audience).items() if value is not None}
+    where = asked.pop("where", None)
+    if where is None:
+        return {"audience": "matching", "matching": asked}
+    if also := [name for name, value in asked.items() if value != []]:
+        also_named = ", ".join(also)
+        raise InvalidInputError(f"where stands alone in Matching, got {also_named} beside it.", hint="Leave it out.")
+    return {"audience": "attributes", "where": where}
 
 
 def _installation(value: object, said: str = "installation_id must be the UUID of an installation") -> str:

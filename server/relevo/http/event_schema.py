@@ -34,13 +34,19 @@ _NAMES_NOBODY: dict[str, JsonValue] = {"installations": _NULL, "owners": _NULL}
 _ABOUT_NOTHING: dict[str, JsonValue] = {
     "topics": {"anyOf": [_NULL, {"type": "array", "maxItems": 0}]},
     "matching": _NULL,
+    "where": _NULL,
 }
 _AUDIENCES: list[JsonValue] = [
     _case({}, {**_NAMES_NOBODY, **_ABOUT_NOTHING}, "everyone"),
     _case({"installations": {"type": "array"}}, {"owners": _NULL, **_ABOUT_NOTHING}, "installations"),
     _case({"owners": {"type": "array"}}, {"installations": _NULL, **_ABOUT_NOTHING}, "owners"),
-    _case({"matching": {"type": "object"}}, _NAMES_NOBODY, "matching"),
-    _case({"topics": {"type": "array", "minItems": 1}}, _NAMES_NOBODY, "matching"),
+    _case({"matching": {"type": "object"}}, {**_NAMES_NOBODY, "where": _NULL}, "matching"),
+    _case({"topics": {"type": "array", "minItems": 1}}, {**_NAMES_NOBODY, "where": _NULL}, "matching"),
+    _case(
+        {"where": {"type": "object"}},
+        {**_NAMES_NOBODY, **{name: rule for name, rule in _ABOUT_NOTHING.items() if name != "where"}},
+        "attributes",
+    ),
 ]
 BATCH: dict[str, JsonValue] = {
     "additionalProperties": False,
@@ -63,6 +69,24 @@ MATCHING: dict[str, JsonValue] = {
         "text": {"type": ["string", "null"], "maxLength": 20_000},
         "monto": {"type": ["number", "null"], "minimum": 0, "exclusiveMaximum": 10**18},
         "moneda": {"type": ["string", "null"], "pattern": "^[A-Z]{3}$"},
+    },
+}
+WHERE: dict[str, JsonValue] = {
+    "minProperties": 1,
+    "maxProperties": 50,
+    "propertyNames": {"pattern": "^[A-Za-z][A-Za-z0-9_.-]{0,49}$"},
+    "additionalProperties": {
+        "anyOf": [
+            {"type": "string", "minLength": 1, "maxLength": 200, "pattern": _NO_NUL},
+            {"type": "number", "exclusiveMinimum": -(10**15), "exclusiveMaximum": 10**15},
+            {"type": "boolean"},
+            {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": 50,
+                "items": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": _NO_NUL},
+            },
+        ]
     },
 }
 

@@ -74,13 +74,18 @@ class EventIn(BaseModel):
     )
     data: dict[str, Any] | None = Field(None, description="For the app.")
     push: dict[str, Any] | None = Field(None, description="Further fields of the push message.")
-    audience: Literal["everyone", "installations", "owners", "matching"]
+    audience: Literal["everyone", "installations", "owners", "matching", "attributes"]
     installations: list[event_schema.Uuid] | None = Field(None, max_length=100_000)
     owners: list[Text200] | None = Field(None, max_length=100_000)
     topics: list[Text100] | None = Field(
         None, max_length=100, description="With an audience of matching: only phones that asked for one of them."
     )
     matching: dict[str, Any] | None = Field(None, json_schema_extra=event_schema.MATCHING)
+    where: dict[str, Any] | None = Field(
+        None,
+        description="With an audience of attributes: what a phone or its owner must have, of each name one value.",
+        json_schema_extra=event_schema.WHERE,
+    )
     category: Text100 | None = None
     collapse: Text | None = Field(
         None, min_length=1, max_length=64, description="It takes the place of a former one of its type and this key."

@@ -352,5 +352,7 @@ def _why(audience: str | None, names: list[str] | None) -> str:
             return f"It matches what this phone asks for: {', '.join(names)}."
         case "matching":
             return "It matched a preference that was changed or removed since."
+        case "attributes":
+            return "It was sent to phones with some attributes."
         case _:
             return "It was sent to this phone or its owner."

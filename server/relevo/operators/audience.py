@@ -56,6 +56,7 @@ class Nobody:
     why: str
     """owners_, installations_ or everyone_ with unknown (there is no such phone) or silent (none may receive);
     owners_elsewhere where the owners have phones in other projects only; matching where no preference does;
+    attributes where no phone has them;
     not_then where some may receive today."""
     reasons: Mapping[str, int] = field(default_factory=dict)
     """Why phones that are meant get nothing, and how many."""
@@ -65,8 +66,8 @@ def nobody(database: Database, event: Row) -> Nobody | None:
     """Return why an event went out to nobody; None if it has not gone out, or somebody got it."""
     if event["state"] != "fanned" or event["deliveries_created"] or event["end_reason"]:
         return None
-    if event["audience"] == "matching":
-        return Nobody("matching")
+    if event["audience"] in ("matching", "attributes"):
+        return Nobody(event["audience"])
     found = left_out(
         database,
         installations=[str(each) for each in named_phones(database, event["id"], limit=MOST_COUNTED)],

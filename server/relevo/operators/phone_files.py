@@ -7,6 +7,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple, TextIO
 from uuid import UUID
 from zoneinfo import available_timezones
 
+from relevo.client.checks import is_attribute
 from relevo.client.values import Installation
 from relevo.core.errors import InvalidInputError, UsageError
 from relevo.core.known_services import WITH_ENVIRONMENT
@@ -24,7 +26,7 @@ _OPEN = "unexpected end of data"  # as the csv module calls a quote that is not 
 _NO_UTF_8 = "it is not written in UTF-8"
 FIELDS = (
     *("token", "installation_id", "project", "provider", "environment", "platform", "locale", "timezone", "owner"),
-    *("push_capable", "permission", "opt_outs"),
+    *("push_capable", "permission", "opt_outs", "attributes"),
 )
 """The columns of Relevo's own."""
 
@@ -138,6 +140,8 @@ def own(row: Row) -> Fields:
     given: Fields = {name: row[name] for name in FIELDS if name in row}
     if isinstance(given.get("opt_outs"), str):
         given["opt_outs"] = [each.strip() for each in given["opt_outs"].split(",") if each.strip()]
+    if isinstance(given.get("attributes"), str):
+        given["attributes"] = _object("attributes", given["attributes"])
     if isinstance(given.get("push_capable"), str):
         given["push_capable"] = _yes_or_no("push_capable", given["push_capable"])
     return given
@@ -190,8 +194,26 @@ def onesignal(row: Row) -> Fields:
         given["permission"] = "denied"  # who unsubscribed is known, and gets nothing
     if provider == "apns" and str(row.get("test_type", "")) == "1":
         given["environment"] = "sandbox"
+    tags = _tags_of(row)
+    given["attributes"] = {name: value for name, value in tags.items() if is_attribute(name, value)} or None
     given |= {to: row[name] for name, to in (("external_user_id", "owner"), ("language", "locale")) if name in row}
     return given
+
+
+def _tags_of(row: Row) -> Fields:
+    """Return the tags of a phone, which become its attributes."""
+    tags = row.get("tags", {})
+    return _object("tags", tags) if isinstance(tags, str) else tags if isinstance(tags, dict) else {}
+
+
+def _object(name: str, text: str) -> Fields:
+    try:
+        read = json.loads(text)
+    except (ValueError, RecursionError):
+        read = None
+    if not isinstance(read, dict):
+        raise InvalidInputError(f"{name} must be a JSON object.")
+    return read
 
 
 def _zone_of(row: Row) -> str | None:
@@ -231,7 +253,7 @@ _TAKEN: Mapping[str, frozenset[str]] = {
     "onesignal": frozenset(
         {
             *("identifier", "device_type", "invalid_identifier", "notification_types", "test_type"),
-            *("external_user_id", "language", "timezone", "timezone_id"),
+            *("external_user_id", "language", "timezone", "timezone_id", "tags"),
         }
     ),
 }
@@ -240,6 +262,13 @@ _TAKEN: Mapping[str, frozenset[str]] = {
 def dropped(row: Row, kind: str, columns: Mapping[str, str]) -> set[str]:
     """Return the columns of a row that say something which Relevo has no place for, and its time zone if that is so."""
     unused = {name for name in row if name not in _TAKEN[kind] and name not in columns.values()}
+    if kind == "onesignal":
+        with suppress(InvalidInputError):
+            unused |= {
+                f"tags {str(tag)[:_LONGEST_ZONE]}"
+                for tag, value in _tags_of(row).items()
+                if not is_attribute(tag, value)
+            }
     if kind == "onesignal" and "timezone" not in columns and _zone_of(row) is None:
         unused |= {f"{name} {str(row[name])[:_LONGEST_ZONE]}" for name in ("timezone", "timezone_id") if row.get(name)}
     return unused

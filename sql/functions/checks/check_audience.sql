@@ -7,10 +7,10 @@ declare
   matching jsonb := coalesce(nullif(event -> 'matching', 'null'), '{}');
 begin
   if coalesce(event -> 'audience', 'null') = 'null' then
-    perform relevo.refuse('audience must be given: everyone, installations, owners or matching');
+    perform relevo.refuse('audience must be given: everyone, installations, owners, matching or attributes');
   end if;
-  if event ->> 'audience' <> all (array['everyone', 'installations', 'owners', 'matching']) then
-    perform relevo.refuse('audience must be everyone, installations, owners or matching');
+  if event ->> 'audience' <> all (array['everyone', 'installations', 'owners', 'matching', 'attributes']) then
+    perform relevo.refuse('audience must be everyone, installations, owners, matching or attributes');
   end if;
   for wrong in select k from unnest(array['installations', 'owners']) as k
                 where (event ->> 'audience' = k) <> (coalesce(jsonb_typeof(event -> k), 'null') = 'array') loop
@@ -32,6 +32,12 @@ begin
   if event ->> 'audience' = 'matching' and coalesce(jsonb_typeof(event -> 'matching'), 'null') <> 'object'
      and coalesce(nullif(event -> 'topics', 'null'), '[]') = '[]' then
     perform relevo.refuse('matching or topics must say what the event is about when audience is matching');
+  end if;
+  if (event ->> 'audience' = 'attributes') <> (coalesce(event -> 'where', 'null') <> 'null') then
+    perform relevo.refuse('where must name attributes exactly when audience is attributes');
+  end if;
+  if event ->> 'audience' = 'attributes' then
+    perform relevo.check_attributes(event -> 'where', 'where', is_audience => true);
   end if;
   if event ->> 'audience' <> 'matching' and matching <> '{}' then
     perform relevo.refuse('matching says for whom an event is: with matching, audience must be matching');

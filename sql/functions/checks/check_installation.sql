@@ -10,7 +10,7 @@ begin
   end if;
   select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(installation) as k
    where k <> all (array['installation_id', 'token', 'provider', 'project', 'platform', 'locale', 'owner', 'push_capable', 'permission', 'opt_outs', 'environment',
-                         'timezone']);
+                         'timezone', 'attributes']);
   if wrong is not null then
     perform relevo.refuse(format('an installation has no field %s', wrong));
   end if;
@@ -27,6 +27,9 @@ begin
     perform relevo.refuse('installation_id must be a UUID');
   end if;
   perform relevo.check_timezone(installation -> 'timezone');
+  if coalesce(installation -> 'attributes', 'null') <> 'null' then
+    perform relevo.check_attributes(installation -> 'attributes', 'attributes');
+  end if;
   served := relevo.provider_of(installation);
   if relevo.native_platform(served) is null and not exists (select from relevo.providers p where p.provider = served) then
     perform relevo.refuse(format('provider must be one of %s, got %s',

@@ -8,6 +8,6 @@ return array['enqueue(jsonb)', 'enqueue_many(jsonb)', 'event_id(text, text)', 'e
   'read_news(text, bigint, int)', 'acknowledge_news(text, bigint)', 'inbox(jsonb)', 'inbox_counts(jsonb)', 'mark_inbox(jsonb, bigint, text)',
   'mark_inbox_before(jsonb, timestamptz, text)', 'set_category(jsonb)', 'list_categories(jsonb)', 'choose(jsonb)', 'block_owner(jsonb, boolean)',
   'export_owner(jsonb)', 'set_quiet(jsonb)', 'get_quiet(jsonb)', 'set_cap(jsonb)', 'list_caps(text)', 'set_event_type(jsonb)', 'reset_event_type(text)',
-  'list_event_types()', 'report_opened(uuid, bigint, timestamptz, text)'];
+  'list_event_types()', 'set_attributes(jsonb)', 'get_attributes(jsonb)', 'report_opened(uuid, bigint, timestamptz, text)'];
 
 revoke all on function relevo.app_functions from public;

@@ -16,7 +16,7 @@ begin
   else
     update relevo.owner_rules set blocked_at = null, block_reason = null
      where owner = asked ->> 'owner' and (of_project = '' or project = of_project) and blocked_at is not null;
-    delete from relevo.owner_rules where owner = asked ->> 'owner' and blocked_at is null and choices = '{}' and quiet is null;
+    delete from relevo.owner_rules where owner = asked ->> 'owner' and blocked_at is null and choices = '{}' and quiet is null and attributes is null;
   end if;
   return relevo.apply_to_phones(asked ->> 'owner', of_project);
 end

@@ -12,6 +12,7 @@ begin
   new.accepted := rules.accepted;
   new.blocked := rules.blocked;
   new.owner_quiet := rules.quiet;
+  new.owner_attributes := rules.attributes;
   new.inbox_id := relevo.inbox_of_owner(new.owner, new.project);
   if tg_op = 'UPDATE' and old.project <> new.project then
     new.token_version := greatest(new.token_version, old.token_version + 1);

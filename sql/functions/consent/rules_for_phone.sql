@@ -1,12 +1,13 @@
 -- Returns what an owner's rules mean for a phone of theirs: which categories are refused and accepted there, whether the owner is blocked, and
--- the owner's quiet hours, those of the project before those of all.
+-- the owner's quiet hours and attributes, those of the project before those of all.
 create or replace function relevo.rules_for_phone(of_owner text, of_project text, of_provider text,
-    out refused text[], out accepted text[], out blocked boolean, out quiet int)
+    out refused text[], out accepted text[], out blocked boolean, out quiet int, out attributes jsonb)
   language sql stable
 as $$
   select coalesce(array_agg(c.key order by c.key) filter (where c.value = 'false'), '{}'),
          coalesce(array_agg(c.key order by c.key) filter (where c.value = 'true'), '{}'), coalesce(bool_or(r.blocked_at is not null), false),
-         (array_agg(r.quiet order by r.project desc) filter (where r.quiet is not null))[1]
+         (array_agg(r.quiet order by r.project desc) filter (where r.quiet is not null))[1],
+         relevo.known_attributes((array_agg(r.attributes) filter (where r.project = ''))[1], (array_agg(r.attributes) filter (where r.project = of_project and of_project <> ''))[1])
     from relevo.owner_rules r
     left join lateral jsonb_each(r.choices -> case of_provider when 'webpush' then 'web' else 'push' end) as c(key, value) on true
    where r.owner = of_owner and r.project in (of_project, '')

@@ -15,6 +15,9 @@ begin
     if said -> 'matching' ? 'rubros' then
       said := jsonb_set(said, '{matching}', (said -> 'matching') || relevo.sort_list(said -> 'matching', 'rubros'));
     end if;
+    if said ? 'where' then
+      said := said || jsonb_build_object('where', relevo.sort_lists(said -> 'where'));
+    end if;
     if said ? 'scheduled_at' then
       said := said || jsonb_build_object('scheduled_at', extract(epoch from at));
     end if;

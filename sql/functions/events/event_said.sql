@@ -9,7 +9,7 @@ as $$
            'collapse', e.collapse, 'batch', jsonb_strip_nulls(coalesce(e.batch, '{}')),
            'matching', jsonb_strip_nulls(jsonb_build_object('rubros', relevo.sort_list(jsonb_build_object('r', e.match_rubros), 'r') -> 'r', 'region', e.match_region,
                        'tipo', e.match_tipo, 'monto', e.match_monto, 'moneda', e.match_moneda, 'text', e.match_words)),
-           'topics', relevo.sort_list(jsonb_build_object('t', e.match_topics), 't') -> 't', 'owners', o.names,
+           'where', relevo.sort_lists(relevo.trim_numbers(coalesce(e.match_where, '{}'))), 'topics', relevo.sort_list(jsonb_build_object('t', e.match_topics), 't') -> 't', 'owners', o.names,
            'installations', (select coalesce(jsonb_agg(a.installation_id order by a.installation_id), '[]') from relevo.event_audience a where a.event_id = e.id))
     from (select coalesce(jsonb_agg(n.owner order by n.owner collate "C"), '[]') as names from relevo.event_owners n where n.event_id = e.id) o
 $$;

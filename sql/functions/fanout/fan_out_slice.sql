@@ -50,6 +50,7 @@ begin
   t := case e.audience
          when 'matching' then relevo.matching_targets(e, most)
          when 'everyone' then relevo.everyone_targets(e, most)
+         when 'attributes' then relevo.attribute_targets(e, most)
          else relevo.named_targets(e, most)
        end;
   if e.audience = 'matching' then

@@ -7,6 +7,8 @@ as $$
   union all
   select t.is_last, t.last_seq, t.phones, t.providers, t.projects from relevo.everyone_targets($1, $2) t where ($1).audience = 'everyone'
   union all
+  select t.is_last, t.last_seq, t.phones, t.providers, t.projects from relevo.attribute_targets($1, $2) t where ($1).audience = 'attributes'
+  union all
   select t.is_last, t.last_seq, t.phones, t.providers, t.projects from relevo.named_targets($1, $2) t where ($1).audience = 'installations'
 $$;
 

@@ -7,11 +7,11 @@ begin
   -- the preference only the first time: whoever removed it since wants no pushes, however often the app registers
   with made as (
     insert into relevo.device_installations (installation_id, token, provider, project, platform, part, locale, owner, push_capable, permission, opt_outs,
-                                             token_confirmed_at, timezone)
+                                             token_confirmed_at, timezone, attributes)
     select (g.i ->> 'installation_id')::uuid, g.i ->> 'token', g.i ->> 'provider', coalesce(g.i ->> 'project', 'default'), g.i ->> 'platform', g.i ->> 'part',
            g.i ->> 'locale', g.i ->> 'owner', coalesce((g.i ->> 'push_capable')::boolean, true), coalesce(g.i ->> 'permission', 'granted'),
            array(select jsonb_array_elements_text(coalesce(nullif(g.i -> 'opt_outs', 'null'), '[]'))), case when g.i ->> 'token' is not null then now() end,
-           g.i ->> 'timezone'
+           g.i ->> 'timezone', case when coalesce(g.i -> 'attributes', 'null') <> 'null' then relevo.changed_attributes(null, g.i -> 'attributes') end
       from jsonb_array_elements(resolved) as g(i)
       left join lateral (select true as known from relevo.device_installations d where d.installation_id = (g.i ->> 'installation_id')::uuid offset 0) d on true
      where d.known is null

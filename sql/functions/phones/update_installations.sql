@@ -1,5 +1,5 @@
 -- Writes those of some resolved installations that are there already, and returns how many. What is not said of one stays, but for whether it
--- may receive pushes: whoever registers again has them on. What a former owner asked for goes with that owner: preferences, opt-outs and quiet hours
+-- may receive pushes: whoever registers again has them on. What a former owner asked for goes with that owner: preferences, opt-outs, quiet hours and attributes
 -- are those of a new phone.
 create or replace function relevo.update_installations(resolved jsonb) returns int
   language plpgsql volatile
@@ -27,6 +27,9 @@ begin
          opt_outs = case when g.i ? 'opt_outs' then array(select jsonb_array_elements_text(coalesce(nullif(g.i -> 'opt_outs', 'null'), '[]')))
                          when i.installation_id = any (passed_on) then '{}' else i.opt_outs end,
          quiet = case when i.installation_id = any (passed_on) then null else i.quiet end,
+         attributes = case when coalesce(g.i -> 'attributes', 'null') <> 'null'
+                           then relevo.changed_attributes(case when i.installation_id <> all (passed_on) then i.attributes end, g.i -> 'attributes')
+                           when i.installation_id = any (passed_on) then null else i.attributes end,
          push_capable = coalesce((g.i ->> 'push_capable')::boolean, true), permission = coalesce(g.i ->> 'permission', 'granted'),
          active = true, updated_at = now(),
          invalidated_at = case when g.i ? 'token' then null else i.invalidated_at end,

@@ -27,8 +27,10 @@ begin
   if e.audience = 'matching' then
     buckets := array(select b.bucket from unnest(relevo.event_buckets(e)) as b(bucket)
                       where exists (select from relevo.preference_index x where x.bucket = b.bucket));
+  elsif e.audience = 'attributes' then
+    buckets := relevo.rarest_words(e.match_where);
   end if;
-  if e.audience in ('everyone', 'matching')
+  if e.audience in ('everyone', 'matching', 'attributes')
      and relevo.count_candidates(e.audience, buckets, first_seq, last_seq, 1, wide, all_looks + 1) > all_looks then
     -- each place is looked up in each bucket
     places := least(greatest(2000 / coalesce(cardinality(buckets), 1), 10), wide);

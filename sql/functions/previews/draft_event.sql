@@ -28,6 +28,7 @@ begin
   e.match_monto := (matching ->> 'monto')::numeric(20, 2);
   e.match_moneda := matching ->> 'moneda';
   e.match_words := relevo.words(matching ->> 'text');
+  e.match_where := nullif(event -> 'where', 'null');
   return e;
 end
 $$;

@@ -87,6 +87,11 @@ begin
       rule := unwanted; about := jsonb_build_object('category', e.category);
       why := format(case unwanted when 'opted_out' then 'It opted out of the category %s.' when 'refused' then 'Its owner refused the category %s.'
                                   else 'Its owner has not accepted the category %s, which is off until then.' end, e.category);
+    when e.audience = 'attributes' and d.id is null and relevo.attribute_mismatch(relevo.known_attributes(i.owner_attributes, i.attributes), e.match_where) is not null then
+      rule := 'attribute_differs';
+      about := jsonb_build_object('attribute', relevo.attribute_mismatch(relevo.known_attributes(i.owner_attributes, i.attributes), e.match_where));
+      about := about || jsonb_build_object('has', relevo.known_attributes(i.owner_attributes, i.attributes) -> (about ->> 'attribute'), 'wanted', e.match_where -> (about ->> 'attribute'));
+      why := format('Its attribute %s is %s, and the event is for %s.', about ->> 'attribute', relevo.shown(about -> 'has'), relevo.shown(about -> 'wanted'));
     when e.audience = 'matching' and misses = '[]' and fitting is null then
       rule := 'no_preference'; why := 'It has no preference, and so asks for nothing.';
     when e.audience = 'matching' and fitting is null then
@@ -132,10 +137,12 @@ begin
       gets := true;
       rule := case when e.audience = 'matching' then 'preference'
                    when e.audience = 'everyone' then 'everyone'
+                   when e.audience = 'attributes' then 'attributes'
                    when names_it then 'named'
                    else 'owner' end;
       why := case rule when 'preference' then format('Its preference %s matches.', fitting)
                        when 'everyone' then 'The event is for everyone.'
+                       when 'attributes' then 'It has the attributes that the event is for.'
                        when 'named' then 'The event names this installation.'
                        else format('The event is for its owner, %s.', i.owner) end;
       about := case when rule = 'owner' then jsonb_build_object('owner', i.owner) else about end || case when quiet is not null then jsonb_build_object('quiet', quiet - 'reason') else '{}' end;

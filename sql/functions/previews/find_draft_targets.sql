@@ -19,6 +19,13 @@ as $$
      and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
   union all
   select i.installation_id, i.project, false
+    from (select distinct x.seq from relevo.attribute_index x
+           where (e).audience = 'attributes' and x.word = any (find_draft_targets.buckets) and x.seq > after_seq and x.seq <= upto_seq) c
+    cross join lateral (select i.* from relevo.device_installations i where i.seq = c.seq offset 0) i
+   where not i.for_news and relevo.attribute_mismatch(relevo.known_attributes(i.owner_attributes, i.attributes), (e).match_where) is null
+     and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
+  union all
+  select i.installation_id, i.project, false
     from (select n.installation_id from (select distinct unnest(find_draft_targets.named) as id) u
             cross join lateral (select n.installation_id from relevo.device_installations n where n.installation_id = u.id offset 0) n
            union all

@@ -14,7 +14,7 @@ begin
   end if;
   insert into relevo.owner_rules as r (owner, project, quiet) values (of_owner, of_project, profile)
   on conflict (owner, project) do update set quiet = excluded.quiet;
-  delete from relevo.owner_rules r where r.owner = of_owner and r.blocked_at is null and r.choices = '{}' and r.quiet is null;
+  delete from relevo.owner_rules r where r.owner = of_owner and r.blocked_at is null and r.choices = '{}' and r.quiet is null and r.attributes is null;
   perform relevo.apply_to_phones(of_owner, of_project);
   perform relevo.recheck_quiet(array(select i.installation_id from relevo.device_installations i
                                       where i.owner = of_owner and (of_project = '' or i.project = of_project)), of_owner);

@@ -30,6 +30,7 @@ RULES = {
     "not_accepted": N_("Its owner has not accepted the event's category, %(category)s, which is off until then."),
     "no_preference": N_("This phone has no preference, and so asks for nothing."),
     "preference_differs": N_("None of this phone's preferences matches: %(differs)s."),
+    "attribute_differs": N_("Its attribute %(attribute)s is %(has)s, and the event is for %(wanted)s."),
     "handled_elsewhere": N_("It was handled on another phone, or elsewhere."),
     "superseded": N_("A later event of the same type and collapse key took its place."),
     "quiet_hours": N_("It waits for the end of quiet hours: they last until %(until)s in %(zone)s (%(whose)s)."),
@@ -54,6 +55,7 @@ RULES = {
     "came_later": N_("The event had gone out before this phone could receive it."),
     "preference": N_("Its preference %(preference)s matches."),
     "everyone": N_("The event is for everyone."),
+    "attributes": N_("It has the attributes that the event is for."),
     "named": N_("The event names this phone."),
     "owner": N_("The event is for its owner."),
 }
@@ -91,6 +93,7 @@ MATCHED = {
     "installations": N_("because it names them"),
     "owners": N_("because they belong to its owners"),
     "matching": N_("because their preferences match"),
+    "attributes": N_("because they have the attributes that it is for"),
 }
 """Why phones get an event, by its audience."""
 
@@ -99,6 +102,7 @@ MATCHED_ONE = {
     "installations": N_("because it is named"),
     "owners": N_("because it belongs to an owner who is meant"),
     "matching": N_("because its preferences match"),
+    "attributes": N_("because it has the attributes that it is for"),
 }
 """The same of one phone."""
 
@@ -114,6 +118,7 @@ NOBODY = {
     "everyone_unknown": N_("no phone is registered yet"),
     "everyone_silent": N_("no phone may receive it: %(reasons)s"),
     "matching": N_("no phone's preferences match"),
+    "attributes": N_("no phone has the attributes that it is for"),
     "not_then": N_("no phone that was meant could receive it then"),
 }
 """Why an event went out to nobody."""
@@ -125,7 +130,7 @@ _BY_PREFERENCES = ("no_preference", "preference_differs", "preference")
 _UNWANTED = ("opted_out", "refused", "not_accepted")
 _BY_PHONE = ("not_allowed", *_UNWANTED)
 _TOGETHER = ("batched", "in_digest", "digested")
-_AGAINST = ("not_named", "not_allowed", *_UNWANTED, "no_preference", "preference_differs")
+_AGAINST = ("not_named", "not_allowed", *_UNWANTED, "no_preference", "preference_differs", "attribute_differs")
 """Rules by which no delivery is made: where there is one, they hold only since."""
 
 
@@ -175,6 +180,9 @@ def rule(told: Explanation) -> Markup:
         event=values.get("event"),
         zone=values.get("zone"),
         whose=_(ZONES.get(values.get("zone_of"), "")),
+        attribute=values.get("attribute"),
+        has=clipped(_("not given") if values.get("has") is None else str(values["has"]), _LONGEST_NAME),
+        wanted=clipped(str(values.get("wanted")), _LONGEST_NAME),
         at=instant(datetime.fromisoformat(values["at"])) if values.get("at") else "",
         delivery=wanted_when(values.get("delivery")),
     )

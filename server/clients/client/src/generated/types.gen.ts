@@ -654,18 +654,21 @@ export type EventIn = ({
     owners?: null;
     topics?: null | Array<unknown>;
     matching?: null;
+    where?: null;
 } | {
     audience?: 'installations';
     installations: Array<unknown>;
     owners?: null;
     topics?: null | Array<unknown>;
     matching?: null;
+    where?: null;
 } | {
     audience?: 'owners';
     owners: Array<unknown>;
     installations?: null;
     topics?: null | Array<unknown>;
     matching?: null;
+    where?: null;
 } | {
     audience?: 'matching';
     matching: {
@@ -673,11 +676,22 @@ export type EventIn = ({
     };
     installations?: null;
     owners?: null;
+    where?: null;
 } | {
     audience?: 'matching';
     topics: Array<unknown>;
     installations?: null;
     owners?: null;
+    where?: null;
+} | {
+    audience?: 'attributes';
+    where: {
+        [key: string]: unknown;
+    };
+    installations?: null;
+    owners?: null;
+    topics?: null | Array<unknown>;
+    matching?: null;
 }) & {
     /**
      * Type
@@ -724,7 +738,7 @@ export type EventIn = ({
     /**
      * Audience
      */
-    audience: 'everyone' | 'installations' | 'owners' | 'matching';
+    audience: 'everyone' | 'installations' | 'owners' | 'matching' | 'attributes';
     /**
      * Installations
      */
@@ -749,6 +763,14 @@ export type EventIn = ({
         monto?: number | null;
         moneda?: string | null;
     };
+    /**
+     * Where
+     *
+     * With an audience of attributes: what a phone or its owner must have, of each name one value.
+     */
+    where?: {
+        [key: string]: unknown;
+    } | null;
     /**
      * Category
      */
@@ -1747,18 +1769,21 @@ export type KeyedEventIn = ({
     owners?: null;
     topics?: null | Array<unknown>;
     matching?: null;
+    where?: null;
 } | {
     audience?: 'installations';
     installations: Array<unknown>;
     owners?: null;
     topics?: null | Array<unknown>;
     matching?: null;
+    where?: null;
 } | {
     audience?: 'owners';
     owners: Array<unknown>;
     installations?: null;
     topics?: null | Array<unknown>;
     matching?: null;
+    where?: null;
 } | {
     audience?: 'matching';
     matching: {
@@ -1766,11 +1791,22 @@ export type KeyedEventIn = ({
     };
     installations?: null;
     owners?: null;
+    where?: null;
 } | {
     audience?: 'matching';
     topics: Array<unknown>;
     installations?: null;
     owners?: null;
+    where?: null;
+} | {
+    audience?: 'attributes';
+    where: {
+        [key: string]: unknown;
+    };
+    installations?: null;
+    owners?: null;
+    topics?: null | Array<unknown>;
+    matching?: null;
 }) & {
     key: string;
 } & {
@@ -1819,7 +1855,7 @@ export type KeyedEventIn = ({
     /**
      * Audience
      */
-    audience: 'everyone' | 'installations' | 'owners' | 'matching';
+    audience: 'everyone' | 'installations' | 'owners' | 'matching' | 'attributes';
     /**
      * Installations
      */
@@ -1844,6 +1880,14 @@ export type KeyedEventIn = ({
         monto?: number | null;
         moneda?: string | null;
     };
+    /**
+     * Where
+     *
+     * With an audience of attributes: what a phone or its owner must have, of each name one value.
+     */
+    where?: {
+        [key: string]: unknown;
+    } | null;
     /**
      * Category
      */

@@ -1,0 +1,10 @@
+-- Returns each value of some attributes as one word, such as plan="pro"; of a list each of its values, and of a number its shortest form.
+create or replace function relevo.attribute_words(attributes jsonb) returns text[]
+  language sql immutable
+as $$
+  select array_agg(distinct a.key || '=' || case jsonb_typeof(v.value) when 'number' then trim_scale((v.value #>> '{}')::numeric)::text else v.value::text end)
+    from jsonb_each(attributes) as a(key, value)
+    cross join lateral jsonb_array_elements(case jsonb_typeof(a.value) when 'array' then a.value else jsonb_build_array(a.value) end) as v(value)
+$$;
+
+revoke all on function relevo.attribute_words from public;

@@ -1,0 +1,23 @@
+-- Returns the attributes of an owner, {"owner": "user-7", "project": …}, or those that hold for a phone, {"installation": "…"}: an object, empty if there are none.
+create or replace function relevo.get_attributes(asked jsonb) returns jsonb
+  language plpgsql stable security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  phone uuid;
+begin
+  perform relevo.check_owner_question(asked, array['installation'], false);
+  if num_nonnulls(asked ->> 'owner', asked ->> 'installation') <> 1 then
+    perform relevo.refuse('owner or installation must be given, and not both');
+  end if;
+  if asked ->> 'installation' is not null then
+    phone := relevo.known_phone(asked -> 'installation');
+    return coalesce((select relevo.known_attributes(i.owner_attributes, i.attributes) from relevo.device_installations i
+                      where i.installation_id = phone and i.project = coalesce(asked ->> 'project', i.project)), '{}');
+  end if;
+  return coalesce((select r.attributes from relevo.owner_rules r
+                    where r.owner = asked ->> 'owner' and r.project = coalesce(asked ->> 'project', relevo.project_of_owners(), '')), '{}');
+end
+$$;
+
+revoke all on function relevo.get_attributes from public;
