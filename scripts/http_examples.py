@@ -81,6 +81,7 @@ EXAMPLES: dict[tuple[str, str], Example] = {
     ("GET", "/v1/installations/{installation_id}/choices"): _of("locale=es"),
     ("PUT", "/v1/installations/{installation_id}/choices/{category}"): _of("", {"wanted": False}, category="offers"),
     ("POST", "/v1/owners/quiet"): _of("", {**_OWNER, **_HOURS}),
+    ("POST", "/v1/owners/attributes"): _of("", {**_OWNER, "attributes": {"plan": "pro", "tags": ["beta"]}}),
     ("GET", "/v1/quiet"): _of("project=default"),
     ("PUT", "/v1/quiet"): _of("", {"project": "default", **_HOURS}),
     ("GET", "/v1/caps"): _of("project=default"),

@@ -65,6 +65,7 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("POST", "/v1/owners/choices"): Route("app", body={**OWNER, "category": "offers", "wanted": False}),
     ("POST", "/v1/owners/export"): Route("app", body={**OWNER, "kind": "events"}),
     ("POST", "/v1/owners/quiet"): Route("app", body={**OWNER, **HOURS}),
+    ("POST", "/v1/owners/attributes"): Route("app", body={**OWNER, "attributes": {"plan": "pro"}}),
     ("POST", "/v1/owners/complete"): Route("app", body=OWNER),
     ("POST", "/v1/owners/block"): Route("app", body=OWNER),
     ("POST", "/v1/owners/unblock"): Route("app", body=OWNER),

@@ -102,6 +102,7 @@ def _side(
     for method, path, body in (
         ("POST", "/v1/owners/choices", {"owner": "ana", "category": "offers", "wanted": False, "words": word}),
         ("POST", "/v1/owners/quiet", {"owner": "ana", "windows": ["23:00-23:30"], "zone": given["zone"]}),
+        ("POST", "/v1/owners/attributes", {"owner": "ana", "attributes": {"zone": given["zone"]}}),
         ("PUT", "/v1/quiet", {"windows": ["22:00-22:30"], "zone": given["zone"]}),
         ("PUT", "/v1/caps", {"per": "week", "most": given["most"]}),
         ("PUT", "/v1/news/feed", {"kinds": ["installation.unregistered"]}),

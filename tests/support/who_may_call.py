@@ -65,6 +65,7 @@ _LISTED = (
         POST /v1/owners/unblock
         POST /v1/owners/export
         POST /v1/owners/quiet
+        POST /v1/owners/attributes
         PUT /v1/quiet
         PUT /v1/caps
         PUT /v1/news/{subscription}

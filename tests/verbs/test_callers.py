@@ -24,6 +24,7 @@ OF_OPERATORS = {
     ("POST", "/v1/events/{event_id}/cancel"): "cancel_event",
     ("POST", "/v1/owners/choices"): "choose_category",
     ("POST", "/v1/owners/quiet"): "set_quiet",
+    ("POST", "/v1/owners/attributes"): "set_attributes",
     ("POST", "/v1/owners/complete"): "complete_owner",
     ("PUT", "/v1/categories/{category}"): "set_category",
     ("POST", "/v1/ops/cycles/{name}/run"): "run_cycle",

@@ -71,24 +71,21 @@ MATCHING: dict[str, JsonValue] = {
         "moneda": {"type": ["string", "null"], "pattern": "^[A-Z]{3}$"},
     },
 }
-WHERE: dict[str, JsonValue] = {
-    "minProperties": 1,
+_ATTRIBUTE_TEXT: JsonValue = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": _NO_NUL}
+_ATTRIBUTE: list[JsonValue] = [
+    _ATTRIBUTE_TEXT,
+    {"type": "number", "exclusiveMinimum": -(10**15), "exclusiveMaximum": 10**15},
+    {"type": "boolean"},
+    {"type": "array", "minItems": 1, "maxItems": 50, "items": _ATTRIBUTE_TEXT},
+]
+ATTRIBUTES: dict[str, JsonValue] = {
     "maxProperties": 50,
     "propertyNames": {"pattern": "^[A-Za-z][A-Za-z0-9_.-]{0,49}$"},
-    "additionalProperties": {
-        "anyOf": [
-            {"type": "string", "minLength": 1, "maxLength": 200, "pattern": _NO_NUL},
-            {"type": "number", "exclusiveMinimum": -(10**15), "exclusiveMaximum": 10**15},
-            {"type": "boolean"},
-            {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": 50,
-                "items": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": _NO_NUL},
-            },
-        ]
-    },
+    "additionalProperties": {"anyOf": [*_ATTRIBUTE, _NULL]},
 }
+"""Attributes to set: null removes one."""
+WHERE: dict[str, JsonValue] = {**ATTRIBUTES, "minProperties": 1, "additionalProperties": {"anyOf": _ATTRIBUTE}}
+"""Attributes that a phone must have."""
 
 _KEYED = _case({"key": {"type": "string"}}, {})
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from relevo.core.known_services import LABELS, SERVICES, WITH_ENVIRONMENT, listed
-from relevo.http.fields import Body, Reason, Text
+from relevo.http import event_schema
+from relevo.http.fields import Body, Reason, Text, Text200
 from relevo.http.guard import Guarded, call
 from relevo.http.json_response import Json
 from relevo.verbs import owners
@@ -29,6 +30,19 @@ class OwnerCompleteIn(OwnerIn):
     """Whom it is about, and why."""
 
     reason: Reason = ""
+
+
+class OwnerAttributesIn(OwnerIn):
+    """What the app knows of an owner: an attribute that is left out stays, and null removes it."""
+
+    attributes: Annotated[dict[str, Any], Field(max_length=50, json_schema_extra=event_schema.ATTRIBUTES)]
+    project: Text200 | None = Field(None, description="Of a token of all projects: in which; default without it.")
+
+
+class OwnerChanged(BaseModel):
+    """Whether something changed."""
+
+    changed: bool
 
 
 class LoggedOut(BaseModel):
@@ -104,6 +118,12 @@ async def log_out_owner(request: Request, whose: OwnerIn) -> Response:
 async def complete_owner(request: Request, whose: OwnerCompleteIn) -> Response:
     """Say that an owner has handled everything until now on one phone: the others get no more of it."""
     return Json({"completed": await call(request, owners.complete, **dict(whose))})
+
+
+@router.post("/v1/owners/attributes", responses={200: {"model": OwnerChanged}})
+async def set_owner_attributes(request: Request, whose: OwnerAttributesIn) -> Response:
+    """Set attributes of an owner, by which events find their phones, also those registered later."""
+    return Json({"changed": await call(request, owners.set_attributes, **dict(whose))})
 
 
 @router.post("/v1/owners/forget", responses={200: {"model": Forgotten}})

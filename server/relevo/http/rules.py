@@ -90,6 +90,7 @@ _AT: dict[str, dict[str, Rule]] = {
     "/v1/owners/unblock": {"POST": APP},
     "/v1/owners/export": {"POST": APP},
     "/v1/owners/quiet": {"POST": APP},
+    "/v1/owners/attributes": {"POST": APP},
     "/v1/quiet": {"GET": READ, "PUT": APP},
     "/v1/caps": {"GET": READ, "PUT": APP},
     "/v1/categories": {"GET": READ},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from relevo.client import attributes as app_attributes
 from relevo.client import consent
 from relevo.client.checks import given_fields
 from relevo.client.connections import verb
@@ -53,6 +54,13 @@ def block(caller: Caller, owner: str, reason: str = "", project: str | None = No
     project = caller.own_project(project)
     with caller.acting("block_owner", owner=owner, project=project) as act:
         return act.answer(consent.block(act.connection, owner=owner, project=project, reason=reason))
+
+
+def set_attributes(caller: Caller, owner: str, attributes: Mapping[str, Any], project: str | None = None) -> bool:
+    """Set attributes of an owner, in the caller's project if it has one; return whether something changed."""
+    project = caller.own_project(project)
+    with caller.acting("set_attributes", owner=owner, project=project) as act:
+        return act.answer(app_attributes.set_attributes(act.connection, attributes, owner=owner, project=project))
 
 
 def unblock(caller: Caller, owner: str, project: str | None = None) -> int:

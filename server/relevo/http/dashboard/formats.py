@@ -35,7 +35,7 @@ ACTIONS = frozenset(
         *("set_project_locale", "apply_configuration"),
         *("block_owner", "unblock_owner", "export_owner", "set_category", "choose_category", "set_quiet", "set_cap"),
         *("register_installation", "log_out_installation", "complete_installation", "report_opened"),
-        *("set_preference", "remove_preference", "acknowledge_news"),
+        *("set_preference", "remove_preference", "acknowledge_news", "set_attributes"),
         "share_owners",
         *(
             "subscribe_news",

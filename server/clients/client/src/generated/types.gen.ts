@@ -2284,6 +2284,44 @@ export type OwnedInstallations = {
 };
 
 /**
+ * OwnerAttributesIn
+ *
+ * What the app knows of an owner: an attribute that is left out stays, and null removes it.
+ */
+export type OwnerAttributesIn = {
+    /**
+     * Owner
+     *
+     * As the app registered their phones.
+     */
+    owner: string;
+    /**
+     * Attributes
+     */
+    attributes: {
+        [key: string]: string | number | boolean | Array<string> | null;
+    };
+    /**
+     * Project
+     *
+     * Of a token of all projects: in which; default without it.
+     */
+    project?: string;
+};
+
+/**
+ * OwnerChanged
+ *
+ * Whether something changed.
+ */
+export type OwnerChanged = {
+    /**
+     * Changed
+     */
+    changed: boolean;
+};
+
+/**
  * OwnerCompleteIn
  *
  * Whom it is about, and why.
@@ -4253,6 +4291,51 @@ export type CompleteOwnerResponses = {
 };
 
 export type CompleteOwnerResponse = CompleteOwnerResponses[keyof CompleteOwnerResponses];
+
+export type SetOwnerAttributesData = {
+    body: OwnerAttributesIn;
+    path?: never;
+    query?: never;
+    url: '/v1/owners/attributes';
+};
+
+export type SetOwnerAttributesErrors = {
+    /**
+     * Something in the request is not as it should be: `errors` names field and reason.
+     */
+    400: ProblemBody;
+    /**
+     * No token, or one that is unknown, revoked or expired.
+     */
+    401: ProblemBody;
+    /**
+     * The token's role, or its project, is not enough.
+     */
+    403: ProblemBody;
+    /**
+     * The body is larger than HTTP_MAX_BODY_BYTES, or than the 65536 bytes that a phone's may have.
+     */
+    413: ProblemBody;
+    /**
+     * Too many requests of this caller; Retry-After says when to come back.
+     */
+    429: ProblemBody;
+    /**
+     * No room, or no database, for a moment; Retry-After says when to come back.
+     */
+    503: ProblemBody;
+};
+
+export type SetOwnerAttributesError = SetOwnerAttributesErrors[keyof SetOwnerAttributesErrors];
+
+export type SetOwnerAttributesResponses = {
+    /**
+     * Successful Response
+     */
+    200: OwnerChanged;
+};
+
+export type SetOwnerAttributesResponse = SetOwnerAttributesResponses[keyof SetOwnerAttributesResponses];
 
 export type ForgetOwnerData = {
     body: OwnerIn;
