@@ -35,7 +35,7 @@ SCALARS = [
 """What a plain word is if it is no text, by the core schema of YAML 1.2: tag, pattern, first characters."""
 
 
-class _Loader(yaml.SafeLoader):  # type: ignore[misc] # PyYAML has no types
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # PyYAML has no types
     """Reads plain words by the core schema of YAML 1.2."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 PyYAML's own name; filled below
@@ -112,6 +112,7 @@ def read(file: Path) -> Node:
     if len(given) > _MOST_BYTES:
         raise UsageError(f"{file} is larger than {_MOST_BYTES:,} bytes.", hint="Split it, and apply each part.")
     try:
+        _bound(given, file)
         root = yaml.compose(given, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
@@ -120,9 +121,19 @@ def read(file: Path) -> Node:
         raise UsageError(
             f"{file} is not YAML in UTF-8: {error}".splitlines()[0], hint="Nothing was changed."
         ) from error
-    except RecursionError:
-        raise UsageError(f"{file} has more than {_MOST_DEPTH} levels.", hint="Nothing was changed.") from None
     return Node(None, str(file), 1) if root is None else _Builder(str(file)).build(root, ())
+
+
+def _bound(given: bytes, file: Path) -> None:
+    """Refuse a file of too many values or levels before it is read as a whole."""
+    depth = count = 0
+    for event in yaml.parse(given, Loader=_Loader):
+        count += isinstance(event, yaml.NodeEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if count > 2 * _MOST_NODES or depth > _MOST_DEPTH + 1:
+            bound = f"{_MOST_DEPTH} levels" if depth > _MOST_DEPTH else f"{_MOST_NODES:,} values"
+            line = event.start_mark.line + 1
+            raise UsageError(f"{file}, line {line} has more than {bound}.", hint="Nothing was changed.")
 
 
 class _Builder:
