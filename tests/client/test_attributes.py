@@ -10,8 +10,8 @@ import pytest
 from psycopg.types.json import Jsonb
 
 import relevo
-from phones import fan_out
 from relevo import Event, Installation, Matching, Owners
+from support.phones import fan_out
 
 PHONES = {
     "ana": ("shop", "ana"),
