@@ -83,6 +83,22 @@ class TestEnqueue:
         asked = "select title, audience, match_topics from relevo.notification_events order by id"
         assert conn.execute(asked).fetchall() == [("", "installations", []), ("Goal!", "matching", ["team-7"])]
 
+    def test_for_attributes(self, command: Command, conn) -> None:
+        """Phones are chosen by attributes, in a preview and an event; what is no object is refused, and the record has no values."""
+        (ana, _) = [add_phones(conn, 1, owner=name)[0] for name in ("ana", "bea")]
+        relevo.set_attributes(conn, {"plan": "pro"}, owner="ana")
+        where = ("--where", '{"plan": ["pro", "trial"]}')
+        assert json.loads(command("preview", *where, "--json").out)["sample"][0]["installation_id"] == str(ana)
+        assert command("enqueue", "offer", "1", "--title", "t", *where).code == 0
+        asked = "select audience, match_where from relevo.notification_events"
+        assert conn.execute(asked).fetchall() == [("attributes", {"plan": ["pro", "trial"]})]
+        (target,) = conn.execute("select target from relevo.audit_log").fetchone()
+        assert target["where"] == ["plan"]
+        assert "phones with the attributes" in command("event", "offer", "1").out
+        for given, complaint in (("[]", "--where must be a JSON object"), ("{}", "where must name an attribute")):
+            said = command("preview", "--where", given)
+            assert (said.code, complaint in said.err) == (2, True)
+
     def test_the_same_again(self, command: Command) -> None:
         """It says whether the event that is there says the same; exit code 1 and a next step if not."""
         command("enqueue", "notice", "1", "--everyone", "--title", "Hello")

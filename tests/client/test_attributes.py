@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 import relevo
 from relevo import Event, Installation, Matching, Owners
-from support.phones import fan_out
+from support.phones import fan_out, fan_out_to_the_end
 
 PHONES = {
     "ana": ("shop", "ana"),
@@ -88,16 +88,19 @@ def test_who_is_meant(
     assert {phone for phone in known.values() if relevo.explain(conn, done.event_id, phone).gets_it} == right
 
 
-def test_small_slices(build: Any, conn: psycopg.Connection[Any], known: dict[str, UUID]) -> None:
-    """An audience of several slices reaches each phone once."""
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_small_slices(build: Any, conn: psycopg.Connection[Any], known: dict[str, UUID], size: int) -> None:
+    """An audience of several slices reaches each phone once, also one that has two of the values."""
+    relevo.set_attributes(conn, {"plan": ["pro", "free"]}, installation_id=known["ana"])
     done = relevo.enqueue(conn, wanted("shop", plan=["pro", "free", "trial"]))
-    app = build(fanout_slice_size=1) if "fanout_slice_size" in type(build().settings).model_fields else build()
-    for _ in range(6):
-        fan_out(app)
+    fan_out_to_the_end(build(fanout_slice_size=size))
     rows = conn.execute(
         "select installation_id from relevo.notification_deliveries where notification_event_id = %s", [done.event_id]
     )
-    assert sorted(row[0] for row in rows.fetchall()) == sorted(known[name] for name in ("ana", "ana_tablet", "bea"))
+    right = sorted(known[name] for name in ("ana", "ana_tablet", "bea"))
+    assert sorted(row[0] for row in rows.fetchall()) == right
+    state = conn.execute("select state, targets_selected from relevo.notification_events").fetchall()
+    assert state == [("fanned", 3)]
 
 
 def test_set_and_read(conn: psycopg.Connection[Any], known: dict[str, UUID]) -> None:

@@ -56,6 +56,7 @@ _To = Annotated[
 ]
 _Owner = Annotated[list[str] | None, typer.Option(help="For this owner's phones; may be given again.")]
 _Topic = Annotated[list[str] | None, typer.Option(help="For those who asked for it; may be given again.")]
+_Where = Annotated[str | None, typer.Option(help="For phones with these attributes: a JSON object.")]
 _Everyone = Annotated[bool, typer.Option("--everyone", help="For everyone.")]
 _Project = Annotated[str | None, typer.Option("--project", help="Only for phones of this project.")]
 _Category = Annotated[str | None, typer.Option(help="Those who opted out of it are left out.")]
@@ -91,6 +92,7 @@ def enqueue(  # noqa: PLR0917 typer options
     to: _To = None,
     owner: _Owner = None,
     topic: _Topic = None,
+    where: _Where = None,
     everyone: _Everyone = False,
     category: _Category = None,
     at: Annotated[
@@ -128,7 +130,7 @@ def enqueue(  # noqa: PLR0917 typer options
         title,
         body,
         data=_json_object(data),
-        audience=_audience(to or (), owner or (), topic or (), everyone=everyone),
+        audience=_audience(to or (), owner or (), topic or (), where, everyone=everyone),
         arguments=None if arguments is None else _json_object(arguments, "--arguments"),
         category=category,
         lane="urgent" if urgent else None,
@@ -180,6 +182,8 @@ def _named(event: values.Event) -> dict[str, Any]:
             return {"audience": "topics", "topics": list(event.audience.names)}
         case values.Owners():
             return {"audience": "owners", "owners": len(event.audience.names)}
+        case values.Matching():
+            return {"audience": "attributes", "where": list(event.audience.where or ())}
         case values.Phones():
             return {"audience": "installations", "phones": len(event.audience.ids)}
         case _:
@@ -191,6 +195,7 @@ def preview(  # noqa: PLR0917 typer options
     to: _To = None,
     owner: _Owner = None,
     topic: _Topic = None,
+    where: _Where = None,
     everyone: _Everyone = False,
     category: _Category = None,
     why: Annotated[
@@ -208,6 +213,7 @@ def preview(  # noqa: PLR0917 typer options
 
     \b
     relevo preview --owner user-7
+    relevo preview --where '{"plan": "pro"}'
     relevo preview --everyone --push '{"subtitle": "Today"}'
     relevo preview --topic team-7 --why 5f0c9a52-…
     """
@@ -217,7 +223,7 @@ def preview(  # noqa: PLR0917 typer options
         "preview",
         data=_json_object(data),
         push=_json_object(push, "--push"),
-        audience=_audience(to or (), owner or (), topic or (), everyone=everyone),
+        audience=_audience(to or (), owner or (), topic or (), where, everyone=everyone),
         category=category,
         project=project,
     )
@@ -282,21 +288,29 @@ def _estimate(found: values.Preview) -> str:
     return told if found.exact else f"about {told}, between {found.at_least:,} and {found.at_most:,}"
 
 
-def _audience(to: Sequence[UUID], owners: Sequence[str], topics: Sequence[str], *, everyone: bool) -> values.Audience:
+def _audience(
+    to: Sequence[UUID], owners: Sequence[str], topics: Sequence[str], where: str | None, *, everyone: bool
+) -> values.Audience:
     """Return the one audience that was given; none is not everyone."""
-    given = [bool(to), bool(owners), bool(topics), everyone]
+    given = [bool(to), bool(owners), bool(topics), where is not None, everyone]
     if sum(given) != 1:
         raise UsageError(
             "An event needs exactly one audience.",
-            hint="Say --to INSTALLATION, --owner OWNER, --topic TOPIC or --everyone.",
+            hint="Name it by --to INSTALLATION, --owner OWNER, --topic TOPIC, --where ATTRIBUTES or --everyone.",
         )
+    if where is not None:
+        return values.Matching(where=_json_object(where, "--where"))
     if everyone:
         return values.Everyone()
     return values.Phones(*to) if to else values.Owners(*owners) if owners else values.Topic(*topics)
 
 
+_EXAMPLE = '{"badge": 3}'
+_EXAMPLES = {"--data": '{"screen": "inbox"}', "--where": '{"plan": "pro"}'}
+
+
 def _json_object(text: str, option: str = "--data") -> dict[str, Any]:
-    example = 'It must look like {"screen": "inbox"}.' if option == "--data" else 'It must look like {"badge": 3}.'
+    example = f"It must look like {_EXAMPLES.get(option, _EXAMPLE)}."
     try:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:
