@@ -25,7 +25,8 @@ begin
     from (select i.installation_id, i.provider, relevo.sending_project(i.provider, i.project, i.part) as project, coalesce(i.quiet, i.owner_quiet) as hours, i.inbox_id
             from relevo.device_installations i
            where i.seq = any (seqs) and relevo.may_receive(i) and not i.for_news and (e.project is null or i.project = e.project)
-             and relevo.attribute_mismatch(relevo.known_attributes(i.owner_attributes, i.attributes), e.match_where) is null
+             and not exists (select from jsonb_each(e.match_where) as w(key, value)
+                              where not relevo.has_attribute(relevo.known_attributes(i.owner_attributes, i.attributes), w.key, w.value))
              and relevo.unwanted(i.opt_outs, i.refused, i.accepted, e.category, rule) is null) t;
 end
 $$;
