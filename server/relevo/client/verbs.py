@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
-from decimal import Decimal
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 
+from relevo.client.audiences import as_audience, id_of_installation, plain_number
 from relevo.client.checks import (
     check_between,
     check_event,
@@ -42,16 +42,12 @@ from relevo.client.values import (
     Event,
     EventRef,
     EventStatus,
-    Everyone,
     Explanation,
     Installation,
     InstallationStatus,
-    Matching,
     OnConflict,
-    Owners,
     Preference,
     Preview,
-    Topic,
 )
 from relevo.core import push_fields
 from relevo.core.errors import InvalidInputError
@@ -196,7 +192,7 @@ def _preview(event: Mapping[str, Any], sample: int) -> Call[Preview]:
 @verb
 def explain(event: Event | EventRef, installation_id: UUID) -> Call[Explanation]:
     """Return why an installation gets an event, or not; of an Event that was not enqueued, whether it would."""
-    phone = {"installation_id": _installation(installation_id)}
+    phone = {"installation_id": id_of_installation(installation_id)}
     if isinstance(event, Event):
         return Call("explain_new_event", {**phone, "event": as_json("event", _event(event))}, one(_explanation))
     return Call("explain_event", {**phone, **_ref(event)}, one(_explanation))
@@ -252,14 +248,14 @@ def set_preference(installation_id: UUID, name: str, preference: Preference | No
 
     A new installation has one named default, which asks for all that names no topic: set or remove it to ask for less.
     """
-    phone = _installation(installation_id)
+    phone = id_of_installation(installation_id)
     check_storable("name", name)
     check_name(name)
     given = None
     if preference is not None:
         plain = given_fields(vars(preference))
         check_preference(plain)
-        given = as_json("preference", {key: _number(value) for key, value in plain.items()})
+        given = as_json("preference", {key: plain_number(value) for key, value in plain.items()})
     parameters = {"installation_id": phone, "name": name, "preference": given}
     return Call("set_preference", parameters, one(bool))
 
@@ -335,7 +331,7 @@ def _whose(name: str, installation_id: UUID | None, owner: str | None) -> dict[s
         raise InvalidInputError(
             f"{name} needs an installation or an owner.", hint=f"{name}(conn, installation_id) or {name}(conn, owner=…)"
         )
-    return {"owner": _owner(owner)} if owner is not None else {"installation_id": _installation(installation_id)}
+    return {"owner": _owner(owner)} if owner is not None else {"installation_id": id_of_installation(installation_id)}
 
 
 def enqueued(event_id: int, created: bool, same_content: bool | None, unknown: Iterable[object]) -> Enqueued:
@@ -344,7 +340,6 @@ def enqueued(event_id: int, created: bool, same_content: bool | None, unknown: I
 
 
 _BESIDE = ("audience", "topics")
-_AUDIENCE = "audience must hold UUIDs of installations"
 
 
 def _event(event: Event) -> dict[str, Any]:
@@ -356,7 +351,7 @@ def _event(event: Event) -> dict[str, Any]:
     given = {name: value for name, value in vars(event).items() if value is not None and name not in _BESIDE}
     check_storable("data", event.data)  # before anything is weighed: it may be nested without end
     unsaid = type(event.topics) is tuple and not event.topics
-    if unsaid and is_plain_event(plain := given | _audience(event.audience)):
+    if unsaid and is_plain_event(plain := given | as_audience(event.audience)):
         return plain
     return _checked(event, given)
 
@@ -381,7 +376,7 @@ def _checked(event: Event, given: dict[str, Any]) -> dict[str, Any]:
         given["topics"] = _listed(event.topics)
     if isinstance(event.arguments, Mapping):
         given["arguments"] = {name: _argument(name, value) for name, value in event.arguments.items()}
-    audience = _audience(event.audience)
+    audience = as_audience(event.audience)
     if event.topics and "topics" in audience:
         raise InvalidInputError("topics are given twice.", hint="Write audience=Topic(…) alone.")
     given |= audience
@@ -408,52 +403,6 @@ def _argument(name: object, value: object) -> object:
     if isinstance(value, datetime):
         return _time(f"arguments.{str(name)[:60]}", value)
     return value.isoformat() if isinstance(value, date) else value
-
-
-def _audience(audience: object) -> dict[str, Any]:
-    """Say whom an event is for as the SQL functions read it."""
-    if type(audience) is list:  # as most are given: `match` costs a lot more
-        return {"audience": "installations", "installations": [_installation(each, _AUDIENCE) for each in audience]}
-    match audience:
-        case "everyone" | Everyone():
-            return {"audience": "everyone"}
-        case Matching():
-            return _matching(audience)
-        case Owners():
-            check_storable("owners", audience.names)
-            return {"audience": "owners", "owners": list(audience.names)}
-        case Topic():
-            check_storable("topics", audience.names)
-            return {"audience": "matching", "topics": list(audience.names)}
-        case str() | bytes() | Mapping():
-            pass
-        case Iterable():  # Phones, too
-            return _audience(list(audience))
-    raise InvalidInputError(
-        f"audience must be Everyone, Owners, Phones, Topic or Matching, got {quoted(audience)}.",
-        hint="Write Everyone(), Owners('user-7'), Phones(id), Topic('football') or Matching(text='…').",
-    )
-
-
-def _matching(audience: Matching) -> dict[str, Any]:
-    """Say what an event is about, or which attributes a phone must have."""
-    check_storable("matching", vars(audience))
-    asked = {name: _number(value) for name, value in vars(audience).items() if value is not None}
-    where = asked.pop("where", None)
-    if where is None:
-        return {"audience": "matching", "matching": asked}
-    if also := [name for name, value in asked.items() if value != []]:
-        also_named = ", ".join(also)
-        raise InvalidInputError(f"where stands alone in Matching, got {also_named} beside it.", hint="Leave it out.")
-    return {"audience": "attributes", "where": where}
-
-
-def _installation(value: object, said: str = "installation_id must be the UUID of an installation") -> str:
-    if not isinstance(value, UUID):
-        as_text = isinstance(value, str)
-        hint = "register() returns it; of its text, uuid.UUID(…) makes it." if as_text else "register() returns it."
-        raise InvalidInputError(f"{said}, got {quoted(value)}.", hint=hint)
-    return str(value)
 
 
 def _reason(value: str) -> str:
@@ -496,9 +445,3 @@ def _ref(event: object) -> dict[str, int | str | None]:
     check_storable("(type, key)", event)
     named: list[str | None] = [*event, None]
     return {"event_id": None, "event_type": named[0], "event_key": named[1], "project": named[2]}
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, Decimal):
-        return float(value) if value % 1 else int(value)
-    return list(value) if isinstance(value, tuple | list) else value
