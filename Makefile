@@ -66,10 +66,11 @@ soak: installed-dev ## run the tests with whole matrices: every kill, page and f
 	@.venv/bin/python -c 'import cosmic_ray' 2>/dev/null || $(MUTATORS) || true
 	@RELEVO_TEST_WHOLE=1 .venv/bin/pytest $(PARALLEL) $(PYTEST_ARGS)
 
-check: installed-dev ## check format, lint and types, then run the tests
+check: installed-dev ## check format, lint and types, advise on wording, then run the tests
 	@.venv/bin/ruff format --check
 	@.venv/bin/ruff check
 	@.venv/bin/mypy
+	@.venv/bin/python scripts/wording_advice.py
 	@.venv/bin/pytest $(PARALLEL) $(PYTEST_ARGS)
 
 fmt: installed-dev ## format the code and mend what the linter can mend

@@ -27,9 +27,9 @@ _HEAD = """\
 
 # Proof
 
-What was run, what was met, and what was found, so that you can run it yourself. Seeds are the day and the commit,
-figures come from `scripts/proof/results`, and a moment that no run met says **never**. Runs that were repeated, and
-what was done by hand, stand [at the end](#what-is-not-proven).
+After this page you know which tests under faults Relevo passed, and can repeat them. Figures come from
+`scripts/proof/results`. A seed is the day and the commit; **never** marks a moment that no run met. Repeated runs and
+manual steps are described [at the end](#what-is-not-proven).
 
 ```sh
 make proof ARGS="--run --minutes 15"   # models, broken builds, four seeds of chaos, and this page
@@ -37,11 +37,11 @@ make chaos MINUTES=10 SEED=yours       # one run with a seed of yours
 node scripts/chaos/check.mjs build/chaos/chaos-yours   # its history, judged again by the checker alone
 ```
 
-A run leaves its history in `build/chaos`, a folder by its seed: compressed JSON lines of what the app was told, what
-phones got and what the tables hold, and the replicas' logs. The checker needs Node.js and these files, nothing of
-Relevo's: give them to whoever doubts, or write a checker of your own.
+A run writes its history to a folder of `build/chaos` named by its seed: compressed JSON lines with the answers that the
+app got, the pushes that phones got and the contents of the tables, and the replicas' logs. The checker needs only
+Node.js and these files, and no part of Relevo, so that others can check them, or write a checker of their own.
 
-[Chaos](chaos.md) says how a run goes, [models](models.md) what is specified.
+[Chaos](chaos.md) describes a run, [models](models.md) the specifications.
 """
 
 
@@ -53,7 +53,7 @@ def write() -> str:
     parts = [
         _HEAD,
         "## Runs\n\n" + "\n".join(_runs(runs)),
-        "## What must not be there\n\n" + "\n".join(_rules(runs)),
+        "## Rules\n\n" + "\n".join(_rules(runs)),
         "## Faults, and the moments that they met\n\n" + "\n".join(_faults(runs)),
         "## Broken builds\n\n" + "\n".join(_broken(broken, model)),
         "## One fence removed, found in four ways\n\n" + "\n".join(_four_ways(broken, model)),
@@ -94,9 +94,9 @@ def _replayed(replay: Any) -> str:
 
 
 def _rules(runs: list[Any]) -> Iterator[str]:
-    yield "A program in another language looks for each in the histories; tests have a history that breaks each."
+    yield "A program in another language looks for violations of each rule; tests have a history that breaks each."
     yield ""
-    yield "What is still open when a run does not come to rest in time counts here, too, and stands apart."
+    yield "Work that is still open when a run does not come to rest in time is counted apart."
     yield ""
     yield "| rule | found in runs that came to rest | in those that did not |"
     yield "|---|---:|---:|"
@@ -113,7 +113,7 @@ def _marked(count: int) -> str:
 
 
 def _faults(runs: list[Any]) -> Iterator[str]:
-    yield "A fault says something only if it meets a moment that matters. Several faults may share one."
+    yield "A fault proves something only if it meets a relevant moment. Several faults may share a moment."
     yield ""
     yield "| fault | times | the moment | met |"
     yield "|---|---:|---|---:|"
@@ -138,7 +138,7 @@ def _faults(runs: list[Any]) -> Iterator[str]:
 
 
 def _broken(broken: dict[str, Any], model: list[Any]) -> Iterator[str]:
-    yield 'The same on a product without one of its rules: `make chaos ARGS="--broken fence"`. Each has to be caught.'
+    yield 'Chaos on a product without one of its rules: `make chaos ARGS="--broken fence"`. A run must catch each.'
     yield ""
     yield "| build | what it does | broken rules | replay | model |"
     yield "|---|---|---|---|---|"
@@ -160,7 +160,7 @@ def _broken(broken: dict[str, Any], model: list[Any]) -> Iterator[str]:
 
 
 def _four_ways(broken: dict[str, Any], model: list[Any]) -> Iterator[str]:
-    yield f"The build `fence`: {BUILDS['fence'].what}. Each of these finds it by itself."
+    yield f"The build `fence`: {BUILDS['fence'].what}. Each row finds it alone."
     yield ""
     yield "| by | command | result |"
     yield "|---|---|---|"

@@ -39,15 +39,20 @@ cli.add_typer(sessions, name="sessions")
 
 @token.command(epilog="Example: `relevo token make billing --role app --project @acme/app --days 90`")
 def make(
-    name: Annotated[str, typer.Argument(help="What uses it, for whoever reads the list.")],
-    role: Annotated[str, typer.Option(help="app (enqueue and its kin), viewer (read) or operator (everything).")],
-    project: Annotated[str | None, typer.Option(help="The only project it may reach; without it all.")] = None,
+    name: Annotated[str, typer.Argument(help="The program or person that uses the token, for the list of tokens.")],
+    role: Annotated[
+        str, typer.Option(help="app (enqueue, register, read its events), viewer (read) or operator (everything).")
+    ],
+    project: Annotated[
+        str | None, typer.Option(help="The only project that the token may reach. Default: all.")
+    ] = None,
     days: Annotated[
-        int | None, typer.Option(min=1, max=api_tokens.MAX_DAYS, help="For how long; without it for ever.")
+        int | None,
+        typer.Option(min=1, max=api_tokens.MAX_DAYS, help="For how many days the token is valid. Default: for ever."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token and print it: this once, for the database keeps only its hash."""
+    """Make a token and print it. It is printed once: the database keeps only its hash."""
     known = {each: each for each in api_tokens.ROLES}
     if role not in known:
         raise UsageError(f"There is no role {role}.", hint=f"Known: {', '.join(known)}.")
@@ -91,11 +96,11 @@ def revoke(
 
 @sessions.command(name="list", epilog="Example: relevo sessions list --json")
 def list_sessions(
-    of_token: Annotated[str | None, typer.Option("--token", help="Only those of this token, by its id.")] = None,
+    of_token: Annotated[str | None, typer.Option("--token", help="Only sessions of this token, by its id.")] = None,
     limit: Limit = 100,
     as_json: AsJson = False,
 ) -> None:
-    """Show who is logged in to the dashboard, the session used last first."""
+    """Show the sessions of the dashboard, the last used first."""
     with prepared_database(load_settings(only_looks=True)) as database:
         rows = access_sessions.list_all(database, token_id=of_token, limit=limit)
     rows = [{name: row[name] for name in row if name not in ("is_own", "now")} for row in rows]
@@ -118,10 +123,10 @@ def end(
         str | None, typer.Argument(metavar="ID", help="The session's id, as `sessions list` shows it.")
     ] = None,
     of_token: Annotated[str | None, typer.Option("--token", help="End all sessions of this token.")] = None,
-    everybody: Annotated[bool, typer.Option("--all", help="End the sessions of everybody.")] = False,
+    everybody: Annotated[bool, typer.Option("--all", help="End all sessions.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """End a session, those of a token, or all: the next request has to log in again."""
+    """End a session, those of a token, or all. The person must log in again."""
     if (session_id is not None) + (of_token is not None) + everybody != 1:
         raise UsageError("Name one session, --token or --all.", hint="`relevo sessions list` shows the sessions.")
     with prepared_database() as database:
@@ -140,7 +145,7 @@ def show_audit(
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show what operators did, by any face, newest first: who, when, what, with what result."""
+    """Show actions of operators, newest first, with person, time and result, by command, HTTP or Python."""
     with open_lists() as lists:
         rows = lists.read(audit.latest, before=before, action=action, limit=limit)
     columns = {
@@ -163,11 +168,12 @@ def _when(at: datetime | None) -> str:
 def grant(
     role: Annotated[str, typer.Argument(help="A role of the database.")],
     worker: Annotated[
-        bool, typer.Option("--worker", help="Give it what running Relevo takes; it still may not change the schema.")
+        bool,
+        typer.Option("--worker", help="Grant what the cycles and HTTP need, without the right to change the schema."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let a role call what an app may (enqueue and its kin) and nothing else of Relevo; with --worker, run it."""
+    """Grant a role the app's SQL functions and nothing else of Relevo, or with --worker the right to run Relevo."""
     with prepared_database() as database:
         actions.grant(database, role, worker=worker)
     what = "run Relevo on this database" if worker else "call relevo.enqueue and its kin"

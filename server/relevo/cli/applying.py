@@ -39,7 +39,10 @@ def apply(
         Path | None, typer.Option(metavar="NEW_FILE", help="Write the secrets of new tokens to this new file.")
     ] = None,
     export: Annotated[
-        bool, typer.Option("--export", help="Print the file that sets what the database has, and change nothing.")
+        bool,
+        typer.Option(
+            "--export", help="Print the file that describes the database's configuration, and change nothing."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -115,7 +115,7 @@ def _progress(record: Manifest) -> Iterator[restore.Progress]:
 
 @group.command(name="list", epilog="Example: relevo archive list --json")
 def list_months(as_json: AsJson = False) -> None:
-    """Show the months that left the hot tables, how far each is, and what the store holds."""
+    """Show the months that left the hot tables, the state of each, and its files in the store."""
     settings = load_settings()
     store = archive_store(settings)
     rows: dict[tuple[str, Any], Row] = {}
@@ -214,11 +214,11 @@ def verify(entity: Entity, month: Month, as_json: AsJson = False) -> None:
 def restore_month(
     entity: Entity,
     month: Month,
-    into: Annotated[str, typer.Option(help="The schema in which its table is made.")] = restore.SCHEMA,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace what was restored before.")] = False,
+    into: Annotated[str, typer.Option(help="The schema for the restored table.")] = restore.SCHEMA,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a table that was restored before.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a month back as a table, all or nothing, checked against its manifest."""
+    """Restore a month as a table, all or nothing, checked against its manifest."""
     settings = load_settings()
     store, record = _read_manifest(settings, entity, month)
     with open_database(settings) as database, _progress(record) as progress:
@@ -231,7 +231,7 @@ def restore_month(
 def fetch(
     entity: Entity,
     month: Month,
-    into: Annotated[Path, typer.Option(help="The folder in which its files are put, under their keys.")] = Path(),
+    into: Annotated[Path, typer.Option(help="The folder for the files, which are named by their keys.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
     """Download a month's Parquet files, each checked against the manifest."""
@@ -244,7 +244,9 @@ def fetch(
 
 @group.command(epilog='Example: relevo archive query "select status, count(*) from deliveries group by 1"')
 def query(
-    sql: Annotated[str, typer.Argument(help='For example "select count(*) from licitaciones where year = 2025".')],
+    sql: Annotated[
+        str, typer.Argument(help='The query, such as "select count(*) from licitaciones where year = 2025".')
+    ],
     limit: Annotated[int, typer.Option(min=1, help="How many rows to show.")] = 1_000,
     as_json: AsJson = False,
 ) -> None:
@@ -274,7 +276,7 @@ def _raise(error: ArchiveError) -> NoReturn:
 
 @group.command(epilog="Example: relevo archive register")
 def register(as_json: AsJson = False) -> None:
-    """Name every month's files in the Iceberg catalog, and take out of it what the archive no longer has."""
+    """Register every month's files in the Iceberg catalog, and remove files from it that the archive no longer has."""
     settings = load_settings()
     store = _store(settings)
     if settings.archive_iceberg_uri is None:
@@ -307,10 +309,11 @@ def forget(
     installation: Annotated[
         UUID | None, typer.Argument(parser=read_installation, metavar="INSTALLATION", help="The installation.")
     ] = None,
-    owner: Annotated[str | None, typer.Option(help="The owner, with all installations.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Forget this owner with all installations.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forget a person: delete an installation and all that leads to anybody; archived rows hold a random key."""
+    """Forget a person: delete an installation, or an owner, and all that leads to the person. Archived rows hold a
+    random key."""
     if (installation is None) == (owner is None):
         raise UsageError("Say whom to forget.", hint="`relevo forget INSTALLATION` or `relevo forget --owner OWNER`.")
     with prepared_database() as database:

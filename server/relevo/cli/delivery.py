@@ -24,7 +24,7 @@ def delivery(
     number: Annotated[int, typer.Argument(min=1, max=MOST_IDS, metavar="ID", help="The delivery's number.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show what happened to one delivery: each try, what went wrong in it, and how it ended."""
+    """Show what happened to one delivery: each attempt with its answer or error, and the end."""
     with open_database() as database:
         seen = deliveries.push(database, number)
     if seen is None:

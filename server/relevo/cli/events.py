@@ -52,14 +52,16 @@ cli = typer.Typer()
 
 _To = Annotated[
     list[UUID] | None,
-    typer.Option(parser=read_installation, metavar="UUID", help="For this installation; may be given again."),
+    typer.Option(parser=read_installation, metavar="UUID", help="Send to this installation (repeatable)."),
 ]
-_Owner = Annotated[list[str] | None, typer.Option(help="For this owner's phones; may be given again.")]
-_Topic = Annotated[list[str] | None, typer.Option(help="For those who asked for it; may be given again.")]
-_Where = Annotated[str | None, typer.Option(help="For phones with these attributes: a JSON object.")]
-_Everyone = Annotated[bool, typer.Option("--everyone", help="For everyone.")]
+_Owner = Annotated[list[str] | None, typer.Option(help="Send to the phones of this owner (repeatable).")]
+_Topic = Annotated[list[str] | None, typer.Option(help="Send to phones that asked for this topic (repeatable).")]
+_Where = Annotated[str | None, typer.Option(help="Send to phones with these attributes, a JSON object.")]
+_Everyone = Annotated[bool, typer.Option("--everyone", help="Send to everyone.")]
 _Project = Annotated[str | None, typer.Option("--project", help="Only for phones of this project.")]
-_Category = Annotated[str | None, typer.Option(help="Those who opted out of it are left out.")]
+_Category = Annotated[
+    str | None, typer.Option(help="The category. Phones and owners that opted out of it get nothing.")
+]
 
 _COMPARED = {
     True: "and says the same",
@@ -86,9 +88,9 @@ _NOBODY = {
 @cli.command()
 def enqueue(  # noqa: PLR0917 typer options
     event_type: Annotated[str, typer.Argument(metavar="TYPE", help="The event's type.")],
-    key: Annotated[str, typer.Argument(help="Its key: the same type and key again is the same event.")],
-    title: Annotated[str, typer.Option(help="What the push says first; without title and body it is silent.")] = "",
-    body: Annotated[str, typer.Option(help="What it says then.")] = "",
+    key: Annotated[str, typer.Argument(help="The event's key. The same type and key again is the same event.")],
+    title: Annotated[str, typer.Option(help="The title of the push. A push without title and body is silent.")] = "",
+    body: Annotated[str, typer.Option(help="The body of the push.")] = "",
     to: _To = None,
     owner: _Owner = None,
     topic: _Topic = None,
@@ -97,27 +99,27 @@ def enqueue(  # noqa: PLR0917 typer options
     category: _Category = None,
     at: Annotated[
         datetime | None,
-        typer.Option(parser=read_time, metavar="TIME", help="When to send it, as 2026-11-17T09:30 (UTC); default now."),
+        typer.Option(parser=read_time, metavar="TIME", help="When, such as 2026-11-17T09:30 (UTC). Default: now."),
     ] = None,
-    ttl_s: Annotated[int | None, typer.Option(min=1, max=2_419_200, help="Seconds until it is pointless.")] = None,
-    urgent: Annotated[bool, typer.Option("--urgent", help="Overtakes what is not.")] = False,
-    data: Annotated[str, typer.Option(help="A JSON object for the app.")] = "{}",
+    ttl_s: Annotated[int | None, typer.Option(min=1, max=2_419_200, help="Seconds until the event expires.")] = None,
+    urgent: Annotated[bool, typer.Option("--urgent", help="Send it in the urgent lane, ahead of the others.")] = False,
+    data: Annotated[str, typer.Option(help="Data for the app, as a JSON object.")] = "{}",
     arguments: Annotated[
-        str | None, typer.Option(help="A JSON object for the texts of its type, in place of title and body.")
+        str | None, typer.Option(help="A JSON object for the texts of its type, instead of title and body.")
     ] = None,
-    collapse: Annotated[str | None, typer.Option(help="It takes the place of a former one of this key.")] = None,
+    collapse: Annotated[str | None, typer.Option(help="Replace the former event with this collapse key.")] = None,
     batch: Annotated[
-        str | None, typer.Option(help="A JSON object: the key it is gathered by, and a title and body for several.")
+        str | None, typer.Option(help="A JSON object: the key of a batch, with a title and body for several events.")
     ] = None,
     project: _Project = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep an event of this type and key that says something else.")
+        bool, typer.Option("--keep", help="Keep an existing event of other content, instead of failing.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Enqueue an event for given installations, owners, those who asked for a topic, or everyone.
+    """Enqueue an event for given installations, owners, phones that asked for a topic, or everyone.
 
-    Where its type and key are there already nothing is changed; if that event says something else it is refused.
+    If the type and key exist already, nothing changes; with other content the command fails.
 
     \b
     relevo enqueue order.shipped 17 --title "On its way" --owner user-7
@@ -200,16 +202,20 @@ def preview(  # noqa: PLR0917 typer options
     category: _Category = None,
     why: Annotated[
         UUID | None,
-        typer.Option(parser=read_installation, metavar="UUID", help="Tell why this installation would get it, or not."),
+        typer.Option(parser=read_installation, metavar="UUID", help="Explain whether this installation gets it."),
     ] = None,
     data: Annotated[
-        str, typer.Option(help="A JSON object for the app: tell what of it some phones would lose.")
+        str,
+        typer.Option(help="A JSON object for the app; the preview warns of data that some phones would not get."),
     ] = "{}",
-    push: Annotated[str, typer.Option(help="Further fields of the push, a JSON object; likewise.")] = "{}",
+    push: Annotated[
+        str,
+        typer.Option(help="Further fields of the push, as a JSON object; the preview warns likewise."),
+    ] = "{}",
     project: _Project = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how many installations an event would reach, and some of them; nothing is sent.
+    """Show how many installations an event would reach, and some of them, without sending.
 
     \b
     relevo preview --owner user-7
@@ -320,11 +326,9 @@ def _json_object(text: str, option: str = "--data") -> dict[str, Any]:
     return given
 
 
-EventWord = Annotated[
-    str, typer.Argument(metavar="EVENT", help="The event: its number, or its type, followed by its key.")
-]
-KeyWord = Annotated[str | None, typer.Argument(metavar="KEY", help="With a type: the event's key.")]
-OfProject = Annotated[str | None, typer.Option("--project", help="With a key: the event's project.")]
+EventWord = Annotated[str, typer.Argument(metavar="EVENT", help="The event's number, or its type followed by its key.")]
+KeyWord = Annotated[str | None, typer.Argument(metavar="KEY", help="The event's key, if EVENT is a type.")]
+OfProject = Annotated[str | None, typer.Option("--project", help="The project of the event, with a key.")]
 
 
 def _find(database: Database, word: str, key: str | None, project: str | None) -> int:
@@ -350,11 +354,12 @@ def _find(database: Database, word: str, key: str | None, project: str | None) -
 def cancel(
     event: EventWord,
     key: KeyWord = None,
-    reason: Annotated[str, typer.Option(help="Why.")] = "",
+    reason: Annotated[str, typer.Option(help="The reason, for the records.")] = "",
     project: OfProject = None,
     as_json: AsJson = False,
 ) -> None:
-    """End an event: nothing of it is sent any more. One with nothing left to send, confirm or redrive stays as it is.
+    """End an event, so that no further push of it is sent. An event with nothing left to send, confirm or redrive
+    stays as it is.
 
     \b
     relevo cancel 17 --reason "a slip"
@@ -392,7 +397,7 @@ def list_events(
         ),
     ] = None,
     before: Annotated[
-        int | None, typer.Option(min=1, max=MOST_IDS, help="Go on from here; the last line of a page names it.")
+        int | None, typer.Option(min=1, max=MOST_IDS, help="Where to continue; the last line of a page names it.")
     ] = None,
     limit: Limit = 20,
     as_json: AsJson = False,

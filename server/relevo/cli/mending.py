@@ -38,19 +38,19 @@ _MOST_IDS = 5
 def redrive(
     *,
     ids: Annotated[
-        list[int] | None, typer.Option("--id", min=1, max=MOST_IDS, help="A delivery; may be given again.")
+        list[int] | None, typer.Option("--id", min=1, max=MOST_IDS, help="A delivery, by its number (repeatable).")
     ] = None,
-    error_code: Annotated[str | None, typer.Option(help="Those that failed with this code.")] = None,
-    event: Annotated[int | None, typer.Option(min=1, max=MOST_IDS, help="Those of this event.")] = None,
-    project: Annotated[str | None, typer.Option(help="Those of this project.")] = None,
-    event_type: Annotated[str | None, typer.Option("--type", help="Those of events of this type.")] = None,
+    error_code: Annotated[str | None, typer.Option(help="Only dead letters with this error code.")] = None,
+    event: Annotated[int | None, typer.Option(min=1, max=MOST_IDS, help="Only dead letters of this event.")] = None,
+    project: Annotated[str | None, typer.Option(help="Only dead letters of this project.")] = None,
+    event_type: Annotated[str | None, typer.Option("--type", help="Only dead letters of this event type.")] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Only show what would be sent again; with nothing named, all dead letters."),
+        typer.Option("--dry-run", help="Only list what would be sent again. Without a selection: all dead letters."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Send dead letters again: deliveries that ended as failed. What is past its deadline stays."""
+    """Send dead letters (failed deliveries) again, except those past their deadline."""
     which = DeadLetters(tuple(ids or ()), error_code, event, project, event_type)
     with prepared_database() as database:
         found = actions.dead_letters(database, which, everything=dry_run)
@@ -88,16 +88,18 @@ def release(
         str | None, typer.Option("--type", help="Instead of a project: the event type that the runaway brake holds.")
     ] = None,
     origin: Annotated[
-        str | None, typer.Option(help="With --type: only what comes from this source, or app, or 'app of PROJECT'.")
+        str | None, typer.Option(help="With --type: only events of this source, of app, or of 'app of PROJECT'.")
     ] = None,
-    drop: Annotated[bool, typer.Option("--drop", help="With --type: end what is held instead of sending it.")] = False,
+    drop: Annotated[
+        bool, typer.Option("--drop", help="With --type: end the held events instead of sending them.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let go what is held up: a project's breaker, brake and rate, or with --type the events of a runaway.
+    """Release a project's breaker, brake and rate, or with --type the events of a runaway.
 
-    Of a project the breaker is probed at once, the brake on disabling tokens is off and the rate is full again; after a
-    breaker it grows from a quarter, once the probe has gone well. It says which of them was on: a brake or a rate had
-    not stopped sending. With --type, the events that the runaway brake holds are sent, or ended with --drop.
+    Relevo probes the project's open breaker at once, switches off the brake on disabling tokens, and restores the
+    full rate; after a breaker the rate grows from a quarter once the probe succeeds. The command reports which of
+    them was on. With --type it sends the events that the runaway brake holds, or ends them with --drop.
     """
     if (project is None) == (event_type is None):
         raise UsageError("What is to be released?", hint="Name a project, or an event type with --type.")
@@ -144,15 +146,15 @@ def _project_released(project: str, held: list[str]) -> str:
 
 @cli.command(epilog="Example: relevo rejects --source folder --retry")
 def rejects(
-    source: Annotated[str | None, typer.Option(help="Only of this source.")] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Let the next pass try them again.")] = False,
+    source: Annotated[str | None, typer.Option(help="Only rejects of this source.")] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Try them again in the next run.")] = False,
     reject_id: Annotated[
-        int | None, typer.Option("--id", min=1, max=MOST_IDS, help="With --retry: only this one.")
+        int | None, typer.Option("--id", min=1, max=MOST_IDS, help="With --retry: only this reject.")
     ] = None,
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show what sources offered and could not be used, or have it tried again."""
+    """List the items of sources that Relevo could not use, or try them again."""
     with open_database(load_settings()) as database:
         if source is not None and source not in (known := sources.names(database)):
             raise UsageError(f"There is no source {source}.", hint=f"Known: {', '.join(known) or 'none yet'}.")

@@ -41,15 +41,21 @@ def subscribe(
     name: Name,
     kinds: Annotated[
         list[str] | None,
-        typer.Option("--kind", help=f"May be given again: {', '.join(news.KINDS)}; of a new one all but the last."),
+        typer.Option(
+            "--kind",
+            help=f"The kinds of news (repeatable): {', '.join(news.KINDS)}. Default of a new one: all but the last.",
+        ),
     ] = None,
-    project: Annotated[str | None, typer.Option(help="Only news of this project's phones; '' for all again.")] = None,
+    project: Annotated[
+        str | None, typer.Option(help="Only news of this project's phones; '' removes the restriction.")
+    ] = None,
     webhook: Annotated[
-        str | None, typer.Option(help="Send them to this name in WEBHOOKS_FILE; '' to read them again.")
+        str | None,
+        typer.Option(help="Send the news to this entry of WEBHOOKS_FILE; '' ends that, so that your app reads them."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Subscribe to news from now on, or change what a subscription asks for; what is left out stays as it is."""
+    """Subscribe to news from now on, or change a subscription (omitted options stay)."""
     asked: dict[str, Any] = {"kinds": tuple(kinds)} if kinds else {}
     asked |= {each: text or None for each, text in (("project", project), ("webhook", webhook)) if text is not None}
     settings = load_settings()
@@ -75,7 +81,7 @@ def _trouble(settings: Settings, webhook: str | None) -> str:
 
 @_group.command("list", epilog="Example: relevo news list --json")
 def list_(as_json: AsJson = False) -> None:
-    """List the subscriptions, with what waits for each and what was dropped unread."""
+    """List the subscriptions, with the number of waiting and of dropped news."""
     with prepared_database(load_settings(only_looks=True)) as database:
         found = fleet.subscriptions(database)
     columns = {
@@ -94,10 +100,12 @@ def list_(as_json: AsJson = False) -> None:
 @_group.command(epilog="Example: relevo news read billing --acknowledge")
 def read(
     name: Name,
-    after: Annotated[int | None, typer.Option(min=0, help="Behind this position; default: what is new.")] = None,
+    after: Annotated[
+        int | None, typer.Option(min=0, help="Read after this position. Default: after the last acknowledged one.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=news.MOST_AT_ONCE, help="How many to show.")] = 20,
     acknowledge: Annotated[
-        bool, typer.Option("--acknowledge", help="Note that those shown were dealt with: the next read goes on behind.")
+        bool, typer.Option("--acknowledge", help="Acknowledge the shown news: the next read begins after them.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -126,7 +134,7 @@ def _said(each: news.Outcome) -> str:
 
 @_group.command(epilog="Example: relevo news pause billing")
 def pause(name: Name, as_json: AsJson = False) -> None:
-    """Hand out nothing until `relevo news resume`; what comes meanwhile is kept, up to NEWS_BACKLOG_LIMIT."""
+    """Pause a subscription until `relevo news resume`. Relevo keeps the news meanwhile, up to NEWS_BACKLOG_LIMIT."""
     with prepared_database() as database:
         verbs.pause(operator(database), name)
     say(f"Paused: news for {escape(name)} wait.", {"name": name, "paused": True}, as_json=as_json)
@@ -134,7 +142,7 @@ def pause(name: Name, as_json: AsJson = False) -> None:
 
 @_group.command(epilog="Example: relevo news resume billing")
 def resume(name: Name, as_json: AsJson = False) -> None:
-    """Hand out a subscription's news again, from where it stood."""
+    """Resume a paused subscription where it stopped."""
     with prepared_database() as database:
         verbs.pause(operator(database), name, paused=False)
     say(f"Resumed: news for {escape(name)} go on.", {"name": name, "paused": False}, as_json=as_json)
@@ -143,10 +151,10 @@ def resume(name: Name, as_json: AsJson = False) -> None:
 @_group.command(epilog="Example: relevo news remove billing")
 def remove(
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="Forget also what waits unread.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove the subscription even if news wait unread.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """End a subscription; what waits for it is forgotten."""
+    """Remove a subscription with its waiting news."""
     with prepared_database() as database:
         waiting = sum(row["waiting"] for row in fleet.subscriptions(database) if row["name"] == name)
         if waiting and not yes:

@@ -50,18 +50,21 @@ cli.add_typer(quiet, name="quiet")
 cap = typer.Typer(help="Caps on how much one person is sent: list, set.", no_args_is_help=True)
 cli.add_typer(cap, name="cap")
 
-Name = Annotated[str, typer.Argument(metavar="OWNER", help="As the app registered their phones.")]
-Project = Annotated[str | None, typer.Option(help="Only in this project; without it in all.")]
+Name = Annotated[str, typer.Argument(metavar="OWNER", help="The owner's name, as your app registered the phones.")]
+Project = Annotated[str | None, typer.Option(help="The project. Default: all.")]
 HoursOwner = Annotated[str | None, typer.Option(help="Whose phones.")]
-Phone = Annotated[UUID | None, typer.Option("--phone", help="One installation, by its id.")]
+Phone = Annotated[UUID | None, typer.Option("--phone", help="An installation, by its id.")]
 HoursProject = Annotated[
-    str | None, typer.Option(help="Its phones that have no other hours; with --owner: only there.")
+    str | None,
+    typer.Option(
+        help="The phones of this project without other hours; with --owner, the owner's hours in this project."
+    ),
 ]
 
 
 @owner.command(epilog="Example: relevo owner show user-7")
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show how much is kept of an owner, what they chose, and whether they are blocked."""
+    """Show how much Relevo stores about an owner, the owner's choices, and whether the owner is blocked."""
     with prepared_database(load_settings(only_looks=True)) as database:
         found = owners.summary(database, name)
     if as_json:
@@ -92,7 +95,8 @@ _NAMES = {
 @owner.command(epilog="Example: relevo owner names shared")
 def names(
     names: Annotated[
-        Literal["separate", "shared"] | None, typer.Argument(help="What to set; without it, what is set is shown.")
+        Literal["separate", "shared"] | None,
+        typer.Argument(help="The rule to set. Without it the command shows the current rule."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -107,11 +111,10 @@ def names(
 @owner.command(epilog="Example: relevo owner export user-7 --into user-7.json")
 def export(
     name: Name,
-    into: Annotated[
-        Path | None, typer.Option(help="The file; it must not be there yet. Without it, standard output.")
-    ] = None,
+    into: Annotated[Path | None, typer.Option(help="The new file to write. Default: standard output.")] = None,
 ) -> None:
-    """Write everything that is kept of an owner as one JSON document; push tokens are shortened, archives not read."""
+    """Write everything that Relevo stores about an owner as one JSON document, without archives, and with shortened
+    push tokens."""
     with prepared_database() as database:
         items = verbs.export(operator(database), name)
         if into is None:
@@ -149,11 +152,11 @@ def _write(file: TextIO, name: str, items: Iterator[tuple[str, Mapping[str, Any]
 @owner.command(epilog="Example: relevo owner block user-7 --reason 'asked by mail, 17 November'")
 def block(
     name: Name,
-    reason: Annotated[str, typer.Option(help="Why, for whoever asks later.")] = "",
+    reason: Annotated[str, typer.Option(help="The reason, for the records.")] = "",
     project: Project = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send an owner nothing any more, on no phone, now or later; what is kept of them stays."""
+    """Block an owner: no phone of the owner, present or future, gets a push. The stored data stay."""
     with prepared_database() as database:
         count = verbs.block(operator(database), name, reason, project)
     words = f"{as_written(name)} is blocked: nothing is sent to {several(count, 'phone')}, or to new ones."
@@ -162,7 +165,7 @@ def block(
 
 @owner.command(epilog="Example: relevo owner unblock user-7")
 def unblock(name: Name, project: Project = None, as_json: AsJson = False) -> None:
-    """Let pushes go to an owner again."""
+    """Unblock an owner, who then gets pushes again."""
     with prepared_database() as database:
         count = verbs.unblock(operator(database), name, project)
     words = f"Pushes go to {as_written(name)} again ({several(count, 'phone')})."
@@ -171,7 +174,7 @@ def unblock(name: Name, project: Project = None, as_json: AsJson = False) -> Non
 
 @owner.command(epilog="Example: relevo owner forget user-7")
 def forget(name: Name, as_json: AsJson = False) -> None:
-    """Forget an owner: all phones, what was said to them alone, marks, choices and the name."""
+    """Delete an owner: all phones, the texts sent to the owner alone, marks, choices and the name."""
     with prepared_database() as database:
         count = verbs.forget(operator(database), name)
     words = f"{as_written(name)} is forgotten, with {several(count, 'phone')}."
@@ -180,8 +183,8 @@ def forget(name: Name, as_json: AsJson = False) -> None:
 
 @category.command(name="list", epilog="Example: relevo category list --locale es-CL")
 def list_categories(
-    locale: Annotated[str | None, typer.Option(help="In which words, such as es-CL.")] = None,
-    for_owner: Annotated[str | None, typer.Option("--owner", help="With what this owner chose.")] = None,
+    locale: Annotated[str | None, typer.Option(help="The language of the names, such as es-CL.")] = None,
+    for_owner: Annotated[str | None, typer.Option("--owner", help="Show the choices of this owner, too.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the categories that people may choose, and whether they are on."""
@@ -209,20 +212,22 @@ def set_category(  # noqa: PLR0917 typer options
         str | None, typer.Option(help="on (until refused), off (until accepted) or mandatory; a new one is on.")
     ] = None,
     names: Annotated[
-        list[str] | None, typer.Option("--name", metavar="LOCALE=TEXT", help="What people call it; may be given again.")
+        list[str] | None,
+        typer.Option("--name", metavar="LOCALE=TEXT", help="Its name for people, by language (repeatable)."),
     ] = None,
     sentences: Annotated[
-        list[str] | None, typer.Option("--sentence", metavar="LOCALE=TEXT", help="What it brings; may be given again.")
+        list[str] | None,
+        typer.Option(
+            "--sentence", metavar="LOCALE=TEXT", help="A sentence that describes it, by language (repeatable)."
+        ),
     ] = None,
     quiet: Annotated[
         Literal["wait", "silent", "ignore", "by-type"] | None,
-        typer.Option(
-            help="What its events do in quiet hours, whatever their type says; by-type leaves it to the type."
-        ),
+        typer.Option(help="What its events do in quiet hours, whatever their type sets; by-type: what the type sets."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make or change a category; what is not given stays as it is. A changed rule holds for what waits, too."""
+    """Create or change a category (omitted options stay). A changed rule also applies to waiting pushes."""
     known = {each: each for each in consent.RULES}
     if rule is not None and rule not in known:
         raise UsageError(f"There is no rule {rule}.", hint=f"Known: {', '.join(known)}.")
@@ -254,7 +259,7 @@ def _by_locale(option: str, given: Sequence[str]) -> Iterator[tuple[str, str]]:
 def set_quiet(  # noqa: PLR0917 typer options
     windows: Annotated[
         list[str] | None,
-        typer.Argument(metavar="WINDOW…", help="Such as 22:00-07:00 or 'sat,sun 07:00-10:00'."),
+        typer.Argument(metavar="WINDOW…", help="Windows, such as 22:00-07:00 or 'sat,sun 07:00-10:00'."),
     ] = None,
     owner: HoursOwner = None,
     phone: Phone = None,
@@ -266,7 +271,7 @@ def set_quiet(  # noqa: PLR0917 typer options
     remove: Annotated[bool, typer.Option("--remove", help="Remove the hours.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Set quiet hours of an owner, a phone or a project; personal events that wait are looked at again."""
+    """Set quiet hours of an owner, a phone or a project. Relevo checks waiting personal events again."""
     _refuse_nobody(owner, phone, project)
     if (bool(windows) + never + remove) > 1:
         raise UsageError("Windows, --never and --remove exclude each other.", hint="Give one of them.")
@@ -302,7 +307,7 @@ def _zone_of(database: Database, owner: str | None, project: str | None) -> str 
 def show_quiet(
     owner: HoursOwner = None, phone: Phone = None, project: HoursProject = None, as_json: AsJson = False
 ) -> None:
-    """Show the quiet hours of an owner or a project, or those that hold for a phone and whose they are."""
+    """Show the quiet hours of an owner or a project, or those that apply to a phone and who set them."""
     _refuse_nobody(owner, phone, project)
     with prepared_database(load_settings(only_looks=True)) as database, database.transaction() as connection:
         found = client_quiet.get_quiet(connection, owner=owner, installation_id=phone, project=project)
@@ -328,7 +333,7 @@ def show_quiet(
 
 @cap.command(name="list", epilog="Example: relevo cap list --json")
 def list_caps(
-    project: Annotated[str | None, typer.Option(help="Only of this project.")] = None, as_json: AsJson = False
+    project: Annotated[str | None, typer.Option(help="Only caps of this project.")] = None, as_json: AsJson = False
 ) -> None:
     """List the caps."""
     with prepared_database(load_settings(only_looks=True)) as database, database.transaction() as connection:
@@ -344,18 +349,22 @@ def list_caps(
 
 @cap.command(name="set", epilog="Example: relevo cap set day 5 --category offers")
 def set_cap(  # noqa: PLR0917 typer options
-    per: Annotated[Literal["hour", "day", "week"], typer.Argument(help="Of the calendar of whom it is for.")],
+    per: Annotated[
+        Literal["hour", "day", "week"], typer.Argument(help="The period, by the local time of the recipient.")
+    ],
     most: Annotated[int | None, typer.Argument(min=1, max=1_000, help="How many events at most.")] = None,
-    category: Annotated[str | None, typer.Option(help="Only events of this category.")] = None,
+    category: Annotated[str | None, typer.Option(help="Count only events of this category.")] = None,
     project: Annotated[str, typer.Option(help="Whose phones.")] = "default",
     over: Annotated[
         Literal["skip", "digest"] | None,
-        typer.Option(help="Leave an event above the cap to the inbox (a new cap does), or tell it in a digest."),
+        typer.Option(
+            help="Where an event that exceeds the cap goes: only to the inbox (default of a new cap), or to a digest."
+        ),
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the cap.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Set how many events an owner is sent at most; urgent ones and mandatory categories neither count nor are held."""
+    """Set how many events an owner gets at most. Urgent events and mandatory categories neither count nor are held."""
     if remove == (most is not None):
         raise UsageError("A cap needs a number, or --remove.", hint="Such as: relevo cap set day 5.")
     given: dict[str, Literal["skip", "digest"]] = {} if over is None else {"over": over}
@@ -374,20 +383,20 @@ def _refuse_nobody(owner: str | None, phone: UUID | None, project: str | None) -
 
 @cli.command(epilog="Example: relevo inbox user-7 --status unread")
 def inbox(  # noqa: PLR0917 typer options
-    owner: Annotated[str | None, typer.Argument(help="Whose inbox.")] = None,
+    owner: Annotated[str | None, typer.Argument(help="The owner of the inbox.")] = None,
     installation_id: Annotated[
         UUID | None,
         typer.Option(
-            "--id", parser=read_installation, metavar="UUID", help="That of this installation, which has no owner."
+            "--id", parser=read_installation, metavar="UUID", help="The inbox of this installation, which has no owner."
         ),
     ] = None,
-    project: Annotated[str | None, typer.Option(help="In this project; needed where there are several.")] = None,
-    status: Annotated[Status, typer.Option(help="Which items; current are all that were not archived.")] = "current",
-    before: Annotated[str | None, typer.Option(help="Go on from here.")] = None,
+    project: Annotated[str | None, typer.Option(help="The project; required if there are several.")] = None,
+    status: Annotated[Status, typer.Option(help="The items to show; current: all that are not archived.")] = "current",
+    before: Annotated[str | None, typer.Option(help="Where to continue.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=MOST_AT_ONCE, help="How many to show.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show an owner's inbox, newest first: what they were sent or would have been sent, and what they touched of it."""
+    """Show an owner's inbox, newest first: its items, and which were seen, read or opened."""
     with open_database() as database:
         found = inboxes.read(
             database,

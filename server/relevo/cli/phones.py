@@ -37,27 +37,32 @@ cli = typer.Typer()
 
 @cli.command(name="import-phones")
 def import_phones(  # noqa: PLR0917 typer options
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .csv with a heading, or a .jsonl.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file: a .csv with a heading, or a .jsonl.")],
     of: Annotated[
         Literal["relevo", "gorush", "rpush", "onesignal"],
-        typer.Option("--from", help="Whose columns it has: Relevo's own, or those of another."),
+        typer.Option("--from", help="The sender whose columns the file has, or Relevo's own."),
     ] = "relevo",
     column: Annotated[
         list[str] | None,
-        typer.Option(metavar="FIELD=COLUMN", help="Where a field is in the file: owner=user_id; may be given again."),
+        typer.Option(metavar="FIELD=COLUMN", help="The column of a field, such as owner=user_id (repeatable)."),
     ] = None,
-    provider: Annotated[str | None, typer.Option(help="Of phones for which the file says none.")] = None,
-    project: Annotated[str | None, typer.Option(help="Of phones for which the file says none.")] = None,
+    provider: Annotated[str | None, typer.Option(help="For phones without one in the file.")] = None,
+    project: Annotated[str | None, typer.Option(help="For phones without one in the file.")] = None,
     environment: Annotated[
-        Literal["production", "sandbox"] | None, typer.Option(help="Of phones of APNs for which the file says none.")
+        Literal["production", "sandbox"] | None, typer.Option(help="For phones of APNs without one in the file.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be taken, refused and why.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Register nothing; only report which lines would be registered or refused, and why."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Register the phones of a file, in batches; what is refused is listed in FILE.refused.csv, by line and reason.
+    """Register the phones of a file, in batches. FILE.refused.csv lists refused lines with reasons.
 
-    Broken off, it goes on where it was: FILE.progress says how far it came. A phone that is there already, with the
-    same token and owner, stays the same.
+    Run it again after an interruption: it continues by FILE.progress. A phone that exists with the same token and
+    owner stays the same.
 
     \b
     relevo import-phones phones.csv --project shop
@@ -114,15 +119,16 @@ def _say(source: Source, done: Progress, *, dry_run: bool, as_json: bool) -> Non
 @cli.command(epilog="Example: relevo installations --owner user-7")
 def installations(  # noqa: PLR0917 typer options
     project: Annotated[str | None, typer.Option(help="Only this project.")] = None,
-    token: Annotated[str | None, typer.Option(help="The one with this push token.")] = None,
-    owner: Annotated[str | None, typer.Option(help="Those of this owner.")] = None,
+    token: Annotated[str | None, typer.Option(help="Only the installation with this push token.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Only installations of this owner.")] = None,
     installation_id: Annotated[
-        UUID | None, typer.Option("--id", parser=read_installation, metavar="UUID", help="The one with this id.")
+        UUID | None,
+        typer.Option("--id", parser=read_installation, metavar="UUID", help="Only the installation with this id."),
     ] = None,
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show installations, newest first; a token shows its first letters and a mark that tells it from others."""
+    """Show installations, newest first. A token is shown by its first letters and a mark that distinguishes it."""
     wanted: dict[str, Any] = {"project": project, "token": token, "owner": owner, "installation_id": installation_id}
     with open_lists() as lists:
         rows = lists.read(phones.installations, **wanted, limit=limit)

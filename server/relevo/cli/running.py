@@ -52,9 +52,9 @@ _GREET_WITHIN_S = 5.0
 
 @cli.command(epilog="Example: relevo run --cycles reaper,fanout,dispatch,receipt")
 def run(
-    cycles: Annotated[str | None, typer.Option(help="Only these cycles, separated by commas.")] = None,
+    cycles: Annotated[str | None, typer.Option(help="Run only these cycles (comma-separated).")] = None,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Without DATABASE_URL: make an embedded PostgreSQL, and a sample to see.")
+        bool, typer.Option("--demo", help="Without DATABASE_URL: create an embedded PostgreSQL and sample data.")
     ] = False,
 ) -> None:
     """Run the cycles until SIGINT or SIGTERM; a second signal ends at once."""
@@ -112,7 +112,7 @@ def _lives(pid: int) -> bool:
 
 @cli.command(epilog="Example: `relevo serve` beside `relevo run` elsewhere, which is started with HTTP_ENABLED=false.")
 def serve() -> None:
-    """Serve HTTP alone, until SIGINT or SIGTERM; cycles are run by others, or when somebody asks for a run."""
+    """Serve only HTTP until SIGINT or SIGTERM. Other processes run the cycles; this one runs a cycle on request."""
     settings = load_settings()
     signals = service.Signals()
     signals.install()
@@ -169,13 +169,14 @@ class Greeting:
 @cli.command(epilog="Example: relevo tick --runners fanout,dispatch")
 def tick(
     runners: Annotated[
-        str | None, typer.Option(help="These cycles in this order; default WORKER_TICK_RUNNERS.")
+        str | None,
+        typer.Option(help="The cycles to run, in this order (comma-separated). Default: WORKER_TICK_RUNNERS."),
     ] = None,
-    shard_index: Annotated[int | None, typer.Option(min=0, help="Which shard, from 0.")] = None,
-    shard_count: Annotated[int | None, typer.Option(min=1, max=10_000, help="Of how many shards.")] = None,
+    shard_index: Annotated[int | None, typer.Option(min=0, help="The shard to run, from 0.")] = None,
+    shard_count: Annotated[int | None, typer.Option(min=1, max=10_000, help="The number of shards.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the chosen cycles once, in order, within their budgets, and leave."""
+    """Run the chosen cycles once, in order, within their budgets, and exit."""
     settings = load_settings()
     shard = _shard(settings, shard_index, shard_count)
     with build(settings, "tick") as built:
@@ -225,10 +226,10 @@ def pause(
     cycle: Annotated[
         str, typer.Argument(help="The cycle to switch off in the whole fleet, or one source of it: ingest:folder.")
     ],
-    reason: Annotated[str, typer.Option(help="Why, for whoever finds it at 3 a.m.")],
+    reason: Annotated[str, typer.Option(help="The reason, for the person who finds the pause at 3 a.m.")],
     as_json: AsJson = False,
 ) -> None:
-    """Switch a cycle off in every replica; runs in progress come to their end."""
+    """Switch a cycle off in every replica; active runs finish."""
     with build(load_settings(), "run-cycle") as built:
         name, source = built.switch_of(cycle)
         migrate.prepare(built.database)
@@ -256,18 +257,23 @@ def resume(
 @cli.command(name="event-type", epilog="Example: relevo event-type order.shipped --urgent --ttl-s 3600")
 @with_options_of(event_types.TypeSettings)
 def event_type(
-    name: Annotated[str | None, typer.Argument(help="The event type; without it all are listed.")] = None,
+    name: Annotated[str | None, typer.Argument(help="The event type. Without it the command lists all.")] = None,
     *,
-    urgent: Annotated[bool | None, typer.Option("--urgent/--bulk", help="Its own lane.")] = None,
+    urgent: Annotated[bool | None, typer.Option("--urgent/--bulk", help="Its lane.")] = None,
     reset: Annotated[
-        bool, typer.Option("--reset", help="Let it follow the settings again, or one that tells batches its type.")
+        bool,
+        typer.Option(
+            "--reset",
+            help="Remove all its options, so that it follows the settings, or as a batch the type whose events it "
+            "gathers.",
+        ),
     ] = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
-    """Set what differs for one event type, leaving alone what is not given, or list what differs.
+    """Set options of an event type (omitted options stay), or list them.
 
-    It lives in table state and applies from now on, without a restart.
+    The options are in the database and apply from now on, without a restart.
     """
     settings = load_settings()
     own = event_types.TypeSettings(lane=None if urgent is None else "urgent" if urgent else "bulk", **given)

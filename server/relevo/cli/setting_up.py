@@ -47,8 +47,8 @@ def migrate_command(
 ) -> None:
     """Bring the database's schema up to date.
 
-    Runs the migrations that the database lacks, each in a transaction; then replaces the functions that changed and
-    drops those that this version has no more, in one.
+    The command runs the missing migrations, each in a transaction. Then, in one transaction, it replaces the changed
+    functions and drops those that this version no longer has.
     """
     with open_database(load_settings()) as database:
         said = "would run" if plan else "ran"
@@ -66,18 +66,20 @@ def migrate_command(
 
 @cli.command(epilog="Example: `relevo doctor --repair`, after `relevo doctor` found something.")
 def doctor(
-    repair: Annotated[bool, typer.Option("--repair", help="Mend what can be mended while everything runs on.")] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Correct what can be corrected while everything runs.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Look for what does not fit together, each with what to do.
+    """Check the installation, and list each finding with what to do.
 
-    Settings, the server, its clock and its read replica, this role's rights, vacuum and what holds it back, the
-    archive's store, months that the Iceberg catalog lacks, the way to Expo, each project's push credentials (their
-    push service is asked, without sending); what is paused or held up; the schema, old workers, deliveries that stand
-    in no queue or in two.
+    It checks settings, the server, its clock and its read replica, this role's rights, vacuum and what blocks it,
+    the archive's store, months that the Iceberg catalog lacks, the connection to Expo, each project's push
+    credentials (at their push service, without sending), pauses and open breakers, the schema, old workers, and
+    deliveries that are in no queue or in two.
 
-    Exit code 1 if something is wrong, warnings apart; with --repair, if something is left. It reads all deliveries
-    that are not archived, piece by piece, and leaves alone what changed within the last two minutes.
+    The exit code is 1 if there is a finding that is more than a warning; with --repair, if one is left. It reads
+    all deliveries that are not archived, in pieces, and skips those that changed within the last two minutes.
     """
     from relevo.app import push_services  # noqa: PLC0415 no other command needs them
     from relevo.operators import doctor as checkup  # noqa: PLC0415
@@ -125,14 +127,15 @@ def _label(found: consistency.Finding) -> tuple[str, str]:
 
 @cli.command(epilog="Example: `RELEVO_INSTANCE=staging relevo adopt`, in a database that was loaded from a dump.")
 def adopt(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Adopt it even if that stops workers that run.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Adopt it even if that stops running workers.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say that a database which looks like a copy belongs here, so that it is sent from again.
+    """Record that a database which looks like a copy belongs here, so that Relevo sends from it again.
 
-    Shows what is queued in it first. A dump that was loaded elsewhere, or a copied volume under another name,
-    pushes to nobody before. While a worker is at work under the name it belongs to, it is refused: that would stop it.
+    The command first shows what is queued. Before the adoption a dump that was loaded elsewhere, or a copied volume
+    under another name, pushes to nobody. The command refuses while a worker runs under the recorded name, because the
+    adoption would stop that worker.
     """
     settings = load_settings()
     with open_database(settings) as database:
@@ -187,7 +190,7 @@ def show_config(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the everyday settings and all that are set: value, default, meaning, origin; --json shows every one."""
+    """Show the everyday settings and all changed ones: value, default, meaning, origin. --json shows every setting."""
     rows = config.describe(load_settings())
     if as_json:
         print_json([row._asdict() for row in rows])
@@ -208,7 +211,7 @@ def show_config(
     epilog="Example: relevo psql -c 'select * from worker_runs'",
 )
 def psql(context: typer.Context) -> None:
-    """Open psql on the database, with Relevo's tables on the search path; what is given (-c, -f, -x …) goes to psql."""
+    """Open psql on the database, with Relevo's tables on the search path. Options (-c, -f, -x …) go to psql."""
     settings = load_settings()
     if settings.database_url is not None:
         program, dsn = "psql", settings.database_direct_url or settings.database_url
@@ -242,12 +245,12 @@ def version(as_json: AsJson = False) -> None:
 
 @webpush.command(epilog="Example: relevo webpush keys vapid.pem")
 def keys(
-    file: Annotated[Path, typer.Argument(help="Where the private key is, or will be.")],
+    file: Annotated[Path, typer.Argument(help="The file of the private key, existing or new.")],
     as_json: AsJson = False,
 ) -> None:
-    """Make a pair of VAPID keys: the private one into a new file of mode 600, the public one is printed.
+    """Make a pair of VAPID keys: write the private one to a new file of mode 600, and print the public one.
 
-    Of a file that is there already the public key is printed: browsers that subscribed with it know no other.
+    If the file exists, print its public key: subscribed browsers accept no other.
     """
     from relevo.app import push_services  # noqa: PLC0415 it loads much, and few commands need it
 

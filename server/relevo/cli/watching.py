@@ -58,7 +58,7 @@ def list_runs(
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show what ran, newest first."""
+    """Show runs, newest first."""
     outcomes = ("running", "ok", "partial", "failed", "skipped", "abandoned")
     if outcome is not None and outcome not in outcomes:
         raise UsageError(f"There is no outcome {outcome}.", hint=f"Known: {', '.join(outcomes)}.")
@@ -112,9 +112,11 @@ def _print_runs_narrow(rows: Sequence[Row]) -> None:
 
 @cli.command(epilog="Example: `relevo status --watch`, redrawn every two seconds until Ctrl-C.")
 def status(
-    watch: Annotated[bool, typer.Option("--watch", help="Look again and again, until Ctrl-C.")] = False,
-    every: Annotated[float, typer.Option(min=0.2, max=3600, help="With --watch: seconds between two looks.")] = 2.0,
-    times: Annotated[int, typer.Option(min=0, max=1_000_000, help="With --watch: so many looks; 0 for ever.")] = 0,
+    watch: Annotated[bool, typer.Option("--watch", help="Redraw until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(min=0.2, max=3600, help="With --watch: seconds between two redraws.")] = 2.0,
+    times: Annotated[
+        int, typer.Option(min=0, max=1_000_000, help="With --watch: how often to redraw; 0 for ever.")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Show the fleet at a glance; exit code 1 while it is not healthy."""
@@ -264,12 +266,13 @@ def _print_waiting(seen: fleet.Status) -> None:
     "deliveries", epilog="Example: `relevo deliveries --event 17 --state failed`, or `--installation ID` for one phone."
 )
 def list_deliveries(  # noqa: PLR0917 typer options
-    event: Annotated[int | None, typer.Option(min=1, max=MOST_IDS, help="Only those of this event.")] = None,
+    event: Annotated[int | None, typer.Option(min=1, max=MOST_IDS, help="Only deliveries of this event.")] = None,
     installation: Annotated[
-        UUID | None, typer.Option(parser=read_installation, metavar="UUID", help="Only those to this installation.")
+        UUID | None,
+        typer.Option(parser=read_installation, metavar="UUID", help="Only deliveries to this installation."),
     ] = None,
     state: Annotated[str | None, typer.Option(help=f"Only this state: {', '.join(STATUSES)}.")] = None,
-    before: Annotated[str | None, typer.Option(help="Go on from here; the last line of a page names it.")] = None,
+    before: Annotated[str | None, typer.Option(help="Where to continue; the last line of a page names it.")] = None,
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
@@ -311,7 +314,7 @@ def _error(delivery: Row) -> str:
     epilog="Example: `relevo sources --json`, or `relevo rejects --source folder` for what one could not use.",
 )
 def list_sources(as_json: AsJson = False) -> None:
-    """Show the sources: how far each was read, when it last answered and what, and what it could not use."""
+    """Show the sources: how far each was read, its last answer, and how many of its items were rejected."""
     with open_database() as database:
         rows = sources.details(database)
     if as_json:

@@ -22,15 +22,17 @@ from relevo.operators.reading import Row
 cli = typer.Typer()
 words = typer.Typer(help="What event types say, in several languages.", no_args_is_help=True)
 cli.add_typer(words, name="words")
-Files = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Each a .toml or .json with the texts of one type.")]
+Files = Annotated[
+    list[Path], typer.Argument(metavar="FILE…", help="Files (.toml or .json), each with the texts of one event type.")
+]
 
 
 @words.command("set", epilog="Example: relevo words set texts/*.toml")
 def set_words(files: Files, as_json: AsJson = False) -> None:
-    """Save the texts of event types, each as the next version of its type.
+    """Save texts of event types, each as the next version of its type.
 
-    All are checked before the first is saved: every argument is known, every language renders with the sample and fits
-    the push services of this fleet. The same as the current version is that version.
+    Relevo checks all files before it saves the first: every argument is known, and every language renders with the
+    sample and fits the push services of this fleet. A text equal to the current version makes no new version.
     """
     parsed = [_parse(file) for file in files]
     with prepared_database() as database:
@@ -48,7 +50,7 @@ def set_words(files: Files, as_json: AsJson = False) -> None:
 
 @words.command(epilog="Example: relevo words check texts/*.toml")
 def check(files: Files, as_json: AsJson = False) -> None:
-    """Check the texts of event types as if they were saved."""
+    """Check texts of event types as if they were saved."""
     with open_database(load_settings()) as database, database.connection() as connection:
         providers = texts.providers_of(connection)
     for file in files:
@@ -66,12 +68,12 @@ def preview(
     files: Files,
     argument: Annotated[
         list[str] | None,
-        typer.Option("--argument", metavar="NAME=VALUE", help="In place of the sample; may be given again."),
+        typer.Option("--argument", metavar="NAME=VALUE", help="A value instead of the sample's (repeatable)."),
     ] = None,
-    timezone: Annotated[str | None, typer.Option(help="Where the phone is, such as America/Santiago.")] = None,
+    timezone: Annotated[str | None, typer.Option(help="The time zone of the phone, such as America/Santiago.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how the texts of files look in every language, with the sample; it needs no database."""
+    """Render the texts of files in every language, with the sample. This needs no database."""
     for file in files:
         wording = _parse(file)
         _show(
@@ -82,12 +84,15 @@ def preview(
 @words.command(epilog="Example: relevo words show order.shipped --version 2")
 def show(
     event_type: Annotated[
-        str | None, typer.Argument(metavar="[TYPE]", help="All types that have texts if left out.")
+        str | None,
+        typer.Argument(
+            metavar="[TYPE]", help="The event type. Without it the command lists all types that have texts."
+        ),
     ] = None,
-    version: Annotated[int | None, typer.Option(min=1, help="The current one if left out.")] = None,
+    version: Annotated[int | None, typer.Option(min=1, help="The version. Default: the current one.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what an event type says, with the sample; or list the types that have texts."""
+    """Show the texts of an event type, rendered with the sample, or list the types that have texts."""
     with open_database(load_settings()) as database:
         rows = _list(database) if event_type is None else [texts.show(database, event_type, version)]
     if as_json:
@@ -106,13 +111,18 @@ def show(
 @words.command(epilog="Example: relevo words language es --project default")
 def language(
     locale: Annotated[
-        str | None, typer.Argument(metavar="[LOCALE]", help="Such as es. If left out, what is set is shown.")
+        str | None,
+        typer.Argument(
+            metavar="[LOCALE]", help="The language, such as es. Without it the command shows the current one."
+        ),
     ] = None,
-    project: Annotated[str, typer.Option(help="The project whose phones they are.")] = "default",
-    none: Annotated[bool, typer.Option("--none", help="Leave such phones to the default of each type.")] = False,
+    project: Annotated[str, typer.Option(help="The project of the phones.")] = "default",
+    none: Annotated[
+        bool, typer.Option("--none", help="Remove the language, so that such phones get the default of each type.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Set in which language a project's phones are told what has no text in their own."""
+    """Set the language for phones of a project whose own language has no text."""
     if locale and none:
         raise UsageError("LOCALE and --none exclude each other.", hint="Give one of them.")
     with open_database(load_settings()) as database:

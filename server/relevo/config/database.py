@@ -12,21 +12,24 @@ class Database(Theme):
     """The database."""
 
     database_url: Address | None = everyday(
-        "The PostgreSQL to use, maybe through PgBouncer in transaction mode; without it one is embedded."
+        "The address of PostgreSQL, directly or through PgBouncer in transaction mode. Without it Relevo embeds a "
+        "PostgreSQL."
     )
     database_direct_url: Address | None = everyday(
-        "The same database without a pooler in between, for LISTEN and migrations.",
+        "The address of the same database without a pooler, for LISTEN and migrations.",
         Derived(lambda data: data["database_url"], "same as DATABASE_URL"),
     )
     database_read_url: Address | None = tuning(
-        "A replica of the same database, from which lists, histories and reports are read; without it, and while it is "
-        "gone or too far behind, the primary."
+        "The address of a replica of the same database, from which Relevo reads lists, histories and reports. "
+        "While it is unset, unreachable or too far behind, Relevo reads the primary."
     )
     database_max_connections: Annotated[int, between(4, 100)] = everyday(
-        "Connections one replica may open in all: one listens, one extends leases, the rest are a pool.", 8
+        "How many connections one replica may open: one listens, one extends leases, the others are a pool.", 8
     )
     database_read_max_lag_ms: Annotated[int, between(100, HOUR)] = expert(
-        "How far behind DATABASE_READ_URL may be before the primary is read instead, in milliseconds.", 15 * SECOND
+        "How far behind the replica of DATABASE_READ_URL may be before Relevo reads the primary instead, in "
+        "milliseconds.",
+        15 * SECOND,
     )
     database_connect_timeout_ms: Annotated[int, between(10, 5 * MINUTE)] = expert(
         "How long opening a connection may take, in milliseconds.", 5 * SECOND
@@ -38,10 +41,10 @@ class Database(Theme):
         "How long one statement may wait for a lock, in milliseconds.", of_lease(5 * SECOND, 4)
     )
     database_idle_transaction_timeout_ms: Annotated[int, between(10, HOUR)] = expert(
-        "How long a transaction may sit idle before PostgreSQL ends it, in milliseconds.", of_lease(10 * SECOND, 4)
+        "How long a transaction may be idle before PostgreSQL ends it, in milliseconds.", of_lease(10 * SECOND, 4)
     )
     database_answer_margin_ms: Annotated[int, between(100, HOUR)] = expert(
-        "How long after DATABASE_STATEMENT_TIMEOUT_MS an answer may still be missing before the connection is dropped, "
+        "How long after DATABASE_STATEMENT_TIMEOUT_MS Relevo waits for an answer before it drops the connection, "
         "in milliseconds.",
         5 * SECOND,
     )

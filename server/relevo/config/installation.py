@@ -12,17 +12,17 @@ class Installation(Theme):
     """This installation."""
 
     relevo_instance: Name | None = everyday(
-        "The name of this installation, such as production: a copy of its database under another name pushes to nobody."
+        "The name of this installation, such as production. A copy of its database under another name pushes to nobody."
     )
     relevo_app: FunctionName | None = everyday(
-        "The module:function that returns relevo.Parts: your own sources, providers, cycles, composers and more."
+        "The module:function that returns relevo.Parts, with your own sources, providers, cycles, composers and more."
     )
-    relevo_data_dir: Folder = everyday("The folder in which the embedded PostgreSQL lives.", Path(".relevo"))
-    log_level: LogLevel = everyday("The least important lines to log: debug, info, warning or error.", "info")
-    log_format: LogFormat = everyday("How lines are logged: console for the eye, json for machines.", "console")
+    relevo_data_dir: Folder = everyday("The folder of the embedded PostgreSQL.", Path(".relevo"))
+    log_level: LogLevel = everyday("The lowest level to log: debug, info, warning or error.", "info")
+    log_format: LogFormat = everyday("The format of the log: console for people, json for machines.", "console")
     relevo_demo: bool = expert(
-        "Whether an embedded PostgreSQL may be made where there is none, without DATABASE_URL; `make` sets it.", False
+        "Whether Relevo may create an embedded PostgreSQL if DATABASE_URL is unset; `make` sets it.", False
     )
     relevo_postgres_bin: ExistingFolder | None = expert(
-        "The folder with the PostgreSQL programs to embed; without it they are looked for."
+        "The folder with the PostgreSQL programs to embed. Without it Relevo searches for them."
     )

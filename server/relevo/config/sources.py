@@ -26,7 +26,7 @@ def _sources(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _own_interval(what: str) -> Any:
-    return tuning(f"How often {what}, in minutes; without it as WORKER_INTERVAL_MINUTES says.")
+    return tuning(f"How often Relevo reads {what}, in minutes. Default: WORKER_INTERVAL_MINUTES.")
 
 
 def _configured(data: dict[str, Any]) -> tuple[str, ...]:
@@ -46,14 +46,14 @@ class Sources(Theme):
     """Sources of tenders."""
 
     chilecompra_ticket: SecretStr | None = everyday("The ticket for ChileCompra's API.")
-    ocds_url: WebAddress | None = everyday("The address of OCDS packages; their links to the next page are followed.")
+    ocds_url: WebAddress | None = everyday("The address of OCDS packages. Relevo follows their links to the next page.")
     ocds_folder: ExistingFolder | None = tuning("A folder with OCDS packages, instead of OCDS_URL.")
     folder_source_dir: ExistingFolder | None = everyday(
-        "The folder in which JSON lines files with tenders are dropped; without it a bundled sample is read."
+        "The folder from which Relevo reads JSON lines files with tenders. Without it Relevo reads a bundled sample."
     )
     chilecompra_web_enabled: bool = tuning("Whether Mercado Público's search page may be read as a source.", False)
     sources: Annotated[Names, AfterValidator(_sources)] = everyday(
-        f"Where tenders come from, separated by commas: {', '.join(SOURCES)}, or {NO_SOURCES}.",
+        f"The sources of tenders (comma-separated): {', '.join(SOURCES)}, or {NO_SOURCES}.",
         Derived(
             _configured,
             f"those whose ticket, address or folder is set; without DATABASE_URL {','.join(_SAMPLE)}",
@@ -61,33 +61,34 @@ class Sources(Theme):
         ),
     )
     worker_interval_minutes: Annotated[int, between(1, 1_440)] = tuning(
-        "How often each source is read, in minutes, unless it has an interval of its own.", 2
+        "How often Relevo reads each source without an interval of its own, in minutes.", 2
     )
-    chilecompra_interval_minutes: Annotated[int | None, between(1, 1_440)] = _own_interval("ChileCompra's API is read")
+    chilecompra_interval_minutes: Annotated[int | None, between(1, 1_440)] = _own_interval("ChileCompra's API")
     chilecompra_web_interval_minutes: Annotated[int | None, between(1, 1_440)] = _own_interval(
-        "Mercado Público's search page is read"
+        "Mercado Público's search page"
     )
-    ocds_interval_minutes: Annotated[int | None, between(1, 1_440)] = _own_interval("OCDS packages are read")
+    ocds_interval_minutes: Annotated[int | None, between(1, 1_440)] = _own_interval("OCDS packages")
     ingest_notify_first_run: bool = tuning(
-        "Whether what a source tells on its very first run is announced too, rather than only stored.", False
+        "Whether the first read of a source makes events, too, instead of only storing its items.", False
     )
     ingest_catchup_days: Annotated[int, between(1, 3_650)] = tuning(
-        "How many missed days are read after an outage.", 30
+        "How many missed days of a source Relevo reads after an outage.", 30
     )
     folder_source_done_dir: ExistingFolder | None = tuning(
-        "The folder to which files of FOLDER_SOURCE_DIR are moved a minute after they were read; without it they stay."
+        "The folder to which Relevo moves files of FOLDER_SOURCE_DIR a minute after it read them. Without it they stay."
     )
     ocds_done_dir: ExistingFolder | None = tuning(
-        "The folder to which files of OCDS_FOLDER are moved a minute after they were read; without it they stay."
+        "The folder to which Relevo moves files of OCDS_FOLDER a minute after it read them. Without it they stay."
     )
     ocds_namespace: Name | None = expert(
-        "The register the OCDS tenders belong to; without it their ocid's prefix, and chilecompra for Chile's."
+        "The register that the OCDS tenders belong to. Default: the prefix of their ocid, and chilecompra for Chile's."
     )
     chilecompra_daily_limit: Annotated[int, between(1, 1_000_000)] = expert(
         "How many requests a day one ticket may make, counted for the whole fleet.", 10_000
     )
     chilecompra_pace_ms: Annotated[int, between(0, 10 * MINUTE)] = expert(
-        "The pause between two requests to ChileCompra, longer while it complains, in milliseconds.", 3_500
+        "The pause between two requests to ChileCompra, in milliseconds; longer while ChileCompra returns errors.",
+        3_500,
     )
     chilecompra_base_url: WebAddress = expert(
         "The address of ChileCompra's API.", "https://api.mercadopublico.cl/servicios/v1/publico"
@@ -99,5 +100,5 @@ class Sources(Theme):
         "How long one request to a source may take in all, in milliseconds.", 30 * SECOND
     )
     http_max_bytes: Annotated[int, between(1_000, 2_000_000_000)] = expert(
-        "How many bytes one answer or file of a source may have, unpacked.", 50_000_000
+        "How many bytes one answer or file of a source may have, uncompressed.", 50_000_000
     )

@@ -13,64 +13,68 @@ CYCLES = ("reaper", "ingest", "fanout", "digest", "dispatch", "receipt", "cleanu
 class Workers(Theme):
     """Workers, ticks and schedules."""
 
-    worker_cycles: Names | None = everyday("The cycles this replica runs, separated by commas; without it all.")
+    worker_cycles: Names | None = everyday("The cycles that this replica runs (comma-separated). Default: all.")
     worker_timezone: Timezone = everyday(
-        "The time zone in which cron expressions are read; a time the clock jumps over runs after the jump, one that "
-        "comes twice runs once.",
+        "The time zone of cron expressions. A local time that the clock skips runs after the skip; one that "
+        "occurs twice runs once.",
         "America/Santiago",
     )
-    outbox_worker_enabled: bool = tuning("Whether cycles are started at all, by schedule, tick or hand.", True)
+    outbox_worker_enabled: bool = tuning("Whether Relevo starts cycles at all, by schedule, by tick or by hand.", True)
     worker_id: Name | None = tuning(
-        "This replica's name, different from every other's; without it each start makes its own."
+        "The name of this replica, unique in the fleet. By default each start makes a new one."
     )
     worker_event_types: Names | None = tuning(
-        "The event types this replica sends, separated by commas; without it all."
+        "The event types that this replica sends (comma-separated). Default: all."
     )
     worker_shutdown_timeout_ms: Annotated[int, between(0, HOUR)] = tuning(
-        "How long work in flight may go on after a request to stop, in milliseconds.", of_lease(30 * SECOND, 1)
+        "How long running work may continue after a request to stop, in milliseconds.", of_lease(30 * SECOND, 1)
     )
     cleanup_cron: Cron = tuning("When the nightly cleanup runs, as a cron expression.", "17 3 * * *")
-    archive_export_cron: Cron = tuning("When retired months are exported, as a cron expression.", "47 3 * * *")
+    archive_export_cron: Cron = tuning("When the export of retired months runs, as a cron expression.", "47 3 * * *")
     dispatch_interval_minutes: Annotated[int, between(1, 60)] = expert(
-        "How often events are fanned out and deliveries sent at the latest, in minutes; new ones wake both.", 1
+        "The longest interval between two runs of fan-out and of dispatch, in minutes; new events and deliveries "
+        "wake both.",
+        1,
     )
     digest_interval_minutes: Annotated[int, between(1, 60)] = expert(
-        "How often it is looked for digests whose time has come, in minutes.", 1
+        "How often Relevo looks for digests that are due, in minutes.", 1
     )
-    receipt_interval_minutes: Annotated[int, between(1, 60)] = expert("How often receipts are fetched, in minutes.", 1)
+    receipt_interval_minutes: Annotated[int, between(1, 60)] = expert(
+        "How often Relevo fetches receipts, in minutes.", 1
+    )
     reaper_interval_ms: Annotated[int, between(10, HOUR)] = expert(
-        "How often expired claims are taken back, in milliseconds.", of_lease(10 * SECOND, 2)
+        "How often the reaper takes back expired claims, in milliseconds.", of_lease(10 * SECOND, 2)
     )
     fanout_slice_size: Annotated[int, between(1, 100_000)] = expert(
-        "How many candidates one slice of a fan-out takes, committed together.", 10_000
+        "How many candidate phones one slice of a fan-out takes; a slice commits at once.", 10_000
     )
     worker_busy_loop_delay_ms: Annotated[int, between(0, 10 * MINUTE)] = expert(
-        "The pause after a run that found work, in milliseconds; after one of fan-out or dispatch that left nothing, "
-        "ten times what it took if that is less.",
+        "The pause after a run that found work, in milliseconds. After a run of fan-out or dispatch that left no "
+        "work: ten times its duration, if that is less.",
         250,
     )
     worker_stay_ms: Annotated[int, between(0, MINUTE)] = expert(
-        "How long a run of fan-out or dispatch that found work stays for more before it ends, in milliseconds; "
-        "no longer than a lease, and not at all while calls cannot be heard.",
+        "How long a run of fan-out or dispatch that found work waits for more before it ends, in milliseconds: at "
+        "most a lease, and not at all while the worker hears no wake-ups.",
         SECOND,
     )
     worker_idle_backoff_max_ms: Annotated[int, between(1, HOUR)] = expert(
         "The longest pause after runs that found nothing, in milliseconds.", 30 * SECOND
     )
     worker_idle_backoff_min_ms: Annotated[int, between(1, HOUR)] = expert(
-        "The pause after the first run that found nothing, doubled for each one after it, in milliseconds.",
+        "The pause after the first run that found nothing, in milliseconds; it doubles for each further run.",
         ceiling(SECOND, "worker_idle_backoff_max_ms"),
     )
     worker_idle_backoff_jitter_ms: Annotated[int, between(0, 10 * MINUTE)] = expert(
-        "Up to this much is added to each pause, in milliseconds.", 500
+        "The most that Relevo adds at random to each pause, in milliseconds.", 500
     )
     worker_tick_loop_error_backoff_ms: Annotated[int, between(0, HOUR)] = expert(
         "The pause after a run that failed, in milliseconds.", 30 * SECOND
     )
     worker_tick_loop_max_jitter_ms: Annotated[int, between(0, 10 * MINUTE)] = expert(
-        "Up to this much is added to the pause after a run that failed, in milliseconds.", 2 * SECOND
+        "The most that Relevo adds at random to the pause after a run that failed, in milliseconds.", 2 * SECOND
     )
-    worker_tick_runners: Names = tuning("The cycles `relevo tick` runs, in this order, separated by commas.", CYCLES)
+    worker_tick_runners: Names = tuning("The cycles that `relevo tick` runs, in this order (comma-separated).", CYCLES)
     worker_tick_overall_max_ms: Annotated[int, between(1, DAY)] = tuning(
         "How long one tick may take in all, in milliseconds.", 480_000
     )
@@ -81,8 +85,8 @@ class Workers(Theme):
         "How many items each cycle of a tick may process.", 100_000
     )
     worker_tick_shard_count: Annotated[int | None, between(1, 10_000)] = expert(
-        "Into how many shards ticks divide the deliveries; goes with WORKER_TICK_SHARD_INDEX."
+        "Into how many shards ticks divide the deliveries, for WORKER_TICK_SHARD_INDEX."
     )
     worker_tick_shard_index: Annotated[int | None, between(0, 9_999)] = expert(
-        "Which shard this tick processes, counted from 0; goes with WORKER_TICK_SHARD_COUNT."
+        "Which shard this tick processes, from 0, for WORKER_TICK_SHARD_COUNT."
     )

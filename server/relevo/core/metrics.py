@@ -27,44 +27,47 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._codes: dict[str, set[str]] = {}
-        self.runs = self._counter(
-            "relevo_runs", "Runs that have a row, by how they ended.", "cycle", "source", "outcome"
-        )
-        self.rounds = self._counter("relevo_cycle_rounds", "Looks for work, idle ones included.", "cycle", "source")
+        self.runs = self._counter("relevo_runs", "Runs with a row, by outcome.", "cycle", "source", "outcome")
+        self.rounds = self._counter("relevo_cycle_rounds", "Rounds of a cycle, idle ones included.", "cycle", "source")
         self.run_seconds = self._histogram(
-            "relevo_run_duration_seconds", "How long runs with work took.", _RUN_S, "cycle"
+            "relevo_run_duration_seconds", "Duration of runs with work.", _RUN_S, "cycle"
         )
-        self.run_items = self._counter("relevo_run_items", "What runs counted, by its name.", "cycle", "item")
-        self.reaper_runs = self._counter("relevo_reaper_runs", "Times the reaper looked for what the dead held.")
-        self.reaper_recovered = self._counter("relevo_reaper_recovered_deliveries", "Deliveries taken back to be sent.")
+        self.run_items = self._counter("relevo_run_items", "Counts of runs, by name.", "cycle", "item")
+        self.reaper_runs = self._counter("relevo_reaper_runs", "Rounds of the reaper.")
+        self.reaper_recovered = self._counter(
+            "relevo_reaper_recovered_deliveries", "Deliveries that the reaper returned to the queue."
+        )
         self.reaper_stale = self._histogram(
-            "relevo_reaper_stale_seconds", "How long a claim taken back had been overdue.", _STALE_S
+            "relevo_reaper_stale_seconds", "How long a claim was expired when the reaper took it back.", _STALE_S
         )
-        self.workers_lost = self._counter("relevo_workers_lost", "Workers found to have died in silence.")
+        self.workers_lost = self._counter("relevo_workers_lost", "Workers that died without reporting their end.")
         self.requests = self._counter(
-            "relevo_push_requests", "Requests to push services, by what became of them.", "provider", "outcome"
+            "relevo_push_requests", "Requests to push services, by outcome.", "provider", "outcome"
         )
         self.request_seconds = self._histogram(
-            "relevo_push_request_duration_seconds", "How long push services took, by what they were asked.",
+            "relevo_push_request_duration_seconds", "Duration of requests to push services, by kind of request.",
             _REQUEST_S, "provider", "kind",
         )  # fmt: skip
         self.tickets = self._counter(
-            "relevo_tickets", "Tickets by code; ok is a push that was taken.", "provider", "code"
+            "relevo_tickets", "Tickets by code; ok: the push service accepted the push.", "provider", "code"
         )
         self.receipts = self._counter(
-            "relevo_receipts", "Receipts by code; ok is a push that arrived.", "provider", "code"
+            "relevo_receipts",
+            "Receipts by code; ok: Apple's or Google's service accepted the push.",
+            "provider",
+            "code",
         )
-        self.retries = self._counter("relevo_retries", "Deliveries to be tried again, by code.", "code")
+        self.retries = self._counter("relevo_retries", "Deliveries that Relevo tries again, by code.", "code")
         self.reactions = self._counter(
-            "relevo_reactions", "Pushes that were opened and events that were read, where types ask for that.", "kind"
+            "relevo_reactions", "Opened pushes and read events, of types that count them.", "kind"
         )
         self.http_seconds = self._histogram(
-            "relevo_http_request_duration_seconds", "How long our own HTTP answers took.",
+            "relevo_http_request_duration_seconds", "Duration of Relevo's own HTTP answers.",
             _REQUEST_S, "method", "route", "status",
         )  # fmt: skip
 
         self.http_refused = self._counter(
-            "relevo_http_refused", "Requests of unproven callers that were refused, by reason.", "reason"
+            "relevo_http_refused", "Refused requests of unproven callers, by reason.", "reason"
         )
 
     def _counter(self, name: str, says: str, *labels: str) -> Counter:

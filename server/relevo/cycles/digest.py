@@ -17,7 +17,7 @@ DOES = "closes digests whose time has come, in slices, and makes their deliverie
 COUNTS = {
     "digests_closed": "digests whose last phone was served",
     "deliveries_created": "deliveries made",
-    "events_digested": "events told by these digests",
+    "events_digested": "events in these digests",
 }
 """What its runs count, in words."""
 _SQL = queries.load("digest")

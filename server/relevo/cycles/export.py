@@ -32,10 +32,10 @@ DOES = "writes retired months to the store as Parquet, reads them back, compares
 COUNTS = {
     "rows_exported": "rows written",
     "parts_uploaded": "files written",
-    "months_exported": "months written whole",
+    "months_exported": "months written completely",
     "rows_verified": "rows read back and compared",
-    "months_verified": "months that are in the store as they were here",
-    "months_dropped": "months dropped here",
+    "months_verified": "months whose files equal the tables",
+    "months_dropped": "months dropped from PostgreSQL",
     "mismatches": "months whose files differ from the tables",
     "months_registered": "months registered in the Iceberg catalog",
 }

@@ -37,13 +37,13 @@ COUNTS = {
     "events_worded": "events whose texts were rendered",
     "events_unrendered": "events that ended because their texts cannot be rendered",
     "batches_closed": "batches whose time was over",
-    "events_batched": "events told by these batches",
+    "events_batched": "events in these batches",
     "deliveries_batched": "phones left to a batch",
     "deliveries_gathered": "phones left to a digest",
     "deliveries_capped": "phones left out because of a cap",
     "deliveries_left_to_digests": "phones over a cap that were left to a digest",
     "deliveries_cancelled": "deliveries of cancelled or completed events that were ended",
-    "events_ended": "cancelled or completed events of which nothing is left",
+    "events_ended": "cancelled or completed events without open deliveries",
 }
 """What its runs count, in words."""
 _SQL = queries.load("fanout")

@@ -35,8 +35,8 @@ COUNTS = {
     "licitaciones_changed": "known items that changed",
     "events_created": "events made of these items",
     "events_cancelled": "events cancelled, because their item is closed or withdrawn",
-    "rejected": "items that could not be read",
-    "mended": "items that could not be read before and can be now",
+    "rejected": "items that Relevo could not use",
+    "mended": "items that Relevo could not use before and can use now",
 }
 """What its runs count, in words."""
 _SQL = queries.load("ingest")

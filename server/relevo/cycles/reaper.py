@@ -39,13 +39,13 @@ from relevo.runtime.troubles import Thing
 DOES = "takes back claims whose lease ended, ends the runs of workers that died, adds up counts, hands out news"
 COUNTS = {
     "claims_reaped": "claims taken back because their lease ended",
-    "deliveries_recovered": "deliveries of these claims that go back to the queue",
+    "deliveries_recovered": "deliveries of these claims that return to the queue",
     "deliveries_ambiguous": "deliveries whose request had begun: the push may have been sent",
-    "deliveries_dead": "deliveries that failed for good: no attempt is left, or their workers died of them",
-    "deliveries_unknown": "deliveries that end as `unknown`, because they may be sent once at most",
+    "deliveries_dead": "deliveries that failed for good: no attempt is left, or their workers died repeatedly",
+    "deliveries_unknown": "deliveries that end as `unknown`, because they may be sent at most once",
     "deliveries_closed_by_late_ticket": "deliveries that end as sent, because of a late ticket",
-    "stale_ms": "for how long the leases had been over, in milliseconds, added up",
-    "workers_lost": "workers that died without a goodbye",
+    "stale_ms": "for how long the leases had been expired, in milliseconds, in total",
+    "workers_lost": "workers that died without reporting their end",
     "runs_abandoned": "runs of these workers that were ended",
     "events_held": "events held by the runaway brake",
     "leftovers_deleted": "deliveries deleted because their event was",

@@ -42,7 +42,7 @@ COUNTS = {
     "notifications_invalidated": "pushes to a token that is gone",
     "notifications_failed": "pushes that failed for good",
     "notifications_retryable": "pushes that failed and are tried again",
-    "notifications_postponed": "pushes put back without spending an attempt",
+    "notifications_postponed": "pushes returned to the queue without spending an attempt",
     "notifications_expired": "pushes whose deadline passed",
     "notifications_unconfirmed": "pushes whose receipt never came",
     "tokens_disabled": "tokens disabled",

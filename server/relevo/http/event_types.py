@@ -33,7 +33,7 @@ def _fields() -> dict[str, Any]:
             kind = Annotated[number, Field(ge=least, le=each.metadata["most"]), NO_TEXT] | None
         elif kind == bool | None:
             kind = StrictBool | None
-        made[each.name] = kind, Field(None, description=each.metadata.get("meaning", "Its own lane."))
+        made[each.name] = kind, Field(None, description=each.metadata.get("meaning", "Its lane."))
     return made
 
 

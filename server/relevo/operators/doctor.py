@@ -49,14 +49,14 @@ _OF_SERVER = {
     ),
     "flushes": _warning(
         "commits_unflushed",
-        "synchronous_commit is off for this role or database: a crash of the server may forget what your app "
-        "enqueued, though it was told that it is there. Workers wait for the disk all the same.",
+        "synchronous_commit is off for this role or database: a crash of the server may lose an event that "
+        "enqueue has acknowledged. Workers wait for the disk before they send.",
         "Set it to local or more: ALTER ROLE … SET synchronous_commit = local, or ALTER DATABASE.",
     ),
     "sees_activity": _harmless(
         "activity_hidden",
         "This role does not see other roles' transactions, so old snapshots are found only among its own.",
-        "Let it: GRANT pg_read_all_stats TO the role.",
+        "To see them, run: GRANT pg_read_all_stats TO the role.",
     ),
 }
 """What is found where the server does not say yes to these."""
@@ -115,8 +115,8 @@ def _guarded(look: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
         cause = error.__cause__ or error
         yield _harmless(
             "view_hidden",
-            f"This role may not look at everything, so something was not checked: {normalise_error(cause, 200)}",
-            "Let it: GRANT pg_monitor TO the role.",
+            f"This role may not read a view or function, so one check was left out: {normalise_error(cause, 200)}",
+            "Run: GRANT pg_monitor TO the role.",
         )
 
 
@@ -141,7 +141,7 @@ def _workers(database: Database) -> Iterator[Finding]:
     if not is_somebody_at_work(fleet.workers(database)):
         yield _warning(
             "no_worker",
-            "No worker is running: nothing is fanned out, sent or taken back.",
+            "No worker is running: Relevo fans out, sends and recovers nothing.",
             "Start `relevo run`, or let cron call `relevo tick`.",
         )
 
@@ -157,7 +157,7 @@ def _server(database: Database, clock: Callable[[], float]) -> Iterator[Finding]
         yield Finding(
             "clock_skewed",
             f"This machine's clock and the database's differ by {in_words(skew_s)}.",
-            "Let both follow a time server (chrony, systemd-timesyncd): logs and signatures go by it.",
+            "Synchronize both with a time server (chrony, systemd-timesyncd): logs and signatures depend on it.",
         )
 
 
@@ -184,8 +184,8 @@ def _instance(database: Database, settings: Settings) -> Iterator[Finding]:
     if standing.here.system_identifier is None:
         yield _harmless(
             "identifier_hidden",
-            "The server's identifier may not be read: a copy is told by its database's number and RELEVO_INSTANCE.",
-            "Let the owner of the schema: GRANT EXECUTE ON FUNCTION pg_control_system() TO it.",
+            "This role may not read the server's identifier: database number and RELEVO_INSTANCE identify a copy.",
+            "To read it, run: GRANT EXECUTE ON FUNCTION pg_control_system() TO the owner of the schema.",
         )
 
 
@@ -305,7 +305,7 @@ def _switched_off(database: Database) -> Iterator[Finding]:
         yield _warning(
             "cycle_paused",
             f"{row['name']} has been paused for {in_words(row['seconds'])}: {row['reason'].removesuffix('.')}.",
-            f"`relevo resume {row['name']}` switches it on; `relevo audit --action pause` tells who paused it.",
+            f"`relevo resume {row['name']}` switches it on; `relevo audit --action pause` shows who paused it.",
         )
 
 
@@ -316,26 +316,26 @@ def _held_up(database: Database) -> Iterator[Finding]:
         if row["breaker"] != "closed":
             yield _warning(
                 "project_stopped",
-                f"Project {name} sends nothing but probes: {row['breaker_reason'].removesuffix('.')}.",
-                f"`relevo status` tells since when; once that is mended, {release} probes at once.",
+                f"Project {name} sends only probes: {row['breaker_reason'].removesuffix('.')}.",
+                f"`relevo status` shows since when. Remove the cause, then {release} probes at once.",
             )
         if row["pruning_stopped_at"] is not None:
             yield _warning(
                 "tokens_unregistered",
-                f"Project {name} met so many unregistered tokens that none is disabled.",
+                f"Project {name} has met so many unregistered tokens that Relevo disables none.",
                 f"Check its push credentials, then {release}.",
             )
     for row in fleet.failing_events(database)[:_NAMED]:
         yield _warning(
             "fanout_fails",
             f"The fan-out of event {row['id']} ({row['event_type']}) fails: {row['error']}",
-            f"It is tried again by itself; once that is mended it goes out, and `relevo cancel {row['id']}` ends it.",
+            f"Remove the cause: Relevo tries again. `relevo cancel {row['id']}` ends the event.",
         )
     for row in fleet.held(database):
         yield _warning(
             "runaway_held",
             f"{in_numbers(row['events'], 'event')} of {row['event_type']} held as a runaway: {row['reason']}.",
-            f"`relevo release --type {quote(row['event_type'])}` sends what is held, with --drop ends it.",
+            f"`relevo release --type {quote(row['event_type'])}` sends the held events, with --drop ends them.",
         )
 
 
@@ -345,7 +345,7 @@ def _webhooks(database: Database, webhook_trouble: Callable[[str], str]) -> Iter
             yield _warning(
                 "webhook_unknown",
                 f"News for {row['name']} cannot be sent: {trouble}.",
-                "Mend it where the workers run, which read the file again when it changes; or `relevo news subscribe "
+                "Correct the file where the workers run (they read a changed file again), or `relevo news subscribe "
                 f"{quote(row['name'])}` with another --webhook.",
             )
 
@@ -372,7 +372,7 @@ def _credentials(troubles: Iterable[tuple[str, str]]) -> Iterator[Finding]:
         yield Finding(
             "credential_refused",
             f"{place}: {trouble.removesuffix('.')}.",
-            "Mend it there; workers read it again within a second, and other projects go on meanwhile.",
+            "Correct it; workers read it again within a second. Other projects continue meanwhile.",
         )
 
 
@@ -400,7 +400,7 @@ def _expo(address: str | None, settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "expo_unreachable",
             f"Expo cannot be reached at {address}: {why}.",
-            "Check the way out of this machine (DNS, firewall, HTTPS_PROXY, PUSH_CA_FILE), and EXPO_BASE_URL.",
+            "Check this machine's network (DNS, firewall, HTTPS_PROXY, PUSH_CA_FILE), and EXPO_BASE_URL.",
         )
 
 

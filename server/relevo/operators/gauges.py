@@ -56,27 +56,28 @@ class Gauge(NamedTuple):
 
 
 GAUGES = {
-    "queue_deliveries": Gauge("Pushes by status, those of archived events left out.", ("status",)),
-    "queue_due_deliveries": Gauge("Pushes due now, counted up to 500 chunks of each lane.", ("project", "lane")),
+    "queue_deliveries": Gauge("Deliveries by status, without those of archived events.", ("status",)),
+    "queue_due_deliveries": Gauge("Due deliveries, counted up to 500 chunks of each lane.", ("project", "lane")),
     "queue_quiet_deliveries": Gauge(
-        "Pushes that wait for the end of quiet hours, counted up to 500 chunks of each lane.", ("project", "lane")
+        "Deliveries that wait for the end of quiet hours, counted up to 500 chunks of each lane.", ("project", "lane")
     ),
-    "queue_oldest_due_seconds": Gauge("For how long the oldest has been due.", ("project", "lane")),
-    "claims": Gauge("Batches held by workers, or expired and waiting for a reaper.", ("state",)),
+    "queue_oldest_due_seconds": Gauge("For how long the oldest due delivery has been due.", ("project", "lane")),
+    "claims": Gauge("Claims held by workers, or expired and waiting for a reaper.", ("state",)),
     "claimed_deliveries": Gauge("Deliveries in claims.", ("state", "cycle")),
     "workers": Gauge(
-        "Processes that run cycles: late after half a lease without a heartbeat, silent after one; lost for an hour.",
+        "Processes that run cycles: late after half a lease without a heartbeat, silent after a lease, lost for "
+        "an hour after that.",
         ("state",),
     ),
-    "listeners_degraded": Gauge("Workers that hear no wake-up and poll instead."),
-    "hung_calls": Gauge("Calls of other people's code that were given up and have not come back."),
+    "listeners_degraded": Gauge("Workers that hear no wake-ups and poll instead."),
+    "hung_calls": Gauge("Calls of your own code that hung, were given up and have not returned."),
     "service_unreachable": Gauge(
         "1 while a worker cannot reach a push service; other workers send meanwhile, if there are any.",
         ("hostname", "service"),
     ),
     "worker_silent_seconds": Gauge(
-        "For how long a worker of a machine has not been seen, once three heartbeats are missing: until it is seen, "
-        "another is started there, or 15 minutes have passed.",
+        "For how long a worker of a machine has not been seen, once three heartbeats are missing, until it is "
+        "seen, another starts there, or 15 minutes pass.",
         ("hostname",),
     ),
     "disk_full": Gauge(
@@ -90,28 +91,30 @@ GAUGES = {
     "events_oldest_waiting_seconds": Gauge("For how long the oldest event has waited for the end of its fan-out."),
     "events_held": Gauge("Events that the runaway brake holds, counted up to 10,000."),
     "digests_oldest_due_seconds": Gauge("For how long the oldest digest has been due, until it is closed."),
-    "receipts_oldest_due_seconds": Gauge("For how long the oldest receipt has been due to be asked for.", ("project",)),
-    "project_rate_share_ratio": Gauge("The share of its rate a project may use; halved by a 429.", ("project",)),
-    "project_rate_tokens": Gauge("What is left in the rate bucket.", ("project", "lane")),
-    "project_breaker_open": Gauge("1 while only probes are sent.", ("project",)),
-    "project_brake_active": Gauge("1 while no token is disabled, because too many seemed to be gone.", ("project",)),
+    "receipts_oldest_due_seconds": Gauge("For how long the oldest receipt has been due.", ("project",)),
+    "project_rate_share_ratio": Gauge("The share of its rate that a project may use; a 429 halves it.", ("project",)),
+    "project_rate_tokens": Gauge("Pushes that the rate bucket allows at once.", ("project", "lane")),
+    "project_breaker_open": Gauge("1 while the project's breaker is open and only probes are sent.", ("project",)),
+    "project_brake_active": Gauge(
+        "1 while Relevo disables no token, because too many were reported as gone.", ("project",)
+    ),
     "news_waiting": Gauge("News of a subscription that wait to be read, or to be sent.", ("subscription",)),
     "news_dropped": Gauge("News of a subscription that were dropped unread.", ("subscription",)),
     "news_oldest_on_their_way_seconds": Gauge(
-        "For how long the oldest of 500 news has been on its way to a webhook that did not take it yet.",
+        "For how long the oldest of 500 news has been on its way to a webhook that has not accepted it yet.",
         ("subscription", "webhook"),
     ),
-    "news_breaker_open": Gauge("1 while a webhook gets nothing but probes.", ("subscription", "webhook")),
+    "news_breaker_open": Gauge("1 while a webhook gets only probes.", ("subscription", "webhook")),
     "cycle_quiet_seconds": Gauge("How long ago a cycle last looked for work.", ("cycle", "source")),
     "cycle_failures": Gauge("How many rounds in a row have failed.", ("cycle", "source")),
-    "cycle_paused": Gauge("1 while an operator has switched it off.", ("cycle", "source")),
+    "cycle_paused": Gauge("1 while an operator has paused the cycle.", ("cycle", "source")),
     "source_age_seconds": Gauge("How long ago a source was last read.", ("source",)),
-    "source_problems": Gauge("How much stays wrong with a source until somebody mends it.", ("source",)),
+    "source_problems": Gauge("Problems of a source that last until somebody corrects them.", ("source",)),
     "archive_waiting_months": Gauge("Months that left the hot tables and are not verified in the store."),
-    "archive_lag_seconds": Gauge("For how long the oldest of them has waited."),
-    "table_dead_tuples": Gauge("Dead rows of the tables the queue lives in.", ("table",)),
+    "archive_lag_seconds": Gauge("For how long the oldest of these months has waited."),
+    "table_dead_tuples": Gauge("Dead rows of the queue's tables.", ("table",)),
     "oldest_snapshot_seconds": Gauge(
-        "Age of the oldest transaction that keeps dead rows, as far as this role may see."
+        "Age of the oldest transaction that keeps dead rows, among those that this role may see."
     ),
     "oldest_prepared_seconds": Gauge("Age of the oldest prepared transaction."),
     "database_copied": Gauge("1 while the database looks like a copy and nothing is sent."),

@@ -895,121 +895,121 @@ export type EventTypeIn = {
     /**
      * Lease Ms
      *
-     * Its own lease.
+     * Its lease, in milliseconds.
      */
     lease_ms?: number | null;
     /**
      * Max Attempts
      *
-     * Its own cap of attempts.
+     * The most attempts of a delivery.
      */
     max_attempts?: number | null;
     /**
      * Retry Base Ms
      *
-     * Its own first pause.
+     * Its pause before the first retry, in milliseconds.
      */
     retry_base_ms?: number | null;
     /**
      * Retry Max Ms
      *
-     * Its own longest pause.
+     * Its longest pause before a retry, in milliseconds.
      */
     retry_max_ms?: number | null;
     /**
      * Retry Jitter Ms
      *
-     * Its own jitter.
+     * Its random addition to each pause, in milliseconds.
      */
     retry_jitter_ms?: number | null;
     /**
      * Retry Multiplier
      *
-     * By which each pause is longer than the one before; 2 unless said.
+     * By how much each pause is longer than the one before. Default: 2.
      */
     retry_multiplier?: number | null;
     /**
      * Ttl S
      *
-     * Its own time to live.
+     * Its time to live, in seconds.
      */
     ttl_s?: number | null;
     /**
      * Lane
      *
-     * Its own lane.
+     * Its lane.
      */
     lane?: 'urgent' | 'bulk' | null;
     /**
      * At Most Once
      *
-     * Rather none than two, or two than none.
+     * Whether a push whose answer was lost is not sent again (at most once), or is (at least once).
      */
     at_most_once?: boolean | null;
     /**
      * Inbox
      *
-     * Whether its events are in inboxes; they are unless said.
+     * Whether its events appear in inboxes. Default: they do.
      */
     inbox?: boolean | null;
     /**
      * Inbox Days
      *
-     * For how many days they are; 90 unless said.
+     * For how many days its events stay in inboxes. Default: 90.
      */
     inbox_days?: number | null;
     /**
      * Opens
      *
-     * Whether phones report taps, and they are counted.
+     * Whether phones report taps, and Relevo counts them.
      */
     opens?: boolean | null;
     /**
      * Complete On
      *
-     * What on one phone ends what still waits on the owner's others.
+     * Which action on one phone ends the waiting pushes on the owner's other phones.
      */
     complete_on?: 'read' | 'opened' | null;
     /**
      * Quiet
      *
-     * In quiet hours: wait for their end (bulk unless said), go silently, or ignore them (urgent).
+     * What its events do in quiet hours: wait for the end (default of bulk), go silently, or ignore them (default of urgent).
      */
     quiet?: 'wait' | 'silent' | 'ignore' | null;
     /**
      * Quiet Max Wait S
      *
-     * How long it waits for their end; then it goes silently.
+     * How many seconds to wait for the end of quiet hours at most, before it goes silently.
      */
     quiet_max_wait_s?: number | null;
     /**
      * Quiet Deadline
      *
-     * If its deadline lies in them: it goes silently at once (unless said), or expires.
+     * If the deadline is within quiet hours: send silently at once (default), or expire.
      */
     quiet_deadline?: 'silent' | 'expired' | null;
     /**
      * Quiet Spread S
      *
-     * Over how long it is spread after their end; 300 unless said.
+     * Over how many seconds Relevo spreads its pushes after the end of quiet hours. Default: 300.
      */
     quiet_spread_s?: number | null;
     /**
      * Batch Window S
      *
-     * Gather its personal events for so long into one push; 0 ends that.
+     * For how many seconds to gather its personal events into one push; 0 ends that.
      */
     batch_window_s?: number | null;
     /**
      * Batch Longest S
      *
-     * Each further one extends that by a window, to so long in all at most.
+     * Each further event extends the window, up to so many seconds in all.
      */
     batch_longest_s?: number | null;
     /**
      * Batch First
      *
-     * Send the first at once, and gather those that follow.
+     * Whether to send the first event at once and gather only the following ones.
      */
     batch_first?: boolean | null;
 };
@@ -1027,121 +1027,121 @@ export type EventTypeOut = {
     /**
      * Lease Ms
      *
-     * Its own lease.
+     * Its lease, in milliseconds.
      */
     lease_ms: number | null;
     /**
      * Max Attempts
      *
-     * Its own cap of attempts.
+     * The most attempts of a delivery.
      */
     max_attempts: number | null;
     /**
      * Retry Base Ms
      *
-     * Its own first pause.
+     * Its pause before the first retry, in milliseconds.
      */
     retry_base_ms: number | null;
     /**
      * Retry Max Ms
      *
-     * Its own longest pause.
+     * Its longest pause before a retry, in milliseconds.
      */
     retry_max_ms: number | null;
     /**
      * Retry Jitter Ms
      *
-     * Its own jitter.
+     * Its random addition to each pause, in milliseconds.
      */
     retry_jitter_ms: number | null;
     /**
      * Retry Multiplier
      *
-     * By which each pause is longer than the one before; 2 unless said.
+     * By how much each pause is longer than the one before. Default: 2.
      */
     retry_multiplier: number | null;
     /**
      * Ttl S
      *
-     * Its own time to live.
+     * Its time to live, in seconds.
      */
     ttl_s: number | null;
     /**
      * Lane
      *
-     * Its own lane.
+     * Its lane.
      */
     lane: 'urgent' | 'bulk' | null;
     /**
      * At Most Once
      *
-     * Rather none than two, or two than none.
+     * Whether a push whose answer was lost is not sent again (at most once), or is (at least once).
      */
     at_most_once: boolean | null;
     /**
      * Inbox
      *
-     * Whether its events are in inboxes; they are unless said.
+     * Whether its events appear in inboxes. Default: they do.
      */
     inbox: boolean | null;
     /**
      * Inbox Days
      *
-     * For how many days they are; 90 unless said.
+     * For how many days its events stay in inboxes. Default: 90.
      */
     inbox_days: number | null;
     /**
      * Opens
      *
-     * Whether phones report taps, and they are counted.
+     * Whether phones report taps, and Relevo counts them.
      */
     opens: boolean | null;
     /**
      * Complete On
      *
-     * What on one phone ends what still waits on the owner's others.
+     * Which action on one phone ends the waiting pushes on the owner's other phones.
      */
     complete_on: 'read' | 'opened' | null;
     /**
      * Quiet
      *
-     * In quiet hours: wait for their end (bulk unless said), go silently, or ignore them (urgent).
+     * What its events do in quiet hours: wait for the end (default of bulk), go silently, or ignore them (default of urgent).
      */
     quiet: 'wait' | 'silent' | 'ignore' | null;
     /**
      * Quiet Max Wait S
      *
-     * How long it waits for their end; then it goes silently.
+     * How many seconds to wait for the end of quiet hours at most, before it goes silently.
      */
     quiet_max_wait_s: number | null;
     /**
      * Quiet Deadline
      *
-     * If its deadline lies in them: it goes silently at once (unless said), or expires.
+     * If the deadline is within quiet hours: send silently at once (default), or expire.
      */
     quiet_deadline: 'silent' | 'expired' | null;
     /**
      * Quiet Spread S
      *
-     * Over how long it is spread after their end; 300 unless said.
+     * Over how many seconds Relevo spreads its pushes after the end of quiet hours. Default: 300.
      */
     quiet_spread_s: number | null;
     /**
      * Batch Window S
      *
-     * Gather its personal events for so long into one push; 0 ends that.
+     * For how many seconds to gather its personal events into one push; 0 ends that.
      */
     batch_window_s: number | null;
     /**
      * Batch Longest S
      *
-     * Each further one extends that by a window, to so long in all at most.
+     * Each further event extends the window, up to so many seconds in all.
      */
     batch_longest_s: number | null;
     /**
      * Batch First
      *
-     * Send the first at once, and gather those that follow.
+     * Whether to send the first event at once and gather only the following ones.
      */
     batch_first: boolean | null;
     /**
@@ -1181,121 +1181,121 @@ export type EventTypeSet = {
     /**
      * Lease Ms
      *
-     * Its own lease.
+     * Its lease, in milliseconds.
      */
     lease_ms: number | null;
     /**
      * Max Attempts
      *
-     * Its own cap of attempts.
+     * The most attempts of a delivery.
      */
     max_attempts: number | null;
     /**
      * Retry Base Ms
      *
-     * Its own first pause.
+     * Its pause before the first retry, in milliseconds.
      */
     retry_base_ms: number | null;
     /**
      * Retry Max Ms
      *
-     * Its own longest pause.
+     * Its longest pause before a retry, in milliseconds.
      */
     retry_max_ms: number | null;
     /**
      * Retry Jitter Ms
      *
-     * Its own jitter.
+     * Its random addition to each pause, in milliseconds.
      */
     retry_jitter_ms: number | null;
     /**
      * Retry Multiplier
      *
-     * By which each pause is longer than the one before; 2 unless said.
+     * By how much each pause is longer than the one before. Default: 2.
      */
     retry_multiplier: number | null;
     /**
      * Ttl S
      *
-     * Its own time to live.
+     * Its time to live, in seconds.
      */
     ttl_s: number | null;
     /**
      * Lane
      *
-     * Its own lane.
+     * Its lane.
      */
     lane: 'urgent' | 'bulk' | null;
     /**
      * At Most Once
      *
-     * Rather none than two, or two than none.
+     * Whether a push whose answer was lost is not sent again (at most once), or is (at least once).
      */
     at_most_once: boolean | null;
     /**
      * Inbox
      *
-     * Whether its events are in inboxes; they are unless said.
+     * Whether its events appear in inboxes. Default: they do.
      */
     inbox: boolean | null;
     /**
      * Inbox Days
      *
-     * For how many days they are; 90 unless said.
+     * For how many days its events stay in inboxes. Default: 90.
      */
     inbox_days: number | null;
     /**
      * Opens
      *
-     * Whether phones report taps, and they are counted.
+     * Whether phones report taps, and Relevo counts them.
      */
     opens: boolean | null;
     /**
      * Complete On
      *
-     * What on one phone ends what still waits on the owner's others.
+     * Which action on one phone ends the waiting pushes on the owner's other phones.
      */
     complete_on: 'read' | 'opened' | null;
     /**
      * Quiet
      *
-     * In quiet hours: wait for their end (bulk unless said), go silently, or ignore them (urgent).
+     * What its events do in quiet hours: wait for the end (default of bulk), go silently, or ignore them (default of urgent).
      */
     quiet: 'wait' | 'silent' | 'ignore' | null;
     /**
      * Quiet Max Wait S
      *
-     * How long it waits for their end; then it goes silently.
+     * How many seconds to wait for the end of quiet hours at most, before it goes silently.
      */
     quiet_max_wait_s: number | null;
     /**
      * Quiet Deadline
      *
-     * If its deadline lies in them: it goes silently at once (unless said), or expires.
+     * If the deadline is within quiet hours: send silently at once (default), or expire.
      */
     quiet_deadline: 'silent' | 'expired' | null;
     /**
      * Quiet Spread S
      *
-     * Over how long it is spread after their end; 300 unless said.
+     * Over how many seconds Relevo spreads its pushes after the end of quiet hours. Default: 300.
      */
     quiet_spread_s: number | null;
     /**
      * Batch Window S
      *
-     * Gather its personal events for so long into one push; 0 ends that.
+     * For how many seconds to gather its personal events into one push; 0 ends that.
      */
     batch_window_s: number | null;
     /**
      * Batch Longest S
      *
-     * Each further one extends that by a window, to so long in all at most.
+     * Each further event extends the window, up to so many seconds in all.
      */
     batch_longest_s: number | null;
     /**
      * Batch First
      *
-     * Send the first at once, and gather those that follow.
+     * Whether to send the first event at once and gather only the following ones.
      */
     batch_first: boolean | null;
     /**
