@@ -87,9 +87,9 @@ BAD_EVENTS = [
     (GOOD | {"push": {"title": "x"}}, "push has no field title; it may have "),
     (GOOD | {"push": {"badge": "1"}}, "push.badge must be a whole number between 0 and 2147483647"),
     (GOOD | {"push": {"sound": {"name": 7}}}, "push.sound.name must be text of 1 to 100 characters"),
-    (GOOD | {"audience": "all"}, "audience must be everyone, installations, owners or matching"),
-    (GOOD | {"audience": None}, "audience must be given: everyone, installations, owners or matching"),
-    (GOOD | {"audience": ["everyone"]}, "audience must be everyone, installations, owners or matching"),
+    (GOOD | {"audience": "all"}, "audience must be everyone, installations, owners, matching or attributes"),
+    (GOOD | {"audience": None}, "audience must be given: everyone, installations, owners, matching or attributes"),
+    (GOOD | {"audience": ["everyone"]}, "audience must be everyone, installations, owners, matching or attributes"),
     (GOOD | {"audience": "owners"}, "owners must be a list exactly when audience is owners"),
     (GOOD | {"owners": ["ana"]}, "owners must be a list exactly when audience is owners"),
     (

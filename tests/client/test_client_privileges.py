@@ -28,7 +28,7 @@ DOOR = {
     "subscribe_news", "read_news", "acknowledge_news",
     "inbox", "inbox_counts", "mark_inbox", "mark_inbox_before", "report_opened",
     "set_category", "list_categories", "choose", "block_owner", "export_owner",
-    "set_quiet", "get_quiet", "set_cap", "list_caps",
+    "set_quiet", "get_quiet", "set_cap", "list_caps", "set_attributes", "get_attributes",
     "set_event_type", "reset_event_type", "list_event_types",
 }  # fmt: skip
 
