@@ -17,12 +17,14 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pack_chart
 import pack_kits
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 REHEARSAL = ("tests/migrations/test_rolling_upgrades.py", "tests/migrations/test_upgrade_under_load.py")
-PARTS = ("server", "kits", "image", "rehearsal")
+KITS, CHART = "server/clients/*/package.json", "scripts/deploy/helm/relevo/Chart.yaml"
+PARTS = ("server", "kits", "chart", "image", "rehearsal")
 IN_THE_WHEEL = ("relevo/__init__.py", "relevo/py.typed", "relevo/docs/index.md", "relevo/sql/queries/claims.sql")
 IN_THE_SDIST = ("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "server/relevo/__init__.py")
 
@@ -39,9 +41,7 @@ def disagreements(root: Path = ROOT) -> Iterator[str]:
     package = (root / "server" / "relevo" / "core" / "version.py").read_text(encoding="utf-8")
     if f'__version__ = "{version}"' not in package:
         yield f"server/relevo/core/version.py has another version than pyproject.toml, {version}"
-    for kit in sorted((root / "server" / "clients").glob("*/package.json")):
-        if json.loads(kit.read_text(encoding="utf-8"))["version"] != version.partition(".dev")[0]:
-            yield f"{kit.relative_to(root)} has another version than pyproject.toml, {version}"
+    yield from _others(root, version)
     headings = re.findall(r"^## \[([^\]]+)\]", (root / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     frozen = (root / "tests" / "migrations" / "released" / version.partition(".dev")[0]).is_dir()
     if ".dev" in version:
@@ -56,6 +56,15 @@ def disagreements(root: Path = ROOT) -> Iterator[str]:
         yield f"{version} is released, and the changelog has later changes: set the next version, with .dev0"
     if not frozen:
         yield f"{version} is not frozen: run scripts/freeze_release.py"
+
+
+def _others(root: Path, version: str) -> Iterator[str]:
+    """Name kits and chart of another version; they do not say that they are in work."""
+    kits = {file: {json.loads(file.read_text(encoding="utf-8"))["version"]} for file in root.glob(KITS)}
+    charts = {file: pack_chart.versions_of(file) for file in root.glob(CHART)}
+    for file, versions in sorted({**kits, **charts}.items()):
+        if versions != {version.partition(".dev")[0]}:
+            yield f"{file.relative_to(root)} has another version than pyproject.toml, {version}"
 
 
 def run(*words: str | Path, cwd: Path = ROOT) -> str:
@@ -115,6 +124,15 @@ def build_kits(version: str, repository: str) -> str:
     return f"packed and installed {', '.join(tarball.name for tarball in tarballs)}"
 
 
+def build_chart(version: str) -> str:
+    """Pack the Helm chart, let Helm look at it, and say what came of it."""
+    packed = pack_chart.pack(DIST, pack_kits.npm_version(version))
+    if shutil.which("helm") is None:
+        raise LeftOutError(f"{packed.name} was not tried: no helm here")
+    pack_chart.check(packed)
+    return f"packed {packed.name}, linted and rendered"
+
+
 def rehearse(tests: Sequence[str | Path] = REHEARSAL) -> str:
     """Upgrade a fleet of the last release under load, as the tests do; say that it went well."""
     run(sys.executable, "-m", "pytest", "--quiet", *tests)
@@ -164,6 +182,8 @@ def make_part(part: str, wheel: Path, version: str, repository: str) -> str:
             return check_server(wheel, version)
         case "kits":
             return build_kits(version, repository)
+        case "chart":
+            return build_chart(version)
         case "image":
             return build_image(version)
         case _:

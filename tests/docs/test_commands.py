@@ -28,6 +28,8 @@ ELSEWHERE = {
     "sandbox": "likewise: tests/sandbox",
     "make": "tests/house/test_makefile.py; make run-cycle and make psql are the commands themselves",
     "docker": "tests/scripts/deploy replays what the images do",
+    "helm": "tests/scripts/deploy renders the chart with these values",
+    "kubectl": "it needs a cluster",
     "for": "a loop of the shell that writes passwords",
     "systemctl": "tests/scripts/deploy checks the unit",
     "systemd-run": "it needs a running systemd",

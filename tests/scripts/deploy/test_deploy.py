@@ -160,10 +160,19 @@ class TestImage:
         """A slim base of a Python that fits; the user is made before it is used, and nothing is run after that."""
         assert re.fullmatch(r"python:3\.1[1-9]-slim", said("FROM")[0])
         order = [name for name, _ in dockerfile()]
-        [user] = said("USER")
-        assert any(words.startswith("useradd") and words.split()[-1] == user for words in said("RUN"))
+        [making] = [words for words in said("RUN") if "useradd" in words]
+        name = making.split()[-1]
+        [uid], [gid] = re.findall(r"--uid (\d+)", making), re.findall(r"groupadd --gid (\d+)", making)
+        assert said("USER") == [f"{uid}:{gid}"], "as numbers, for runAsNonRoot of Kubernetes"
+        assert int(uid) >= 10_000, "a user of no host"
         assert "RUN" not in order[order.index("USER") :]
-        assert said("WORKDIR") == [f"/home/{user}"]
+        assert said("WORKDIR") == [f"/home/{name}"]
+
+    def test_it_is_of_no_architecture(self) -> None:
+        """No step names a processor: the same file builds for each that the base image has."""
+        text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+        steps = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+        assert re.findall(r"(?i)amd64|x86|arm|aarch|--platform", steps) == []
 
     def test_its_settings_and_port_exist(self) -> None:
         """What it sets is a setting with a value that is taken, and its port is the one that is served."""
