@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -11,6 +13,11 @@ import pytest
 import pack_kits
 
 pytestmark = pytest.mark.needs("kits")
+ROOT = Path(__file__).resolve().parents[2]
+SHOWN = {
+    page.relative_to(ROOT).as_posix(): re.findall(r"`(npm install [^`]+)`", page.read_text(encoding="utf-8"))
+    for page in (ROOT / "server" / "docs" / "kits.md", *(ROOT / "server" / "clients").glob("*/README.md"))
+}
 SOURCES = "https://git.example/relevo"
 
 
@@ -61,3 +68,21 @@ def test_an_incomplete_kit_is_named(tarballs: list[Path], tmp_path: Path) -> Non
     [pg] = [each for each in tarballs if each.name.startswith("relevo-pg-")]
     with pytest.raises(SystemExit, match=r"lacks \./dist/gone\.js"):
         pack_kits._exports(tmp_path, pg)
+
+
+@pytest.mark.parametrize("page", sorted(SHOWN))
+def test_what_a_page_shows_installs(page: str, tarballs: list[Path], tmp_path: Path) -> None:
+    """The command as it is printed puts the kits into an app, from what `make dist` made in a checkout beside it."""
+    (tmp_path / "relevo").mkdir()
+    (tmp_path / "relevo" / "dist").symlink_to(tarballs[0].parent)
+    (tmp_path / "package.json").write_text('{"private": true}')
+    [command] = SHOWN[page]
+    quiet = "--offline --omit=peer --legacy-peer-deps --no-audit --no-fund"
+    done = subprocess.run(
+        ["sh", "-c", f"{command} {quiet}"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    named = {f"relevo-{path.name}" for path in (tmp_path / "node_modules" / "@relevo").iterdir()}
+    assert named == set(re.findall(r"dist/(relevo-\w+)-", command))
+    kit = Path(page).parent.name
+    assert kit == "docs" or f"relevo-{kit}" in named
