@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[1]
 PLACE = ROOT / "server" / "relevo.cdx.json"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-FOR_DEVELOPERS = {"bench", "dev", "mutants"}
+FOR_DEVELOPERS = {"bench", "dev", "mutants", "site"}
 _PLATFORM = {
     "implementation_name": "cpython",
     "os_name": "posix",
