@@ -122,10 +122,11 @@ def test_the_site_is_read_in_a_browser(address: str, browser: Any, width: int) -
     ("word", "page"), [("template", "Glossary"), ("segment", "Glossary"), ("broadcast", "Glossary"), ("npm", "Kits")]
 )
 def test_other_products_words_are_found(address: str, browser: Any, word: str, page: str) -> None:
-    """Who searches for a word of another product finds the page that has our word for it first."""
+    """Who searches for a word of another product finds the page that has our word for it among the first five."""
     shown = browser.new_page(viewport={"width": WIDE, "height": 900})
     shown.goto(f"{address}/{make_site.VERSION}/index.html")
     shown.focus("input.md-search__input")
     shown.keyboard.type(word)
-    first = shown.wait_for_selector(".md-search-result__item h1")
-    assert first.inner_text().startswith(page)
+    shown.wait_for_selector(".md-search-result__item h1")
+    found = [each.inner_text() for each in shown.query_selector_all(".md-search-result__item h1")]
+    assert any(title.startswith(page) for title in found[:5]), found
