@@ -190,6 +190,8 @@ REFUSED = [
     ("owns: [people]", "line 1: owns[0] cannot be owned", "caps"),
     ("a: 1\na: 2", "line 2: a is given twice", ""),
     ("a: [1\nb: 2", "is not YAML", ""),
+    ("a: " + "9" * 400, "line 1: a is too large a number: 999", ""),
+    ("a: " + "9" * 5000, "line 1: a is too large a number: 999", ""),
     ("event_types: !!python/object:os.system {}", "has the tag !!python/object:os.system", ""),
     ("- a", "must be a mapping", ""),
     ("a: &a [*a]", "levels", ""),

@@ -157,6 +157,34 @@ def test_registration_sets_them(conn: psycopg.Connection[Any], phones: dict[str,
         relevo.register(conn, Installation(token, attributes={"a": {}}))
 
 
+@pytest.mark.parametrize("owner", ["ana", None])
+def test_they_stay_in_their_project(conn: psycopg.Connection[Any], owner: str | None) -> None:
+    """A phone that moves to another project leaves its own attributes behind; what it sets there holds there."""
+    phone = relevo.register(
+        conn, Installation("ExponentPushToken[x]", owner=owner, project="shop", attributes={"a": 1})
+    )
+    relevo.register(conn, Installation("ExponentPushToken[x]", phone, project="shop"))
+    assert relevo.get_attributes(conn, installation_id=phone) == {"a": 1}
+    relevo.register(conn, Installation("ExponentPushToken[x]", phone, owner=owner, project="bank"))
+    assert relevo.get_attributes(conn, installation_id=phone) == {}
+    assert relevo.preview(conn, wanted("bank", a=1)).count == 0
+    relevo.register(conn, Installation("ExponentPushToken[x]", phone, project="shop", attributes={"b": 2}))
+    assert relevo.get_attributes(conn, installation_id=phone) == {"b": 2}
+    assert conn.execute("select word from relevo.attribute_index").fetchall() == [("b=2",)]
+
+
+def test_a_number_of_thousands_of_digits(conn: psycopg.Connection[Any]) -> None:
+    """A number with more digits than the index has room for is kept as it is, and found; one that differs from it at the end is not."""
+    digits = str(3**8400)  # ends in 1
+    phone = relevo.register(conn, Installation("ExponentPushToken[x]"))
+    said = f'{{"installation": "{phone}", "attributes": {{"a": 0.{digits}}}}}'
+    conn.execute("select relevo.set_attributes(%s::jsonb)", [said])
+    for end, count in (("1", 1), ("2", 0)):
+        event = f'{{"type": "a", "key": "b", "title": "c", "audience": "attributes", "where": {{"a": 0.{digits[:-1]}{end}}}}}'
+        found = conn.execute("select relevo.preview(%s::jsonb) ->> 'count'", [event]).fetchone()
+        assert found == (str(count),)
+
+
 def test_a_push_goes_to_no_other_owner(build: Any, conn: psycopg.Connection[Any], known: dict[str, UUID]) -> None:
     """Once it was made for an owner by their attributes, it is not sent to who has the phone since."""
     done = relevo.enqueue(conn, wanted("shop", plan="pro"))

@@ -196,8 +196,9 @@ def _scalar(given: Any, here: Node) -> Any:
 def _number(kind: type[int | float], given: Any, here: Node) -> int | float:
     try:
         number = kind(given.value)
-    except ValueError:  # thousands of digits
-        number = math.inf
-    if not math.isfinite(number):
+        is_finite = math.isfinite(number)
+    except (ValueError, OverflowError):  # hundreds of digits, or thousands
+        is_finite = False
+    if not is_finite:
         raise here.refusal(f"is too large a number: {given.value[:40]}.")
     return number

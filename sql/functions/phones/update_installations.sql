@@ -1,6 +1,6 @@
 -- Writes those of some resolved installations that are there already, and returns how many. What is not said of one stays, but for whether it
 -- may receive pushes: whoever registers again has them on. What a former owner asked for goes with that owner: preferences, opt-outs, quiet hours and attributes
--- are those of a new phone.
+-- are those of a new phone. Its attributes belong to its project, too.
 create or replace function relevo.update_installations(resolved jsonb) returns int
   language plpgsql volatile
   set enable_seqscan = off -- lookups only
@@ -11,6 +11,12 @@ declare
                               cross join lateral (select i.installation_id from relevo.device_installations i
                                                    where i.installation_id = (e.i ->> 'installation_id')::uuid and i.owner is not null
                                                      and e.i ? 'owner' and i.owner is distinct from e.i ->> 'owner' offset 0) i);
+  -- in another project the phone is somebody else's, unless equal owner names are one person
+  moved uuid[] := array(select i.installation_id from jsonb_array_elements(resolved) as e(i)
+                          cross join lateral (select i.installation_id from relevo.device_installations i
+                                               where i.installation_id = (e.i ->> 'installation_id')::uuid and e.i ? 'project'
+                                                 and i.project <> coalesce(e.i ->> 'project', 'default')
+                                                 and (i.owner is null or relevo.project_of_owners() is not null) offset 0) i);
 begin
   update relevo.device_installations i
      set token = case when g.i ? 'token' then g.i ->> 'token' else i.token end,
@@ -21,15 +27,13 @@ begin
          locale = case when g.i ? 'locale' then g.i ->> 'locale' else i.locale end,
          timezone = case when g.i ? 'timezone' then g.i ->> 'timezone' else i.timezone end,
          owner = case when g.i ? 'owner' then g.i ->> 'owner' else i.owner end,
-         -- in another project the phone is somebody else's, unless equal owner names are one person
-         owner_since = case when g.i ? 'project' and i.project <> coalesce(g.i ->> 'project', 'default')
-                                 and (i.owner is null or relevo.project_of_owners() is not null) then now() else i.owner_since end,
+         owner_since = case when i.installation_id = any (moved) then now() else i.owner_since end,
          opt_outs = case when g.i ? 'opt_outs' then array(select jsonb_array_elements_text(coalesce(nullif(g.i -> 'opt_outs', 'null'), '[]')))
                          when i.installation_id = any (passed_on) then '{}' else i.opt_outs end,
          quiet = case when i.installation_id = any (passed_on) then null else i.quiet end,
          attributes = case when coalesce(g.i -> 'attributes', 'null') <> 'null'
-                           then relevo.changed_attributes(case when i.installation_id <> all (passed_on) then i.attributes end, g.i -> 'attributes')
-                           when i.installation_id = any (passed_on) then null else i.attributes end,
+                           then relevo.changed_attributes(case when i.installation_id <> all (passed_on || moved) then i.attributes end, g.i -> 'attributes')
+                           when i.installation_id = any (passed_on || moved) then null else i.attributes end,
          push_capable = coalesce((g.i ->> 'push_capable')::boolean, true), permission = coalesce(g.i ->> 'permission', 'granted'),
          active = true, updated_at = now(),
          invalidated_at = case when g.i ? 'token' then null else i.invalidated_at end,
