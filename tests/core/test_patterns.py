@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from icu4py.messageformat import MessageFormat
 
@@ -80,6 +80,7 @@ def test_every_argument_is_found(pattern: str, named: set[tuple[str, str | None]
         ("x" * 4_001, "at most 4000 characters, got 4001"),
         ("{a0, plural, other {x}", "is not closed"),
         ("{a0, plural}", "needs a branch other"),
+        ("{a0, plural, other {x}'}", "ends with '"),
         ("{a0, number", "is not closed"),
         ("{", "is no name of an argument"),
     ],
@@ -142,6 +143,7 @@ _PARTS = (
 
 
 @settings(max_examples=300)
+@example(["{n, plural, other {", "}", "'", "}"], "en")
 @given(st.lists(st.sampled_from(_PARTS), max_size=14), st.sampled_from(["en", "es-CL", "pl", "ar", "ja", "zh-Hant"]))
 def test_a_text_reads_as_icu_reads_it(parts: list[str], locale: str) -> None:
     """Any pattern that is accepted is rendered as ICU's own MessageFormat renders the whole of it."""

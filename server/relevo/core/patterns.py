@@ -198,6 +198,8 @@ class _Reader:
         while self._ended_by(",") or branches or offset:
             selector = self._until("{}")
             if self._ended_by("}"):
+                if branches and selector:
+                    raise PatternError(f"{what} ends with {selector[:40]}: give it a branch, or leave it out")
                 break
             if not self._ended_by("{"):
                 raise PatternError(f"{what} is not closed: add }}")
