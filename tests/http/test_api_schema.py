@@ -77,7 +77,7 @@ def test_the_document_holds(serve: Callable[..., Served]) -> None:
     """
     served = serve(http_rate_per_second=0, http_pool_wait_ms=60_000, database_connect_timeout_ms=60_000)
     everybody = {who: _session(headers) for who, headers in callers(served).items()}
-    document = schemathesis.openapi.from_url(f"{served.server.url}/openapi.json")
+    document = schemathesis.openapi.from_url(f"{served.server.url}/openapi.json", timeout=60)
     tried: set[tuple[str, str]] = set()
     broken: dict[str, str] = {}
 
@@ -134,7 +134,7 @@ REFUSED = [
 def test_what_is_refused_is_not_promised(served: Served) -> None:
     """What an operator is refused, the schema of the body does not allow."""
     operator = served.client("operator")
-    document = schemathesis.openapi.from_url(f"{served.server.url}/openapi.json")
+    document = schemathesis.openapi.from_url(f"{served.server.url}/openapi.json", timeout=60)
     taken = {each.ok().path: each.ok().body[0] for each in document.get_all_operations() if each.ok().body}
     for path, body in REFUSED:
         assert operator.post(path, body).status_code == 400, (path, body)
