@@ -94,7 +94,7 @@ def test_help_shows_an_example(command: Any) -> None:
     """The help says how it is used and how it leaves."""
     said = command("doctor", "--help").out
     assert "relevo doctor --repair" in said
-    assert "Exit code 1" in said
+    assert "The exit code is 1" in said
 
 
 def test_at_most_once_is_not_sent_again(relay) -> None:
