@@ -240,3 +240,29 @@ def test_all_or_nothing(conn: psycopg.Connection[Any], command: Command, tmp_pat
     assert "projects.shop.tokens.c: Nobody has decided" in refused.err
     assert not (tmp_path / "made").exists()
     assert len(state(conn)) == len(before) + 1
+
+
+CUT_OFF_AT_COMMIT = """
+create function public.cut_off() returns trigger language plpgsql as $$
+begin
+  perform pg_terminate_backend(pg_backend_pid());
+  return null;
+end $$;
+create constraint trigger cut_off after insert on relevo.api_tokens deferrable initially deferred
+  for each row execute function public.cut_off();
+"""
+
+
+def test_a_commit_without_an_answer_keeps_the_secrets(
+    conn: psycopg.Connection[Any], command: Command, tmp_path: Path
+) -> None:
+    """Where the connection ends during the commit, the tokens may be there: their secrets stay in the file, and the command fails."""
+    conn.execute(CUT_OFF_AT_COMMIT)
+    try:
+        done = command("apply", written(tmp_path, "tokens: {a: app}"), "--tokens-to", tmp_path / "made")
+    finally:
+        conn.execute("drop trigger cut_off on relevo.api_tokens")
+        conn.execute("drop function public.cut_off")
+    assert done.code == 1
+    assert "relevo_" in (tmp_path / "made").read_text()
+    assert "relevo_" not in done.out + done.err

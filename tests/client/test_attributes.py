@@ -123,6 +123,33 @@ def test_set_and_read(conn: psycopg.Connection[Any], known: dict[str, UUID]) -> 
     assert sorted(row[0] for row in words.fetchall()) == ['city="Talca"', 'plan="trial"']
 
 
+def test_an_owner_of_all_projects(conn: psycopg.Connection[Any], phones: dict[str, UUID]) -> None:
+    """Where equal owner names are one person, attributes for all projects hold in each, behind those of the project; read as they hold."""
+    conn.execute("delete from relevo.owner_sharing")
+    conn.execute("insert into relevo.owner_sharing (shared) values (true)")
+    relevo.set_attributes(conn, {"plan": "pro", "age": 41}, owner="ana")
+    relevo.set_attributes(conn, {"plan": "trial"}, owner="ana", project="shop")
+    assert relevo.get_attributes(conn, owner="ana") == {"plan": "pro", "age": 41}
+    for project, phone, plan in (("shop", "ana", "trial"), ("bank", "ana_bank", "pro")):
+        right = {"plan": plan, "age": 41}
+        assert relevo.get_attributes(conn, owner="ana", project=project) == right
+        assert relevo.get_attributes(conn, installation_id=phones[phone]) == right
+
+
+def test_a_worker_of_0_3_reaches_the_same_phones(conn: psycopg.Connection[Any], known: dict[str, UUID]) -> None:
+    """The function that a worker of 0.3 fans out by finds the phones that have the attributes, and no others."""
+    done = relevo.enqueue(conn, wanted("shop", plan=["pro", "free"]))
+    conn.execute(
+        "update relevo.notification_events set fanout_upto = 1000000, fanout_started_at = now(), event_day = now()::date, state = 'fanning'"
+    )
+    row = conn.execute(
+        "select (relevo.next_targets_3(e, 100)).phones from relevo.notification_events e where e.id = %s",
+        [done.event_id],
+    ).fetchone()
+    assert row is not None
+    assert set(row[0]) == {known["ana"], known["bea"]}
+
+
 def test_they_follow_the_owner(conn: psycopg.Connection[Any], known: dict[str, UUID]) -> None:
     """A phone that is registered for another owner has the new owner's attributes and none of its own, and a new phone has its owner's at once."""
     relevo.register(

@@ -56,8 +56,8 @@ def plan(database: Database, wanted: Desired) -> list[Change]:
 def apply(database: Database, wanted: Desired, tokens_to: Path | None) -> list[Change]:
     """Apply a file in one transaction; return what changed. The secrets of new tokens go to a new file."""
     named = {kind: count for kind in KINDS if (count := sum(key.kind == kind for key in wanted.items))}
-    with audit.recorded(database, "apply_configuration", **named) as result, _secrets(tokens_to) as keep:
-        with database.transaction() as connection:
+    with audit.recorded(database, "apply_configuration", **named) as result, database.transaction() as connection:
+        with _secrets(tokens_to) as keep:
             changes = _Writer(connection, wanted, keep).write()
         result.update(changed=[_label(each.key) for each in changes])
     return changes
@@ -69,7 +69,10 @@ def _label(key: Key) -> str:
 
 @contextmanager
 def _secrets(file: Path | None) -> Iterator[Callable[[Key, str], None]]:
-    """Keep the secrets of new tokens in a new file of mode 600, which is there only if all goes well."""
+    """Write the secrets of new tokens to a new file of mode 600; remove the file if the block fails.
+
+    The block ends before the commit. If the commit fails, the file stays: the tokens may be there.
+    """
     made: list[str] = []
 
     def keep(key: Key, written: str) -> None:

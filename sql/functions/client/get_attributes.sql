@@ -15,8 +15,7 @@ begin
     return coalesce((select relevo.known_attributes(i.owner_attributes, i.attributes) from relevo.device_installations i
                       where i.installation_id = phone and i.project = coalesce(asked ->> 'project', i.project)), '{}');
   end if;
-  return coalesce((select r.attributes from relevo.owner_rules r
-                    where r.owner = asked ->> 'owner' and r.project = coalesce(asked ->> 'project', relevo.project_of_owners(), '')), '{}');
+  return coalesce((select (relevo.rules_for_phone(asked ->> 'owner', coalesce(asked ->> 'project', relevo.project_of_owners(), ''), null)).attributes), '{}');
 end
 $$;
 
