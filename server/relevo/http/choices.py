@@ -38,7 +38,7 @@ Channel = Annotated[Literal["push", "web"], Field(description="Phones or browser
 
 
 class CategoryText(Body):
-    """What a category is called, and what people are told of it."""
+    """The name of a category in one language, and a sentence about it that people read."""
 
     name: Text100
     sentence: Annotated[Text, Field(min_length=1, max_length=500)] | None = None
@@ -92,7 +92,7 @@ class Categories(BaseModel):
 
 
 class PhoneChoiceIn(Body):
-    """What the phone's owner chose of a category."""
+    """The choice of the phone's owner for one category."""
 
     wanted: StrictBool
     channel: Channel | None = None
@@ -101,7 +101,7 @@ class PhoneChoiceIn(Body):
 
 
 class ChoiceIn(PhoneChoiceIn):
-    """What an owner chose of a category."""
+    """The choice of an owner for one category."""
 
     owner: Owner
     category: Text100
@@ -195,7 +195,7 @@ async def block_owner(request: Request, body: BlockIn) -> Response:
 
 @router.post("/v1/owners/unblock", responses={200: {"model": Blocked}})
 async def unblock_owner(request: Request, whose: OwnerIn) -> Response:
-    """Let pushes go to an owner again."""
+    """Unblock an owner: the owner's phones get pushes again."""
     return Json({"installations": await call(request, owners.unblock, whose.owner)})
 
 

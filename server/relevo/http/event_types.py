@@ -95,5 +95,5 @@ async def put_event_type(request: Request, event_type: TypeName, body: EventType
 
 @router.delete("/v1/event-types/{event_type}", responses={200: {"model": EventTypeReset}})
 async def reset_event_type(request: Request, event_type: TypeName) -> Response:
-    """Let an event type follow the settings again in everything."""
+    """Remove all settings of an event type: it follows the general settings again."""
     return Json({"changed": await threads_of(request).run(event_types.reset_event_type, event_type)})

@@ -125,7 +125,7 @@ class Batch(Exact):
 
 
 class EnqueuedOut(BaseModel):
-    """What became of an event that was handed in."""
+    """The answer for one event of the request."""
 
     event_id: int
     created: bool
@@ -136,7 +136,7 @@ class EnqueuedOut(BaseModel):
 
 
 class EnqueuedBatch(BaseModel):
-    """What became of each event, in order."""
+    """The answers for the events of the request, in their order."""
 
     items: list[EnqueuedOut]
 
@@ -370,7 +370,7 @@ async def cancel_event(request: Request, event_id: EventId, why: CancelIn | None
 
 @router.post("/v1/events/{event_id}/complete", responses={200: {"model": CompleteOut}, **_MISSING})
 async def complete_event(request: Request, event_id: EventId, how: CompleteIn | None = None) -> Response:
-    """Say that an event was handled elsewhere, or by one owner on one phone: the rest ends unsent.
+    """Complete an event that was handled elsewhere, or by one owner on one phone: the rest ends unsent.
 
     `completed` is false if it had ended before.
     """

@@ -46,7 +46,7 @@ class Live(BaseModel):
 
 
 class Ready(BaseModel):
-    """What was found of each part."""
+    """The state of each part."""
 
     status: str
     checks: dict[str, str]

@@ -174,7 +174,7 @@ class OpenedIn(Body):
 
 
 class OpenedBody(BaseModel):
-    """What became of the report: whatever it is, it need not be sent again."""
+    """The outcome of the report. The phone need not send the report again, whatever the outcome."""
 
     outcome: Literal["noted", "known", "off", "too_late", "unsent"] = Field(
         description="`known`: reported before; `off`: the event's type does not ask for taps; `too_late`: 30 days "
@@ -183,7 +183,7 @@ class OpenedBody(BaseModel):
 
 
 class PreferenceBody(Exact):
-    """What an installation asks for; what is left out is a wildcard."""
+    """The events that an installation asks for. A field that is left out matches every value."""
 
     enabled: StrictBool = True
     rubro_prefix: Annotated[str, Field(pattern="^[0-9A-Za-z-]{1,20}$")] | None = None
@@ -236,7 +236,7 @@ class HistoryEntry(BaseModel):
 
 
 class History(BaseModel):
-    """What an installation got, newest first."""
+    """The pushes that an installation got, newest first."""
 
     items: list[HistoryEntry]
     next: str | None
@@ -280,7 +280,7 @@ async def log_out_installation(request: Request, installation_id: UUID) -> Respo
 
 @router.post("/complete", responses={200: {"model": CompletedBody}})
 async def complete_installation(request: Request, installation_id: UUID, why: ReasonIn | None = None) -> Response:
-    """Say that everything for a phone until now was handled elsewhere: what is left of it ends unsent."""
+    """Complete everything for a phone until now, as handled elsewhere: waiting pushes end unsent."""
     reason = (why or ReasonIn()).reason
     return Json({"completed": await call(request, phones.complete, installation_id, reason)})
 

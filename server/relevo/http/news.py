@@ -29,7 +29,7 @@ _MISSING = missing("There is no such subscription of this project.")
 
 
 class SubscriptionIn(Body):
-    """What to hear of. A field that is left out stays as it is."""
+    """The kinds of news of a subscription. A field that is left out stays as it is."""
 
     removable = frozenset({"kinds", "project", "webhook"})
     kinds: Annotated[list[Kind], Field(min_length=1, max_length=10)] | None = Field(
@@ -53,7 +53,7 @@ class Subscribed(BaseModel):
 
 
 class NewsItem(BaseModel):
-    """What came of an event, a delivery or a phone."""
+    """News of an event, a delivery or a phone."""
 
     position: int
     at: str
@@ -113,5 +113,5 @@ async def read_news(
 
 @router.post("/v1/news/{subscription}/acknowledge", responses={200: {"model": Acknowledged}, **_MISSING})
 async def acknowledge_news(request: Request, subscription: Name, upto: AcknowledgeIn) -> Response:
-    """Say that news were dealt with up to a position: they do not come again."""
+    """Acknowledge news up to a position: they are not returned again."""
     return Json({"acknowledged": await call(request, news.acknowledge, subscription, upto.position)})

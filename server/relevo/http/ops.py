@@ -78,7 +78,7 @@ class LastError(BaseModel):
 
 
 class Runtime(BaseModel):
-    """What all cycles of the fleet did since they first ran."""
+    """Totals of all cycles of the fleet since they first ran."""
 
     is_running: bool
     ticks_total: int
@@ -136,7 +136,7 @@ class Summary(BaseModel):
 
 
 class RunAnswer(BaseModel):
-    """What came of a run by hand."""
+    """The outcome of a run that a person started."""
 
     summary: Summary
 
@@ -179,7 +179,7 @@ class RedriveIn(Exact):
 
 
 class RedriveOut(BaseModel):
-    """What was found, by error code, of at most 10,000, and how many will be sent again."""
+    """Dead letters by error code, at most 10,000, and how many of them will be sent again."""
 
     found: list[dict[str, Any]]
     redriven: int
@@ -287,7 +287,7 @@ async def redrive_deliveries(request: Request, which: RedriveIn) -> Response:
 
 @router.post("/v1/ops/release", responses={200: {"model": ReleaseOut}, **_MISSING})
 async def release_brake(request: Request, what: ReleaseIn) -> Response:
-    """Let a project send again, or send (or with `drop` end) what the runaway brake holds of an event type."""
+    """Release a project that is stopped, or the held events of a type: they are sent, or with `drop` ended."""
     if (what.project is None) == (what.event_type is None):
         raise invalid("project", "either project or event_type must be given")
     if what.project is not None:

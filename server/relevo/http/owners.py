@@ -33,7 +33,7 @@ class OwnerCompleteIn(OwnerIn):
 
 
 class OwnerAttributesIn(OwnerIn):
-    """What the app knows of an owner: an attribute that is left out stays, and null removes it."""
+    """Attributes of an owner. An attribute that is left out stays as it is; null removes it."""
 
     attributes: Annotated[dict[str, Any], Field(max_length=50, json_schema_extra=event_schema.ATTRIBUTES)]
     project: Text200 | None = Field(None, description="Of a token of all projects: in which; default without it.")
@@ -116,7 +116,7 @@ async def log_out_owner(request: Request, whose: OwnerIn) -> Response:
 
 @router.post("/v1/owners/complete", responses={200: {"model": OwnerCompleted}})
 async def complete_owner(request: Request, whose: OwnerCompleteIn) -> Response:
-    """Say that an owner has handled everything until now on one phone: the others get no more of it."""
+    """Complete everything for an owner until now, as handled on one phone: the other phones get no more of it."""
     return Json({"completed": await call(request, owners.complete, **dict(whose))})
 
 

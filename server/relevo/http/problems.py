@@ -103,7 +103,7 @@ _STATUSES: dict[type[RelevoError], tuple[int, str]] = {
 
 
 class FieldError(BaseModel):
-    """What is wrong with one field."""
+    """The complaint about one field."""
 
     field: str
     reason: str

@@ -82,7 +82,7 @@ class Named(BaseModel):
 
 
 class Choices(BaseModel):
-    """What there is to choose from."""
+    """The values that a preference may name."""
 
     items: list[Named]
     next: None

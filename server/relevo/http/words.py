@@ -23,7 +23,7 @@ router = APIRouter(route_class=Guarded, tags=["words"])
 
 
 class TextIn(Body):
-    """What is shown in one language, as patterns of ICU's MessageFormat, with the styles that Words lists."""
+    """Texts of one language, as patterns of ICU's MessageFormat with the styles that Words lists."""
 
     title: Annotated[Text, Field(min_length=1, max_length=MOST_PATTERN)]
     body: Annotated[Text, Field(max_length=MOST_PATTERN)] = ""
@@ -31,7 +31,7 @@ class TextIn(Body):
 
 
 class WordsIn(Body):
-    """What an event type says."""
+    """The texts of an event type in all its languages."""
 
     type: Text100
     default: Text35 | None = Field(None, description="The locale that is shown where no other fits; one alone is it.")
@@ -50,7 +50,7 @@ class WordsIn(Body):
 
 
 class PreviewIn(WordsIn):
-    """What an event type would say."""
+    """The rendered texts of an event type."""
 
     given: dict[str, str | int | float] = Field(
         default_factory=dict, max_length=MOST_ARGUMENTS, description="Arguments in place of the samples."

@@ -335,7 +335,7 @@ export type CategorySet = {
 /**
  * CategoryText
  *
- * What a category is called, and what people are told of it.
+ * The name of a category in one language, and a sentence about it that people read.
  */
 export type CategoryText = {
     /**
@@ -387,7 +387,7 @@ export type ChangedOut = {
 /**
  * ChoiceIn
  *
- * What an owner chose of a category.
+ * The choice of an owner for one category.
  */
 export type ChoiceIn = {
     /**
@@ -431,7 +431,7 @@ export type ChoiceIn = {
 /**
  * Choices
  *
- * What there is to choose from.
+ * The values that a preference may name.
  */
 export type Choices = {
     /**
@@ -589,7 +589,7 @@ export type DeliveryPage = {
 /**
  * EnqueuedBatch
  *
- * What became of each event, in order.
+ * The answers for the events of the request, in their order.
  */
 export type EnqueuedBatch = {
     /**
@@ -601,7 +601,7 @@ export type EnqueuedBatch = {
 /**
  * EnqueuedOut
  *
- * What became of an event that was handed in.
+ * The answer for one event of the request.
  */
 export type EnqueuedOut = {
     /**
@@ -1429,7 +1429,7 @@ export type FailedAttempt = {
 /**
  * FieldError
  *
- * What is wrong with one field.
+ * The complaint about one field.
  */
 export type FieldError = {
     /**
@@ -1457,7 +1457,7 @@ export type Forgotten = {
 /**
  * History
  *
- * What an installation got, newest first.
+ * The pushes that an installation got, newest first.
  */
 export type History = {
     /**
@@ -2060,7 +2060,7 @@ export type NamedPreference = {
 /**
  * NewsItem
  *
- * What came of an event, a delivery or a phone.
+ * News of an event, a delivery or a phone.
  */
 export type NewsItem = {
     /**
@@ -2154,7 +2154,7 @@ export type NobodyOut = {
 /**
  * OpenedBody
  *
- * What became of the report: whatever it is, it need not be sent again.
+ * The outcome of the report. The phone need not send the report again, whatever the outcome.
  */
 export type OpenedBody = {
     /**
@@ -2286,7 +2286,7 @@ export type OwnedInstallations = {
 /**
  * OwnerAttributesIn
  *
- * What the app knows of an owner: an attribute that is left out stays, and null removes it.
+ * Attributes of an owner. An attribute that is left out stays as it is; null removes it.
  */
 export type OwnerAttributesIn = {
     /**
@@ -2393,7 +2393,7 @@ export type OwnerIn = {
 /**
  * PhoneChoiceIn
  *
- * What the phone's owner chose of a category.
+ * The choice of the phone's owner for one category.
  */
 export type PhoneChoiceIn = {
     /**
@@ -2440,7 +2440,7 @@ export type PhoneHoursIn = unknown & {
 /**
  * PreferenceBody
  *
- * What an installation asks for; what is left out is a wildcard.
+ * The events that an installation asks for. A field that is left out matches every value.
  */
 export type PreferenceBody = {
     /**
@@ -2520,7 +2520,7 @@ export type PreviewBody = {
 /**
  * PreviewIn
  *
- * What an event type would say.
+ * The rendered texts of an event type.
  */
 export type PreviewIn = {
     /**
@@ -2771,7 +2771,7 @@ export type Subscribed = {
 /**
  * SubscriptionIn
  *
- * What to hear of. A field that is left out stays as it is.
+ * The kinds of news of a subscription. A field that is left out stays as it is.
  */
 export type SubscriptionIn = {
     /**
@@ -2907,7 +2907,7 @@ export type Tenders = {
 /**
  * TextIn
  *
- * What is shown in one language, as patterns of ICU's MessageFormat, with the styles that Words lists.
+ * Texts of one language, as patterns of ICU's MessageFormat with the styles that Words lists.
  */
 export type TextIn = {
     /**
@@ -3087,7 +3087,7 @@ export type WordsBody = {
 /**
  * WordsIn
  *
- * What an event type says.
+ * The texts of an event type in all its languages.
  */
 export type WordsIn = {
     /**
