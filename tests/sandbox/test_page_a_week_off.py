@@ -97,7 +97,8 @@ def test_a_phone_that_was_off(dsn: str, tmp_path: Path) -> None:
         assert sandbox.received(TABLET) == []
 
         page.get_by_label("Language").select_option("es-CL")
-        page.get_by_role("button", name="Change").click()
+        with page.expect_navigation():  # the form is posted, and the page is drawn anew
+            page.get_by_role("button", name="Change").click()
         find = "select locale from relevo.device_installations where token = %s"
         eventually(lambda: conn.execute(find, [ANDROID]).fetchone() == ("es-CL",), "the app said its new language")
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
