@@ -39,16 +39,14 @@ cli.add_typer(sessions, name="sessions")
 
 @token.command(epilog="Example: `relevo token make billing --role app --project @acme/app --days 90`")
 def make(
-    name: Annotated[str, typer.Argument(help="The program or person that uses the token, for the list of tokens.")],
+    name: Annotated[str, typer.Argument(help="The program or person that uses the token.")],
     role: Annotated[
         str, typer.Option(help="app (enqueue, register, read its events), viewer (read) or operator (everything).")
     ],
-    project: Annotated[
-        str | None, typer.Option(help="The only project that the token may reach. Default: all.")
-    ] = None,
+    project: Annotated[str | None, typer.Option(help="The token's only project. Default: all.")] = None,
     days: Annotated[
         int | None,
-        typer.Option(min=1, max=api_tokens.MAX_DAYS, help="For how many days the token is valid. Default: for ever."),
+        typer.Option(min=1, max=api_tokens.MAX_DAYS, help="Days that the token is valid. Default: for ever."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -169,7 +167,7 @@ def grant(
     role: Annotated[str, typer.Argument(help="A role of the database.")],
     worker: Annotated[
         bool,
-        typer.Option("--worker", help="Grant what the cycles and HTTP need, without the right to change the schema."),
+        typer.Option("--worker", help="Grant what the cycles and HTTP need, but no change of the schema."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

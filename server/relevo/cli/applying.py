@@ -33,16 +33,14 @@ def apply(
         Path | None, typer.Argument(metavar="FILE", help="A YAML file, such as relevo.yaml.", show_default=False)
     ] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Show what would change, and change nothing; exit code 3 if anything would.")
+        bool, typer.Option("--plan", help="Only show what would change; exit code 3 if anything would.")
     ] = False,
     tokens_to: Annotated[
-        Path | None, typer.Option(metavar="NEW_FILE", help="Write the secrets of new tokens to this new file.")
+        Path | None, typer.Option(metavar="NEW_FILE", help="The new file for the secrets of new tokens.")
     ] = None,
     export: Annotated[
         bool,
-        typer.Option(
-            "--export", help="Print the file that describes the database's configuration, and change nothing."
-        ),
+        typer.Option("--export", help="Print the file that describes the database, and change nothing."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

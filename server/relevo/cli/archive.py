@@ -231,7 +231,7 @@ def restore_month(
 def fetch(
     entity: Entity,
     month: Month,
-    into: Annotated[Path, typer.Option(help="The folder for the files, which are named by their keys.")] = Path(),
+    into: Annotated[Path, typer.Option(help="The folder for the files, named by their keys.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
     """Download a month's Parquet files, each checked against the manifest."""

@@ -52,12 +52,12 @@ cli = typer.Typer()
 
 _To = Annotated[
     list[UUID] | None,
-    typer.Option(parser=read_installation, metavar="UUID", help="Send to this installation (repeatable)."),
+    typer.Option(parser=read_installation, metavar="UUID", help="To this installation (repeatable)."),
 ]
-_Owner = Annotated[list[str] | None, typer.Option(help="Send to the phones of this owner (repeatable).")]
-_Topic = Annotated[list[str] | None, typer.Option(help="Send to phones that asked for this topic (repeatable).")]
-_Where = Annotated[str | None, typer.Option(help="Send to phones with these attributes, a JSON object.")]
-_Everyone = Annotated[bool, typer.Option("--everyone", help="Send to everyone.")]
+_Owner = Annotated[list[str] | None, typer.Option(help="To this owner's phones (repeatable).")]
+_Topic = Annotated[list[str] | None, typer.Option(help="To phones that asked for this topic (repeatable).")]
+_Where = Annotated[str | None, typer.Option(help="To phones with these attributes, a JSON object.")]
+_Everyone = Annotated[bool, typer.Option("--everyone", help="To everyone.")]
 _Project = Annotated[str | None, typer.Option("--project", help="Only for phones of this project.")]
 _Category = Annotated[
     str | None, typer.Option(help="The category. Phones and owners that opted out of it get nothing.")
@@ -88,7 +88,7 @@ _NOBODY = {
 @cli.command()
 def enqueue(  # noqa: PLR0917 typer options
     event_type: Annotated[str, typer.Argument(metavar="TYPE", help="The event's type.")],
-    key: Annotated[str, typer.Argument(help="The event's key. The same type and key again is the same event.")],
+    key: Annotated[str, typer.Argument(help="The event's key.")],
     title: Annotated[str, typer.Option(help="The title of the push. A push without title and body is silent.")] = "",
     body: Annotated[str, typer.Option(help="The body of the push.")] = "",
     to: _To = None,
@@ -109,12 +109,10 @@ def enqueue(  # noqa: PLR0917 typer options
     ] = None,
     collapse: Annotated[str | None, typer.Option(help="Replace the former event with this collapse key.")] = None,
     batch: Annotated[
-        str | None, typer.Option(help="A JSON object: the key of a batch, with a title and body for several events.")
+        str | None, typer.Option(help="A batch's key, with a title and body for several events: a JSON object.")
     ] = None,
     project: _Project = None,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep an existing event of other content, instead of failing.")
-    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Do not fail if the event exists with other content.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Enqueue an event for given installations, owners, phones that asked for a topic, or everyone.

@@ -46,7 +46,7 @@ def redrive(
     event_type: Annotated[str | None, typer.Option("--type", help="Only dead letters of this event type.")] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Only list what would be sent again. Without a selection: all dead letters."),
+        typer.Option("--dry-run", help="Only list what would be sent again; without a selection, of all dead letters."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -85,7 +85,7 @@ def _first_ids(ids: Sequence[int], count: int) -> str:
 def release(
     project: Annotated[str | None, typer.Argument(help="A project, as `relevo status` names it.")] = None,
     event_type: Annotated[
-        str | None, typer.Option("--type", help="Instead of a project: the event type that the runaway brake holds.")
+        str | None, typer.Option("--type", help="The event type that the runaway brake holds, instead of a project.")
     ] = None,
     origin: Annotated[
         str | None, typer.Option(help="With --type: only events of this source, of app, or of 'app of PROJECT'.")
@@ -97,9 +97,9 @@ def release(
 ) -> None:
     """Release a project's breaker, brake and rate, or with --type the events of a runaway.
 
-    Relevo probes the project's open breaker at once, switches off the brake on disabling tokens, and restores the
-    full rate; after a breaker the rate grows from a quarter once the probe succeeds. The command reports which of
-    them was on. With --type it sends the events that the runaway brake holds, or ends them with --drop.
+    Relevo probes an open breaker at once, switches off the brake on disabling tokens, and restores the full rate.
+    After a breaker the rate grows from a quarter once the probe succeeds. The command reports which of them was on.
+    With --type it sends the events that the runaway brake holds, or ends them with --drop.
     """
     if (project is None) == (event_type is None):
         raise UsageError("What is to be released?", hint="Name a project, or an event type with --type.")

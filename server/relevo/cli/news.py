@@ -51,7 +51,7 @@ def subscribe(
     ] = None,
     webhook: Annotated[
         str | None,
-        typer.Option(help="Send the news to this entry of WEBHOOKS_FILE; '' ends that, so that your app reads them."),
+        typer.Option(help="Send the news to this entry of WEBHOOKS_FILE; '': your app reads them."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -104,9 +104,7 @@ def read(
         int | None, typer.Option(min=0, help="Read after this position. Default: after the last acknowledged one.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=news.MOST_AT_ONCE, help="How many to show.")] = 20,
-    acknowledge: Annotated[
-        bool, typer.Option("--acknowledge", help="Acknowledge the shown news: the next read begins after them.")
-    ] = False,
+    acknowledge: Annotated[bool, typer.Option("--acknowledge", help="Acknowledge the shown news.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Read a subscription's next news, oldest first."""
@@ -151,7 +149,7 @@ def resume(name: Name, as_json: AsJson = False) -> None:
 @_group.command(epilog="Example: relevo news remove billing")
 def remove(
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove the subscription even if news wait unread.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove it even if news wait unread.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove a subscription with its waiting news."""

@@ -56,9 +56,7 @@ HoursOwner = Annotated[str | None, typer.Option(help="Whose phones.")]
 Phone = Annotated[UUID | None, typer.Option("--phone", help="An installation, by its id.")]
 HoursProject = Annotated[
     str | None,
-    typer.Option(
-        help="The phones of this project without other hours; with --owner, the owner's hours in this project."
-    ),
+    typer.Option(help="This project's phones without other hours; with --owner, the owner's hours in it."),
 ]
 
 
@@ -96,7 +94,7 @@ _NAMES = {
 def names(
     names: Annotated[
         Literal["separate", "shared"] | None,
-        typer.Argument(help="The rule to set. Without it the command shows the current rule."),
+        typer.Argument(help="The rule to set. Default: show the current one."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -184,7 +182,7 @@ def forget(name: Name, as_json: AsJson = False) -> None:
 @category.command(name="list", epilog="Example: relevo category list --locale es-CL")
 def list_categories(
     locale: Annotated[str | None, typer.Option(help="The language of the names, such as es-CL.")] = None,
-    for_owner: Annotated[str | None, typer.Option("--owner", help="Show the choices of this owner, too.")] = None,
+    for_owner: Annotated[str | None, typer.Option("--owner", help="Show this owner's choices, too.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the categories that people may choose, and whether they are on."""
@@ -265,7 +263,7 @@ def set_quiet(  # noqa: PLR0917 typer options
     phone: Phone = None,
     project: HoursProject = None,
     zone: Annotated[
-        str | None, typer.Option(help="The time zone of phones that registered none, such as America/Santiago.")
+        str | None, typer.Option(help="The zone of phones that registered none, such as America/Santiago.")
     ] = None,
     never: Annotated[bool, typer.Option("--never", help="Never quiet, whatever the owner or the project has.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the hours.")] = False,
@@ -358,7 +356,7 @@ def set_cap(  # noqa: PLR0917 typer options
     over: Annotated[
         Literal["skip", "digest"] | None,
         typer.Option(
-            help="Where an event that exceeds the cap goes: only to the inbox (default of a new cap), or to a digest."
+            help="Where an event above the cap goes: only to the inbox (default of a new cap), or to a digest."
         ),
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the cap.")] = False,

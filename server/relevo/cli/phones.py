@@ -53,9 +53,7 @@ def import_phones(  # noqa: PLR0917 typer options
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run", help="Register nothing; only report which lines would be registered or refused, and why."
-        ),
+        typer.Option("--dry-run", help="Register nothing; report which lines would be refused, and why."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

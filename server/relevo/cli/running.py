@@ -50,14 +50,14 @@ cli = typer.Typer()
 _GREET_WITHIN_S = 5.0
 
 
-@cli.command(epilog="Example: relevo run --cycles reaper,fanout,dispatch,receipt")
+@cli.command(epilog="Example: `relevo run --cycles reaper,fanout,dispatch,receipt`")
 def run(
-    cycles: Annotated[str | None, typer.Option(help="Run only these cycles (comma-separated).")] = None,
+    cycles: Annotated[str | None, typer.Option(help="Only these cycles (comma-separated).")] = None,
     demo: Annotated[
         bool, typer.Option("--demo", help="Without DATABASE_URL: create an embedded PostgreSQL and sample data.")
     ] = False,
 ) -> None:
-    """Run the cycles until SIGINT or SIGTERM; a second signal ends at once."""
+    "Run the cycles until SIGINT or SIGTERM; a second signal ends at once."
     settings = load_settings(demo=demo)
     signals = service.Signals()
     signals.install()
@@ -110,7 +110,7 @@ def _lives(pid: int) -> bool:
     return True
 
 
-@cli.command(epilog="Example: `relevo serve` beside `relevo run` elsewhere, which is started with HTTP_ENABLED=false.")
+@cli.command(epilog="Example: `relevo serve` here, and elsewhere `relevo run` with HTTP_ENABLED=false.")
 def serve() -> None:
     """Serve only HTTP until SIGINT or SIGTERM. Other processes run the cycles; this one runs a cycle on request."""
     settings = load_settings()
@@ -170,7 +170,7 @@ class Greeting:
 def tick(
     runners: Annotated[
         str | None,
-        typer.Option(help="The cycles to run, in this order (comma-separated). Default: WORKER_TICK_RUNNERS."),
+        typer.Option(help="The cycles, in this order (comma-separated). Default: WORKER_TICK_RUNNERS."),
     ] = None,
     shard_index: Annotated[int | None, typer.Option(min=0, help="The shard to run, from 0.")] = None,
     shard_count: Annotated[int | None, typer.Option(min=1, max=10_000, help="The number of shards.")] = None,
@@ -223,9 +223,7 @@ def _tell(reports: Sequence[Report], *, as_json: bool) -> NoReturn:
 
 @cli.command(epilog="Example: relevo pause dispatch --reason 'Expo is down, see ticket 17'")
 def pause(
-    cycle: Annotated[
-        str, typer.Argument(help="The cycle to switch off in the whole fleet, or one source of it: ingest:folder.")
-    ],
+    cycle: Annotated[str, typer.Argument(help="The cycle, or one source of it: ingest:folder.")],
     reason: Annotated[str, typer.Option(help="The reason, for the person who finds the pause at 3 a.m.")],
     as_json: AsJson = False,
 ) -> None:
@@ -242,9 +240,7 @@ def pause(
 
 
 @cli.command(epilog="Example: relevo resume dispatch")
-def resume(
-    cycle: Annotated[str, typer.Argument(help="The cycle to switch on again.")], as_json: AsJson = False
-) -> None:
+def resume(cycle: Annotated[str, typer.Argument(help="The cycle.")], as_json: AsJson = False) -> None:
     """Switch a paused cycle on again."""
     with build(load_settings(), "run-cycle") as built:
         name, source = built.switch_of(cycle)
@@ -257,15 +253,14 @@ def resume(
 @cli.command(name="event-type", epilog="Example: relevo event-type order.shipped --urgent --ttl-s 3600")
 @with_options_of(event_types.TypeSettings)
 def event_type(
-    name: Annotated[str | None, typer.Argument(help="The event type. Without it the command lists all.")] = None,
+    name: Annotated[str | None, typer.Argument(help="The event type. Default: list all.")] = None,
     *,
     urgent: Annotated[bool | None, typer.Option("--urgent/--bulk", help="Its lane.")] = None,
     reset: Annotated[
         bool,
         typer.Option(
             "--reset",
-            help="Remove all its options, so that it follows the settings, or as a batch the type whose events it "
-            "gathers.",
+            help="Remove all its options: it follows the settings, or as a batch the type whose events it gathers.",
         ),
     ] = False,
     as_json: AsJson = False,

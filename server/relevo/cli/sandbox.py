@@ -27,10 +27,8 @@ _DEFAULTS = sandbox.Settings()
     epilog="Example: relevo sandbox --port 8787 --fault 500:0.01",
 )
 def serve_sandbox(  # noqa: PLR0917 typer options
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port to listen on; 0 takes any free port.")] = 8787,
-    host: Annotated[
-        str, typer.Option(help="The address to listen on. The default is for this machine only.")
-    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0: any free one.")] = 8787,
+    host: Annotated[str, typer.Option(help="The address. The default is for this machine only.")] = "127.0.0.1",
     rate: Annotated[
         float, typer.Option(min=0, help="Notifications a second per project; 0 lifts the limit.")
     ] = _DEFAULTS.rate_per_s,
@@ -39,19 +37,19 @@ def serve_sandbox(  # noqa: PLR0917 typer options
     ] = None,
     latency_ms: Annotated[float, typer.Option(min=0, help="The delay of each answer.")] = _DEFAULTS.latency_ms,
     receipt_delay_s: Annotated[
-        float, typer.Option(min=0, help="How many sandbox seconds after a push its receipt appears.")
+        float, typer.Option(min=0, help="Sandbox seconds from a push to its receipt.")
     ] = _DEFAULTS.receipt_delay_s,
     time_scale: Annotated[
         float, typer.Option(help="Sandbox seconds per real second: 60 lets receipts age 24 h in 24 min.")
     ] = _DEFAULTS.time_scale,
     keep_messages: Annotated[
-        int, typer.Option(min=0, help="How many messages to keep for each phone; 0 keeps only the counters.")
+        int, typer.Option(min=0, help="Messages kept for each phone; 0: only the counters.")
     ] = _DEFAULTS.keep_messages,
     fault: Annotated[
         list[str] | None,
         typer.Option(
-            help="A fault and its share of requests, such as 500:0.01, or apns:goaway:0.01 for another service "
-            "(repeatable)."
+            help="A fault and its share of requests (repeatable), such as 500:0.01, or apns:goaway:0.01 for another "
+            "service."
         ),
     ] = None,
     native_port: Annotated[
@@ -59,12 +57,12 @@ def serve_sandbox(  # noqa: PLR0917 typer options
         typer.Option(
             min=0,
             max=sandbox.MAX_NATIVE_PORT,
-            help=f"The first of the ports for {NATIVE_IN_WORDS}; 0 takes free ports, at first those of the last run.",
+            help=f"The first port of {NATIVE_IN_WORDS}; 0: free ports, if possible the last run's.",
         ),
     ] = 0,
     folder: Annotated[
         Path | None,
-        typer.Option(help=f"The folder for keys and certificates of {NATIVE_IN_WORDS}. Default: a temporary one."),
+        typer.Option(help="The folder for their keys and certificates. Default: a temporary one."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log no requests.")] = False,
 ) -> None:

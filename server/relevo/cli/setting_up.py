@@ -47,8 +47,8 @@ def migrate_command(
 ) -> None:
     """Bring the database's schema up to date.
 
-    The command runs the missing migrations, each in a transaction. Then, in one transaction, it replaces the changed
-    functions and drops those that this version no longer has.
+    The missing migrations run first, each in a transaction. One more transaction replaces the changed functions and
+    drops those that this version no longer has.
     """
     with open_database(load_settings()) as database:
         said = "would run" if plan else "ran"
@@ -73,13 +73,12 @@ def doctor(
 ) -> None:
     """Check the installation, and list each finding with what to do.
 
-    It checks settings, the server, its clock and its read replica, this role's rights, vacuum and what blocks it,
-    the archive's store, months that the Iceberg catalog lacks, the connection to Expo, each project's push
-    credentials (at their push service, without sending), pauses and open breakers, the schema, old workers, and
-    deliveries that are in no queue or in two.
+    It checks the settings, the server with its clock, read replica, vacuum and what blocks it, this role's rights,
+    the archive's store and catalog, the connection to Expo, each project's push credentials (without sending),
+    pauses, open breakers, the schema, old workers, and deliveries that are in no queue or in two.
 
-    The exit code is 1 if there is a finding that is more than a warning; with --repair, if one is left. It reads
-    all deliveries that are not archived, in pieces, and skips those that changed within the last two minutes.
+    The exit code is 1 if a finding is more than a warning; with --repair, if one is left. It reads all deliveries
+    that are not archived, in pieces, and skips those that changed within the last two minutes.
     """
     from relevo.app import push_services  # noqa: PLC0415 no other command needs them
     from relevo.operators import doctor as checkup  # noqa: PLC0415
@@ -127,15 +126,14 @@ def _label(found: consistency.Finding) -> tuple[str, str]:
 
 @cli.command(epilog="Example: `RELEVO_INSTANCE=staging relevo adopt`, in a database that was loaded from a dump.")
 def adopt(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Adopt it even if that stops running workers.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Record that a database which looks like a copy belongs here, so that Relevo sends from it again.
 
-    The command first shows what is queued. Before the adoption a dump that was loaded elsewhere, or a copied volume
-    under another name, pushes to nobody. The command refuses while a worker runs under the recorded name, because the
-    adoption would stop that worker.
+    A dump loaded elsewhere, or a copied volume under another name, pushes to nobody before. The command shows what
+    is queued. It refuses while a worker runs under the recorded name, because the adoption would stop that worker.
     """
     settings = load_settings()
     with open_database(settings) as database:

@@ -85,9 +85,7 @@ def preview(
 def show(
     event_type: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[TYPE]", help="The event type. Without it the command lists all types that have texts."
-        ),
+        typer.Argument(metavar="[TYPE]", help="The event type. Default: list all types that have texts."),
     ] = None,
     version: Annotated[int | None, typer.Option(min=1, help="The version. Default: the current one.")] = None,
     as_json: AsJson = False,
@@ -112,13 +110,11 @@ def show(
 def language(
     locale: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[LOCALE]", help="The language, such as es. Without it the command shows the current one."
-        ),
+        typer.Argument(metavar="[LOCALE]", help="The language, such as es. Default: show the current one."),
     ] = None,
     project: Annotated[str, typer.Option(help="The project of the phones.")] = "default",
     none: Annotated[
-        bool, typer.Option("--none", help="Remove the language, so that such phones get the default of each type.")
+        bool, typer.Option("--none", help="Remove the language: such phones get each type's default.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -31,30 +31,30 @@ class Push(Theme):
         "The address of Expo's push service, for a sandbox. Default: Expo's own, or an embedded sandbox if "
         "nothing is set."
     )
-    expo_access_token: SecretStr | None = everyday("The access token for Expo, which enhanced push security requires.")
+    expo_access_token: SecretStr | None = everyday("Expo's access token, which enhanced push security requires.")
     expo_access_tokens: SecretStr | None = tuning(
-        "Access tokens for Expo as a JSON object, by project; EXPO_ACCESS_TOKEN is for all other projects."
+        "Expo's access tokens by project, as a JSON object; EXPO_ACCESS_TOKEN is for all other projects."
     )
     expo_access_tokens_file: SecretFile | None = everyday(
-        'A file of mode 600 with Expo\'s access tokens as JSON, by project; "*" stands for all other projects. '
-        "Relevo reads a changed file again, so that you rotate a token without a restart."
+        'A file of mode 600 with Expo\'s access tokens by project, as JSON; "*" stands for all other projects. '
+        "Relevo reads a changed file again: a rotation needs no restart."
     )
     push_projects_file: SecretFile | None = everyday(
-        f"A file of mode 600 with the credentials of each project by push service, as JSON: {', '.join(SERVICES)}. "
-        "Relevo reads it again when it, or a file that it names, changes. The page on native push has an example."
+        f"A file of mode 600 with each project's credentials by push service, as JSON: {', '.join(SERVICES)}. Relevo "
+        "reads it again when it, or a file that it names, changes. The page on native push has an example."
     )
     push_projects: SecretStr | None = tuning(
         "The JSON of PUSH_PROJECTS_FILE as a value, for secrets from the environment."
     )
     webhooks_file: SecretFile | None = everyday(
-        "A file of mode 600 with webhooks as JSON, by name: url, secret (whsec_…) or two secrets during a "
-        "rotation, and the project if only one may use it. Relevo reads a changed file again."
+        "A file of mode 600 with webhooks by name, as JSON: url, secret (whsec_…; two during a rotation), and the "
+        "project if only one may use it. Relevo reads a changed file again."
     )
     push_rate_per_second: Annotated[int, between(0, 1_000_000)] = everyday(
-        "How many pushes a second one project may send, in the whole fleet; 0 removes the limit.", 600
+        "Pushes a second that one project may send, in the whole fleet; 0 removes the limit.", 600
     )
     push_ttl_s: Annotated[int, between(1, 2_419_200)] = tuning(
-        "How many seconds the push service keeps a push of an event without a deadline.", 86_400
+        "How long the push service keeps a push of an event without a deadline.", 86_400
     )
     push_quiet_channel: str = tuning(
         "The notification channel on Android for pushes that are silent in quiet hours. Without it they use the "
@@ -62,14 +62,14 @@ class Push(Theme):
         "",
     )
     push_urgent_share_percent: Annotated[int, between(1, 99)] = tuning(
-        "The share of the rate that the urgent lane gets while both lanes are full; the bulk lane gets the rest.", 50
+        "The urgent lane's share of the rate while both lanes are full; the bulk lane gets the rest.", 50
     )
     push_request_timeout_ms: Annotated[int, between(10, HOUR)] = tuning(
-        "How long one request to a push service may take, in milliseconds.", of_lease(10 * SECOND, 4)
+        "The longest request to a push service.", of_lease(10 * SECOND, 4)
     )
     push_chunk_size: Annotated[int, between(1, 100)] = expert("The most pushes in one request.", 100)
     push_breaker_failures: Annotated[int, between(1, 1_000)] = tuning(
-        "After how many failed requests in a row, or events in a row refused with 400, a project's breaker opens.", 5
+        "Failed requests in a row, or events in a row refused with 400, that open a project's breaker.", 5
     )
     push_runaway_brake: bool = tuning(
         "Whether Relevo holds events that repeat far more often than before, until an operator releases them. It "
@@ -77,19 +77,18 @@ class Push(Theme):
         True,
     )
     push_runaway_min_events: Annotated[int, between(1, 1_000_000)] = tuning(
-        "How many events an hour of one type and origin a phone may get before the runaway brake holds them, if "
-        "the phone has known both for a week.",
+        "Events an hour of one type and origin that a phone may get before the runaway brake holds them, if the "
+        "phone has known both for a week.",
         100,
     )
     push_runaway_first_events: Annotated[int, between(1, 1_000_000)] = tuning(
-        "How many events an hour of one type and origin a phone may get before the runaway brake holds them, if "
-        "type and origin are new to the phone, or the event is personal.",
+        "Events an hour of one type and origin that a phone may get before the runaway brake holds them, if type "
+        "and origin are new to the phone, or the event is personal.",
         1_000,
     )
     webpush_hosts: Names | None = tuning(
-        "Hosts of Web Push that phones may name beside those of the known browsers (comma-separated), with or "
-        "without a port. A name that begins with a dot stands for all names below it. A host named without that "
-        "dot may be in a private network."
+        "Hosts of Web Push that phones may name beside the known browsers' (comma-separated), with or without a "
+        "port. A leading dot stands for all names below. A host without that dot may be in a private network."
     )
     fcm_base_url: WebAddress | None = expert("The address of FCM, for a sandbox. Default: Google's own.")
     apns_base_url: WebAddress | None = expert("The address of APNs, for a sandbox. Default: Apple's own.")
@@ -97,20 +96,20 @@ class Push(Theme):
         "The address of APNs for phones of the environment sandbox. Default: Apple's own."
     )
     push_ca_file: ExistingFile | None = expert(
-        "A file of certificates that Relevo trusts for all push services and webhooks, beside the known ones, for "
-        "example of a proxy that intercepts TLS, or of a sandbox."
+        "A file of further certificates that Relevo trusts for all push services and webhooks, such as a "
+        "TLS-intercepting proxy's or a sandbox's."
     )
     receipt_first_poll_ms: Annotated[int, between(1, 12 * HOUR)] = expert(
-        "How long after sending Relevo first fetches a receipt, in milliseconds.",
+        "How long after sending Relevo first fetches a receipt.",
         Derived(
             _first_poll_ms,
             f"{_FIRST_POLL_MS}, with the embedded sandbox {_FIRST_POLL_ON_SANDBOX_MS}",
             _FIRST_POLL_MS,
         ),
     )
-    receipt_chunk_size: Annotated[int, between(1, 1_000)] = expert("The most receipts that one request fetches.", 300)
+    receipt_chunk_size: Annotated[int, between(1, 1_000)] = expert("The most receipts in one request.", 300)
     news_backlog_limit: Annotated[int, between(1, 10_000_000)] = tuning(
-        "How many news may wait for a subscription. Relevo drops the oldest beyond that, and counts them.", 100_000
+        "News that may wait for a subscription. Relevo drops the oldest beyond that, and counts them.", 100_000
     )
 
     @property

@@ -26,7 +26,7 @@ def _sources(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _own_interval(what: str) -> Any:
-    return tuning(f"How often Relevo reads {what}, in minutes. Default: WORKER_INTERVAL_MINUTES.")
+    return tuning(f"How often Relevo reads {what}. Default: WORKER_INTERVAL_MINUTES.")
 
 
 def _configured(data: dict[str, Any]) -> tuple[str, ...]:
@@ -49,9 +49,9 @@ class Sources(Theme):
     ocds_url: WebAddress | None = everyday("The address of OCDS packages. Relevo follows their links to the next page.")
     ocds_folder: ExistingFolder | None = tuning("A folder with OCDS packages, instead of OCDS_URL.")
     folder_source_dir: ExistingFolder | None = everyday(
-        "The folder from which Relevo reads JSON lines files with tenders. Without it Relevo reads a bundled sample."
+        "The folder with JSON lines files of tenders. Without it Relevo reads a bundled sample."
     )
-    chilecompra_web_enabled: bool = tuning("Whether Mercado Público's search page may be read as a source.", False)
+    chilecompra_web_enabled: bool = tuning("Whether Relevo may read Mercado Público's search page.", False)
     sources: Annotated[Names, AfterValidator(_sources)] = everyday(
         f"The sources of tenders (comma-separated): {', '.join(SOURCES)}, or {NO_SOURCES}.",
         Derived(
@@ -61,7 +61,7 @@ class Sources(Theme):
         ),
     )
     worker_interval_minutes: Annotated[int, between(1, 1_440)] = tuning(
-        "How often Relevo reads each source without an interval of its own, in minutes.", 2
+        "How often Relevo reads each source without an interval of its own.", 2
     )
     chilecompra_interval_minutes: Annotated[int | None, between(1, 1_440)] = _own_interval("ChileCompra's API")
     chilecompra_web_interval_minutes: Annotated[int | None, between(1, 1_440)] = _own_interval(
@@ -69,25 +69,25 @@ class Sources(Theme):
     )
     ocds_interval_minutes: Annotated[int | None, between(1, 1_440)] = _own_interval("OCDS packages")
     ingest_notify_first_run: bool = tuning(
-        "Whether the first read of a source makes events, too, instead of only storing its items.", False
+        "Whether a source's first read makes events, too, instead of only storing its items.", False
     )
     ingest_catchup_days: Annotated[int, between(1, 3_650)] = tuning(
-        "How many missed days of a source Relevo reads after an outage.", 30
+        "Missed days of a source that Relevo reads after an outage.", 30
     )
     folder_source_done_dir: ExistingFolder | None = tuning(
-        "The folder to which Relevo moves files of FOLDER_SOURCE_DIR a minute after it read them. Without it they stay."
+        "The folder for files of FOLDER_SOURCE_DIR a minute after Relevo read them. Without it they stay."
     )
     ocds_done_dir: ExistingFolder | None = tuning(
-        "The folder to which Relevo moves files of OCDS_FOLDER a minute after it read them. Without it they stay."
+        "The folder for files of OCDS_FOLDER a minute after Relevo read them. Without it they stay."
     )
     ocds_namespace: Name | None = expert(
-        "The register that the OCDS tenders belong to. Default: the prefix of their ocid, and chilecompra for Chile's."
+        "The register of the OCDS tenders. Default: the prefix of their ocid, and chilecompra for Chile's."
     )
     chilecompra_daily_limit: Annotated[int, between(1, 1_000_000)] = expert(
-        "How many requests a day one ticket may make, counted for the whole fleet.", 10_000
+        "Requests a day of one ticket, counted for the whole fleet.", 10_000
     )
     chilecompra_pace_ms: Annotated[int, between(0, 10 * MINUTE)] = expert(
-        "The pause between two requests to ChileCompra, in milliseconds; longer while ChileCompra returns errors.",
+        "The pause between two requests to ChileCompra; longer while ChileCompra returns errors.",
         3_500,
     )
     chilecompra_base_url: WebAddress = expert(
@@ -97,8 +97,8 @@ class Sources(Theme):
         "The address of Mercado Público's search page.", "https://www.mercadopublico.cl/BuscarLicitacion"
     )
     http_timeout_ms: Annotated[int, between(10, 10 * MINUTE)] = expert(
-        "How long one request to a source may take in all, in milliseconds.", 30 * SECOND
+        "The longest request to a source in all.", 30 * SECOND
     )
     http_max_bytes: Annotated[int, between(1_000, 2_000_000_000)] = expert(
-        "How many bytes one answer or file of a source may have, uncompressed.", 50_000_000
+        "The largest answer or file of a source, uncompressed.", 50_000_000
     )
