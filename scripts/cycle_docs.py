@@ -12,13 +12,13 @@ from relevo.runtime.runs import Cycle
 from relevo.runtime.timing import Cron
 
 INTRODUCTION = """\
-Each cycle has one duty and hands its work on through tables. This page lists when each cycle runs with the default
-[settings](settings.md), how many replicas may run it at the same time, and what the `counts` of its runs mean: in
-`relevo runs`, in the table `worker_runs`, in `relevo_run_items_total` and on the dashboard.
+After this page you know when each cycle runs with the default [settings](settings.md), in how many replicas at once,
+and what its runs count. Each cycle has one duty and hands its work on through tables.
 """
 COUNTS = """\
-A run lists only the counts that are not zero. `left_alone`, which every cycle may have, counts the things that a run
-could not work on and left for later: `relevo status` names them.
+The `counts` are in `relevo runs`, in the table `worker_runs`, in `relevo_run_items_total` and on the dashboard. A run
+lists only those that are not zero. Every cycle may have `left_alone`: the things that a run could not work on and left
+for later. `relevo status` names them.
 """
 
 

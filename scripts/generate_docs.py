@@ -52,15 +52,20 @@ _EXAMPLE = """\
 """
 _COMMANDS = """\
 After this page you can call every command of Relevo. Commands read [settings](settings.md) from the environment or
-`.env`. `--json`, where a usage line names it, prints JSON, one object per line. The end of an option's name is its
-unit: `-ms` milliseconds, `-s` seconds.
+`.env`. The end of an option's name is its unit: `-ms` milliseconds, `-s` seconds.
+
+| where a usage line names it | effect |
+|---|---|
+| `--json` | prints JSON, one object per line |
+| `--limit N` | shows N rows, from 1 to 1000. Default: 20 |
 
 | exit code | meaning |
 |---|---|
-| 0 | success |
-| 1 | failed; `relevo status`: the fleet is not healthy; `relevo doctor`: a finding is more than a warning |
+| 0 | success; also `relevo run` after a signal, even during its start |
+| 1 | failed or partial; `relevo status`: the fleet is not healthy; `relevo doctor`: a finding is more than a warning |
 | 2 | wrong usage or settings |
-| 3 | skipped: the cycle is locked, paused or switched off; `relevo apply --plan`: the file would change something |
+| 3 | skipped: the cycle (`relevo tick`: every cycle) is locked, paused or switched off; `relevo apply --plan`: the \
+file would change something |
 """
 _PUSH = """\
 After this page you can give a push a picture, a link, buttons, a sound or a badge, and know which phones get it. These
@@ -124,7 +129,7 @@ browsers |
 """
 
 _METRICS = """\
-This page lists every metric of `/metrics`, which is in Prometheus's text format. Each process also exports
+After this page you can read every metric of `/metrics`, in Prometheus's text format. Each process also exports
 `relevo_database_up`, `relevo_log_lines_lost_total`, and the state of its pool of connections. The alerts are in
 [monitoring](monitoring.md).
 """
@@ -239,15 +244,21 @@ def _command(name: str, command: Any) -> Iterator[str]:
         if each.param_type_name == "option" and not each.hidden and "--json" not in each.opts
     ]
     needed = [f"{each.opts[0]} {each.name.upper()}" for each in options if each.required]
-    optional = "[OPTIONS]" if len(needed) < len(options) else ""
+    limit = "[--limit N]" if any(map(_is_usual_limit, options)) else ""
+    optional = "[OPTIONS]" if len(needed) + bool(limit) < len(options) else ""
     as_json = "[--json]" if any("--json" in each.opts for each in command.params) else ""
-    usage = " ".join(filter(None, [name, *map(_written, arguments), *needed, optional, as_json]))
+    usage = " ".join(filter(None, [name, *map(_written, arguments), *needed, optional, limit, as_json]))
     yield from (f"## {name}", "", _paragraphs(command.help), "", f"`{usage}`", "")
     rows = [(f"`{_written(each)}`", plain(each.help or "")) for each in arguments]
-    rows += [(_spelled(each), _meaning(each)) for each in options]
-    yield from _table(("word", "meaning"), rows) if rows else ()
+    rows += [(_spelled(each), _meaning(each)) for each in options if not _is_usual_limit(each)]
+    yield from (*(f"- {word}: {meaning}" for word, meaning in rows), "") if rows else ()
     if command.epilog:
         yield from (re.sub(r"^Example: ([^`]+)$", r"Example: `\1`", _paragraphs(command.epilog)), "")
+
+
+def _is_usual_limit(option: Any) -> bool:
+    """Return whether an option is the one that the page's introduction explains for all commands."""
+    return bool(option.name == "limit" and (option.min, option.max, option.default) == (1, 1000, 20))
 
 
 def _paragraphs(text: str | None) -> str:
@@ -353,25 +364,29 @@ def _cycles() -> Iterator[str]:
     yield from ("## What runs count", "", cycle_docs.COUNTS)
     for name, counted in cycle_docs.counts():
         yield from (f"### {name}", "")
-        yield from _table(("count", "meaning"), counted)
+        yield from (*(f"- {count}: {meaning}" for count, meaning in counted), "")
 
 
 def _metrics() -> Iterator[str]:
     yield _METRICS
-    yield from ("## Counters and histograms of each process", "", "Sum all replicas.", "")
+    yield from (
+        "## Counters and histograms of each process",
+        "",
+        "Sum all replicas. A name that ends in `_total` is a counter, any other a histogram.",
+        "",
+    )
     metrics = Metrics()
     made = [each for each in vars(metrics).values() if isinstance(each, MetricWrapperBase)]
     labels = {each._name: each._labelnames for each in made}  # noqa: SLF001 nothing else tells them before they are used
     rows = [
         (
             f"`{each.name}{_SUFFIX.get(each.type, '')}`",
-            each.type,
             ", ".join(f"`{label}`" for label in labels[each.name]),
             each.documentation.partition(" Of this")[0],
         )
         for each in metrics.registry.collect()
     ]
-    yield from _table(("metric", "kind", "labels", "meaning"), sorted(rows))
+    yield from _table(("metric", "labels", "meaning"), sorted(rows))
     yield from ("## Gauges of the fleet", "", "The same on every replica: take the max, not the sum.", "")
     told = [
         (f"`relevo_{name}`", ", ".join(f"`{each}`" for each in gauge.labels), gauge.says)

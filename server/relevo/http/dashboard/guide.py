@@ -47,6 +47,7 @@ RENAMED = {
     "kit-expo": "kits#relevoexpo-expo-apps",
     "kit-pg": "kits#relevopg-a-nodejs-transaction",
     "kit-web": "kits#relevoweb-web-pages",
+    "iceberg": "archive-for-analysts#iceberg-tables",
 }
 """Former pages, each with the page or the section that has its text now: people kept their addresses."""
 _GLOSSARY = "glossary"
