@@ -29,42 +29,47 @@ def _setting(meaning: str, least: int | None = None, most: int | None = None, *,
 class TypeSettings:
     """What may differ for one event type; None leaves it as it is."""
 
-    lease_ms: int | None = _setting("Its lease.", 100, 3_600_000)
+    lease_ms: int | None = _setting("Its lease, in milliseconds.", 100, 3_600_000)
     max_attempts: int | None = _setting("The most attempts of a delivery.", 1, 100)
-    retry_base_ms: int | None = _setting("The pause before its first retry.", 1, 86_400_000)
-    retry_max_ms: int | None = _setting("Its longest pause before a retry.", 1, 86_400_000)
-    retry_jitter_ms: int | None = _setting("The most added at random to each pause.", 0, 3_600_000)
-    retry_multiplier: float | None = _setting("The factor from one pause to the next. Default: 2.", 1, 10)
-    ttl_s: int | None = _setting("Its time to live.", 1, 2_419_200)
+    retry_base_ms: int | None = _setting("Its pause before the first retry, in milliseconds.", 1, 86_400_000)
+    retry_max_ms: int | None = _setting("Its longest pause before a retry, in milliseconds.", 1, 86_400_000)
+    retry_jitter_ms: int | None = _setting("Its random addition to each pause, in milliseconds.", 0, 3_600_000)
+    retry_multiplier: float | None = _setting(
+        "By how much each pause is longer than the one before. Default: 2.", 1, 10
+    )
+    ttl_s: int | None = _setting("Its time to live, in seconds.", 1, 2_419_200)
     lane: Lane | None = None
     at_most_once: bool | None = _setting(
-        "At most once: a push whose answer was lost is not sent again. At least once: it is.",
+        "Whether a push whose answer was lost is not sent again (at most once), or is (at least once).",
         flag="--at-most-once/--at-least-once",
     )
     inbox: bool | None = _setting("Whether its events appear in inboxes. Default: they do.", flag="--inbox/--no-inbox")
-    inbox_days: int | None = _setting("Days that its events stay in inboxes. Default: 90.", 1, 3_650)
+    inbox_days: int | None = _setting("For how many days its events stay in inboxes. Default: 90.", 1, 3_650)
     opens: bool | None = _setting("Whether phones report taps, and Relevo counts them.", flag="--opens/--no-opens")
     complete_on: Literal["read", "opened"] | None = _setting(
-        "The action on one phone that ends the waiting pushes on the owner's others."
+        "Which action on one phone ends the waiting pushes on the owner's other phones."
     )
     quiet: Literal["wait", "silent", "ignore"] | None = _setting(
-        "In quiet hours its events wait for the end (default of bulk), go silently, or ignore them (default of urgent)."
+        "What its events do in quiet hours: wait for the end (default of bulk), go silently, or ignore them "
+        "(default of urgent)."
     )
     quiet_max_wait_s: int | None = _setting(
-        "The longest wait for the end of quiet hours; then its pushes go silently.", 60, 604_800
+        "How many seconds to wait for the end of quiet hours at most, before it goes silently.", 60, 604_800
     )
     quiet_deadline: Literal["silent", "expired"] | None = _setting(
         "If the deadline is within quiet hours: send silently at once (default), or expire."
     )
     quiet_spread_s: int | None = _setting(
-        "The span of its pushes after the end of quiet hours. Default: 300.", 0, 7_200
+        "Over how many seconds Relevo spreads its pushes after the end of quiet hours. Default: 300.", 0, 7_200
     )
     batch_window_s: int | None = _setting(
-        "How long to gather its personal events into one push; 0 ends that.", 0, 86_400
+        "For how many seconds to gather its personal events into one push; 0 ends that.", 0, 86_400
     )
-    batch_longest_s: int | None = _setting("Each further event extends the window, up to this in all.", 0, 86_400)
+    batch_longest_s: int | None = _setting(
+        "Each further event extends the window, up to so many seconds in all.", 0, 86_400
+    )
     batch_first: bool | None = _setting(
-        "Whether to send the first event at once and gather the others.",
+        "Whether to send the first event at once and gather only the following ones.",
         flag="--batch-first/--no-batch-first",
     )
 
