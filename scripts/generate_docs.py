@@ -284,7 +284,7 @@ def _meaning(option: Any) -> str:
     most = f" Up to {high}." if high is not None and high < 2**63 - 1 else ""
     bounds = f" {low} to {high}." if low is not None and most else most
     shown = not option.is_flag and isinstance(option.default, str | int | float | Path)
-    default = f" Default: {option.default}." if shown and option.default != "" else ""
+    default = f" Default: `{option.default}`." if shown and option.default != "" else ""
     again = " Repeatable." if option.multiple and "repeatable" not in (option.help or "") else ""
     return plain(f"{option.help or ''}{bounds}{default}{again}".strip())
 

@@ -132,8 +132,8 @@ def adopt(
 ) -> None:
     """Record that a database which looks like a copy belongs here, so that Relevo sends from it again.
 
-    A dump loaded elsewhere, or a copied volume under another name, pushes to nobody before. The command shows what
-    is queued. It refuses while a worker runs under the recorded name, because the adoption would stop that worker.
+    Until then a dump loaded elsewhere, or a copied volume under another name, pushes to nobody. The command first
+    shows what is queued. It refuses while a worker runs under the recorded name: the adoption would stop that worker.
     """
     settings = load_settings()
     with open_database(settings) as database:
