@@ -83,7 +83,8 @@ create trigger index_new_attributes after insert on relevo.device_installations
   for each row when (new.attributes is not null or new.owner_attributes is not null)
   execute function relevo.index_attributes();
 create trigger index_changed_attributes after update on relevo.device_installations
-  for each row when (old.attributes is distinct from new.attributes or old.owner_attributes is distinct from new.owner_attributes)
+  for each row when (old.attributes is distinct from new.attributes or old.owner_attributes is distinct from new.owner_attributes
+                     or old.project <> new.project and (new.attributes is not null or new.owner_attributes is not null))
   execute function relevo.index_attributes();
 create trigger index_old_attributes after delete on relevo.device_installations
   for each row when (old.attributes is not null or old.owner_attributes is not null)

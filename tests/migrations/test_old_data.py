@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 import released
 import relevo
 from relevo.access import api_tokens
-from relevo.client.values import Event, Owners
+from relevo.client.values import Event, Matching, Owners
 from relevo.core.errors import UsageError
 from relevo.database import migrate
 from relevo.database.pool import Database
@@ -122,3 +122,26 @@ def test_apps_may_call_the_functions_that_are_new(
     finally:
         for role in roles:
             admin.execute(f"drop role {role}".encode())
+
+
+def test_attributes_of_before_have_their_project(empty_database: str, open_database: Callable[..., Database]) -> None:
+    """Attributes that were indexed before the index knew projects are found in the phone's project, and so are those set while it learns them."""
+    released.make(empty_database, released.versions()[-1])
+    database = open_database(empty_database)
+    known = migrate.available()
+    split = next(n for n, each in enumerate(known) if "projects_of_attributes" in str(each))
+    migrate.migrate(database, known[:split], [])
+    event = Event("offer", "1", "Hello", audience=Matching(where={"plan": "pro"}), project="shop")
+    with psycopg.connect(empty_database, autocommit=True) as conn:
+        first = register(conn, "1", "shop")
+        conn.execute("update relevo.device_installations set attributes = %s", [Jsonb({"plan": "pro"})])
+        conn.execute(
+            "insert into relevo.attribute_index (word, seq) select 'plan=\"pro\"', seq from relevo.device_installations on conflict do nothing"
+        )
+        for count in range(split + 1, len(known) + 1):
+            migrate.migrate(database, known[:count], [])
+        migrate.prepare(database)
+        second = register(conn, "2", "shop")
+        relevo.set_attributes(conn, {"plan": "pro"}, installation_id=second)
+        assert set(relevo.preview(conn, event, sample=9).sample) == {first, second}
+        assert conn.execute("select distinct project from relevo.attribute_index").fetchall() == [("shop",)]

@@ -1,7 +1,7 @@
 -- Returns the next phones that have the attributes an event is for, up to a slice of candidates:
 -- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers, sending projects, and
 -- their quiet hours and the inboxes of their owners if one of them has any.
--- Candidates come from the index, by the attribute that the fewest phones have; the phone's row decides.
+-- Candidates come from the index, of the event's project if it has one, by the attribute that the fewest phones have; the phone's row decides.
 create or replace function relevo.attribute_targets(e relevo.notification_events, most int,
     out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[], out inboxes bigint[])
   language plpgsql volatile
@@ -11,12 +11,7 @@ declare
   rule text := case when e.category is not null then relevo.category_rule(e.category) end;
   seqs bigint[];
 begin
-  seqs := array(
-    select distinct c.seq
-      from unnest(relevo.rarest_words(e.match_where)) as u(word)
-      cross join lateral (select x.seq from relevo.attribute_index x
-                           where x.word = u.word and x.seq > e.fanout_cursor and x.seq <= e.fanout_upto order by x.seq limit most) c
-     order by c.seq limit most);
+  seqs := array(select relevo.phones_with_words(relevo.rarest_words(e.match_where, e.project), e.project, e.fanout_cursor, e.fanout_upto, most));
   is_last := cardinality(seqs) < most;
   last_seq := coalesce(seqs[cardinality(seqs)], e.fanout_upto);
   select array_agg(t.installation_id), array_agg(t.provider), array_agg(t.project), case when count(t.hours) > 0 then array_agg(t.hours) end,

@@ -28,17 +28,17 @@ begin
     buckets := array(select b.bucket from unnest(relevo.event_buckets(e)) as b(bucket)
                       where exists (select from relevo.preference_index x where x.bucket = b.bucket));
   elsif e.audience = 'attributes' then
-    buckets := relevo.rarest_words(e.match_where);
+    buckets := relevo.rarest_words(e.match_where, e.project);
   end if;
   if e.audience in ('everyone', 'matching', 'attributes')
-     and relevo.count_candidates(e.audience, buckets, first_seq, last_seq, 1, wide, all_looks + 1) > all_looks then
+     and relevo.count_candidates(e.audience, e.project, buckets, first_seq, last_seq, 1, wide, all_looks + 1) > all_looks then
     -- each place is looked up in each bucket
     places := least(greatest(2000 / coalesce(cardinality(buckets), 1), 10), wide);
     part := wide::numeric / places;
     wide := greatest(part / 250, 1);
-    seen := relevo.count_candidates(e.audience, buckets, first_seq, last_seq, places, wide, 2 * looks);
+    seen := relevo.count_candidates(e.audience, e.project, buckets, first_seq, last_seq, places, wide, 2 * looks);
     wide := least(greatest(round(wide::numeric * looks / greatest(seen, 1)), 1), ceil(part));
-    while wide > 1 and relevo.count_candidates(e.audience, buckets, first_seq, last_seq, places, wide, 2 * looks) = 2 * looks loop
+    while wide > 1 and relevo.count_candidates(e.audience, e.project, buckets, first_seq, last_seq, places, wide, 2 * looks) = 2 * looks loop
       wide := wide / 2;
     end loop;
   end if;

@@ -19,10 +19,9 @@ as $$
      and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
   union all
   select i.installation_id, i.project, false
-    from (select distinct x.seq from relevo.attribute_index x
-           where (e).audience = 'attributes' and x.word = any (find_draft_targets.buckets) and x.seq > after_seq and x.seq <= upto_seq) c
+    from relevo.phones_with_words(find_draft_targets.buckets, (e).project, after_seq, upto_seq, null) as c(seq)
     cross join lateral (select i.* from relevo.device_installations i where i.seq = c.seq offset 0) i
-   where not i.for_news and not exists (select from jsonb_each((e).match_where) as w(key, value)
+   where (e).audience = 'attributes' and not i.for_news and not exists (select from jsonb_each((e).match_where) as w(key, value)
                                          where not relevo.has_attribute(relevo.known_attributes(i.owner_attributes, i.attributes), w.key, w.value))
      and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
   union all
