@@ -10,7 +10,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 import relevo
-from relevo import Event, Installation, Matching, Owners
+from relevo import Event, Installation, Matching, Owners, Phones, Topic
 from support.phones import fan_out, fan_out_to_the_end
 
 PHONES = {
@@ -275,20 +275,20 @@ def test_what_is_refused(conn: psycopg.Connection[Any], given: Any, complaint: s
 
 
 def test_what_does_not_fit_together(conn: psycopg.Connection[Any], phones: dict[str, UUID]) -> None:
-    """An audience needs attributes and nothing beside them; whose they are is named once; another project's phone is not there."""
+    """An audience by attributes needs some, well named; whose they are is named once; another project's phone is not there."""
     for audience, complaint in (
         (Matching(where={}), "where must name an attribute"),
         (Matching(where={"a": None}), "where.a must be text"),
-        (Matching(where={"a": "x"}, text="y"), "where stands alone"),
+        (Topic("a", where={"a": {}}), "where.a must be text"),
+        (Owners("ana", where={}), "where must name an attribute"),
+        (Phones(phones["ana"], where={"a b": 1}), "where has an attribute a b"),
     ):
         with pytest.raises(relevo.InvalidInputError, match=complaint):
             relevo.enqueue(conn, Event("news", "1", "Hello", audience=audience))
-    with pytest.raises(
-        psycopg.errors.DataError, match="where must name attributes exactly when audience is attributes"
-    ):
+    with pytest.raises(psycopg.errors.DataError, match="where must name attributes when audience is attributes"):
         conn.execute(
             "select relevo.enqueue(%s)",
-            [Jsonb({"type": "a", "key": "b", "title": "c", "audience": "everyone", "where": {"a": 1}})],
+            [Jsonb({"type": "a", "key": "b", "title": "c", "audience": "attributes"})],
         )
     for whose in ({}, {"owner": "ana", "installation_id": phones["ana"]}):
         with pytest.raises(relevo.InvalidInputError, match="owner or installation must be given"):

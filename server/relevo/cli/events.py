@@ -56,7 +56,7 @@ _To = Annotated[
 ]
 _Owner = Annotated[list[str] | None, typer.Option(help="To this owner's phones (repeatable).")]
 _Topic = Annotated[list[str] | None, typer.Option(help="To phones that asked for this topic (repeatable).")]
-_Where = Annotated[str | None, typer.Option(help="To phones with these attributes, a JSON object.")]
+_Where = Annotated[str | None, typer.Option(help="To phones with these attributes alone, a JSON object.")]
 _Everyone = Annotated[bool, typer.Option("--everyone", help="To everyone.")]
 _Project = Annotated[str | None, typer.Option("--project", help="Only for phones of this project.")]
 _Category = Annotated[
@@ -68,7 +68,6 @@ _COMPARED = {
     False: "and says something else; nothing was changed",
     None: "and what it said is not known any more; nothing was changed",
 }
-
 
 _NOBODY = {
     "owners_unknown": "unknown owner, no phone belongs to whom it is for",
@@ -177,17 +176,17 @@ def _enqueue(database: Database, event: values.Event, on_conflict: values.OnConf
 
 def _named(event: values.Event) -> dict[str, Any]:
     """Say for whom an event is, by how many and not by name: who is forgotten later stands nowhere."""
+    where = getattr(event.audience, "where", None)
+    narrowed = {"where": list(where)} if where else {}
     match event.audience:
         case values.Topic():
-            return {"audience": "topics", "topics": list(event.audience.names)}
+            return {"audience": "topics", "topics": list(event.audience.names)} | narrowed
         case values.Owners():
-            return {"audience": "owners", "owners": len(event.audience.names)}
-        case values.Matching():
-            return {"audience": "attributes", "where": list(event.audience.where or ())}
+            return {"audience": "owners", "owners": len(event.audience.names)} | narrowed
         case values.Phones():
-            return {"audience": "installations", "phones": len(event.audience.ids)}
+            return {"audience": "installations", "phones": len(event.audience.ids)} | narrowed
         case _:
-            return {"audience": "everyone"}
+            return {"audience": "attributes" if where else "everyone"} | narrowed
 
 
 @cli.command()
@@ -296,17 +295,18 @@ def _audience(
     to: Sequence[UUID], owners: Sequence[str], topics: Sequence[str], where: str | None, *, everyone: bool
 ) -> values.Audience:
     """Return the one audience that was given; none is not everyone."""
-    given = [bool(to), bool(owners), bool(topics), where is not None, everyone]
-    if sum(given) != 1:
+    given = [bool(to), bool(owners), bool(topics), everyone]
+    if sum(given) != 1 and (where is None or any(given)):
         raise UsageError(
             "An event needs exactly one audience.",
             hint="Name it by --to INSTALLATION, --owner OWNER, --topic TOPIC, --where ATTRIBUTES or --everyone.",
         )
-    if where is not None:
-        return values.Matching(where=_json_object(where, "--where"))
-    if everyone:
-        return values.Everyone()
-    return values.Phones(*to) if to else values.Owners(*owners) if owners else values.Topic(*topics)
+    asked = None if where is None else _json_object(where, "--where")
+    if to:
+        return values.Phones(*to, where=asked)
+    if owners:
+        return values.Owners(*owners, where=asked)
+    return values.Topic(*topics, where=asked) if topics else values.Everyone(where=asked)
 
 
 _EXAMPLE = '{"badge": 3}'
@@ -470,6 +470,14 @@ def _for_whom(seen: events.Story) -> str:
 
 def _audience_of(seen: events.Story) -> str:
     """Say whom an event is for."""
+    event, whole = seen.event, _whole_audience_of(seen)
+    if not event["match_where"]:
+        return whole
+    named = f"with the attributes {shortened(json.dumps(event['match_where'], ensure_ascii=False))}"
+    return f"phones {named}" if event["audience"] == "attributes" else f"{whole}, of these those {named}"
+
+
+def _whole_audience_of(seen: events.Story) -> str:
     event = seen.event
     if event["owners"]:
         return f"the phones of {shortened(', '.join(event['owners']))}"
@@ -478,8 +486,6 @@ def _audience_of(seen: events.Story) -> str:
     if event["audience"] == "matching":
         topics = ", ".join(event["match_topics"] or ())
         return f"phones whose preferences match{': ' if topics else ''}{shortened(topics)}"
-    if event["audience"] == "attributes":
-        return f"phones with the attributes {shortened(json.dumps(event['match_where'], ensure_ascii=False))}"
     return "everyone"
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from relevo.client.audiences import plain_numbers
 from relevo.client.checks import check_attributes, check_storable, given_fields
 from relevo.client.connections import verb
 from relevo.client.connections.steps import Call, as_json, from_json, one
 
-Attribute = str | float | bool | Sequence[str]
+Attribute = str | float | Decimal | bool | Sequence[str]
 """A text, a number, true or false, or several texts."""
 
 
@@ -30,7 +32,9 @@ def set_attributes(
     asked = _asked(owner, installation_id, project)
     check_storable("attributes", attributes)
     check_attributes("attributes", attributes)
-    return Call("set_attributes", {"asked": as_json("attributes", asked | {"attributes": dict(attributes)})}, one(bool))
+    return Call(
+        "set_attributes", {"asked": as_json("attributes", asked | {"attributes": plain_numbers(attributes)})}, one(bool)
+    )
 
 
 @verb

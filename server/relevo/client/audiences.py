@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from relevo.client.checks import check_storable, quoted
-from relevo.client.values import Everyone, Matching, Owners, Topic
+from relevo.client.values import Everyone, Matching, Owners, Phones, Topic
 from relevo.core.errors import InvalidInputError
 
 _AUDIENCE = "audience must hold UUIDs of installations"
@@ -22,37 +22,46 @@ def as_audience(audience: object) -> dict[str, Any]:
             "installations": [id_of_installation(each, _AUDIENCE) for each in audience],
         }
     match audience:
-        case "everyone" | Everyone():
-            return {"audience": "everyone"}
-        case Matching():
-            return _matching(audience)
+        case Everyone():
+            said: dict[str, Any] = {"audience": "everyone"}
         case Owners():
             check_storable("owners", audience.names)
-            return {"audience": "owners", "owners": list(audience.names)}
+            said = {"audience": "owners", "owners": list(audience.names)}
         case Topic():
             check_storable("topics", audience.names)
-            return {"audience": "matching", "topics": list(audience.names)}
-        case str() | bytes() | Mapping():
-            pass
-        case Iterable():  # Phones, too
+            said = {"audience": "matching", "topics": list(audience.names)}
+        case Phones():
+            said = as_audience(list(audience.ids))
+        case Matching():
+            return _matching(audience)
+        case "everyone":
+            return {"audience": "everyone"}
+        case Iterable() if not isinstance(audience, str | bytes | Mapping):
             return as_audience(list(audience))
-    raise InvalidInputError(
-        f"audience must be Everyone, Owners, Phones, Topic or Matching, got {quoted(audience)}.",
-        hint="Write Everyone(), Owners('user-7'), Phones(id), Topic('football') or Matching(text='…').",
-    )
+        case _:
+            raise InvalidInputError(
+                f"audience must be Everyone, Owners, Phones, Topic or Matching, got {quoted(audience)}.",
+                hint="Write Everyone(), Owners('user-7'), Phones(id), Topic('football') or Matching(text='…').",
+            )
+    return said | _narrowed(audience.where)
 
 
 def _matching(audience: Matching) -> dict[str, Any]:
-    """Say what an event is about, or which attributes a phone must have."""
+    """Say what an event is about, or which attributes a phone must have, or both."""
     check_storable("matching", vars(audience))
     asked = {name: plain_number(value) for name, value in vars(audience).items() if value is not None}
-    where = asked.pop("where", None)
+    narrowed = _narrowed(asked.pop("where", None))
+    if narrowed and not any(value != [] for value in asked.values()):
+        return {"audience": "attributes"} | narrowed
+    return {"audience": "matching", "matching": asked} | narrowed
+
+
+def _narrowed(where: object) -> dict[str, Any]:
+    """Say which attributes a phone must have, if any are asked for."""
     if where is None:
-        return {"audience": "matching", "matching": asked}
-    if also := [name for name, value in asked.items() if value != []]:
-        also_named = ", ".join(also)
-        raise InvalidInputError(f"where stands alone in Matching, got {also_named} beside it.", hint="Leave it out.")
-    return {"audience": "attributes", "where": where}
+        return {}
+    check_storable("where", where)
+    return {"where": plain_numbers(where)}
 
 
 def id_of_installation(value: object, said: str = "installation_id must be the UUID of an installation") -> str:
@@ -69,3 +78,10 @@ def plain_number(value: Any) -> Any:
     if isinstance(value, Decimal):
         return float(value) if value % 1 else int(value)
     return list(value) if isinstance(value, tuple | list) else value
+
+
+def plain_numbers(attributes: object) -> object:
+    """Return attributes as JSON has them: exact numbers, too."""
+    if not isinstance(attributes, Mapping):
+        return attributes
+    return {name: plain_number(value) for name, value in attributes.items()}

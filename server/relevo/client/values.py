@@ -37,7 +37,7 @@ class Matching:
     text: str | None = None
     """Words in which the keywords of preferences are looked for."""
     where: Mapping[str, Any] | None = None
-    """Attributes that a phone, or its owner, must have: of each name one of the values. It stands alone."""
+    """Attributes that a phone, or its owner, must have: of each name one of the values. It narrows the rest."""
 
     def __post_init__(self) -> None:
         """Warn of the fields that leave."""
@@ -54,16 +54,22 @@ class TenderMatching(Matching):
 class Everyone:
     """An audience of all phones, or of all phones of the event's project."""
 
+    where: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    """The attributes that they must have; None: any."""
+
 
 @dataclass(frozen=True, init=False)
 class Owners:
     """An audience of people: all phones that are theirs when the event fans out."""
 
     names: tuple[str, ...]
+    where: Mapping[str, Any] | None
+    """The attributes that the phones must have; None: any."""
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, where: Mapping[str, Any] | None = None) -> None:
         """Take the owners one by one: `Owners("user-7", "user-8")`, or `Owners(*names)`."""
         object.__setattr__(self, "names", names)
+        object.__setattr__(self, "where", where)
 
 
 @dataclass(frozen=True, init=False)
@@ -71,10 +77,13 @@ class Phones:
     """An audience of phones, by the ids that `register` returned."""
 
     ids: tuple[UUID, ...]
+    where: Mapping[str, Any] | None
+    """The attributes that they must have; None: any."""
 
-    def __init__(self, *ids: UUID) -> None:
+    def __init__(self, *ids: UUID, where: Mapping[str, Any] | None = None) -> None:
         """Take the ids one by one: `Phones(phone)`, or `Phones(*phones)`."""
         object.__setattr__(self, "ids", ids)
+        object.__setattr__(self, "where", where)
 
     def __iter__(self) -> Iterator[UUID]:
         """Return them one by one."""
@@ -86,10 +95,13 @@ class Topic:
     """An audience of phones with a preference that asks for a topic, or for one of several."""
 
     names: tuple[str, ...]
+    where: Mapping[str, Any] | None
+    """The attributes that the phones must have; None: any."""
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, where: Mapping[str, Any] | None = None) -> None:
         """Take the topics one by one: `Topic("football")`, or `Topic("football", "tennis")`."""
         object.__setattr__(self, "names", names)
+        object.__setattr__(self, "where", where)
 
 
 EventRef = int | tuple[str, str] | tuple[str, str, str]

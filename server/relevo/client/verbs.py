@@ -8,7 +8,7 @@ from datetime import date, datetime
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 
-from relevo.client.audiences import as_audience, id_of_installation, plain_number
+from relevo.client.audiences import as_audience, id_of_installation, plain_number, plain_numbers
 from relevo.client.checks import (
     check_between,
     check_event,
@@ -318,7 +318,7 @@ def registration(installation: Installation) -> dict[str, Any]:
     if installation.installation_id is not None:
         given["installation_id"] = str(installation.installation_id)
     if isinstance(installation.attributes, Mapping):
-        given["attributes"] = dict(installation.attributes)
+        given["attributes"] = plain_numbers(installation.attributes)
     if isinstance(installation.opt_outs, tuple):
         given["opt_outs"] = list(installation.opt_outs)
     check_installation(given)

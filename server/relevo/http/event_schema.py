@@ -34,19 +34,14 @@ _NAMES_NOBODY: dict[str, JsonValue] = {"installations": _NULL, "owners": _NULL}
 _ABOUT_NOTHING: dict[str, JsonValue] = {
     "topics": {"anyOf": [_NULL, {"type": "array", "maxItems": 0}]},
     "matching": _NULL,
-    "where": _NULL,
 }
 _AUDIENCES: list[JsonValue] = [
     _case({}, {**_NAMES_NOBODY, **_ABOUT_NOTHING}, "everyone"),
     _case({"installations": {"type": "array"}}, {"owners": _NULL, **_ABOUT_NOTHING}, "installations"),
     _case({"owners": {"type": "array"}}, {"installations": _NULL, **_ABOUT_NOTHING}, "owners"),
-    _case({"matching": {"type": "object"}}, {**_NAMES_NOBODY, "where": _NULL}, "matching"),
-    _case({"topics": {"type": "array", "minItems": 1}}, {**_NAMES_NOBODY, "where": _NULL}, "matching"),
-    _case(
-        {"where": {"type": "object"}},
-        {**_NAMES_NOBODY, **{name: rule for name, rule in _ABOUT_NOTHING.items() if name != "where"}},
-        "attributes",
-    ),
+    _case({"matching": {"type": "object"}}, _NAMES_NOBODY, "matching"),
+    _case({"topics": {"type": "array", "minItems": 1}}, _NAMES_NOBODY, "matching"),
+    _case({"where": {"type": "object"}}, {**_NAMES_NOBODY, **_ABOUT_NOTHING}, "attributes"),
 ]
 BATCH: dict[str, JsonValue] = {
     "additionalProperties": False,

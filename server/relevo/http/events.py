@@ -83,7 +83,8 @@ class EventIn(BaseModel):
     matching: dict[str, Any] | None = Field(None, json_schema_extra=event_schema.MATCHING)
     where: dict[str, Any] | None = Field(
         None,
-        description="With an audience of attributes: what a phone or its owner must have, of each name one value.",
+        description="Attributes that a phone or its owner must have, of each name one value: an audience of attributes "
+        "is these phones, and any other audience is narrowed to them.",
         json_schema_extra=event_schema.WHERE,
     )
     category: Text100 | None = None

@@ -33,10 +33,10 @@ begin
      and coalesce(nullif(event -> 'topics', 'null'), '[]') = '[]' then
     perform relevo.refuse('matching or topics must say what the event is about when audience is matching');
   end if;
-  if (event ->> 'audience' = 'attributes') <> (coalesce(event -> 'where', 'null') <> 'null') then
-    perform relevo.refuse('where must name attributes exactly when audience is attributes');
+  if event ->> 'audience' = 'attributes' and event ->> 'where' is null then
+    perform relevo.refuse('where must name attributes when audience is attributes');
   end if;
-  if event ->> 'audience' = 'attributes' then
+  if event ->> 'where' is not null then
     perform relevo.check_attributes(event -> 'where', 'where', is_audience => true);
   end if;
   if event ->> 'audience' <> 'matching' and matching <> '{}' then

@@ -16,7 +16,7 @@ begin
       said := jsonb_set(said, '{matching}', (said -> 'matching') || relevo.sort_list(said -> 'matching', 'rubros'));
     end if;
     if said ? 'where' then
-      said := said || jsonb_build_object('where', relevo.sort_lists(said -> 'where'));
+      said := said || jsonb_build_object('where', relevo.sort_lists(said -> 'where'), 'audience', relevo.audience_kind(said));
     end if;
     if said ? 'scheduled_at' then
       said := said || jsonb_build_object('scheduled_at', extract(epoch from at));

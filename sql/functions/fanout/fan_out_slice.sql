@@ -1,5 +1,5 @@
 -- Makes and queues the deliveries of the next slice of an event that this transaction has locked; returns no row if its month is sealed.
--- Steps: find the stream that the brake watches, begin the event if this is its first slice, find the phones, leave out whoever got the
+-- Steps: find the stream that the brake watches, begin the event if this is its first slice, find the phones, leave out those without its attributes and whoever got the
 -- event before it, hold to caps, insert deliveries, queue them in chunks of a hundred, move the cursor, wake dispatch, count for the brake up to a hundred
 -- phones. Of a stream that was stopped as a whole within the last hour nothing is made unless the caller judged it (`looked`): then the row is
 -- all null.
@@ -56,6 +56,9 @@ begin
   if e.audience = 'matching' then
     gathered := t.gathered;
     deliveries := t.deliveries;
+  end if;
+  if e.match_where is not null then
+    select w.* into t.phones, t.providers, t.projects, t.hours, t.inboxes from relevo.leave_out_others(e, t.phones, t.providers, t.projects, t.hours, t.inboxes) w;
   end if;
   is_last := t.is_last;
   targets := coalesce(cardinality(t.phones), 0);

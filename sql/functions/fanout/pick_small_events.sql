@@ -1,5 +1,5 @@
 -- Locks small personal events that are fanned out together, up to so many: those of one project in the order of the line, then those of others.
--- Those that are gathered in batches are left out. None is scheduled before `since`.
+-- Those that are gathered in batches, or for phones with some attributes alone, are left out. None is scheduled before `since`.
 create or replace function relevo.pick_small_events(of_lane text, of_project text, due_hour timestamptz, few int, most int, left_out bigint[], at timestamptz,
                                                     since timestamptz)
   returns table (id bigint, is_late boolean, named int)
@@ -22,7 +22,7 @@ begin
                                  limit few + 1) a) a
    where e.state in ('waiting', 'fanning') and e.lane = of_lane and coalesce(e.project, '') = coalesce(of_project, '')
      and coalesce(e.turn_at, e.scheduled_at) >= coalesce(since, '-infinity') and coalesce(e.turn_at, e.scheduled_at) <= at and coalesce(e.turn_at, e.scheduled_at) < due_hour + interval '1 hour'
-     and e.scheduled_at <= at and e.audience = 'installations' and e.event_day is null and e.fanout_failures is null and a.named <= few
+     and e.scheduled_at <= at and e.audience = 'installations' and e.match_where is null and e.event_day is null and e.fanout_failures is null and a.named <= few
      and date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') = due_hour
      and e.id <> all (left_out) and (e.arguments is null or e.texts is not null) and not (any_batches and relevo.is_batched(e))
    order by coalesce(e.turn_at, e.scheduled_at), e.id
@@ -43,7 +43,7 @@ begin
      where e.state in ('waiting', 'fanning') and e.lane = of_lane and coalesce(e.project, '') <> coalesce(of_project, '')
        and e.scheduled_at >= coalesce(since, '-infinity') and e.scheduled_at <= at and e.scheduled_at < due_hour + interval '1 hour'
        and (e.arguments is null or e.texts is not null)
-       and e.audience = 'installations' and e.event_day is null and e.fanout_failures is null and a.named <= few
+       and e.audience = 'installations' and e.match_where is null and e.event_day is null and e.fanout_failures is null and a.named <= few
        and date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') = due_hour
        and e.id <> all (left_out) and not (any_batches and relevo.is_batched(e))
      order by e.lane desc, e.scheduled_at, e.id

@@ -1,11 +1,16 @@
--- Gives an event that was fanned out a place in the inboxes of those of its owners who got it on no phone.
+-- Gives an event that was fanned out a place in the inboxes of those of its owners who got it on no phone, if they have the attributes it is for.
 create or replace function relevo.note_missed_owners(of_event bigint, of_day date) returns void
   language plpgsql volatile
 as $$
+declare
+  wanted jsonb;
+  owners_in text;
 begin
+  select e.match_where, coalesce(e.project, relevo.project_of_owners(), '') into wanted, owners_in from relevo.notification_events e where e.id = of_event;
   update relevo.event_owners o
      set inbox_place = nextval('relevo.delivery_ids'), inbox_project = coalesce((select e.project from relevo.notification_events e where e.id = of_event), '')
    where o.event_id = of_event and o.inbox_place is null
+     and (wanted is null or relevo.attribute_mismatch((relevo.rules_for_phone(o.owner, owners_in, null)).attributes, wanted) is null)
      and not exists (select from relevo.device_installations i
                        cross join lateral (select from relevo.notification_deliveries d -- of before 0.4.0, without inbox
                                             where d.inbox_id is null and d.event_day = of_day and (d.notification_event_id, d.installation_id) >= (of_event, i.installation_id)

@@ -9,7 +9,7 @@ begin
   perform relevo.check_event(event);
   e.id := 0; -- nobody's
   e.project := of_project;
-  e.audience := case event ->> 'audience' when 'owners' then 'installations' else event ->> 'audience' end;
+  e.audience := relevo.audience_kind(event);
   e.category := event ->> 'category';
   e.state := 'waiting';
   e.event_type := event ->> 'type';

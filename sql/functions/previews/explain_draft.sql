@@ -87,7 +87,7 @@ begin
       rule := unwanted; about := jsonb_build_object('category', e.category);
       why := format(case unwanted when 'opted_out' then 'It opted out of the category %s.' when 'refused' then 'Its owner refused the category %s.'
                                   else 'Its owner has not accepted the category %s, which is off until then.' end, e.category);
-    when e.audience = 'attributes' and d.id is null and relevo.attribute_mismatch(relevo.known_attributes(i.owner_attributes, i.attributes), e.match_where) is not null then
+    when e.match_where is not null and d.id is null and relevo.attribute_mismatch(relevo.known_attributes(i.owner_attributes, i.attributes), e.match_where) is not null then
       rule := 'attribute_differs';
       about := jsonb_build_object('attribute', relevo.attribute_mismatch(relevo.known_attributes(i.owner_attributes, i.attributes), e.match_where));
       about := about || jsonb_build_object('has', relevo.known_attributes(i.owner_attributes, i.attributes) -> (about ->> 'attribute'), 'wanted', e.match_where -> (about ->> 'attribute'));

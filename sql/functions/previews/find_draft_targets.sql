@@ -11,7 +11,7 @@ as $$
                                      where p.installation_id = x.installation_id and p.name = x.name and relevo.preference_matches(p, e)))
            group by x.seq) c
     cross join lateral (select i.* from relevo.device_installations i where i.seq = c.seq offset 0) i
-   where relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
+   where relevo.may_receive(i) and relevo.fits_attributes(i.owner_attributes, i.attributes, (e).match_where) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
   union all
   select i.installation_id, i.project, false
     from relevo.device_installations i
@@ -21,8 +21,7 @@ as $$
   select i.installation_id, i.project, false
     from relevo.phones_with_words(find_draft_targets.buckets, (e).project, after_seq, upto_seq, null) as c(seq)
     cross join lateral (select i.* from relevo.device_installations i where i.seq = c.seq offset 0) i
-   where (e).audience = 'attributes' and not i.for_news and not exists (select from jsonb_each((e).match_where) as w(key, value)
-                                         where not relevo.has_attribute(relevo.known_attributes(i.owner_attributes, i.attributes), w.key, w.value))
+   where (e).audience = 'attributes' and not i.for_news and relevo.fits_attributes(i.owner_attributes, i.attributes, (e).match_where)
      and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
   union all
   select i.installation_id, i.project, false
@@ -34,7 +33,7 @@ as $$
                                     and n.project = coalesce((e).project, (select relevo.project_of_owners()), n.project) offset 0) n) a
     cross join lateral (select i.* from relevo.device_installations i where i.installation_id = a.installation_id offset 0) i
    where (e).audience = 'installations' and i.seq > after_seq and i.seq <= upto_seq
-     and relevo.may_receive(i) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
+     and relevo.may_receive(i) and relevo.fits_attributes(i.owner_attributes, i.attributes, (e).match_where) and relevo.unwanted(i.opt_outs, i.refused, i.accepted, (e).category, (select relevo.category_rule((e).category))) is null
 $$;
 
 revoke all on function relevo.find_draft_targets from public;

@@ -16,7 +16,11 @@ from support.query_plans import BY_KEY, rows_read_by_table
 MANY, FEW = 5_000, 10
 TARGETS = b"select relevo.attribute_targets(e, 1000) from relevo.notification_events e where e.id = %(event)s"
 PREVIEW = b"select relevo.preview(%(event)s)"
-BEGUN = "update relevo.notification_events set fanout_upto = (select max(seq) from relevo.device_installations) where id = %s"
+BEGUN = """
+update relevo.notification_events
+   set state = 'fanning', event_day = now()::date, fanout_started_at = now(), fanout_upto = (select max(seq) from relevo.device_installations)
+ where id = %s
+"""
 MOVED = "update relevo.device_installations set project = %s where project = %s"
 
 
