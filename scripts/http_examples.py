@@ -88,6 +88,8 @@ EXAMPLES: dict[tuple[str, str], Example] = {
     ("PUT", "/v1/caps"): _of("", {"per": "day", "most": 5, "category": "offers"}),
     ("GET", "/v1/installations/{installation_id}/quiet"): _of(),
     ("PUT", "/v1/installations/{installation_id}/quiet"): _of("", {**_HOURS, "all_phones": True}),
+    ("GET", "/v1/installations/{installation_id}/attributes"): _of(),
+    ("POST", "/v1/installations/{installation_id}/attributes"): _of("", {"attributes": {"device.theme": "dark"}}),
     ("PUT", "/v1/news/{subscription}"): _of("", {"kinds": ["delivery.failed"]}, subscription="billing"),
     ("GET", "/v1/news/{subscription}"): _of("limit=100", subscription="billing"),
     ("POST", "/v1/news/{subscription}/acknowledge"): _of("", {"position": 0}, subscription="billing"),

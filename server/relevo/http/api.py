@@ -14,6 +14,7 @@ from relevo.core.model import NEWS
 from relevo.core.version import __version__
 from relevo.http import (
     api_page,
+    attributes,
     choices,
     dashboard,
     event_schema,
@@ -55,6 +56,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     choices.phone_router,
     quiet.router,
     quiet.phone_router,
+    attributes.phone_router,
     news.router,
     words.router,
     installations.router,

@@ -79,6 +79,11 @@ ATTRIBUTES: dict[str, JsonValue] = {
     "additionalProperties": {"anyOf": [*_ATTRIBUTE, _NULL]},
 }
 """Attributes to set: null removes one."""
+KNOWN_ATTRIBUTES: dict[str, JsonValue] = {
+    "propertyNames": ATTRIBUTES["propertyNames"],
+    "additionalProperties": {"anyOf": _ATTRIBUTE},
+}
+"""Attributes as they hold for a phone: its own and its owner's."""
 WHERE: dict[str, JsonValue] = {**ATTRIBUTES, "minProperties": 1, "additionalProperties": {"anyOf": _ATTRIBUTE}}
 """Attributes that a phone must have."""
 

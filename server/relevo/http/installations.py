@@ -17,6 +17,7 @@ from relevo.client import opens
 from relevo.client.checks import DELIVERY
 from relevo.client.values import REMOVE, Installation, TenderPreference
 from relevo.core.known_services import EXPO, NATIVE, SERVICES, WITH_ENVIRONMENT, listed
+from relevo.http import event_schema
 from relevo.http.fields import Amount, Body, Exact, Id, Instant, Reason, Text, Text35, Text64, Text100, Text200
 from relevo.http.guard import Guarded, call, caller_of
 from relevo.http.json_response import Json
@@ -128,6 +129,13 @@ class InstallationBody(Body):
     push_capable: StrictBool = True
     permission: Literal["granted", "denied", "undetermined"] = "granted"
     opt_outs: list[Text100] | None = Field(None, max_length=100)
+    attributes: Annotated[dict[str, Any], Field(max_length=50, json_schema_extra=event_schema.ATTRIBUTES)] | None = (
+        Field(
+            None,
+            description="Attributes to set. One that is left out stays as it is; null removes it. Without a token of "
+            "the app's only those whose name begins with `device.`.",
+        )
+    )
     renew_secret: StrictBool = Field(
         False,
         description="Whether a phone that has a secret is given another; with a token or a signature of the app's.",

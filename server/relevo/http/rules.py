@@ -109,6 +109,7 @@ _AT: dict[str, dict[str, Rule]] = {
     "/v1/installations/{installation_id}/choices": {"GET": DEVICE},
     "/v1/installations/{installation_id}/choices/{category}": {"PUT": DEVICE},
     "/v1/installations/{installation_id}/quiet": {"GET": DEVICE, "PUT": DEVICE},
+    "/v1/installations/{installation_id}/attributes": {"GET": DEVICE, "POST": DEVICE},
     "/v1/installations/{installation_id}/deliveries": {"GET": DEVICE},
     "/v1/inbox": {"GET": DEVICE},
     "/v1/inbox/counts": {"GET": DEVICE},

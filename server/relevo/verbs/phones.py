@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
 from psycopg.rows import dict_row
 
 from relevo.access import phones
-from relevo.access.phones import DeviceRules, Registered
+from relevo.access.phones import DeviceRules, NotAllowedError, Registered
+from relevo.client import attributes as app_attributes
 from relevo.client import opens
 from relevo.client import verbs as client
 from relevo.client.values import Installation, Preference
@@ -21,6 +23,8 @@ from relevo.verbs.callers import Caller
 _SQL = queries.load("phone_access")
 MOST_PREFERENCES = 50
 MOST_IDS = 2**63 - 1
+OWN_ATTRIBUTES = "device."
+"""How the names of attributes begin that a phone says of itself, with its secret or by a signature."""
 
 
 def prove(caller: Caller, installation_id: UUID) -> None:
@@ -39,9 +43,34 @@ def register(caller: Caller, rules: DeviceRules, asked: Installation, *, renew: 
     """Register or refresh a phone; with `renew` it is told another secret."""
     phone = str(asked.installation_id)
     with caller.acting("register_installation", installation_id=phone) as act:
+        _refuse_others(caller, asked.attributes)
         made = phones.register(act.connection, rules, asked, caller.proof, time.time(), renew=renew)
         act.result["created"] = made.created
         return made
+
+
+def set_attributes(caller: Caller, installation_id: UUID, attributes: Mapping[str, Any]) -> bool:
+    """Set attributes of a phone, of which the phone itself sets its own; return whether something changed."""
+    with caller.acting_on_phone("set_attributes", installation_id) as (act, _):
+        _refuse_others(caller, attributes)
+        return act.answer(app_attributes.set_attributes(act.connection, attributes, installation_id=installation_id))
+
+
+def get_attributes(caller: Caller, installation_id: UUID) -> dict[str, Any]:
+    """Return the attributes that hold for a phone; to the phone itself what it may say of itself."""
+    with caller.reading_phone(installation_id) as (connection, _):
+        found = app_attributes.get_attributes(connection, installation_id=installation_id)
+    return {name: value for name, value in found.items() if caller.token or name.startswith(OWN_ATTRIBUTES)}
+
+
+def _refuse_others(caller: Caller, attributes: Mapping[str, Any] | None) -> None:
+    """Refuse a phone that sets what the app knows of it, such as its plan: pushes would follow that."""
+    others = [name for name in attributes or () if not name.startswith(OWN_ATTRIBUTES)]
+    if others and caller.token is None:
+        raise NotAllowedError(
+            f"A phone does not set its attribute {min(others)[:50]}.",
+            hint=f"It sets those whose name begins with {OWN_ATTRIBUTES}; the app's server sets all others.",
+        )
 
 
 def forget(caller: Caller, installation_id: UUID) -> int:

@@ -13,6 +13,10 @@ export interface Proof {
   signature?: string;
 }
 
+/** What the app knows of a person or a phone: texts, numbers, true or false, lists of texts. */
+export type Attributes = Record<string, string | number | boolean | string[]>;
+/** Attributes to set; null removes one. */
+export type AttributesIn = Record<string, string | number | boolean | string[] | null>;
 export type Mark = api.MarkInboxItemData["path"]["mark"];
 export type InboxQuery = NonNullable<api.ReadInboxData["query"]>;
 export type Whose = Pick<InboxQuery, "owner" | "installation_id" | "project">;
@@ -61,12 +65,32 @@ export class RelevoClient {
     return this.http.send<api.CompleteEventData, api.CompleteOut>("POST", "/v1/events/{event_id}/complete", call);
   }
 
+  /** Set attributes of an owner, in one project: one that is left out stays, and null removes it. */
+  async setOwnerAttributes(owner: string, attributes: AttributesIn, project?: string): Promise<boolean> {
+    const call = { body: { owner, attributes, ...(project === undefined ? {} : { project }) }, repeatable: true };
+    return (await this.http.send<api.SetOwnerAttributesData, api.OwnerChanged>("POST", "/v1/owners/attributes", call)).changed;
+  }
+
   // A phone.
 
   /** Register an installation, or refresh it. A signature is good once, so only a call without one is repeated. */
   register(installationId: string, body: api.InstallationBody, proof: Proof = {}): Promise<api.RegisteredBody> {
     const call = { path: { installation_id: installationId }, body, ...proof, repeatable: !proof.signature && !!proof.secret };
     return this.http.send<api.RegisterInstallationData, api.RegisteredBody>("PUT", "/v1/installations/{installation_id}", call);
+  }
+
+  /** Tell the attributes that hold for a phone; a phone itself is told those that begin with `device.`. */
+  async attributes(installationId: string, as: As = {}): Promise<Attributes> {
+    const call = { path: { installation_id: installationId }, ...as };
+    const url = "/v1/installations/{installation_id}/attributes";
+    return (await this.http.send<api.GetAttributesData, api.PhoneAttributes>("GET", url, call)).attributes;
+  }
+
+  /** Set attributes of a phone: one that is left out stays, and null removes it. A phone itself sets those that begin with `device.`. */
+  async setAttributes(installationId: string, attributes: AttributesIn, as: As = {}): Promise<boolean> {
+    const call = { path: { installation_id: installationId }, body: { attributes }, ...as, repeatable: true };
+    const url = "/v1/installations/{installation_id}/attributes";
+    return (await this.http.send<api.SetAttributesData, api.Changed>("POST", url, call)).changed;
   }
 
   /** Log a phone out: nothing is sent to it until it registers again, and its secret ends. */

@@ -1,4 +1,4 @@
-import type { Mark, RelevoClient } from "./client.js";
+import type { Attributes, AttributesIn, Mark, RelevoClient } from "./client.js";
 import { isTemporary, RelevoError } from "./errors.js";
 import type { CategoryBody, InboxCountsOut, InboxOut, InstallationBody, NamedPreference, PhoneChoiceIn, PreferenceBody } from "./generated/index.js";
 import type { InboxSource } from "./inbox.js";
@@ -176,6 +176,18 @@ export class Device implements InboxSource {
       }
       await this.#flush(kept);
     });
+  }
+
+  /** The attributes that this phone says of itself: those that begin with `device.`. */
+  async attributes(): Promise<Attributes> {
+    const { id, secret } = await this.#registered();
+    return this.#options.client.attributes(id, { secret });
+  }
+
+  /** Say something of this phone, such as `{"device.theme": "dark"}`: what is left out stays, and null removes it. */
+  async setAttributes(attributes: AttributesIn): Promise<void> {
+    const { id, secret } = await this.#registered();
+    await this.#options.client.setAttributes(id, attributes, { secret });
   }
 
   async preferences(): Promise<NamedPreference[]> {

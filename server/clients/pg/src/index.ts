@@ -1,5 +1,5 @@
 /** Relevo's verbs in the app's own transaction: what is rolled back was never said. */
-import type { InstallationBody, KeyedEventIn, OwnedInstallation, PreferenceBody } from "@relevo/client";
+import type { Attributes, AttributesIn, InstallationBody, KeyedEventIn, OwnedInstallation, PreferenceBody } from "@relevo/client";
 import { type Connection, queryOf } from "./connections.js";
 
 export type { Connection, Knex, PostgresJs, Prisma, Query, Querying, Row } from "./connections.js";
@@ -147,6 +147,16 @@ export function forgetOwner(connection: Connection, owner: string): Promise<numb
   return ask(connection, "to_jsonb(relevo.forget_owner($1::text))", [owner]);
 }
 
+/** Set attributes of an owner or of an installation: one that is left out stays, and null removes it. Tell whether something changed. */
+export function setAttributes(connection: Connection, whose: Whose, attributes: AttributesIn): Promise<boolean> {
+  return ask(connection, "to_jsonb(relevo.set_attributes($1::text::jsonb))", [json({ ...named(whose), attributes })]);
+}
+
+/** Tell the attributes of an owner, or those that hold for an installation: its own before its owner's. */
+export function getAttributes(connection: Connection, whose: Whose): Promise<Attributes> {
+  return ask(connection, "relevo.get_attributes($1::text::jsonb)", [json(named(whose))]);
+}
+
 /** Set one preference of an installation; null removes it. */
 export function setPreference(connection: Connection, installationId: string, name: string, preference: Preference | null): Promise<boolean> {
   return ask(connection, "to_jsonb(relevo.set_preference($1::text::uuid, $2::text, $3::text::jsonb))", [installationId, name, json(preference)]);
@@ -189,6 +199,11 @@ async function askOf<T>(connection: Connection, event: EventRef, told: string, .
   const from = " from (select coalesce($1::text::bigint, relevo.event_id($2::text, $3::text)) as id) e where e.id is not null";
   const found = await ask<T | null>(connection, told, [...named, ...more], from);
   return (found ?? (told.startsWith("to_jsonb") ? false : null)) as T;
+}
+
+/** Whose attributes it is about, as the SQL functions name it. */
+function named({ installation_id, ...whose }: Whose): Record<string, string> {
+  return installation_id === undefined ? whose : { ...whose, installation: installation_id };
 }
 
 function json(value: unknown): string {

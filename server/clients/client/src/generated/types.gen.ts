@@ -654,21 +654,18 @@ export type EventIn = ({
     owners?: null;
     topics?: null | Array<unknown>;
     matching?: null;
-    where?: null;
 } | {
     audience?: 'installations';
     installations: Array<unknown>;
     owners?: null;
     topics?: null | Array<unknown>;
     matching?: null;
-    where?: null;
 } | {
     audience?: 'owners';
     owners: Array<unknown>;
     installations?: null;
     topics?: null | Array<unknown>;
     matching?: null;
-    where?: null;
 } | {
     audience?: 'matching';
     matching: {
@@ -676,13 +673,11 @@ export type EventIn = ({
     };
     installations?: null;
     owners?: null;
-    where?: null;
 } | {
     audience?: 'matching';
     topics: Array<unknown>;
     installations?: null;
     owners?: null;
-    where?: null;
 } | {
     audience?: 'attributes';
     where: {
@@ -766,7 +761,7 @@ export type EventIn = ({
     /**
      * Where
      *
-     * With an audience of attributes: what a phone or its owner must have, of each name one value.
+     * Attributes that a phone or its owner must have, of each name one value: an audience of attributes is these phones, and any other audience is narrowed to them.
      */
     where?: {
         [key: string]: unknown;
@@ -1734,6 +1729,14 @@ export type InstallationBody = {
      */
     opt_outs?: Array<string>;
     /**
+     * Attributes
+     *
+     * Attributes to set. One that is left out stays as it is; null removes it. Without a token of the app's only those whose name begins with `device.`.
+     */
+    attributes?: {
+        [key: string]: string | number | boolean | Array<string> | null;
+    };
+    /**
      * Renew Secret
      *
      * Whether a phone that has a secret is given another; with a token or a signature of the app's.
@@ -1769,21 +1772,18 @@ export type KeyedEventIn = ({
     owners?: null;
     topics?: null | Array<unknown>;
     matching?: null;
-    where?: null;
 } | {
     audience?: 'installations';
     installations: Array<unknown>;
     owners?: null;
     topics?: null | Array<unknown>;
     matching?: null;
-    where?: null;
 } | {
     audience?: 'owners';
     owners: Array<unknown>;
     installations?: null;
     topics?: null | Array<unknown>;
     matching?: null;
-    where?: null;
 } | {
     audience?: 'matching';
     matching: {
@@ -1791,13 +1791,11 @@ export type KeyedEventIn = ({
     };
     installations?: null;
     owners?: null;
-    where?: null;
 } | {
     audience?: 'matching';
     topics: Array<unknown>;
     installations?: null;
     owners?: null;
-    where?: null;
 } | {
     audience?: 'attributes';
     where: {
@@ -1883,7 +1881,7 @@ export type KeyedEventIn = ({
     /**
      * Where
      *
-     * With an audience of attributes: what a phone or its owner must have, of each name one value.
+     * Attributes that a phone or its owner must have, of each name one value: an audience of attributes is these phones, and any other audience is narrowed to them.
      */
     where?: {
         [key: string]: unknown;
@@ -2388,6 +2386,34 @@ export type OwnerIn = {
      * As the app registered their phones.
      */
     owner: string;
+};
+
+/**
+ * PhoneAttributes
+ *
+ * Attributes as they hold for a phone: its own before those of its owner.
+ */
+export type PhoneAttributes = {
+    /**
+     * Attributes
+     */
+    attributes: {
+        [key: string]: string | number | boolean | Array<string>;
+    };
+};
+
+/**
+ * PhoneAttributesIn
+ *
+ * Attributes of a phone. An attribute that is left out stays as it is; null removes it.
+ */
+export type PhoneAttributesIn = {
+    /**
+     * Attributes
+     */
+    attributes: {
+        [key: string]: string | number | boolean | Array<string> | null;
+    };
 };
 
 /**
@@ -5121,6 +5147,110 @@ export type PutQuietResponses = {
 };
 
 export type PutQuietResponse = PutQuietResponses[keyof PutQuietResponses];
+
+export type GetAttributesData = {
+    body?: never;
+    path: {
+        /**
+         * Installation Id
+         */
+        installation_id: string;
+    };
+    query?: never;
+    url: '/v1/installations/{installation_id}/attributes';
+};
+
+export type GetAttributesErrors = {
+    /**
+     * Something in the request is not as it should be: `errors` names field and reason.
+     */
+    400: ProblemBody;
+    /**
+     * No token, or one that is unknown, revoked or expired.
+     */
+    401: ProblemBody;
+    /**
+     * The token's role, or its project, is not enough.
+     */
+    403: ProblemBody;
+    /**
+     * It is not there, or not for this caller to see.
+     */
+    404: ProblemBody;
+    /**
+     * Too many requests of this caller; Retry-After says when to come back.
+     */
+    429: ProblemBody;
+    /**
+     * No room, or no database, for a moment; Retry-After says when to come back.
+     */
+    503: ProblemBody;
+};
+
+export type GetAttributesError = GetAttributesErrors[keyof GetAttributesErrors];
+
+export type GetAttributesResponses = {
+    /**
+     * Successful Response
+     */
+    200: PhoneAttributes;
+};
+
+export type GetAttributesResponse = GetAttributesResponses[keyof GetAttributesResponses];
+
+export type SetAttributesData = {
+    body: PhoneAttributesIn;
+    path: {
+        /**
+         * Installation Id
+         */
+        installation_id: string;
+    };
+    query?: never;
+    url: '/v1/installations/{installation_id}/attributes';
+};
+
+export type SetAttributesErrors = {
+    /**
+     * Something in the request is not as it should be: `errors` names field and reason.
+     */
+    400: ProblemBody;
+    /**
+     * No token, or one that is unknown, revoked or expired.
+     */
+    401: ProblemBody;
+    /**
+     * The token's role, or its project, is not enough.
+     */
+    403: ProblemBody;
+    /**
+     * It is not there, or not for this caller to see.
+     */
+    404: ProblemBody;
+    /**
+     * The body is larger than HTTP_MAX_BODY_BYTES, or than the 65536 bytes that a phone's may have.
+     */
+    413: ProblemBody;
+    /**
+     * Too many requests of this caller; Retry-After says when to come back.
+     */
+    429: ProblemBody;
+    /**
+     * No room, or no database, for a moment; Retry-After says when to come back.
+     */
+    503: ProblemBody;
+};
+
+export type SetAttributesError = SetAttributesErrors[keyof SetAttributesErrors];
+
+export type SetAttributesResponses = {
+    /**
+     * Successful Response
+     */
+    200: Changed;
+};
+
+export type SetAttributesResponse = SetAttributesResponses[keyof SetAttributesResponses];
 
 export type ReadNewsData = {
     body?: never;
