@@ -75,6 +75,8 @@ if TYPE_CHECKING:
         unregister,
         wait,
     )
+    from relevo.config_file.applying import Applied, Change
+    from relevo.config_file.programs import apply_config, plan_config
     from relevo.core.errors import (
         EventConflictError,
         InvalidInputError,
@@ -90,8 +92,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "REMOVE",
+    "Applied",
     "Cap",
     "Category",
+    "Change",
     "Cron",
     "Cycle",
     "Enqueued",
@@ -133,6 +137,7 @@ __all__ = [
     "__version__",
     "acknowledge_news",
     "aio",
+    "apply_config",
     "block",
     "cancel",
     "change",
@@ -155,6 +160,7 @@ __all__ = [
     "list_installations",
     "mark_inbox",
     "mark_inbox_before",
+    "plan_config",
     "preview",
     "preview_json",
     "read_news",
@@ -186,6 +192,8 @@ _NAMES = {
     "relevo.client.signatures": "sign_installation verify_webhook",
     "relevo.client.values": "Enqueued Event EventStatus Everyone Explanation Installation InstallationStatus "
     "Matching Owners Phones Preference Preview REMOVE TenderMatching TenderPreference Topic",
+    "relevo.config_file.applying": "Applied Change",
+    "relevo.config_file.programs": "apply_config plan_config",
     "relevo.core.errors": "EventConflictError InvalidInputError InvalidSignatureError MissingPartError Reschedule",
     "relevo.core.items": "Fetched Item News Reject",
     "relevo.core.model": "Reply Step",

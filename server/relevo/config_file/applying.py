@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -47,20 +47,55 @@ def read_state(connection: Connection, types: Sequence[str] | None = None) -> St
     }
 
 
+@dataclass(frozen=True)
+class Applied:
+    """What an applied configuration changed, and the secrets of new tokens: told here, and nowhere again."""
+
+    changes: Sequence[Change]
+    secrets: Mapping[Key, str] = field(repr=False)
+
+
 def plan(database: Database, wanted: Desired) -> list[Change]:
     """Return what a file would change: it is applied, checked by all that applying checks, and rolled back."""
-    with database.transaction() as connection, connection.transaction(force_rollback=True):
+    with database.transaction() as connection:
+        return plan_in(connection, wanted)
+
+
+def plan_in(connection: Connection, wanted: Desired) -> list[Change]:
+    """Return what would be changed, in the caller's transaction, of which nothing is left."""
+    with connection.transaction(force_rollback=True):
         return _Writer(connection, wanted, lambda *_: None).write()
+
+
+def apply_in(connection: Connection, wanted: Desired) -> Applied:
+    """Change what differs, all or nothing, in the caller's transaction."""
+    secrets: dict[Key, str] = {}
+    with connection.transaction():
+        changes = _Writer(connection, wanted, secrets.__setitem__).write()
+    return Applied(changes, secrets)
+
+
+def apply_and_tell(database: Database, wanted: Desired) -> Applied:
+    """Apply a configuration in one transaction; return what changed, and the secrets of new tokens."""
+    with _recorded(database, wanted) as result, database.transaction() as connection:
+        applied = apply_in(connection, wanted)
+        result.update(changed=[_label(each.key) for each in applied.changes])
+    return applied
 
 
 def apply(database: Database, wanted: Desired, tokens_to: Path | None) -> list[Change]:
     """Apply a file in one transaction; return what changed. The secrets of new tokens go to a new file."""
-    named = {kind: count for kind in KINDS if (count := sum(key.kind == kind for key in wanted.items))}
-    with audit.recorded(database, "apply_configuration", **named) as result, database.transaction() as connection:
+    with _recorded(database, wanted) as result, database.transaction() as connection:
         with _secrets(tokens_to) as keep:
             changes = _Writer(connection, wanted, keep).write()
         result.update(changed=[_label(each.key) for each in changes])
     return changes
+
+
+def _recorded(database: Database, wanted: Desired) -> AbstractContextManager[dict[str, Any]]:
+    """Record that a configuration is applied, by how many things of each kind it names."""
+    named = {kind: count for kind in KINDS if (count := sum(key.kind == kind for key in wanted.items))}
+    return audit.recorded(database, "apply_configuration", **named)
 
 
 def _label(key: Key) -> str:

@@ -10,7 +10,7 @@ import difflib
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import yaml
 from relevo.core.errors import UsageError
 
 _MOST_BYTES, _MOST_DEPTH, _MOST_NODES = 1_000_000, 12, 50_000
+_MOST_NUMBER = 10**300
 _TAG = "tag:yaml.org,2002:"
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -47,7 +48,7 @@ for _each in SCALARS:
 
 @dataclass(frozen=True)
 class Node:
-    """A value of the file, with its place: a scalar, a mapping of nodes or a list of them."""
+    """A value of the file, with its place: a scalar, a mapping of nodes or a list of them; line 0: it is of no file."""
 
     value: Any
     file: str
@@ -62,7 +63,8 @@ class Node:
     @property
     def place(self) -> str:
         """The file, the line and the key."""
-        return f"{self.file}, line {self.line}: {self.key}" if self.path else self.file
+        where = f"{self.file}, line {self.line}" if self.line else self.file
+        return f"{where}: {self.key}" if self.path else self.file
 
     def refusal(self, complaint: str, hint: str = "") -> UsageError:
         """Return an error that names the place."""
@@ -122,6 +124,49 @@ def read(file: Path) -> Node:
             f"{file} is not YAML in UTF-8: {error}".splitlines()[0], hint="Nothing was changed."
         ) from error
     return Node(None, str(file), 1) if root is None else _Builder(str(file)).build(root, ())
+
+
+def of_values(given: object, name: str = "configuration") -> Node:
+    """Make nodes of plain values, such as JSON has, within the bounds of a file."""
+    return _OfValues(name).build(given, ())
+
+
+class _OfValues:
+    """Makes nodes of plain values, within the bounds."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._nodes, self._bytes = _MOST_NODES, _MOST_BYTES
+
+    def build(self, given: object, path: tuple[str, ...]) -> Node:
+        """Make a node of a value."""
+        here = Node(None, self._name, 0, path)
+        self._nodes -= 1
+        self._bytes -= len(given) if isinstance(given, str) else 1
+        if self._nodes < 0 or self._bytes < 0:
+            bound = f"{_MOST_NODES:,} values" if self._nodes < 0 else f"{_MOST_BYTES:,} characters"
+            raise UsageError(f"{self._name} has more than {bound}.", hint="Split it, and apply each part.")
+        if len(path) > _MOST_DEPTH:
+            raise here.refusal(f"is deeper than {_MOST_DEPTH} levels.")
+        if isinstance(given, Mapping):
+            return replace(
+                here, value={self._key(key, here): self.build(each, (*path, key)) for key, each in given.items()}
+            )
+        if isinstance(given, list | tuple):
+            return replace(here, value=[self.build(each, (*path, f"[{n}]")) for n, each in enumerate(given)])
+        if not isinstance(given, str | bool | int | float | None):
+            raise here.refusal(f"is no text, number, list or mapping, but of type {type(given).__name__}.")
+        if isinstance(given, str) and _UNSTORABLE.search(given):
+            raise here.refusal("has a character that PostgreSQL cannot store.")
+        if isinstance(given, int | float) and not abs(given) < _MOST_NUMBER:
+            raise here.refusal("is too large a number.")
+        return replace(here, value=given)
+
+    def _key(self, key: object, here: Node) -> str:
+        self._bytes -= len(key) if isinstance(key, str) else 0
+        if not isinstance(key, str) or _UNSTORABLE.search(key):
+            raise here.refusal("has a key that is not text.")
+        return key
 
 
 def _bound(given: bytes, file: Path) -> None:

@@ -45,6 +45,7 @@ SAVE_WORDS = replace(APP, scoped=False)
 READ_WORDS = replace(READ, scoped=False)
 VIEW = Rule(frozenset({"viewer", "operator"}), scoped=False)
 OPERATE = Rule(frozenset({"operator"}), scoped=False)
+CONFIGURE = replace(OPERATE, weight=10)
 DEVICE = Rule(own_check=True, max_body=PHONE_BODY)
 LOGIN = Rule(own_check=True, page=True, max_body=FORM_BODY)
 DOCUMENT = Rule(weight=2)
@@ -81,6 +82,8 @@ _AT: dict[str, dict[str, Rule]] = {
     "/v1/ops/cycles/{name}/resume": {"POST": OPERATE},
     "/v1/ops/redrive": {"POST": OPERATE},
     "/v1/ops/release": {"POST": OPERATE},
+    "/v1/config/plan": {"POST": CONFIGURE},
+    "/v1/config/apply": {"POST": CONFIGURE},
     "/v1/installations": {"GET": APP},
     "/v1/owners/log-out": {"POST": APP},
     "/v1/owners/complete": {"POST": APP},
