@@ -42,6 +42,7 @@ PARTS = {
     "people": ("inbox", "owner", "category", "quiet", "cap"),
     "words": ("words",),
     "applying": ("apply",),
+    "assistant": ("mcp",),
 }
 """The commands by the file they are in: a command loads its own file alone."""
 HEADINGS = {
@@ -59,6 +60,7 @@ HEADINGS = {
         "runs",
         "sources",
         "audit",
+        "mcp",
     ),
     "Mend": ("doctor", "redrive", "release", "rejects"),
     "Set up": (

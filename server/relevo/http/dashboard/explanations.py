@@ -123,6 +123,11 @@ NOBODY = {
 }
 """Why an event went out to nobody."""
 
+_VERDICTS = {
+    **dict.fromkeys(("sent", "ok", "unconfirmed"), N_("Yes, it was sent.")),
+    **dict.fromkeys(("pending", "retryable"), N_("Not yet.")),
+    "unknown": N_("Nobody knows."),
+}
 _LONGEST, _LONGEST_NAME = 300, 100
 _STANDS = ("event_gone", "installation_gone", "not_named")
 """Rules that hold whenever a phone was registered."""
@@ -145,6 +150,20 @@ def with_others(told: Explanation) -> bool:
     """Return whether a phone has no push of its own of an event because a batch or a digest tells it."""
     status = (told.raw.get("delivery") or {}).get("status", "skipped")  # without a delivery it is told by another's
     return told.gets_it and told.rule in _TOGETHER and status == "skipped"
+
+
+def verdict(told: Explanation) -> str:
+    """Say in a word or two whether a phone got an event."""
+    status = (told.raw.get("delivery") or {}).get("status", "")
+    if status in _VERDICTS:
+        return _(_VERDICTS[status])
+    if with_others(told):
+        return _("Not by itself.")
+    if told.rule == "capped":
+        return _("No.")
+    if status:
+        return _("No: it was meant to, and did not.")
+    return _("It will get it.") if told.gets_it else _("No.")
 
 
 def rule(told: Explanation) -> Markup:

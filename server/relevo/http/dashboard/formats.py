@@ -49,6 +49,7 @@ ACTIONS = frozenset(
         ),
         *("refused_form", "refused_session", "refused_role", "refused_login", "refused_proof", "refused_others"),
         *("prove_session", "end_session", "end_sessions"),
+        "answer_assistant",
     }
 )
 """What the record names."""

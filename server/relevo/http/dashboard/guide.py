@@ -121,8 +121,13 @@ def _title(name: str) -> str:
     return next(_heading(line) for line in _lines(name) if line.startswith("# "))
 
 
+def page_text(name: str) -> str | None:
+    """Return a page as it is written, or None if there is no such page."""
+    return _COMMENT.sub("", _files()[name].read_text(encoding="utf-8")) if name in _files() else None
+
+
 def _lines(name: str) -> list[str]:
-    return _COMMENT.sub("", _files()[name].read_text(encoding="utf-8")).splitlines()
+    return (page_text(name) or "").splitlines()
 
 
 def _heading(line: str) -> str:
