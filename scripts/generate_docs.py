@@ -291,15 +291,14 @@ def _meaning(option: Any) -> str:
 
 def _push_fields() -> Iterator[str]:
     yield _PUSH
-    rows = []
+    fields: dict[str, list[str]] = {}
     for name, rule in PUSH_FIELDS.items():
-        if name in OVERRIDES:
-            rows.append((f"`{name}`", "object: [one platform](#one-platform)"))
-            continue
-        rows.append((f"`{name}`", _push_kind(rule)))
-        inner = rule.get("each", rule).get("fields", {})
-        rows += [(f"`{name}.{each}`", _push_kind(told)) for each, told in inner.items()]
-    yield from _table(("field", "kind"), rows)
+        kind = "object: [one platform](#one-platform)" if name in OVERRIDES else _push_kind(rule)
+        fields.setdefault(kind, []).append(f"`{name}`")
+        inner = {} if name in OVERRIDES else rule.get("each", rule).get("fields", {})
+        for each, told in inner.items():
+            fields.setdefault(_push_kind(told), []).append(f"`{name}.{each}`")
+    yield from _table(("value", "fields"), [(kind, ", ".join(names)) for kind, names in fields.items()])
     yield _PLATFORMS.format(**{each: _senders_to(each) for each in ("android", "ios", "web")})
     common = {
         platform: [name for name in fields if name not in OWN[platform]] for platform, fields in OVERRIDES.items()
@@ -327,9 +326,11 @@ def _push_fields() -> Iterator[str]:
 
 def _sent(cells: Sequence[Cell]) -> Iterator[str]:
     """Name the push services that a field of one platform reaches, with its name there."""
+    reached: dict[str, list[str]] = {}
     for route, cell in zip(ROUTES, cells, strict=True):
         if cell.how != "dropped":
-            yield f"{route.label}: {_reached(cell)}".replace(": yes", "")
+            reached.setdefault(_reached(cell), []).append(SERVICES[route.provider].label)
+    yield from (f"{', '.join(services)}: {name}".replace(": yes", "") for name, services in reached.items())
 
 
 def _senders_to(platform: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -36,7 +37,8 @@ of 35 seconds.
 | a phone, for its own data | `Authorization: Bearer device_…`: the [secret](recipes-http.md#register-phones) |
 
 Each route below names the roles that may call it. A token of [one project](security-and-privacy.md#projects) reads and
-changes that project only.
+changes that project only. The routes below `/v1/owners` take the owner in the body: addresses end up in the logs of
+proxies.
 
 ## Errors of every route
 
@@ -46,8 +48,15 @@ next step), `errors` (field and reason) and `request_id`.
 _REQUEST = """\
 ## Fields of request bodies
 
-A star marks a required field. [Events, installations, preferences](reference-events.md) and
-[fields of a push](push-fields.md) explain the fields of events and phones.
+A star marks a required field.
+"""
+_SHARED = """\
+## Fields of several routes
+
+A link to this table stands for the field's value and meaning.
+
+| field | value | meaning |
+|---|---|---|
 """
 _OF_EACH = ("400", "401", "403", "404", "413", "429", "503")
 """The errors that many routes may answer; the page has them once."""
@@ -55,40 +64,23 @@ _NOT_THERE = "What the path names is not there, or is another project's or anoth
 _PLAIN = "Successful Response"
 _ELSEWHERE = {"PushFields": "push-fields.md"}
 """Schemas that another page describes."""
+REFERENCE = {
+    "EventIn": ("an [event](reference-events.md#event)", {"key", "on_conflict", "project"}),
+    "EventTypeIn": ("an [event type](reference-events.md#event-type)", set()),
+    "InstallationBody": (
+        "an [installation](reference-events.md#installation), without `installation_id`",
+        {"attributes", "owner", "project", "provider", "renew_secret"},
+    ),
+    "PreferenceBody": ("a [preference](reference-events.md#preference)", set()),
+}
+"""Schemas whose fields the reference describes, and the fields that differ over HTTP."""
+_MOST_WORDS = 30
+"""A schema of so many words stands where a route takes or returns it; a longer one has a section."""
 
 
 def lines() -> Iterator[str]:
     """Yield the page, below its title."""
-    told = document()
-    schemas = told["components"]["schemas"]
-    yield _INTRODUCTION
-    operations = [
-        (method.upper(), path, operation)
-        for path, methods in told["paths"].items()
-        for method, operation in methods.items()
-    ]
-    common = operations[2][2]["responses"]
-    yield from ("| status | meaning |", "|---|---|")
-    yield from (f"| {code} | {_NOT_THERE if code == '404' else common[code]['description']} |" for code in _OF_EACH)
-    yield ""
-    given: dict[str, None] = {}
-    returned: dict[str, None] = {}
-    tags = list(dict.fromkeys(operation["tags"][0] for _, _, operation in operations))
-    by_tag = sorted(operations, key=lambda each: tags.index(each[2]["tags"][0]))
-    for tag, some in groupby(by_tag, key=lambda each: each[2]["tags"][0]):
-        yield from (f"## Routes: {tag}", "")
-        for method, path, operation in some:
-            yield from _operation(method, path, operation)
-            given |= dict.fromkeys(_named(operation.get("requestBody", {}), schemas))
-            answers = [answer for answer in operation["responses"].values() if _top(answer)]
-            returned |= dict.fromkeys(_named(answers, schemas))
-    yield _REQUEST
-    for place, name in enumerate(given):
-        yield from _schema(name, schemas, list(given)[:place])
-    yield from ("## Fields of answers", "")
-    every = list(given | returned)
-    for name in every[len(given) :]:
-        yield from _schema(name, schemas, every[: every.index(name)], starred=False)
+    yield from HttpPage(document()).lines()
 
 
 def document() -> dict[str, Any]:
@@ -106,24 +98,210 @@ def plain(text: str) -> str:
     return text.replace("<", "&lt;")
 
 
-def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str]:
-    told = operation.get("description", "")
-    told = re.sub(r"\s*Takes a token of role [\w ]+\.", "", told)
-    yield from (f"### {method} {path}", "", f"{plain(' '.join(told.split()))} Callers: {_roles(method, path)}.", "")
-    if (method, path) not in EXAMPLES:
-        sys.exit(f"{method} {path} has no call: add one to scripts/http_examples.py.")
-    yield from ("```sh", EXAMPLES[method, path].curl(method, path), "```", "")
-    for each in operation.get("parameters", ()):
-        if each["in"] != "path":
-            yield f"- `{each['name']}`, {_kind(each['schema'])}: {plain(each.get('description', ''))}".rstrip(": ")
-    for content in operation.get("requestBody", {}).get("content", {}).values():
-        yield f"- Body: {_kind(content['schema'])}"
-    yield from (
-        f"- {code}: {_answer(answer)}"
-        for code, answer in sorted(operation["responses"].items())
-        if code not in _OF_EACH or (code == "503" and _top(answer))
-    )
-    yield ""
+class HttpPage:
+    """The page of one OpenAPI document: what several routes share is described once."""
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        """Find what the routes share."""
+        self._schemas = told["components"]["schemas"]
+        self._operations = [
+            (method.upper(), path, operation)
+            for path, methods in told["paths"].items()
+            for method, operation in methods.items()
+        ]
+        used: dict[str, None] = {}
+        for _, _, operation in self._operations:
+            used |= dict.fromkeys(self._named(operation.get("requestBody", {})))
+        self._given: list[str] = list(used)
+        for _, _, operation in self._operations:
+            used |= dict.fromkeys(self._named([answer for answer in operation["responses"].values() if _top(answer)]))
+        self._used: list[str] = list(used)
+        nested = json.dumps([self._schemas[name] for name in self._used])
+        self._nested = set(re.findall(r"#/components/schemas/(\w+)", nested))
+        self._shared = self._find_shared()
+        means = Counter(
+            (code, answer["description"])
+            for _, _, operation in self._operations
+            for code, answer in operation["responses"].items()
+            if code not in _OF_EACH and answer["description"] != _PLAIN
+        )
+        self._common_answers = {code: told for (code, told), times in means.items() if times > 1 and code != "200"}
+
+    def lines(self) -> Iterator[str]:
+        """Yield the page, below its title."""
+        yield _INTRODUCTION
+        common = self._operations[2][2]["responses"]
+        errors = {code: _NOT_THERE if code == "404" else common[code]["description"] for code in _OF_EACH}
+        yield from ("| status | meaning, unless the route has another |", "|---|---|")
+        yield from (f"| {code} | {told} |" for code, told in sorted((self._common_answers | errors).items()))
+        yield from ("", _SHARED.rstrip())
+        yield from (f"| `{name}` | {kind} | {told} |" for name, (kind, told) in sorted(self._shared.items()))
+        yield ""
+        tags = list(dict.fromkeys(operation["tags"][0] for _, _, operation in self._operations))
+        by_tag = sorted(self._operations, key=lambda each: tags.index(each[2]["tags"][0]))
+        for tag, some in groupby(by_tag, key=lambda each: each[2]["tags"][0]):
+            yield from (f"## Routes: {tag}", "")
+            for operation in some:
+                yield from self._operation(*operation)
+        yield _REQUEST
+        for place, name in enumerate(self._used):
+            if place == len(self._given):
+                yield from ("## Fields of answers", "")
+            if self._link(name) == _kind({"$ref": name}):
+                yield from self._schema(name)
+
+    def _operation(self, method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str]:
+        told = operation.get("description", "")
+        told = re.sub(r"\s*Takes a token of role [\w ]+\.", "", told)
+        yield from (f"### {method} {path}", "", f"{plain(' '.join(told.split()))} Callers: {_roles(method, path)}.", "")
+        if (method, path) not in EXAMPLES:
+            sys.exit(f"{method} {path} has no call: add one to scripts/http_examples.py.")
+        yield from ("```sh", EXAMPLES[method, path].curl(method, path), "```", "")
+        asked = [each for each in operation.get("parameters", ()) if each["in"] != "path"]
+        yield from self._fields({each["name"]: _parameter(each) for each in asked}, ())
+        for content in operation.get("requestBody", {}).get("content", {}).values():
+            yield f"- Body: {self._body(content['schema'])}"
+        answers: dict[str, list[str]] = {}
+        for code, answer in sorted(operation["responses"].items()):
+            if code not in _OF_EACH or (code == "503" and _top(answer)):
+                answers.setdefault(self._answer(code, answer), []).append(code)
+        yield from (f"- {', '.join(codes)}: {told}".removesuffix(": ") for told, codes in answers.items())
+        yield ""
+
+    def _body(self, schema: Mapping[str, Any]) -> str:
+        return " or ".join(self._schema_or_link(each) for each in schema.get("anyOf", [schema]))
+
+    def _schema_or_link(self, schema: Mapping[str, Any]) -> str:
+        name = schema.get("$ref", "").rpartition("/")[2]
+        return self._link(name) if name else "nothing"
+
+    def _link(self, name: str) -> str:
+        """Return the fields of a schema if they fit into the line, else a link to them."""
+        if name in REFERENCE and not REFERENCE[name][1]:
+            return f"the fields of {REFERENCE[name][0]}"
+        return self._inline(name) or _kind({"$ref": name})
+
+    def _answer(self, code: str, answer: Mapping[str, Any]) -> str:
+        """Write what an answer means, and which body it has."""
+        known = (_PLAIN, self._common_answers.get(code))
+        means = "" if answer["description"] in known else plain(answer["description"])
+        body = " or ".join(map(self._link, _top(answer)))
+        return " ".join(filter(None, (means, body))) or ("" if code in self._common_answers else "no body")
+
+    def _inline(self, name: str) -> str | None:
+        """Return the fields of a schema in one line if it is short, and no other schema names it."""
+        schema = self._schemas[name]
+        if name in self._nested or name in REFERENCE or name in _ELSEWHERE:
+            return None
+        parts = []
+        for field, told in schema.get("properties", {}).items():
+            star = "\\*" if name in self._given and field in schema.get("required", ()) else ""
+            means = _described(told)
+            if self._is_shared(field, told):
+                parts.append(f"{self._linked(field)}{star}")
+            else:
+                parts.append(f"`{field}`{star}, {_kind(told)}" + (f" ({means.rstrip('.')})" if means else ""))
+        text = f"{'; '.join(parts)}. {'' if name in self._given else _described(schema)}".strip()
+        return text if len(text.split()) <= _MOST_WORDS else None
+
+    def _schema(self, name: str) -> Iterator[str]:
+        if name in _ELSEWHERE:
+            return
+        schema = self._schemas[name]
+        fields = dict(schema.get("properties", {}))
+        stars = schema.get("required", ()) if name in self._given else ()
+        alike = self._alike(name)
+        yield from (f"### {name}", "", _described(schema), "")
+        if alike:
+            yield f"- the fields of {self._link(alike).removeprefix('the fields of ')}"
+            fields = {field: told for field, told in fields.items() if field not in self._properties(alike)}
+        elif name in REFERENCE:
+            of, own = REFERENCE[name]
+            yield f"- the fields of {of}"
+            fields = {field: told for field, told in fields.items() if field in own}
+        yield from self._fields(fields, stars)
+        yield ""
+
+    def _properties(self, name: str) -> dict[str, Any]:
+        return dict(self._schemas[name].get("properties", {}))
+
+    def _alike(self, name: str) -> str | None:
+        """Return the first schema of the page whose fields this schema has, too."""
+        for each in self._used[: self._used.index(name)]:
+            fields = self._properties(each)
+            if len(fields) > 1 and fields.items() <= self._properties(name).items() and self._inline(each) is None:
+                return each
+        return None
+
+    def _fields(self, fields: Mapping[str, Any], stars: Sequence[str]) -> Iterator[str]:
+        """Yield the fields that are described one by one, the others by their kind."""
+        by_kind: dict[str, list[str]] = {}
+        for field, told in fields.items():
+            star = "\\*" if field in stars else ""
+            if self._is_shared(field, told):
+                by_kind.setdefault("", []).append(f"{self._linked(field)}{star}")
+            elif (means := _described(told)) or "`" in _kind(told) or "[" in _kind(told):
+                yield f"- `{field}`{star}, {_kind(told)}" + (f": {means}" if means else "")
+            else:
+                by_kind.setdefault(_kind(told), []).append(f"`{field}`{star}")
+        yield from (f"- {kind}: {', '.join(names)}" for kind, names in by_kind.items() if kind)
+        yield from (f"- {', '.join(names)}" for kind, names in by_kind.items() if not kind)
+
+    def _find_shared(self) -> dict[str, tuple[str, str]]:
+        """Return the fields that have one kind and one description in several places, by name."""
+        seen = Counter(
+            (each["name"], *_told(_parameter(each)))
+            for _, _, operation in self._operations
+            for each in operation.get("parameters", ())
+            if each["in"] != "path"
+        )
+        for name in self._used:
+            if name not in REFERENCE:
+                before = [self._properties(each) for each in self._used[: self._used.index(name)]]
+                known = next(
+                    (each for each in before if len(each) > 1 and each.items() <= self._properties(name).items()), {}
+                )
+                seen.update(
+                    (field, *_told(told)) for field, told in self._properties(name).items() if field not in known
+                )
+        return {
+            name: (kind, told)
+            for (name, kind, told), times in reversed(seen.most_common())
+            if times > 1 and len(told.split()) > 1
+        }
+
+    def _is_shared(self, field: str, told: Mapping[str, Any]) -> bool:
+        return self._shared.get(field) == _told(told)
+
+    def _linked(self, field: str) -> str:
+        return f"[`{field}`](#fields-of-several-routes)"
+
+    def _named(self, body: Any) -> Iterator[str]:
+        """Yield the schemas that a body has, each after those that name it."""
+        for name in re.findall(r"#/components/schemas/(\w+)", json.dumps(body)):
+            yield name
+            own = {field: told for field, told in self._properties(name).items() if _is_here(name, field)}
+            yield from self._named(own) if name not in _ELSEWHERE else ()
+
+
+def _is_here(name: str, field: str) -> bool:
+    """Tell whether this page describes the field of a schema."""
+    return name not in REFERENCE or field in REFERENCE[name][1]
+
+
+def _parameter(parameter: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a parameter of a query or header as a schema; none of these can be null."""
+    schema = parameter["schema"]
+    choices = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
+    return {**(choices[0] if len(choices) == 1 else schema), "description": parameter.get("description", "")}
+
+
+def _described(told: Mapping[str, Any]) -> str:
+    return plain(" ".join(told.get("description", "").split()))
+
+
+def _told(told: Mapping[str, Any]) -> tuple[str, str]:
+    return _kind(told), _described(told)
 
 
 def _roles(method: str, path: str) -> str:
@@ -133,45 +311,10 @@ def _roles(method: str, path: str) -> str:
     return ", ".join(sorted(rule.roles)) or "anybody"
 
 
-def _answer(answer: Mapping[str, Any]) -> str:
-    """Write what an answer means, and which body it has."""
-    means = "" if answer["description"] == _PLAIN else plain(answer["description"])
-    body = " or ".join(f"[{name}](#{slug(name)})" for name in _top(answer))
-    return " ".join(filter(None, (means, body))) or "no body"
-
-
 def _top(answer: Mapping[str, Any]) -> list[str]:
     """Return the schemas that an answer may be, but for errors."""
     schema = answer.get("content", {}).get("application/json", {}).get("schema", {})
     return [each["$ref"].rpartition("/")[2] for each in schema.get("anyOf", [schema]) if "$ref" in each]
-
-
-def _named(body: Any, schemas: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the schemas that a body has, each after those that name it."""
-    for name in re.findall(r"#/components/schemas/(\w+)", json.dumps(body)):
-        yield name
-        yield from _named(schemas[name], schemas) if name not in _ELSEWHERE else ()
-
-
-def _schema(name: str, schemas: Mapping[str, Any], before: Sequence[str], *, starred: bool = True) -> Iterator[str]:
-    if name in _ELSEWHERE:
-        return
-    schema, required = schemas[name], schemas[name].get("required", ())
-    fields = dict(schema.get("properties", {}))
-    alike = [
-        each
-        for each in before
-        if len(schemas[each]["properties"]) > 1 and schemas[each]["properties"].items() <= fields.items()
-    ]
-    yield from (f"### {name}", "", plain(" ".join(schema.get("description", "").split())), "")
-    if alike:
-        yield f"- the fields of [{alike[0]}](#{slug(alike[0])})"
-        fields = {field: told for field, told in fields.items() if field not in schemas[alike[0]]["properties"]}
-    for field, told in fields.items():
-        star = "\\*" if starred and field in required else ""
-        said = plain(" ".join(told.get("description", "").split()))
-        yield f"- `{field}`{star}, {_kind(told)}" + (f": {said}" if said else "")
-    yield ""
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
@@ -180,12 +323,21 @@ def _kind(schema: Mapping[str, Any]) -> str:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}]({_ELSEWHERE.get(name) or '#' + slug(name)})"
     if "anyOf" in schema:
-        return " or ".join(_kind(each) for each in schema["anyOf"])
+        return _any_of([part for each in schema["anyOf"] for part in _choices(each)])
     if "enum" in schema or "const" in schema:
-        return ", ".join(f"`{each}`" for each in schema.get("enum", [schema.get("const")]))
+        return _any_of(_choices(schema))
     if schema.get("type") == "array":
         return f"list of{_limits(schema)} {_kind(schema.get('items', {})) or 'anything'}"
     return f"{schema.get('format') or schema.get('type', '')}{_limits(schema)}".replace("string", "text")
+
+
+def _choices(schema: Mapping[str, Any]) -> list[str]:
+    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    return [f"`{json.dumps(each) if isinstance(each, bool) else each}`" for each in values] or [_kind(schema)]
+
+
+def _any_of(choices: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
 
 
 def _limits(schema: Mapping[str, Any]) -> str:

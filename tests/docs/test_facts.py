@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import http_docs
 import relevo
 from relevo.client import values
 from relevo.config import load
@@ -93,6 +94,19 @@ def rows(page: str, heading: str) -> set[str]:
 def test_every_field_has_its_row(heading: str, of: type) -> None:
     """The reference has each field of the class that apps fill in."""
     assert {each.name for each in fields(of)} - rows("reference-events.md", heading) == set()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("schema", "heading"), [(name, told[0]) for name, told in http_docs.REFERENCE.items()])
+def test_a_field_that_the_http_page_leaves_out_is_in_the_reference(schema: str, heading: str) -> None:
+    """A body whose fields the page of the HTTP API leaves to the reference has each of them in the section it names."""
+    place = heading.partition("#")[2].partition(")")[0]
+    page = (
+        (DOCS / "reference-events.md").read_text("utf-8").partition(f"\n## {place.replace('-', ' ').capitalize()}\n")[2]
+    )
+    section = re.split(r"^## ", page, maxsplit=1, flags=re.MULTILINE)[0]
+    fields = http_docs.document()["components"]["schemas"][schema]["properties"].keys() - http_docs.REFERENCE[schema][1]
+    assert section
+    assert {name for name in fields if not re.search(rf"`{name}`|\"{name}\"", section)} == set()
 
 
 def test_every_function_of_the_client_is_on_one_page() -> None:
