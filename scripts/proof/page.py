@@ -27,9 +27,8 @@ _HEAD = """\
 
 # Proof
 
-After this page you know which tests under faults Relevo passed, and can repeat them. Figures come from
-`scripts/proof/results`. A seed is the day and the commit; **never** marks a moment that no run met. Repeated runs and
-manual steps are described [at the end](#what-is-not-proven).
+After this page you know which tests under faults Relevo passed, and can repeat them. [Chaos](chaos.md) describes a
+run and the [models](chaos.md#models); [the end](#what-is-not-proven) lists repeated runs and manual steps.
 
 ```sh
 make proof ARGS="--run --minutes 15"   # models, broken builds, four seeds of chaos, and this page
@@ -37,11 +36,10 @@ make chaos MINUTES=10 SEED=yours       # one run with a seed of yours
 node scripts/chaos/check.mjs build/chaos/chaos-yours   # its history, judged again by the checker alone
 ```
 
-A run writes its history to a folder of `build/chaos` named by its seed: compressed JSON lines with the answers that the
-app got, the pushes that phones got and the contents of the tables, and the replicas' logs. The checker needs only
-Node.js and these files, and no part of Relevo, so that others can check them, or write a checker of their own.
+A run writes its [history](chaos.md#what-a-run-does) to a folder of `build/chaos`. The checker needs only Node.js and
+these files, and no part of Relevo: others can check them, or write a checker of their own.
 
-[Chaos](chaos.md) describes a run, [models](models.md) the specifications.
+Figures come from `scripts/proof/results`. A seed is the day and the commit; **never** marks a moment that no run met.
 """
 
 
@@ -96,6 +94,11 @@ def _replayed(replay: Any) -> str:
 def _rules(runs: list[Any]) -> Iterator[str]:
     yield "A program in another language looks for violations of each rule; tests have a history that breaks each."
     yield ""
+    if all(run["summary"]["calm"] and not any(run["rules"].values()) for run in runs):
+        yield "All runs above came to rest in time, and none broke a rule:"
+        yield ""
+        yield from (f"- {rule}" for rule in dict.fromkeys(rule for run in runs for rule in run["rules"]))
+        return
     yield "Work that is still open when a run does not come to rest in time is counted apart."
     yield ""
     yield "| rule | found in runs that came to rest | in those that did not |"

@@ -43,6 +43,8 @@ RENAMED = {
     "recipes-sqlalchemy": "recipes-python#sqlalchemy",
     "recipes-phones": "recipes-http#register-phones",
     "recipes-other-languages": "recipes-http",
+    "models": "chaos#models",
+    "huawei": "native-push#huawei-push-kit",
     "kit-client": "kits#relevoclient-typescript-over-http",
     "kit-expo": "kits#relevoexpo-expo-apps",
     "kit-pg": "kits#relevopg-a-nodejs-transaction",
