@@ -36,6 +36,7 @@ OTHERWISE = {
     "server/relevo/client/push_rules.py": {"apns"},  # a field of a push, for iPhones
     "server/relevo/core/push_overrides.py": {"apns"},
     "sql/functions/checks/push_fields.sql": {"apns"},
+    "server/relevo/http/dashboard/guide.py": {"huawei"},  # the former address of a page
     "server/relevo/sandbox/faults/expo.py": {"fcm", "apns"},  # errors of theirs that Expo passes on
     "server/relevo/sandbox/server.py": set(NATIVE),  # shorthands of Sandbox
     "server/relevo/sandbox/templates/overview.html": {"webpush"},  # an example
