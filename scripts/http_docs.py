@@ -337,6 +337,8 @@ def _choices(schema: Mapping[str, Any]) -> list[str]:
 
 
 def _any_of(choices: Sequence[str]) -> str:
+    if sum(each.startswith("`") for each in choices) > 1:
+        return f"one of {', '.join(choices)}"
     return " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
 
 
