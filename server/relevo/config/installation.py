@@ -19,7 +19,7 @@ class Installation(Theme):
     )
     relevo_data_dir: Folder = everyday("The embedded PostgreSQL's folder.", Path(".relevo"))
     log_level: LogLevel = everyday("The lowest level to log: debug, info, warning or error.", "info")
-    log_format: LogFormat = everyday("console for people, json for machines.", "console")
+    log_format: LogFormat = everyday("The log's format: console for people, json for machines.", "console")
     relevo_demo: bool = expert(
         "Whether Relevo may create an embedded PostgreSQL if DATABASE_URL is unset; `make` sets it.", False
     )
