@@ -126,3 +126,7 @@ with unflushed as materialized (
 insert into relevo.cycle_state as s (cycle, source, asleep)
 select %(cycle)s::text, '', %(asleep)s from unflushed
 on conflict (cycle, source) do update set asleep = excluded.asleep where s.asleep <> excluded.asleep;
+
+-- name: mark_awake
+-- Lets every transaction see that a cycle is awake, if its line says so.
+select relevo.mark_awake(%(cycle)s);

@@ -10,6 +10,10 @@ on conflict (worker_id) do update
        lease_ms = excluded.lease_ms, wakeups = 'off', stopping_at = null, stopped_at = null, lost_at = null, hung = '[]', asleep = '{}', http = null, unreachable = '[]', unwritable = '[]',
        rests_because = excluded.rests_because, clock_ahead_s = excluded.clock_ahead_s;
 
+-- name: forget_awake
+-- Has everybody call fan-out and dispatch until they are known to be awake.
+select relevo.forget_awake();
+
 -- name: describe_cycles
 -- Writes down when each cycle runs, and why it cannot if it cannot, as this process has it; returns how many could not be written, because
 -- somebody holds their lines: nobody is waited for.

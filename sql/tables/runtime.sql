@@ -3,6 +3,11 @@
 -- Numbers of runs.
 create sequence relevo.run_ids;
 
+-- Whether fan-out, and dispatch, are known to be awake, so that nobody has to call them: 1 if so. Each is a sequence, for every transaction reads its
+-- value as it is now, whatever snapshot it has.
+create sequence relevo.fanout_awake minvalue 0 maxvalue 1 start 0;
+create sequence relevo.dispatch_awake minvalue 0 maxvalue 1 start 0;
+
 create table relevo.workers (
   worker_id     text primary key check (length(worker_id) between 1 and 100),
   hostname      text not null,
@@ -126,6 +131,10 @@ comment on column relevo.cycle_state.every_ms is 'How often it runs at the lates
 comment on column relevo.cycle_state.cron is 'The cron expression by which it runs, likewise.';
 comment on column relevo.cycle_state.timezone is 'The time zone of the cron expression.';
 comment on column relevo.cycle_state.off_reason is 'Why it cannot run with the settings of that worker; null if it can.';
+
+create trigger note_asleep after insert or update of asleep on relevo.cycle_state
+  for each row when (new.asleep and new.source = '')
+  execute function relevo.note_asleep();
 
 create table relevo.cycle_terms (
   cycle  text not null,

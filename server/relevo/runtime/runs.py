@@ -278,4 +278,7 @@ class Run:
 def set_asleep(database: Database, cycle: str, worker_id: str, *, asleep: bool) -> bool:
     """Say in table state whether a cycle sleeps in this process; return if it is new. Raises one of BUSY."""
     said = {"cycle": cycle, "worker_id": worker_id, "asleep": asleep, "lock_ms": database.lock_ms}
-    return database.execute(_SQL["set_asleep"], said).rowcount > 0
+    is_new = database.execute(_SQL["set_asleep"], said).rowcount > 0
+    if not asleep:
+        database.execute(_SQL["mark_awake"], {"cycle": cycle})
+    return is_new

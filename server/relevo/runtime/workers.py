@@ -94,6 +94,7 @@ class Worker:
                 "now": None,
             }
             connection.execute(_SQL["register_worker"], started)
+            connection.execute(_SQL["forget_awake"])
         _log.info("worker_started", worker_id=self.worker_id, role=role, cycles=list(cycles), version=__version__)
 
     def describe(self, cycles: Sequence[Cycle]) -> None:

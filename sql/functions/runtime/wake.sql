@@ -10,7 +10,9 @@ begin
     return; -- so wished, as by who is going to PREPARE TRANSACTION, where no NOTIFY may be
   end if;
   if current_setting('transaction_isolation') <> 'read committed' then
-    perform pg_notify('relevo_wake', cycle_name); -- who sleeps now is not to be seen from here: all are asked
+    if not relevo.is_awake(cycle_name) then
+      perform pg_notify('relevo_wake', cycle_name); -- which worker sleeps now is not to be seen from here: all are asked
+    end if;
     return;
   end if;
   if not exists (select from relevo.cycle_state s where s.cycle = cycle_name and s.source = '' and s.asleep) then
