@@ -5,7 +5,7 @@ create or replace function relevo.content_hash(event jsonb, at timestamptz, unti
   language plpgsql immutable
 as $$
 declare
-  said jsonb := jsonb_strip_nulls(event - array['on_conflict', 'project']);
+  said jsonb := jsonb_strip_nulls(case when event ?| array['on_conflict', 'project'] then event - array['on_conflict', 'project'] else event end);
 begin
   if said ->> 'audience' not in ('installations', 'owners') then
     said := relevo.trim_numbers('{"title": "", "body": "", "data": {}, "push": {}}'::jsonb || said);

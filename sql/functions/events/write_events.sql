@@ -11,11 +11,9 @@ declare
   many boolean := jsonb_array_length(events) > 1; -- of one alone nobody asks which
 begin
   return query
-  with given as materialized (
-    select * from relevo.given_events(events)
-  ), looked_up as (
+  with looked_up as (
     select g.*, k.event_id as known_id, strpos(nullif(k.content_hash, ''), g.hash) > 0 as same_hash
-      from given g
+      from (select * from relevo.given_events(events) offset 0) g
       left join lateral relevo.known_key(g.event_type, g.keys[1], g.keys[2], g.event ->> 'project') k on true
   ), numbered as materialized (
     select l.*, case when l.known_id is null then nextval('relevo.notification_events_id_seq') end as new_id
@@ -29,7 +27,8 @@ begin
            case when m.event -> 'push' ->> 'badge' = 'unread' then (m.event -> 'push') - 'badge' else coalesce(nullif(m.event -> 'push', 'null'), '{}') end,
            relevo.audience_kind(m.event), m.event ->> 'category',
            coalesce(m.event ->> 'lane', t.lane, 'bulk'), coalesce((m.event ->> 'at_most_once')::boolean, t.at_most_once, false), m.at,
-           relevo.check_deadline(coalesce(m.until, m.at + coalesce((m.event ->> 'ttl_s')::numeric::int, t.ttl_s) * interval '1 second'), m.at, case when many then m.ord end),
+           case when m.until is not null or t.ttl_s is not null or m.event ->> 'ttl_s' is not null then -- few have a deadline
+             relevo.check_deadline(coalesce(m.until, m.at + coalesce((m.event ->> 'ttl_s')::numeric::int, t.ttl_s) * interval '1 second'), m.at, case when many then m.ord end) end,
            case when m.event -> 'topics' <> 'null' then array(select distinct jsonb_array_elements_text(m.event -> 'topics')) else '{}' end,
            case when m.matching -> 'rubros' <> 'null' then array(select jsonb_array_elements_text(m.matching -> 'rubros')) else '{}' end,
            relevo.region_key(m.matching ->> 'region'), m.matching ->> 'tipo', (m.matching ->> 'monto')::numeric, m.matching ->> 'moneda',
