@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -236,11 +237,16 @@ def test_sql_runs_over_the_archive_in_place(archived, store_settings) -> None:
         restore.query(store, f"select * from read_csv('{Path(__file__)}')", pytest.fail)
 
 
-def test_files_can_be_fetched(archived, store_settings, tmp_path) -> None:
-    """The Parquet files of a month land in a folder under their keys, so that several months have room beside each other."""
+def test_files_can_be_fetched(archived, store_settings, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Parquet files of a month land in a folder under their keys, so that several months have room beside each other.
+
+    They are written there from the start: the folder for temporary files may be a small disk.
+    """
     store = open_store(**store_settings)
     reported = restore.read_manifest(store, "notification_deliveries", OLD)
-    paths = restore.fetch(store, reported, tmp_path / "here")
+    with monkeypatch.context() as small:
+        small.setattr(tempfile, "tempdir", str(tmp_path / "no room"))
+        paths = restore.fetch(store, reported, tmp_path / "here")
     assert [str(path.relative_to(tmp_path / "here")) for path in paths] == [
         reported.key_of(part) for part in reported.parts
     ]

@@ -184,6 +184,11 @@ REFUSED = [
     ("event_types:\n  offer: {ttl_s: soon}", "line 2: event_types.offer: ttl_s must be", ""),
     ("categories:\n  offers: {texts: {}}", "line 2: categories.offers must have a rule", ""),
     ("projects:\n  shop:\n    quiet_hours: {windows: [22:00-07:00]}", "zone must be given", ""),
+    (
+        "projects:\n  shop:\n    caps: [{per: day, most: 1, zest: 2}]",
+        "caps[0].zest is an unknown key",
+        "Keys here: category, most, over, per.",
+    ),
     ("projects:\n  shop:\n    caps: [{per: day}]", "line 3: projects.shop.caps[0] must have most", ""),
     ("projects:\n  shop:\n    caps: [{per: day, most: 1}, {per: day, most: 2}]", "is there already, on line 3", ""),
     ("tokens:\n  grafana: {secret: hunter2}", "line 2: tokens.grafana must be the name of a role", "never stands"),

@@ -17,6 +17,7 @@ from relevo.database.pool import Database
 from relevo.http.health import Readiness, is_ready
 from relevo.http.server import HttpServer
 from support.http_server import Served
+from support.processes import eventually
 
 
 def test_a_process_that_answers_is_alive(served: Served) -> None:
@@ -111,3 +112,19 @@ def test_a_taken_port_is_told_once(build: Callable[..., App]) -> None:
     with capture_logs() as lines:
         server._complain("taken"), server._complain("taken")
     assert (len(lines), app.worker.http) == (1, {"problem": "taken"})
+
+
+def test_a_server_that_stopped_holds_no_connection(build: Callable[..., App], conn: psycopg.Connection[Any]) -> None:
+    """Its connections to the database go with it: those of requests, and the one that looks whether it is ready."""
+
+    def held() -> set[str]:
+        named = "select application_name from pg_stat_activity where datname = current_database()"
+        return {" ".join(name.split()[:2]) for (name,) in conn.execute(named)} & {"relevo http", "relevo ready"}
+
+    stopped = Served(build())
+    stopped.start()
+    assert stopped.client("viewer").get("/v1/events").status_code == 200
+    assert stopped.client().get("/health/ready").status_code == 200
+    assert held() == {"relevo http", "relevo ready"}
+    stopped.close()
+    eventually(lambda: not held(), "its connections end")

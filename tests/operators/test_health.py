@@ -143,7 +143,13 @@ ILL: list[tuple[dict[str, Any], str]] = [
         "RELEVO_INSTANCE is unset here, and production for worker v, which is running; nothing is sent from here until",
     ),
     (
-        {"workers": [worker("alive", rests_because=REASON), worker("alive", worker_id="v")]},
+        {
+            "workers": [
+                worker("stopped", worker_id="u"),
+                worker("alive", rests_because=REASON),
+                worker("alive", worker_id="v"),
+            ]
+        },
         (
             f"worker w rests and sends nothing, because the database looks like a copy: {REASON}; set its "
             "RELEVO_INSTANCE to that of worker v, then restart it"

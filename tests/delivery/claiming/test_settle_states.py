@@ -201,3 +201,15 @@ def test_one_installation_gets_an_event_once(conn) -> None:
                values (%(event_day)s, %(notification_event_id)s, %(installation_id)s, 'other.type')""",
             row,
         )
+
+
+def test_a_token_that_is_gone_is_disabled_however_long_the_reason(build, conn) -> None:
+    """A push service's code may be longer than a reason can be: the token is disabled, with how the code begins."""
+    add(conn, 1)
+    worker = build()
+    claim = take(worker)
+    request, [delivery] = journal(worker, claim), claim.deliveries
+    phone = {"installation_id": delivery.installation_id, "token_version": delivery.token_version}
+    worker.claims.settle(claim, answers(claim, "invalid", error_code="Gone" * 50, **phone), [request.id], NOW)
+    phones = conn.execute("select token, invalid_reason from relevo.device_installations").fetchall()
+    assert phones == [(None, "Gone" * 25)]
