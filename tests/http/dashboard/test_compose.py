@@ -58,6 +58,17 @@ def test_an_event_for_owners_of_one_project(served: Served, conn: psycopg.Connec
     assert made == [("shop", "waiting")]
 
 
+def test_data_alone_can_be_sent(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """What says nothing to its reader may have something for the app; what has neither is not sent."""
+    person = operator(served)
+    phone(conn)
+    nothing = person.send("/dashboard/compose", audience="everyone").text
+    assert "/dashboard/compose/send" not in nothing
+    page = person.send("/dashboard/compose", audience="everyone", data='{"screen": "offers"}')
+    assert person.send("/dashboard/compose/send", **asked(page)).status_code == 303
+    assert conn.execute("select title, data from relevo.notification_events").fetchall() == [("", {"screen": "offers"})]
+
+
 def test_many_phones_take_their_number_and_a_form_sends_once(
     served: Served, conn: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -349,10 +349,13 @@ def test_a_preview_tells_who_is_left_out(served: Served, conn: psycopg.Connectio
     for query in ("audience=everyone", "audience=owners&whom=ana", f"audience=installations&whom={named}"):
         page = viewer.get(f"/dashboard/compose?{query}&category=ads").text
         assert [words for words in left if words not in page] == [], query
+        told = re.findall(r"<li>(1 phone: [^<]+)</li>", page)
+        assert (len(told) >= len(left) - 1, [each for each in told if each.endswith(".")]) == (True, []), query
     assert "1 phone: nobody registered it" in page
     assert "not known: ghost<" in viewer.get("/dashboard/compose?audience=owners&whom=ana%0Aghost").text
     matching = viewer.get("/dashboard/compose?audience=matching&topics=x").text
     assert "Left out, beside those whose preferences do not match" in matching
+    assert [words for words in left[:3] if words not in matching] == []
     assert "opted out" not in matching
     assert "Left out" not in viewer.get(f"/dashboard/compose?audience=installations&whom={good}").text
 
