@@ -97,4 +97,32 @@ IN_PYTHON: dict[str, Mistake] = {
         '"/v1/owners/forget": {"POST": READ},',
         ("tests/http/test_rules_principles.py",),
     ),
+    "long-reason-keeps-a-token": Mistake(
+        "a token that is gone is disabled however long the push service's code is",
+        "server/relevo/delivery/claiming/settle.py",
+        '(a.error_code or "invalid")[:100]',
+        '(a.error_code or "invalid")',
+        ("tests/delivery/claiming/test_settle_states.py", "-k", "however_long"),
+    ),
+    "stopped-server-stays-connected": Mistake(
+        "a server that stopped holds no connection to the database",
+        "server/relevo/http/server.py",
+        "for each in (threads, probes):",
+        "for each in (threads,):",
+        ("tests/http/test_health.py", "-k", "stopped"),
+    ),
+    "answer-not-recorded": Mistake(
+        "the audit log has what an action answered",
+        "server/relevo/verbs/phones.py",
+        "return act.answer(bool(client.unregister(act.connection, installation_id)))",
+        "return bool(client.unregister(act.connection, installation_id))",
+        ("tests/verbs/test_callers.py", "-k", "each_route"),
+    ),
+    "fetched-by-way-of-a-small-disk": Mistake(
+        "what is fetched from the archive is written beside where it lands",
+        "server/relevo/archive/restore.py",
+        'prefix=".fetching-", dir=path.parent)',
+        'prefix=".fetching-")',
+        ("tests/archive/test_restore.py", "-k", "fetched"),
+    ),
 }

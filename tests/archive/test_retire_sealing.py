@@ -32,6 +32,18 @@ def test_a_month_with_something_open_is_not_sealed(build, conn, status) -> None:
     assert seal(conn) is True
 
 
+@pytest.mark.parametrize("state", ["", "retired"])
+def test_only_a_sealed_month_is_retired(conn, state) -> None:
+    """What may still be written to stays where it is, and what was retired is not retired again."""
+    add_old_deliveries(conn, OLD, 3)
+    if state:
+        seal(conn)
+        conn.execute("update relevo.archive_exports set state = %s", [state])
+    with pytest.raises(psycopg.errors.RaiseException, match="is not sealed"):
+        conn.execute("select relevo.retire_month('notification_deliveries', %s)", [OLD])
+    assert conn.execute(f"select count(*) from {HOT}").fetchone() == (3,)
+
+
 def test_nobody_writes_to_a_sealed_month(build, conn) -> None:
     """Fan-out ends its event instead; settle, redrive and whoever knows nothing of seals are refused by the table itself."""
     add_old_deliveries(conn, OLD, 3, event=999)

@@ -11,6 +11,7 @@ from psycopg.types.json import Jsonb
 
 import relevo
 from relevo import Event, Installation, Matching, Owners, Phones, Topic
+from relevo.client import checks
 from support.phones import fan_out, fan_out_to_the_end
 
 PHONES = {
@@ -268,6 +269,8 @@ REFUSED: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("given", "complaint"), REFUSED)
 def test_what_is_refused(conn: psycopg.Connection[Any], given: Any, complaint: str) -> None:
     """What is no attribute is refused by name, with the same words before the statement and by SQL."""
+    with pytest.raises(relevo.InvalidInputError, match=complaint):
+        checks.check_attributes("attributes", given)
     with pytest.raises(relevo.InvalidInputError, match=complaint):
         relevo.set_attributes(conn, given, owner="ana")
     with pytest.raises(psycopg.errors.DataError, match=complaint):

@@ -95,6 +95,12 @@ class TestRegister:
         row = phone(conn, one)
         assert (row["token"], row["token_version"], row["receives"]) == (None, 2, False)
 
+    def test_a_project_that_is_null_is_the_usual_one(self, conn) -> None:
+        """A new phone with an owner and a null for its project is registered as one that names no project."""
+        given = [{"token": TOKEN, "owner": "ana"}, {"token": f"{TOKEN[:-1]}2]", "owner": "ana", "project": None}]
+        ids = [conn.execute("select relevo.register_installation(%s)", [Jsonb(each)]).fetchone()[0] for each in given]
+        assert [phone(conn, one)["project"] for one in ids] == ["default", "default"]
+
     def test_a_phone_without_a_token_waits_for_one(self, conn) -> None:
         """It can be registered before it has a token, and receives once it tells one."""
         one = relevo.register(conn, Installation(None))

@@ -123,7 +123,7 @@ def test_a_server_that_stopped_holds_no_connection(build: Callable[..., App], co
 
     stopped = Served(build())
     stopped.start()
-    assert stopped.client("viewer").get("/v1/events").status_code == 200
+    assert stopped.client("viewer").get("/v1/caps").status_code == 200
     assert stopped.client().get("/health/ready").status_code == 200
     assert held() == {"relevo http", "relevo ready"}
     stopped.close()

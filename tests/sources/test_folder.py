@@ -482,6 +482,17 @@ def test_a_rejected_line_can_be_run_again(tmp_path: Path, source: Folder, contex
     assert not context.rejects
 
 
+def test_a_file_with_a_colon_in_its_name_is_no_line(
+    tmp_path: Path, source: Folder, context: MemorySourceContext
+) -> None:
+    """A file that as a whole was rejected has no number behind its last colon, and stays rejected as what it was."""
+    (tmp_path / "a.jsonl").write_text(line(1))
+    context.due = {"2026:b.jsonl"}
+    context.run(source)
+    assert context.codes() == {"1-1-LE26"}
+    assert list(context.rejects) == ["2026:b.jsonl"]
+
+
 def test_a_line_that_is_too_long_is_run_again_in_bounded_memory(
     tmp_path: Path, source: Folder, context: MemorySourceContext
 ) -> None:

@@ -55,6 +55,7 @@ OF_EVERYBODY = {
     ("POST", "/v1/owners/forget"): "forget_owner",
     ("DELETE", "/v1/installations/{installation_id}"): "forget",
 }
+WITHOUT_AN_ANSWER = {"nothing yet"}
 
 
 @pytest.mark.parametrize(("role", "expected"), [("operator", OF_OPERATORS | OF_EVERYBODY), ("app", OF_EVERYBODY)])
@@ -62,22 +63,27 @@ def test_what_is_recorded_of_each_route(
     phones: Phones, conn: psycopg.Connection, role: str, expected: dict[tuple[str, str], str]
 ) -> None:
     """Of an operator the log has each action on events, owners, phones, settings and cycles; of an app what concerns a whole project,
-    and who read everything of a person, silenced them or deleted them. It is written whether the action came off or not."""
+    and who read everything of a person, silenced them or deleted them. It is written whether the action came off or not.
+
+    Of one that came off it has what was answered, too."""
     shop, _bank = plant(phones.served, conn)
     client = phones.served.client(role)
-    recorded = {}
+    recorded, unanswered = {}, set()
     for (method, path), route in ROUTES.items():
         if not path.startswith("/v1/") or method == "GET":
             continue
         conn.execute("delete from relevo.audit_log")
         address = filled(path, route, shop.event, str(shop.phone), shop.delivery)
         client.call(method, address, json=body_of(route, shop.delivery))
-        found = conn.execute("select action, actor from relevo.audit_log order by id").fetchall()
+        found = conn.execute("select action, actor, outcome, result from relevo.audit_log order by id").fetchall()
         if found:
-            ((action, actor),) = found
+            ((action, actor, outcome, result),) = found
             recorded[method, path] = action
+            if outcome == "ok" and not result:
+                unanswered.add(action)
             assert actor.startswith(f"a {role} ("), (method, path, actor)
     assert recorded == expected
+    assert unanswered <= WITHOUT_AN_ANSWER
 
 
 def test_what_was_not_given_is_no_part_of_the_target(build: Callable[..., App], conn: psycopg.Connection) -> None:

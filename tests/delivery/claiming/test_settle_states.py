@@ -211,5 +211,5 @@ def test_a_token_that_is_gone_is_disabled_however_long_the_reason(build, conn) -
     request, [delivery] = journal(worker, claim), claim.deliveries
     phone = {"installation_id": delivery.installation_id, "token_version": delivery.token_version}
     worker.claims.settle(claim, answers(claim, "invalid", error_code="Gone" * 50, **phone), [request.id], NOW)
-    phones = conn.execute("select token, invalid_reason from relevo.device_installations").fetchall()
-    assert phones == [(None, "Gone" * 25)]
+    found = conn.execute("select invalidated_at, invalid_reason from relevo.device_installations").fetchall()
+    assert found == [(NOW, "Gone" * 25)]

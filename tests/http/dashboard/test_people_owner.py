@@ -90,19 +90,6 @@ def test_history_has_the_owners_own_pushes(served: Served, conn: Connection, per
     assert other != lent
 
 
-def test_the_history_of_whom_goes_on_page_by_page(served: Served, conn: Connection, person: Person) -> None:
-    """A page of an owner's history, and of a phone's, begins behind the push that the page before it ended with."""
-    phone = make_phone(conn, owner="ana")
-    for title in ("The first", "The second"):
-        verbs.enqueue(conn, values.Event("t", title, title, audience=values.Owners("ana")))
-        fan_out(served.app)
-    (last,) = conn.execute("select max(id) from relevo.notification_deliveries").fetchone()
-    for page in (f"/dashboard/installations/{phone}", "/dashboard/owners/ana"):
-        for place, has in (("", (True, True)), (f"?before={last}", (True, False))):
-            history = text_of(person, page + place).partition("History")[2]
-            assert ("The first" in history, "The second" in history) == has, page + place
-
-
 def test_a_capped_push_was_not_pushed(served: Served, conn: Connection, person: Person) -> None:
     """Latest events and history say that the second push of a day was not pushed, in both languages."""
     quiet.set_cap(conn, 1, per="day", category="ads")
