@@ -111,13 +111,6 @@ IN_PYTHON: dict[str, Mistake] = {
         "for each in (threads,):",
         ("tests/http/test_health.py", "-k", "stopped"),
     ),
-    "answer-not-recorded": Mistake(
-        "the audit log has what an action answered",
-        "server/relevo/verbs/phones.py",
-        "return act.answer(bool(client.unregister(act.connection, installation_id)))",
-        "return bool(client.unregister(act.connection, installation_id))",
-        ("tests/verbs/test_callers.py", "-k", "each_route"),
-    ),
     "fetched-by-way-of-a-small-disk": Mistake(
         "what is fetched from the archive is written beside where it lands",
         "server/relevo/archive/restore.py",

@@ -38,7 +38,7 @@ def test_only_a_sealed_month_is_retired(conn, state) -> None:
     add_old_deliveries(conn, OLD, 3)
     if state:
         seal(conn)
-        conn.execute("update relevo.archive_exports set state = %s", [state])
+        conn.execute("update relevo.archive_exports set state = %s, retired_at = now(), rows = 3", [state])
     with pytest.raises(psycopg.errors.RaiseException, match="is not sealed"):
         conn.execute("select relevo.retire_month('notification_deliveries', %s)", [OLD])
     assert conn.execute(f"select count(*) from {HOT}").fetchone() == (3,)

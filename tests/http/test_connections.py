@@ -118,17 +118,6 @@ def test_what_trails_or_frames_a_body_is_bounded(
         connection.sendall(piece * (20_000_000 // len(piece)))
 
 
-def test_a_large_body_in_the_smallest_pieces_is_read(
-    served: Served, connect: Callable[[Served], socket.socket]
-) -> None:
-    """What frames a body may be several times as long as the body: it is read, and judged as any other."""
-    connection, token = connect(served), served.client("app").token
-    head = f"POST /v1/events HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n"
-    pieces = b"1;\r\n \r\n" * 60_000 + b"0\r\n\r\n"
-    connection.sendall(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n" + pieces)
-    assert hears_the_end(connection).startswith(b"HTTP/1.1 400 ")
-
-
 def test_a_body_in_small_pieces_is_taken(serve: Callable[..., Served]) -> None:
     """A body may come byte by byte, and what trails it is for nobody."""
     served = serve()

@@ -16,6 +16,7 @@ import pytest
 
 from relevo.sources import files
 from relevo.sources.folder import Folder
+from relevo.sources.text import reject
 from support.source_context import MemorySourceContext, settings_for
 
 
@@ -487,10 +488,11 @@ def test_a_file_with_a_colon_in_its_name_is_no_line(
 ) -> None:
     """A file that as a whole was rejected has no number behind its last colon, and stays rejected as what it was."""
     (tmp_path / "a.jsonl").write_text(line(1))
+    context.rejects = {"2026:b.jsonl": reject("2026:b.jsonl", "it cannot be read")}
     context.due = {"2026:b.jsonl"}
     context.run(source)
     assert context.codes() == {"1-1-LE26"}
-    assert list(context.rejects) == ["2026:b.jsonl"]
+    assert context.rejects["2026:b.jsonl"].reason == "it cannot be read"
 
 
 def test_a_line_that_is_too_long_is_run_again_in_bounded_memory(
