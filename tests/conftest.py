@@ -38,6 +38,7 @@ from support.shared_database import SharedDatabase
 
 pytest_plugins = [
     "support.fixtures.archive",
+    "support.fixtures.hosted_database",
     "support.fixtures.http_server",
     "support.fixtures.migrating",
     "support.fixtures.running_processes",

@@ -17,6 +17,10 @@ select c.relname as name
             and (c.relname = 'audit_log' or has_table_privilege(c.oid, 'insert') and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete')))
  order by c.relname;
 
+-- name: find_archive_owner
+-- Returns who owns the schema relevo, if the schema for retired months is missing.
+select n.nspowner::regrole::text as owner from pg_namespace n where n.nspname = 'relevo' and to_regnamespace('relevo_archive') is null;
+
 -- name: may_forge_audit
 -- Returns whether this role may change or delete entries of the audit log although it does not own them.
 select not pg_has_role(c.relowner, 'usage') and (has_any_column_privilege(c.oid, 'update') or has_table_privilege(c.oid, 'delete')) as may

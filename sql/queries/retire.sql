@@ -25,8 +25,8 @@ select p.oid::regclass::text, c.oid::regclass::text
  order by 2;
 
 -- name: find_archive_schema
--- Returns whether the schema for retired months is there.
-select to_regnamespace('relevo_archive') is not null;
+-- Returns whether the schema for retired months is there, and who has to own it: the owner of the schema relevo.
+select to_regnamespace('relevo_archive') is not null, (select n.nspowner::regrole::text from pg_namespace n where n.nspname = 'relevo');
 
 -- name: wait_briefly
 -- Lets this transaction wait for a lock only so long that nobody who queues behind it notices.

@@ -19,7 +19,10 @@ def test_a_missing_cold_schema_is_told(build, conn) -> None:
     add_old_deliveries(conn, OLD, 3)
     conn.execute("drop schema relevo_archive")
     report = clean_up(build())
-    assert "the schema relevo_archive is missing; have an administrator create it" in report.error
+    assert (
+        "the schema relevo_archive is missing; have an administrator run: CREATE SCHEMA relevo_archive AUTHORIZATION "
+        in report.error
+    )
     assert conn.execute("select count(*) from relevo.notification_deliveries").fetchone() == (3,)
 
 

@@ -45,10 +45,10 @@ class RetiringMonth(Month):
 
 def retire(run: Run) -> Step:
     """Take one step with a month of deliveries or journal, else move some events or items."""
-    ready = run.execute(_SQL["find_archive_schema"]).fetchone() == (True,)
-    if not ready:
-        missing = "the schema relevo_archive is missing; have an administrator create it for this role"
-        return Step(problems=(missing,))
+    is_there, owner = run.execute(_SQL["find_archive_schema"]).fetchone() or (False, "the owner of relevo")
+    if not is_there:
+        missing = "the schema relevo_archive is missing; have an administrator run: CREATE SCHEMA relevo_archive"
+        return Step(problems=(f"{missing} AUTHORIZATION {owner}",))
     month = _find_month(run)
     if month is not None:
         try:

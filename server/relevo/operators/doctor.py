@@ -87,6 +87,7 @@ def look_around(
         looks += [
             partial(_instance, database, settings),
             partial(_rights, database),
+            partial(_archive_schema, database),
             partial(_owner_names, database),
             partial(_vacuum, database),
             partial(_replica, database, settings),
@@ -253,6 +254,15 @@ def _rights(database: Database) -> Iterator[Finding]:
             "audit_unprotected",
             "This role may change and delete entries of the audit log, as workers of 0.3 had to.",
             "Once no worker of 0.3 runs any more, have the owner run `relevo grant ROLE --worker` again.",
+        )
+
+
+def _archive_schema(database: Database) -> Iterator[Finding]:
+    for row in fetch(database, _SQL["find_archive_owner"]):
+        yield Finding(
+            "archive_schema_missing",
+            "The schema relevo_archive is missing: cleanup cannot move old months out of the tables.",
+            f"Have an administrator run: CREATE SCHEMA relevo_archive AUTHORIZATION {row['owner']}.",
         )
 
 

@@ -22,10 +22,13 @@ begin
     execute format('grant usage on schema relevo_archive to %I', role_name);
     execute format('grant select on all tables in schema relevo_archive to %I', role_name);
   end if;
-  if to_regnamespace('relevo_restored') is null then
+  -- An owner of the schema relevo alone may make no other one: then `relevo archive restore` says that this one is missing.
+  if to_regnamespace('relevo_restored') is null and has_database_privilege(current_database(), 'create') then
     create schema relevo_restored;
   end if;
-  execute format('grant usage, create on schema relevo_restored to %I', role_name);
+  if to_regnamespace('relevo_restored') is not null then
+    execute format('grant usage, create on schema relevo_restored to %I', role_name);
+  end if;
 end
 $$;
 
