@@ -24,7 +24,7 @@ RELEVO = RELEVO_DEMO=$${RELEVO_DEMO:-true} .venv/bin/relevo
 MUTATORS = .venv/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[mutants]' --constraint constraints.txt
 PEERS = .venv/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[bench]' --constraint constraints.txt
 
-.PHONY: help run tick run-cycle migrate psql smoke restore test soak check fmt docs site texts dist clean model chaos ha bench bench-archive proof
+.PHONY: help run tick run-cycle migrate psql smoke restore test soak check fmt docs site texts dist examples clean model chaos ha bench bench-archive proof
 .PHONY: installed installed-dev cycle-named month-named
 
 help: ## say what each target does
@@ -91,6 +91,9 @@ texts: installed-dev ## collect the texts of the pages into locale/, and compile
 
 dist: installed-dev ## build all that is published into dist/, try each, rehearse the upgrade to it; ARGS=--help
 	@.venv/bin/python scripts/make_dist.py $(ARGS)
+
+examples: installed-dev ## run the examples of README and guide by the wheel in dist/; ARGS=WHEEL takes another
+	@.venv/bin/python scripts/try_examples.py $(ARGS)
 
 model: ## explore the specifications of scripts/model exhaustively, and their broken twins (needs Node.js); ARGS=--long
 	@cd scripts/model && npm ci --ignore-scripts --prefer-offline --loglevel=error >/dev/null && node check.mjs $(ARGS)

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 REHEARSAL = ("tests/migrations/test_rolling_upgrades.py", "tests/migrations/test_upgrade_under_load.py")
 KITS, CHART = "server/clients/*/package.json", "scripts/deploy/helm/relevo/Chart.yaml"
-PARTS = ("server", "kits", "chart", "image", "rehearsal")
+PARTS = ("server", "examples", "kits", "chart", "image", "rehearsal")
 IN_THE_WHEEL = ("relevo/__init__.py", "relevo/py.typed", "relevo/docs/index.md", "relevo/sql/queries/claims.sql")
 IN_THE_SDIST = ("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "server/relevo/__init__.py")
 
@@ -114,6 +114,12 @@ def check_server(wheel: Path, version: str) -> str:
     return f"installed {wheel.name} with [server]"
 
 
+def check_examples(wheel: Path) -> str:
+    """Run the examples of README and guide by the wheel, in an empty environment; say that they do as printed."""
+    run(sys.executable, ROOT / "scripts" / "try_examples.py", wheel)
+    return f"ran the examples of README and guide by {wheel.name}"
+
+
 def build_kits(version: str, repository: str) -> str:
     """Pack the kits where Node.js is, try them, and say what came of it."""
     if lacking := [name for name in ("node", "npm") if shutil.which(name) is None]:
@@ -180,6 +186,8 @@ def make_part(part: str, wheel: Path, version: str, repository: str) -> str:
     match part:
         case "server":
             return check_server(wheel, version)
+        case "examples":
+            return check_examples(wheel)
         case "kits":
             return build_kits(version, repository)
         case "chart":

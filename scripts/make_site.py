@@ -1,8 +1,8 @@
 """Builds the guide as a static site into build/site/VERSION, by MkDocs. `make site` runs it.
 
-The pages are those of server/docs, which a running Relevo serves at /guide. The site adds a home page, a navigation
-from the guide's index, pages that lead on from former addresses, llms.txt, and a menu of versions. What build/site has
-of other versions stays.
+The pages are those of server/docs, which a running Relevo serves at /guide, and their Spanish form in server/docs/es,
+of those that have one. The site adds a home page, a navigation from the guide's index, pages that lead on from former
+addresses, llms.txt, a menu of versions and one of languages. What build/site has of other versions stays.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from relevo.http.dashboard.guide import RENAMED
 
 ROOT = Path(__file__).parents[1]
 DOCS, OWN, OUT = ROOT / "server" / "docs", ROOT / "scripts" / "site", ROOT / "build" / "site"
+SPANISH = "es"
 VERSION = ".".join(__version__.split(".")[:2])
 """Each minor version has a site: 0.4."""
 _ROW = re.compile(r"^\| \[(?P<title>[^\]]+)\]\((?P<page>[\w-]+\.md)\) \| (?P<says>.*) \|$")
 _FENCE = re.compile(r"^(\s*```\w+) .*")
+_INDEX = re.compile(r"\]\(((?:\.\./)?)index\.md")
 _LIST = re.compile(r"^(?:[-*]|\d+\.) ")
 _LEAD_ON = (
     '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={0}"><a href="{0}">{0}</a>\n'
@@ -61,20 +63,35 @@ def for_mkdocs(lines: list[str]) -> Iterator[str]:
 
 
 def write_pages(folder: Path) -> None:
-    """Write the pages as MkDocs reads them."""
+    """Write the pages as MkDocs reads them; those that there are in both languages lead to each other."""
     shutil.copytree(DOCS, folder)
-    for page in folder.glob("*.md"):
-        text = "\n".join(for_mkdocs(_read(page).splitlines())) + "\n"
-        page.write_text(text.replace("](index.md", "](guide.md"), encoding="utf-8")
     (folder / "index.md").rename(folder / "guide.md")
     shutil.copy(OWN / "home.md", folder / "index.md")
+    shutil.copy(OWN / "home.es.md", folder / SPANISH / "index.md")
     shutil.copy(OWN / "way-of-a-push.svg", folder)
+    for page in folder.rglob("*.md"):
+        lines = _read(page).splitlines()
+        if page.parent.name == SPANISH:
+            lines.insert(1, f"\n[English](../{page.name}){{ hreflang=en lang=en }}")
+        elif (folder / SPANISH / page.name).exists():
+            lines.insert(1, f"\n[Español]({SPANISH}/{page.name}){{ hreflang=es lang=es }}")
+        text = "\n".join(for_mkdocs(lines)) + "\n"
+        is_home = page.name == "index.md"
+        page.write_text(text if is_home else _INDEX.sub(r"](\1guide.md", text), encoding="utf-8")
+
+
+def write_language(site: Path) -> None:
+    """Say of each Spanish page that it is Spanish, for browsers and readers aloud: MkDocs knows one language."""
+    for page in (site / SPANISH).glob("*.html"):
+        page.write_text(_read(page).replace('<html lang="en"', f'<html lang="{SPANISH}"', 1), encoding="utf-8")
 
 
 def configuration(pages: Path, site: Path) -> str:
     """Return MkDocs' configuration with the pages in the order of the guide's index."""
     nav: list[object] = [{"Home": "index.md"}, {"All pages": "guide.md"}]
     nav += [{door: [{title: page} for title, page, _ in rows]} for door, rows in doors().items()]
+    spanish = [page for page in sorted(pages.glob(f"{SPANISH}/*.md")) if page.name != "index.md"]
+    nav.append({"Español": [f"{SPANISH}/index.md", *(f"{SPANISH}/{page.name}" for page in spanish)]})
     ours = yaml.safe_dump({"docs_dir": str(pages), "site_dir": str(site), "nav": nav}, sort_keys=False)
     return f"{_read(OWN / 'mkdocs.yml')}{ours}"
 
@@ -120,6 +137,7 @@ def build(out: Path) -> int:
     if done.returncode != 0:
         print(done.stdout + done.stderr, file=sys.stderr)
         return done.returncode
+    write_language(site)
     write_former_addresses(site)
     write_llms_txt(site)
     write_versions(out)

@@ -15,10 +15,11 @@ import pytest
 import requests
 
 from relevo.client import values, verbs
+from support import installed
 from support.docs_pages import PAGES, ROOT, blocks
 from support.http_server import Served
 from support.phones import add_phones, fan_out
-from support.relevo_command import Command, make_command
+from support.relevo_command import Command, make_command, make_installed_command
 
 README = ROOT / "README.md"
 KEPT = ROOT / "tests" / "archive" / "kept" / "v1"
@@ -130,9 +131,10 @@ def reader(monkeypatch, capsys, dsn: str, conn: psycopg.Connection[Any], build, 
         verbs.enqueue(conn, values.Event("order.shipped", f"order {n}", "On its way", audience=values.Owners("user-7")))
     fan_out(built)
     callers = [served.client(role).token or "" for role in ("app", "viewer")]
-    yield Reader(
-        make_command(monkeypatch, capsys, dsn), served, monkeypatch.setenv, callers[0], callers[1].split("_")[1]
+    command = (
+        make_installed_command(monkeypatch, dsn) if installed.IS_ANOTHER else make_command(monkeypatch, capsys, dsn)
     )
+    yield Reader(command, served, monkeypatch.setenv, callers[0], callers[1].split("_")[1])
     served.close()
     for name in ROLES:
         conn.execute(f"drop owned by {name}; drop role {name}".encode())

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,10 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from support import installed
 from support.docs_pages import DOCS, blocks
 
-RELEVO = str(Path(sys.executable).with_name("relevo"))
+RELEVO = str(installed.RELEVO)
 
 
 def run(words: list[str], **environ: str) -> subprocess.CompletedProcess[str]:

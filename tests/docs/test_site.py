@@ -100,6 +100,20 @@ def test_a_link_to_nowhere_is_an_error(site: Path, tmp_path: Path, monkeypatch: 
     assert not (tmp_path / "out" / "versions.json").exists()
 
 
+def test_pages_in_both_languages_lead_to_each_other(site: Path) -> None:
+    """Each Spanish page says that it is Spanish and leads to its English page, which leads back; the menu of languages leads to both homes."""
+    made = site / make_site.VERSION
+    spanish = [path.with_suffix(".html").name for path in (make_site.DOCS / "es").glob("*.md")]
+    assert {"quickstart.html", "what-it-is.html", "in-your-app.html"} <= set(spanish)
+    for name in ("index.html", *spanish):
+        there, here = (made / "es" / name).read_text(), (made / name).read_text()
+        assert '<html lang="es"' in there
+        assert '<html lang="en"' in here
+        assert f'href="../{name}" hreflang="en"' in there
+        assert f'href="es/{name}" hreflang="es"' in here
+    assert 'hreflang="es" class="md-select__link"' in (made / "taps.html").read_text()
+
+
 @in_a_browser
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_the_site_is_read_in_a_browser(address: str, browser: Any, width: int) -> None:

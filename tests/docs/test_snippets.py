@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from support import installed
 from support.docs_pages import PAGES, blocks
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -41,7 +41,7 @@ def test_snippets_run(page: Path, dsn: str) -> None:
     ]
     played = [*program(page, "before"), *played, *program(page, "after")]
     done = subprocess.run(
-        [sys.executable, "-W", "error", PROGRAMS / "play.py", dsn],
+        [installed.PYTHON, "-W", "error", PROGRAMS / "play.py", dsn],
         input=json.dumps(played),
         capture_output=True,
         text=True,

@@ -31,6 +31,7 @@ TARGETS = {
     "site",
     "clients",
     "dist",
+    "examples",
     "clean",
     "chaos",
     "mutants",

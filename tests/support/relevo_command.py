@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from relevo import cli
 from relevo.cli import common, people
+from support.installed import RELEVO
 
 MARKUP = "[bold red]x[/] [/] [link=https://a.b]y[/link] \\[z]"
 """What others may write, and a terminal must not take for markup."""
@@ -51,6 +53,25 @@ def make_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
             code = left.code if isinstance(left.code, int) else 1
         said = capsys.readouterr()
         return Said(code, said.out, said.err)
+
+    return run
+
+
+def make_installed_command(monkeypatch: pytest.MonkeyPatch, url: str) -> Command:
+    """Return a function that runs the installed `relevo` as a process, in a wide window."""
+    monkeypatch.setenv("DATABASE_URL", url)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*words: object) -> Said:
+        done = subprocess.run(
+            [RELEVO, *map(str, words)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        return Said(done.returncode, done.stdout, done.stderr)
 
     return run
 
