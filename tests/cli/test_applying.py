@@ -73,7 +73,7 @@ def test_the_page_keeps_its_word(conn: psycopg.Connection[Any], command: Command
     after = state(conn)
     for again in (("--plan",), ()):
         told = command("apply", file, *again)
-        assert (told.code, told.out) == (0, f"Nothing to do: the database is as {file} says.\n")
+        assert (told.code, told.out) == (0, f"No changes: the database is as {file} says.\n")
     assert state(conn) == after
     record = conn.execute("select outcome, target, result from relevo.audit_log order by id").fetchall()
     assert [row[0] for row in record] == ["failed", "ok", "ok"]

@@ -28,7 +28,7 @@ class TestPlainAnswers:
     def test_filters_that_match_nothing(self, command: Command) -> None:
         """Nothing found by a filter is not called nothing at all."""
         assert command("events", "--type", "nope").out == "No event fits.\n"
-        assert command("installations", "--owner", "nobody").out == "No installation fits.\n"
+        assert command("installations", "--owner", "nobody").out == "No installation matches.\n"
         assert "No events yet" in command("events").out
 
     def test_wrong_names(self, command: Command) -> None:
@@ -129,5 +129,5 @@ class TestPlainAnswers:
         claim = worker.claims.claim("dispatch", "default", "bulk")
         assert claim is not None
         said = command("cancel", event).out
-        assert "1 push of it was sent before, and stays sent." in said
+        assert "1 push of it was already sent and stays sent." in said
         assert "2 pushes of it are being sent right now" in said

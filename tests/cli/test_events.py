@@ -20,13 +20,13 @@ class TestCancel:
     """relevo cancel."""
 
     def test_once_twice_never(self, command: Command, conn) -> None:
-        """The first says so, the second that it had ended before, and an unknown event is wrong usage."""
+        """The first says so, the second that it had already ended, and an unknown event is wrong usage."""
         made = relevo.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         first = command("cancel", made.event_id, "--reason", "a mistake")
         second = command("cancel", made.event_id)
         unknown = command("cancel", made.event_id + 1)
         assert (first.code, first.out) == (0, f"Event {made.event_id} is cancelled.\n")
-        assert (second.code, second.out) == (0, f"Event {made.event_id} had ended before.\n")
+        assert (second.code, second.out) == (0, f"Event {made.event_id} had already ended.\n")
         assert unknown.code == 2
         assert f"There is no event {made.event_id + 1}." in unknown.err
         assert "all is no event's number" in command("cancel", "all").err
@@ -35,13 +35,13 @@ class TestCancel:
     def test_what_was_finished(self, command: Command, conn) -> None:
         """Where an end can change nothing, nothing is changed, and that is said; a redrive of what failed is ended by it."""
         for number, status, said, state in (
-            (1, "skipped", "was finished already: nothing of it was withdrawn", "fanned"),
-            (2, "failed", "is cancelled; nothing of it was left to send", "cancelled"),
+            (1, "skipped", "had already finished: no push was withdrawn", "fanned"),
+            (2, "failed", "is cancelled; no push was left to send", "cancelled"),
             (3, "retryable", "is cancelled", "cancelled"),
             (
                 4,
                 "sent",
-                "is cancelled; nothing of it was left to send.\n2 pushes of it were sent before, and stay sent",
+                "is cancelled; no push was left to send.\n2 pushes of it were already sent and stay sent",
                 "cancelled",
             ),
         ):
@@ -69,7 +69,7 @@ class TestEvents:
         for wrong in ("order-17", "0", "-1", "1.5", "٣", "9" * 30):
             said = command("event", "--", wrong)
             assert said.code == 2, wrong
-            assert f"{wrong} is no event's number." in said.err
+            assert f"{wrong} is not an event id." in said.err
             assert "its type and key" in " ".join(said.err.split())
         assert "There is no event of type notice with key x." in command("event", "notice", "x").err
 
@@ -193,7 +193,7 @@ class TestEvents:
         whats = [moment["what"] for moment in command("event", "order", "ana", "--json").lines[0]["moments"]]
         assert whats == ["event enqueued", "fan-out began", "fan-out finished", "request sent"]
         ghost = command("event", "order", "ghost")
-        assert "Deliveries: none: unknown owner, no phone belongs to whom it is for" in ghost.out
+        assert "Deliveries: none: unknown owner, no phone belongs to the named owners" in ghost.out
         assert command("event", "order", "ghost", "--json").lines[0]["nobody"]["why"] == "owners_unknown"
         assert len(phones) == 2
 
@@ -234,7 +234,7 @@ class TestEvents:
         assert said["capped"].endswith(
             "It was not pushed: a cap of its owner was reached. It is in the inbox. (at most 1 a day of category ads)"
         )
-        assert said["batched"].endswith("It is told together with others of its kind.")
+        assert said["batched"].endswith("One push announces it together with others of its kind.")
         assert len(said) == 2
 
     def test_two_projects_are_told_apart(self, command: Command, conn, build) -> None:

@@ -31,7 +31,7 @@ class TestEnqueue:
             "select id, title, body, category, lane, data, audience, deadline_at is not null from relevo.notification_events"
         ).fetchone()
         assert row[1:] == ("Hello", "World", "news", "urgent", {"screen": "inbox"}, "everyone", True)
-        assert said.out == f"Enqueued as event {row[0]}. `relevo event {row[0]}` tells what becomes of it.\n"
+        assert said.out == f"Enqueued as event {row[0]}. `relevo event {row[0]}` shows its timeline.\n"
 
     def test_it_is_recorded(self, command: Command, conn) -> None:
         """By whose hand which event was enqueued, and for how many, stands in the record; whom, and what it says, does not."""
@@ -104,11 +104,11 @@ class TestEnqueue:
         command("enqueue", "notice", "1", "--everyone", "--title", "Hello")
         same = command("enqueue", "notice", "1", "--everyone", "--title", "Hello")
         other = command("enqueue", "notice", "1", "--everyone", "--title", "Goodbye")
-        assert same == Said(0, "Event 1 has this type and key already, and says the same.\n", "")
+        assert same == Said(0, "Event 1 has this type and key already, and has the same content.\n", "")
         assert (other.code, other.out) == (1, "")
         assert 'is there and says something else: title is "Hello", given "Goodbye".' in other.err
         kept = command("enqueue", "notice", "1", "--everyone", "--title", "Goodbye", "--keep")
-        told = "Event 1 has this type and key already, and says something else; nothing was changed.\n"
+        told = "Event 1 has this type and key already, and has other content; nothing was changed.\n"
         assert kept == Said(0, told, "")
 
     def test_wrong_input_leaves_with_2(self, command: Command, conn) -> None:
@@ -121,7 +121,7 @@ class TestEnqueue:
             (["--title", "t", "--data", "{"], "--data is not JSON"),
             (["--title", "t", "--data", "[1]"], "--data must be a JSON object."),
             (["--everyone", "--title", "t", "--data", json.dumps({"x": "y" * 4_000})], "must fit into 4096 bytes"),
-            (["--title", "t", "--to", "me"], "me is no installation's id."),
+            (["--title", "t", "--to", "me"], "me is not an installation id."),
             (["--title", "t", "--to", str(UUID(int=7))], f"There is no installation {UUID(int=7)}."),
             (["--title", "t", "--at", "soon"], "soon is no time."),
             (["--title", "t", "--ttl-s", "0"], "--ttl-s"),

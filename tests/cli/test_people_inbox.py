@@ -39,5 +39,5 @@ def test_whose_inbox(command: Command, conn: psycopg.Connection[Any]) -> None:
     assert ("Alone" in told, "Words without a title" in told) == (True, True)
     assert command("inbox").code == 2
     assert command("inbox", "--id", "00000000-0000-0000-0000-000000000001").code == 2
-    assert "Nothing is in it." in command("inbox", "nobody").out
+    assert "The inbox is empty." in command("inbox", "nobody").out
     assert command("inbox", "ana", "--status", "new").code == 2

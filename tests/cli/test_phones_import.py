@@ -253,7 +253,8 @@ def test_what_onesignal_knows_of_people(conn, command: Command, write: Callable[
     again = command("import-phones", file, "--from", "onesignal")
     assert "3 phones of these get no pushes: their owners unsubscribed." in again.out
     assert (
-        "Not taken, for Relevo has no place for them: tags my tag, timezone 19800, timezone_id Mars/Base." in again.out
+        "Columns left out, because Relevo has no field for them: tags my tag, timezone 19800, timezone_id Mars/Base."
+        in again.out
     )
 
 

@@ -189,7 +189,7 @@ def test_one_source_can_be_paused_alone(processes, probed, rows) -> None:
     assert paused.stdout.startswith("many:a is paused")
     again = processes.relay("pause", "many:a", "--reason", "another", probes=probes)
     assert again.ends() == 0
-    assert "many:a was paused already since " in again.stdout
+    assert "many:a was already paused since " in again.stdout
     assert "because: ill." in again.stdout
     assert rows("select cycle, source from relevo.cycle_state where paused_at is not null") == [
         {"cycle": "many", "source": "a"}

@@ -34,7 +34,7 @@ def test_a_newcomer_is_led_to_the_dashboard_and_sees_receipts(start: Callable[[]
     demo.hears("worker_started")
     told = eventually(lambda: demo.stdout if demo.stdout.count("\n") >= 5 else "", "it says where to look")
     assert re.fullmatch(
-        r"\nWhat the phones of the sandbox got: http://127\.0\.0\.1:\d+\n"
+        r"\nMessages in the sandbox: http://127\.0\.0\.1:\d+\n"
         r"Dashboard: http://127\.0\.0\.1:\d+/dashboard\n"
         r"Log in, once and within 10 minutes: http://\S+/login\?code=\S+\n\n",
         told,

@@ -128,10 +128,10 @@ def test_what_is_not_there_is_told(ask, events) -> None:
     """An event that nobody enqueued, or an id that is none, is wrong usage; one without deliveries that fit is not."""
     for words, told in [
         (("--event", 99_999), "There is no event 99999."),
-        (("--installation", "abc"), "abc is no installation's id."),
+        (("--installation", "abc"), "abc is not an installation id."),
     ]:
         assert str(ask("deliveries", *words).exception).startswith(told), words
-    assert "No delivery fits." in ask("deliveries", "--event", events[0], "--state", "unknown").stdout
+    assert "No delivery matches." in ask("deliveries", "--event", events[0], "--state", "unknown").stdout
 
 
 def test_sources_in_words(ask, conn) -> None:

@@ -159,7 +159,7 @@ def test_the_compose_page_shows_every_language(served: Served, conn: psycopg.Con
         '/dashboard/compose?words=order.shipped&arguments={"count":"x"}', headers={"Accept-Language": "es"}
     ).text
     assert "argument count cannot be read" in wrong
-    assert "O los textos de un tipo" in wrong
+    assert "Textos de un tipo de evento" in wrong
 
 
 def test_the_inbox_speaks_the_readers_language(served: Served, conn: psycopg.Connection[Any]) -> None:

@@ -183,12 +183,12 @@ class TestCommand:
         big, dev = dead.delivery("big!MessageTooBig*1"), dead.delivery("dev!DeveloperError*1")
         done = command("redrive", "--id", big["id"], "--id", dev["id"], "--event", big["notification_event_id"])
         assert "2 will be sent again." in done.out
-        assert command("redrive", "--id", big["id"]).out == "No dead letter fits.\n"
+        assert command("redrive", "--id", big["id"]).out == "No dead letter matches.\n"
 
     def test_wrong_usage(self, command: Any) -> None:
         """Nothing named, or a project that is not there, leaves with 2 and a next step."""
         shown = command("redrive", "--dry-run")
-        assert (shown.code, shown.out) == (0, "No dead letter fits.\n")
+        assert (shown.code, shown.out) == (0, "No dead letter matches.\n")
         refused = command("redrive")
         assert (refused.code, refused.out) == (2, "")
         assert "--error-code" in refused.err

@@ -73,7 +73,7 @@ def test_what_stands_nowhere_is_queued(lost: Relay, command: Any) -> None:
     assert f"2 open deliveries stand in no chunk and no claim, and will never be sent: {ids}." in said.out
     assert "`relevo doctor --repair` queues them." in said.out
     mended = command("doctor", "--repair")
-    assert (mended.code, mended.out) == (0, "Repaired: 2 not queued.\nEverything stands where it must.\n")
+    assert (mended.code, mended.out) == (0, "Repaired: 2 not queued.\nNo faults found.\n")
     lost.drain()
     lost.everyone_received(1)
     assert lost.states() == {"sent": 2}

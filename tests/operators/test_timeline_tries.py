@@ -42,14 +42,12 @@ def test_each_try_says_what_was_said_then(relay) -> None:
     worker.ask()
     told = story(worker, "ana!receipt-MessageRateExceeded*1")
     assert [what for what, _ in told] == [
-        *("made by fan-out", "1st try", "2nd try", "3rd try", "receipt says no", "4th try", "taken", "ok"),
+        *("made by fan-out", "1st try", "2nd try", "3rd try", "receipt: not delivered", "4th try", "taken", "ok"),
     ]
-    assert "The push service failed: it answered with an error of its own, 500. (INTERNAL_SERVER_ERROR" in said(
-        told, "1st try"
-    )
+    assert "The push service failed with an internal error (500). (INTERNAL_SERVER_ERROR" in said(told, "1st try")
     assert "no clear answer came, so it is not known what was taken. The" in said(told, "2nd try")
-    assert "The connection was cut before the whole answer came" in said(told, "2nd try")
-    assert said(told, "receipt says no").startswith("Too many pushes went to this phone within a short time.")
+    assert "The connection broke before the complete answer came" in said(told, "2nd try")
+    assert said(told, "receipt: not delivered").startswith("Too many pushes went to this phone within a short time.")
     assert said(told, "4th try").startswith("alone, after ")
 
 
@@ -64,7 +62,7 @@ def test_the_death_before_a_redrive_is_told(relay) -> None:
     worker.dispatch()
     told = story(worker, name)
     assert [what for what, _ in told] == [
-        *("made by fan-out", "1st try", "failed for good", "sent anew", "2nd try", "taken", "receipt is asked for"),
+        *("made by fan-out", "1st try", "failed for good", "sent again", "2nd try", "taken", "receipt is asked for"),
     ]
     assert "The message is too long" in said(told, "1st try")
     assert "too long" not in said(told, "2nd try")

@@ -77,7 +77,7 @@ def list_tokens(limit: Limit = 100, as_json: AsJson = False) -> None:
         "last used (UTC)": lambda row: _when(row["last_used_at"]),
         "expires (UTC)": lambda row: _when(row["expires_at"]),
     }
-    print_rows(columns, rows, "No tokens yet: `relevo token make` makes one.", wide=("name",), as_json=as_json)
+    print_rows(columns, rows, "No tokens yet: `relevo token make` creates one.", wide=("name",), as_json=as_json)
 
 
 @token.command(epilog="Example: relevo token revoke c4f4d51df489")
@@ -155,7 +155,7 @@ def show_audit(
         "outcome": lambda row: coloured(row["outcome"]),
         "result": lambda row: escape(shortened(row["error_message"] or told_of(row["result"]))),
     }
-    print_rows(columns, rows, "Nobody has done anything yet.", wide=("who", "on", "result"), as_json=as_json)
+    print_rows(columns, rows, "No action has been recorded yet.", wide=("who", "on", "result"), as_json=as_json)
 
 
 def _when(at: datetime | None) -> str:

@@ -72,7 +72,7 @@ def _print(file: Path, changes: list[Change], *, planned: bool) -> None:
         for line in _lines(each):
             out.print(line, soft_wrap=True)
     if not changes:
-        out.print(f"Nothing to do: the database is as {as_written(str(file))} says.", soft_wrap=True)
+        out.print(f"No changes: the database is as {as_written(str(file))} says.", soft_wrap=True)
         return
     counts = [sum(_sign(each) == sign for each in changes) for sign in "+~-"]
     told = ", ".join(f"{count} {what}" for count, what in zip(counts, _DONE, strict=True) if count)

@@ -137,7 +137,7 @@ def list_months(as_json: AsJson = False) -> None:
         return
     has_catalog = settings.archive_iceberg_uri is not None
     columns = _COLUMNS | ({"catalog": _registered} if has_catalog else {})
-    print_rows(columns, listed, "Nothing has left the hot tables yet.")
+    print_rows(columns, listed, "No month has been archived yet.")
     for row in listed:
         if row.get("last_error"):
             out.print(f"[bold red]{row['entity']} {row['month']:%Y-%m}:[/] {escape(row['last_error'])}")
@@ -267,7 +267,7 @@ def query(
             table.add_row(*(escape("" if value is None else str(value)) for value in row.values()))
         out.print(table)
     if found.num_rows > limit:
-        out.print(f"{several(found.num_rows - limit, 'more row')}; say --limit to see more.")
+        out.print(f"{several(found.num_rows - limit, 'more row')}; --limit shows more.")
 
 
 def _raise(error: ArchiveError) -> NoReturn:
@@ -315,7 +315,9 @@ def forget(
     """Forget a person: delete an installation, or an owner, and all that leads to the person. Archived rows hold a
     random key."""
     if (installation is None) == (owner is None):
-        raise UsageError("Say whom to forget.", hint="`relevo forget INSTALLATION` or `relevo forget --owner OWNER`.")
+        raise UsageError(
+            "No installation or owner is named.", hint="`relevo forget INSTALLATION` or `relevo forget --owner OWNER`."
+        )
     with prepared_database() as database:
         if owner is not None:
             count = owners.forget(operator(database), owner)

@@ -178,7 +178,7 @@ def split_names(csv: str | None) -> list[str] | None:
         return None
     names = [name.strip() for name in csv.split(",") if name.strip()]
     if not names:
-        raise UsageError("No cycle is named.", hint="Leave the option out to take all of them.")
+        raise UsageError("No cycle is named.", hint="Leave the option out to run all cycles.")
     return names
 
 
@@ -350,7 +350,7 @@ def read_installation(word: str | UUID) -> UUID:
         return UUID(str(word))
     except ValueError:
         raise UsageError(
-            f"{printable(str(word)[:60])} is no installation's id.", hint="`relevo installations` lists them."
+            f"{printable(str(word)[:60])} is not an installation id.", hint="`relevo installations` lists them."
         ) from None
 
 
@@ -385,7 +385,7 @@ def say(words: str, told: Mapping[str, Any], *, as_json: bool) -> None:
 def tell_more(page: reading.Page, what: str, *, as_json: bool = False) -> None:
     """Say where the next page begins; of a page that ended early, why. Beside JSON only that, and not in its midst."""
     if page.looked_at:
-        looked = f"It looked at {page.looked_at:,} {what}, where it stops; older ones may fit, too."
+        looked = f"It looked at {page.looked_at:,} {what}, and stopped there; older ones may match, too."
         (err if as_json else out).print(f"[dim]{looked} Go on with --before {page.next}[/]", soft_wrap=True)
     elif page.next and not as_json:
         out.print(f"[dim]More: --before {page.next}[/]")

@@ -48,10 +48,10 @@ def lines(seen: Push) -> Iterator[Line]:
     yield from ((each.at, each.what, each.detail or "") for each in timeline.of_pauses(seen.pauses))
     yield from (_try(n, each) for n, each in enumerate(seen.tries, 1))
     for each in seen.apart:
-        what = "receipt says no" if each["found_by"] == "receipt" else "did not get through"
+        what = "receipt: not delivered" if each["found_by"] == "receipt" else "attempt failed"
         yield each["at"], what, reasons.as_said(each["error_code"], each["error_message"])
-    yield from ((each["at"], "failed for good", "a dead letter, until it was sent anew") for each in seen.deaths)
-    yield from ((each["at"], "sent anew", f"by {each['by'] or 'an operator'}") for each in seen.redriven)
+    yield from ((each["at"], "failed for good", "a dead letter, until it was sent again") for each in seen.deaths)
+    yield from ((each["at"], "sent again", f"by {each['by'] or 'an operator'}") for each in seen.redriven)
     yield from _end(seen)
 
 
@@ -62,7 +62,7 @@ def _end(seen: Push) -> Iterator[Line]:
     if seen.was_taken:
         yield row["last_attempt_at"], "taken", f"ticket {row['provider_ticket_id']}"
     elif said and row["completed_at"] is None:
-        yield row["last_attempt_at"], "did not get through", said
+        yield row["last_attempt_at"], "attempt failed", said
     if row["completed_at"]:
         yield row["completed_at"], row["status"], _ending(seen)
     if wait.get("due_at"):
@@ -92,7 +92,7 @@ def _try(n: int, told: Try) -> Line:
 
 def _became(request: dict[str, Any]) -> str:
     if request["answered_at"] is None:
-        return "no answer was seen."
+        return "no answer came."
     after = span((request["answered_at"] - request["journalled_at"]).total_seconds())
     outcome = request["outcome"] or "answered"
     return f"after {after}: {reasons.REPLIES.get(outcome, outcome)}."

@@ -64,13 +64,13 @@ _Category = Annotated[
 ]
 
 _COMPARED = {
-    True: "and says the same",
-    False: "and says something else; nothing was changed",
-    None: "and what it said is not known any more; nothing was changed",
+    True: "and has the same content",
+    False: "and has other content; nothing was changed",
+    None: "and its content is not kept any more; nothing was changed",
 }
 
 _NOBODY = {
-    "owners_unknown": "unknown owner, no phone belongs to whom it is for",
+    "owners_unknown": "unknown owner, no phone belongs to the named owners",
     "owners_elsewhere": "its owners have phones in other projects only; give the event a project, or run `relevo owner "
     "names shared`",
     "owners_silent": "no phone of its owners may receive it",
@@ -80,7 +80,7 @@ _NOBODY = {
     "everyone_silent": "no phone may receive it",
     "matching": "no phone's preferences match",
     "attributes": "no phone has the attributes that it is for",
-    "not_then": "no phone that was meant could receive it then",
+    "not_then": "no targeted phone could receive it then",
 }
 
 
@@ -141,7 +141,7 @@ def enqueue(  # noqa: PLR0917 typer options
     )
     done = _enqueue_checked(settings, event, to or (), "keep" if keep else "refuse")
     told = f"Event {done.event_id} has this type and key already, {_COMPARED[done.same_content]}."
-    made = f"Enqueued as event {done.event_id}. `relevo event {done.event_id}` tells what becomes of it."
+    made = f"Enqueued as event {done.event_id}. `relevo event {done.event_id}` shows its timeline."
     say(made if done.created else told, asdict(done), as_json=as_json)
 
 
@@ -157,7 +157,7 @@ def _enqueue_checked(
         try:
             return _enqueue(database, event, on_conflict)
         except EventConflictError as error:
-            hint = "Another event needs another key; --keep keeps what is there."
+            hint = "Use another key for another event; --keep keeps the existing event."
             raise RelevoError(error.message, hint=hint) from error
 
 
@@ -314,7 +314,7 @@ _EXAMPLES = {"--data": '{"screen": "inbox"}', "--where": '{"plan": "pro"}'}
 
 
 def _json_object(text: str, option: str = "--data") -> dict[str, Any]:
-    example = f"It must look like {_EXAMPLES.get(option, _EXAMPLE)}."
+    example = f"Write it like {_EXAMPLES.get(option, _EXAMPLE)}."
     try:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -333,8 +333,8 @@ def _find(database: Database, word: str, key: str | None, project: str | None) -
     """Return the number of the event that is meant: by its number, or by its type and key."""
     if key is None and not (word.isascii() and word.isdecimal() and 0 < int(word[:20]) <= MOST_IDS):
         raise UsageError(
-            f"{printable(word[:100])} is no event's number.",
-            hint="Say its number, as `relevo events` lists it, or its type and key: "
+            f"{printable(word[:100])} is not an event id.",
+            hint="Give its id, as `relevo events` lists it, or its type and key: "
             "`relevo event order.shipped order-17`.",
         )
     named = int(word) if key is None else (word, key) if project is None else (word, key, project)
@@ -371,17 +371,17 @@ def cancel(
         print_json([{"event_id": event_id, "cancelled": done.cancelled, "withdrawn": done.withdrawn, **left}])
         return
     if done.cancelled:
-        out.print(f"Event {event_id} is cancelled{'' if done.withdrawn else '; nothing of it was left to send'}.")
+        out.print(f"Event {event_id} is cancelled{'' if done.withdrawn else '; no push was left to send'}.")
     elif done.found.state == "fanned":
-        out.print(f"Event {event_id} was finished already: nothing of it was withdrawn.")
+        out.print(f"Event {event_id} had already finished: no push was withdrawn.")
     else:
-        out.print(f"Event {event_id} had ended before.")
+        out.print(f"Event {event_id} had already ended.")
     if left["sent"]:
-        sent = several(left["sent"], "push of it was sent before, and stays", "pushes of it were sent before, and stay")
+        sent = several(left["sent"], "push of it was already sent and stays", "pushes of it were already sent and stay")
         out.print(f"{sent} sent.")
     if left["claimed"]:
         sending = several(left["claimed"], "push of it is", "pushes of it are")
-        out.print(f"{sending} being sent right now; what is not under way yet is not sent any more.")
+        out.print(f"{sending} being sent right now; pushes that have not begun are not sent any more.")
 
 
 @cli.command("events", epilog="Example: relevo events --state held --json")
@@ -420,7 +420,7 @@ def list_events(
         "deliveries": lambda row: str(row["deliveries_created"]),
         "text": lambda row: as_written(shortened(row["body"] or row["title"])),
     }
-    none = "No event fits." if event_type or state or before else "No events yet."
+    none = "No event matches." if event_type or state or before else "No events yet."
     print_rows(columns, page.rows, none, wide=("key", "text"), as_json=as_json)
     tell_more(page, "events", as_json=as_json)
 

@@ -62,7 +62,7 @@ def redrive(
         print_json([*found, {"opened": opened}])
         return
     if not found:
-        out.print("No dead letter fits.")
+        out.print("No dead letter matches.")
         return
     columns = {
         "error code": lambda row: escape(row["error_code"]),
@@ -102,7 +102,7 @@ def release(
     With --type it sends the events that the runaway brake holds, or ends them with --drop.
     """
     if (project is None) == (event_type is None):
-        raise UsageError("What is to be released?", hint="Name a project, or an event type with --type.")
+        raise UsageError("Nothing to release is named.", hint="Name a project, or an event type with --type.")
     if event_type is None and (drop or origin is not None):
         raise UsageError("--origin and --drop are for held events.", hint="Name their type with --type.")
     with prepared_database() as database:
@@ -119,7 +119,7 @@ def release(
 def _events_released(event_type: str, done: dict[str, Any], *, drop: bool) -> str:
     count = done["events"]
     if not count:
-        return f"Nothing of {escape(event_type)} was held; it is judged anew."
+        return f"Nothing of {escape(event_type)} was held; the brake checks its next events as before."
     named = f"({_first_ids(done['first_ids'][:_MOST_IDS], count)})"
     if drop:
         return f"{several(count, 'event')} of {escape(event_type)} {'is' if count == 1 else 'are'} ended {named}."
@@ -131,15 +131,17 @@ def _project_released(project: str, held: list[str]) -> str:
     """Say what was released: nobody is to think that sending had stopped where only a brake was on."""
     said, name = [], escape(project)
     if "breaker" in held:
-        again = "if what stopped it is still there, it stays stopped"
-        said.append(f"A probe of {name} goes out now; once it is taken, the rest follows; {again}.")
+        again = "if the fault is still there, it stays stopped"
+        said.append(
+            f"A probe of {name} goes out now. Once its push service takes it, the other pushes follow; {again}."
+        )
     elif "rate" in held:
-        said.append(f"{name} sends at its full rate again; if what slowed it is still there, it will be slowed again.")
+        said.append(f"{name} sends at its full rate again; if its push service is still slow, Relevo slows down again.")
     if "brake" in held:
         redrive = f"relevo redrive --error-code DeviceNotRegistered --project {escape(quote(project))}"
         said.append(
-            f"The brake on disabling tokens of {name} is off; it had not stopped sending. `{redrive}` sends again what "
-            "failed while it was on."
+            f"The brake on disabling tokens of {name} was released; sending had not stopped. "
+            f"`{redrive}` sends again the pushes that failed meanwhile."
         )
     return " ".join(said) or f"Nothing held {name} up."
 

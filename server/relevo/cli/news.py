@@ -67,7 +67,7 @@ def subscribe(
     words = f"{'Subscribed' if created else 'Changed'}: news for {escape(name)} {escape(where)}."
     say(words, {"name": name, "created": created} | ({"warning": trouble} if trouble else {}), as_json=as_json)
     if trouble and not as_json:
-        print_wrapped("Warning:", f"{trouble}; what a worker cannot send there fails for good.", "bold yellow")
+        print_wrapped("Warning:", f"{trouble}; news that a worker cannot send there fail for good.", "bold yellow")
 
 
 def _trouble(settings: Settings, webhook: str | None) -> str:
@@ -158,7 +158,7 @@ def remove(
         if waiting and not yes:
             raise UsageError(
                 f"{in_numbers(waiting, 'news waits', 'news wait')} unread for {name}.",
-                hint="Read them first, or forget them with --yes.",
+                hint="Read them first, or drop them with --yes.",
             )
         verbs.remove(operator(database), name)
     told = {"name": name, "removed": True, "forgotten": waiting}

@@ -41,7 +41,7 @@ from relevo.verbs import quiet as quiet_verbs
 from relevo.verbs.callers import operator
 
 cli = typer.Typer()
-owner = typer.Typer(help="What is kept of a person: show, export, block, forget.", no_args_is_help=True)
+owner = typer.Typer(help="Owners and their data: show, export, block, forget.", no_args_is_help=True)
 cli.add_typer(owner, name="owner")
 category = typer.Typer(help="Categories that people may choose: list, set.", no_args_is_help=True)
 cli.add_typer(category, name="category")
@@ -123,9 +123,9 @@ def export(
                 _write(file, name, items)
         except OSError as error:
             raise UsageError(
-                f"{into} cannot be written: {error.strerror}.", hint="Name a file that is not there."
+                f"{into} cannot be written: {error.strerror}.", hint="Name a file that does not exist yet."
             ) from None
-    say(f"Everything that is kept of {as_written(name)} is in {into}.", {}, as_json=False)
+    say(f"All data of {as_written(name)} is in {into}.", {}, as_json=False)
 
 
 def _private(path: str, flags: int) -> int:
@@ -197,7 +197,7 @@ def list_categories(
         "browsers": lambda each: "yes" if each.web else "no",
         "sentence": lambda each: as_written(each.sentence or ""),
     }
-    none = "No categories yet: `relevo category set` makes one."
+    none = "No categories yet: `relevo category set` creates one."
     print_rows(columns, found, none, wide=("name", "sentence"), as_json=as_json)
 
 
@@ -283,7 +283,7 @@ def set_quiet(  # noqa: PLR0917 typer options
             zone = _zone_of(database, owner, project)
         hours = {"windows": None if remove else [] if never else windows or ..., "zone": zone or ...}
         changed = quiet_verbs.set_quiet(operator(database), hours, owner=owner, phone=phone, project=project)
-    words = "The quiet hours are set." if changed else "Nothing changed: these hours were set already."
+    words = "The quiet hours are set." if changed else "Nothing changed: these hours were already set."
     say(words, {"changed": changed}, as_json=as_json)
     warn_of_sound(settings, silently=bool(windows))
 
@@ -342,7 +342,7 @@ def list_caps(
         "at most": lambda each: f"{each.most} per {each.per}",
         "over it": lambda each: each.over,
     }
-    print_rows(columns, found, "No caps: `relevo cap set` makes one.", as_json=as_json)
+    print_rows(columns, found, "No caps: `relevo cap set` creates one.", as_json=as_json)
 
 
 @cap.command(name="set", epilog="Example: relevo cap set day 5 --category offers")
@@ -364,7 +364,7 @@ def set_cap(  # noqa: PLR0917 typer options
 ) -> None:
     """Set how many events an owner gets at most. Urgent events and mandatory categories neither count nor are held."""
     if remove == (most is not None):
-        raise UsageError("A cap needs a number, or --remove.", hint="Such as: relevo cap set day 5.")
+        raise UsageError("A cap needs a number, or --remove.", hint="Write it like: relevo cap set day 5.")
     given: dict[str, Literal["skip", "digest"]] = {} if over is None else {"over": over}
     with prepared_database() as database:
         changed = quiet_verbs.set_cap(
@@ -376,7 +376,7 @@ def set_cap(  # noqa: PLR0917 typer options
 
 def _refuse_nobody(owner: str | None, phone: UUID | None, project: str | None) -> None:
     if owner is None and phone is None and project is None:
-        raise UsageError("Nobody is named.", hint="Give --owner, --phone or --project.")
+        raise UsageError("No owner, phone or project is named.", hint="Give --owner, --phone or --project.")
 
 
 @cli.command(epilog="Example: relevo inbox user-7 --status unread")
@@ -415,7 +415,7 @@ def inbox(  # noqa: PLR0917 typer options
         "title": lambda item: as_written(shortened(item.title or item.body)),
         "marks": _marks,
     }
-    none = "Nothing fits." if status != "current" or before else "Nothing is in it."
+    none = "Nothing fits." if status != "current" or before else "The inbox is empty."
     print_rows(columns, found.page.items, none, wide=("title", "type"))
     out.print(f"{found.counts.unread} unread, {found.counts.unseen} unseen")
     if found.page.next:

@@ -111,7 +111,7 @@ def _say(source: Source, done: Progress, *, dry_run: bool, as_json: bool) -> Non
         get = "would get" if dry_run else "get"
         out.print(f"{several(done.denied, 'phone')} of these {get} no pushes: their owners unsubscribed.")
     if done.dropped:
-        out.print(f"Not taken, for Relevo has no place for them: {as_written(', '.join(done.dropped))}.")
+        out.print(f"Columns left out, because Relevo has no field for them: {as_written(', '.join(done.dropped))}.")
 
 
 @cli.command(epilog="Example: relevo installations --owner user-7")
@@ -139,7 +139,7 @@ def installations(  # noqa: PLR0917 typer options
         "receives": lambda row: "[green]yes[/]" if row["receives"] else f"[yellow]no: {as_written(_why_not(row))}[/]",
     }
     none_yet = "No installations yet: `select relevo.register_installation(…)` registers one."
-    none = "No installation fits." if any(wanted.values()) else none_yet
+    none = "No installation matches." if any(wanted.values()) else none_yet
     print_rows(columns, rows, none, wide=("owner", "project", "receives"), as_json=as_json)
 
 

@@ -161,7 +161,7 @@ class Greeting:
             f"Log in, once and within 10 minutes: {self._server.login_link()}",
         ]
         if (phones := embedded_sandbox.address(self._settings.relevo_data_dir)) is not None:
-            lines.insert(0, f"What the phones of the sandbox got: {phones}")
+            lines.insert(0, f"Messages in the sandbox: {phones}")
         out.print("", *(f"[bold]{line}[/]" for line in lines), "", sep="\n", soft_wrap=True)
         return True
 
@@ -224,7 +224,7 @@ def _tell(reports: Sequence[Report], *, as_json: bool) -> NoReturn:
 @cli.command(epilog="Example: relevo pause dispatch --reason 'Expo is down, see ticket 17'")
 def pause(
     cycle: Annotated[str, typer.Argument(help="The cycle, or one source of it: ingest:folder.")],
-    reason: Annotated[str, typer.Option(help="The reason, for the person who finds the pause at 3 a.m.")],
+    reason: Annotated[str, typer.Option(help="The reason, shown to everybody who finds the cycle paused.")],
     as_json: AsJson = False,
 ) -> None:
     """Switch a cycle off in every replica; active runs finish."""
@@ -235,7 +235,7 @@ def pause(
     words = f"{cycle} is paused in the whole fleet. `relevo resume {cycle}` switches it on again."
     if before:
         because = escape(before["paused_because"])
-        words = f"{cycle} was paused already since {before['paused_since']}, because: {because}. That stays as it is."
+        words = f"{cycle} was already paused since {before['paused_since']}, because: {because}. Nothing was changed."
     say(words, {"cycle": cycle, "paused": True, "changed": not before, **before}, as_json=as_json)
 
 

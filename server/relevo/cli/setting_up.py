@@ -115,7 +115,7 @@ def _print_findings(repaired: Mapping[str, int], found: Sequence[consistency.Fin
         places = " ".join(dict.fromkeys(f"#{each.kind}" for each in found))
         print_wrapped("More in the guide:", f"/guide/runbook {places}", "dim")
     else:
-        out.print("[green]Everything stands where it must.[/]")
+        out.print("[green]No faults found.[/]")
 
 
 def _label(found: consistency.Finding) -> tuple[str, str]:
@@ -144,12 +144,12 @@ def adopt(
             _print_standing(differs, queued)
         if differs:
             if force or not shown.would_stop:  # what is refused anyway is not asked about
-                _confirm(yes=yes, what="Adopt it, and let all that go out from here?")
+                _confirm(yes=yes, what="Adopt the database, and send all of this from here?")
             actions.adopt(database, settings, shown, queued, user(), force=force)
     if as_json:
         print_json([{"differed": differs, "queued": queued, "adopted": bool(differs)}])
     elif differs:
-        out.print("Adopted: the cycles go on.")
+        out.print("Adopted: the cycles run.")
 
 
 def _print_standing(differs: Sequence[str], queued: Mapping[str, int]) -> None:
@@ -176,7 +176,7 @@ def _confirm(*, yes: bool, what: str) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("Nobody is there to be asked.", hint="Say --yes, if you are sure.")
+        raise UsageError("There is no terminal to ask for confirmation.", hint="Give --yes if you are sure.")
     if not typer.confirm(what):
         raise UsageError("Nothing was changed.")
 
@@ -253,7 +253,7 @@ def keys(
     from relevo.app import push_services  # noqa: PLC0415 it loads much, and few commands need it
 
     public, is_new = push_services.vapid_key(file)
-    words = "A new private key is in" if is_new else "The private key was there already, in"
+    words = "A new private key is in" if is_new else "The existing private key is in"
     say(
         f"{words} {file}. The public key, for applicationServerKey in your page:\n{public}",
         {"file": str(file), "public_key": public, "is_new": is_new},

@@ -80,7 +80,7 @@ def list_runs(
         "why": _why,
     }
     any_run = cycle is None and outcome is None
-    none = "No runs yet: start `relevo run`." if any_run else "No run fits: none of these is kept."
+    none = "No runs yet: start `relevo run`." if any_run else "No run matches: none of these is kept."
     print_rows(columns, rows, none, wide=("counts", "why"), as_json=as_json)
 
 
@@ -194,7 +194,7 @@ def _print_status(seen: fleet.Status) -> None:
     none = "No worker is running: start `relevo run`."
     print_rows(_WORKERS, running, none, title="Workers", wide=("worker", "cycles"))
     if ended := len(seen.workers) - len(running):
-        out.print(f"[dim]{ended} stopped in good order within the last day.[/]")
+        out.print(f"[dim]{ended} stopped cleanly within the last day.[/]")
     if seen.sources:
         print_rows(_SOURCES, seen.sources, title="Sources", wide=("detail",))
     if seen.projects:
@@ -256,7 +256,7 @@ def _print_waiting(seen: fleet.Status) -> None:
         )
     if seen.dead_letters:
         dead = in_numbers(seen.dead_letters, "delivery", "deliveries")
-        look = "`relevo redrive --dry-run` tells why, `relevo deliveries --state failed` which"
+        look = "`relevo redrive --dry-run` shows why, `relevo deliveries --state failed` which"
         print_wrapped("Dead letters:", f"{dead} failed for good; {look}.", "yellow")
     claims, deliveries = seen.claims, in_numbers(seen.claims["deliveries"], "delivery", "deliveries")
     out.print(f"Claims: {claims['claims']:,} holding {deliveries}, {claims['expired']:,} expired.")
@@ -299,9 +299,9 @@ def list_deliveries(  # noqa: PLR0917 typer options
         "changed (UTC)": lambda row: _moment(row["updated_at"]),
         "why": _error,
     }
-    print_rows(columns, rows, "No delivery fits.", wide=("why",), as_json=as_json)
+    print_rows(columns, rows, "No delivery matches.", wide=("why",), as_json=as_json)
     if not as_json and any(row["attempt_count"] > 1 for row in rows):
-        out.print("[dim]`relevo delivery ID` tells each try of one.[/]")
+        out.print("[dim]`relevo delivery ID` shows each try of one.[/]")
     tell_more(page, "deliveries", as_json=as_json)
 
 
@@ -327,7 +327,8 @@ def list_sources(as_json: AsJson = False) -> None:
             print_wrapped(f"  {head}:", text)
     if not rows:
         out.print(
-            "No source was asked yet: set CHILECOMPRA_TICKET, OCDS_URL or FOLDER_SOURCE_DIR, and start `relevo run`."
+            "No source has been read yet: set CHILECOMPRA_TICKET, OCDS_URL "
+            "or FOLDER_SOURCE_DIR, and start `relevo run`."
         )
 
 
@@ -341,7 +342,9 @@ def _about(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for problem in row["problems"]:
         yield "Wrong", problem
     if row["rejects"]:
-        waits = in_numbers(row["rejects"], "item it offered could not be used", "items it offered could not be used")
+        waits = in_numbers(
+            row["rejects"], "item of this source could not be used", "items of this source could not be used"
+        )
         given_up = f", {row['given_up']:,} of them given up" if row["given_up"] else ""
         yield "Rejects", f"{waits}{given_up}; `relevo rejects --source {row['source']}` shows why."
 

@@ -20,7 +20,7 @@ from relevo.operators import words as texts
 from relevo.operators.reading import Row
 
 cli = typer.Typer()
-words = typer.Typer(help="What event types say, in several languages.", no_args_is_help=True)
+words = typer.Typer(help="Texts of event types, in several languages.", no_args_is_help=True)
 cli.add_typer(words, name="words")
 Files = Annotated[
     list[Path], typer.Argument(metavar="FILE…", help="Files (.toml or .json), each with the texts of one event type.")
@@ -154,7 +154,7 @@ def _arguments(given: Sequence[str], wording: Wording) -> dict[str, Any]:
         name, _, value = one.partition("=")
         if name not in wording.kinds:
             raise UsageError(
-                f"--argument {name} is none of {wording.event_type}.", hint=f"They are {', '.join(wording.kinds)}."
+                f"--argument {name} is not one of {wording.event_type}.", hint=f"They are {', '.join(wording.kinds)}."
             )
         found[name] = _number(name, value) if wording.kinds[name] == "number" else value
     return found

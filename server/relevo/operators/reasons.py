@@ -12,46 +12,46 @@ from relevo.core.phrases import clipped
 from relevo.core.sending_project import SendingProject
 
 MEANINGS = {
-    "pending": N_("It is to be sent."),
-    "retryable": N_("It did not get through, for a reason that may pass; it is tried again."),
-    "sent": N_("The push service took it; what became of it there is asked for later."),
+    "pending": N_("It waits to be sent."),
+    "retryable": N_("The last attempt failed for a reason that may pass; Relevo tries again."),
+    "sent": N_("The push service took it; Relevo asks for its receipt later."),
     "ok": N_("Apple's or Google's service took it: the phone shows it as soon as it is on."),
-    "unconfirmed": N_("The push service took it and never said what became of it; most likely it arrived."),
+    "unconfirmed": N_("The push service took it but returned no receipt; most likely it arrived."),
     "invalid": N_("The app is gone from this phone, or its push token is wrong: nothing is sent to that token."),
-    "failed": N_("It failed for good, and lies among the dead letters until somebody sends it anew."),
+    "failed": N_("It failed for good, and is a dead letter until somebody sends it again."),
     "expired": N_("Its deadline passed before it could be sent."),
     "skipped": N_("It was not pushed to this phone."),
     "cancelled": N_("The event was ended, or handled elsewhere, before this push was sent."),
-    "unknown": N_("It may be sent once at most, and no answer was seen: nobody knows whether it arrived."),
+    "unknown": N_("It may be sent only once, and no answer came: it is unknown whether it arrived."),
 }
 """What each status of a delivery means."""
 
 SERVERS = ("webhook", NEWS)
 _OF_SEVERAL = {
     N_("The push service could not be reached; nothing was sent."): "NoConnection ConnectTimeout",
-    N_("The request began, and its answer was not seen whole."): (
+    N_("The request began, but no complete answer came."): (
         "MismatchedTickets request_hung request_failed provider_failed BrokenAnswer AnswerTooLong"
     ),
-    N_("Code of your own raised an error, or did not return."): (
+    N_("Your own code raised an error or did not return."): (
         "composer_failed composer_hung middleware_failed middleware_hung"
     ),
 }
 """What several error codes mean alike."""
 ERRORS = {
     **{code: each.means for code, each in CODES.items() if each.means},
-    "MalformedToken": N_("This phone's push token does not look like one."),
+    "MalformedToken": N_("This phone's push token is malformed."),
     "MalformedMessage": N_("The message cannot be written as JSON."),
-    "ReadTimeout": N_("No whole answer came in time."),
-    "ConnectionBroken": N_("The connection was cut before the whole answer came."),
+    "ReadTimeout": N_("No complete answer came in time."),
+    "ConnectionBroken": N_("The connection broke before the complete answer came."),
     "answer_not_seen": N_("The process that sent it died before it saw the answer."),
-    "poison": N_("Whoever tried to send it died, several times: something in it breaks the sender."),
-    "words_missing": N_("The process that had it cannot render the texts of its type; another one sends it."),
-    "rescheduled": N_("Code of your own asked for a later time."),
-    "no_thread": N_("This machine had no room for another request."),
+    "poison": N_("The process that tried to send it died, several times: something in this push may crash it."),
+    "words_missing": N_("The process that claimed it cannot render the texts of its type; another process sends it."),
+    "rescheduled": N_("Your own code postponed it."),
+    "no_thread": N_("This process could not start another thread for the request."),
     "event_gone": N_("The event was deleted."),
     "event_ended": N_("The event was ended before."),
     "handled_elsewhere": N_("It was handled on another phone, or elsewhere."),
-    "superseded": N_("A later event of the same type and collapse key took its place."),
+    "superseded": N_("A later event of the same type and collapse key replaced it."),
     "owner_changed": N_(
         "This phone belongs to another owner now, or to none. The event stays in the inbox of the owner it was for."
     ),
@@ -61,18 +61,18 @@ ERRORS = {
     "opted_out": N_("This phone opted out of the event's category."),
     "refused": N_("Its owner refused the event's category."),
     "not_accepted": N_("Its owner has not accepted the event's category, which is off until then."),
-    "preference_changed": N_("This phone asks for something else now."),
-    "told_already": N_("Its device got it already, by an installation that had its push token before."),
-    "token_changed": N_("The phone got a new push token; it is sent to that one."),
+    "preference_changed": N_("The preferences of this phone do not match it any more."),
+    "told_already": N_("Its device already got it through an earlier installation with this push token."),
+    "token_changed": N_("The phone got a new push token; the push is sent to the new one."),
     "repeats_held": N_("The runaway brake holds it: it was repeated too often."),
     "quiet_hours": N_("This phone has quiet hours."),
     "capped": N_("It was not pushed: a cap of its owner was reached. It is in the inbox."),
-    "in_digest": N_("A digest of this phone tells it."),
-    "deadline_before_digest": N_("Its deadline precedes the digest of this phone that would tell it."),
-    "project_changed": N_("The phone moved to another project before it was told."),
-    "batched": N_("It is told together with others of its kind."),
-    "phone_paused": N_("The push service asked us to leave this phone alone for a while."),
-    "shows_nothing": N_("It has neither a title nor a body, and browsers must be shown something."),
+    "in_digest": N_("A digest of this phone includes it."),
+    "deadline_before_digest": N_("Its deadline comes before the digest that would include it."),
+    "project_changed": N_("The phone moved to another project before the push was sent."),
+    "batched": N_("One push announces it together with others of its kind."),
+    "phone_paused": N_("The push service asked Relevo to send nothing to this phone for a while."),
+    "shows_nothing": N_("It has neither a title nor a body, and a browser must show something."),
     "retired": N_("Its month went to the archive before it could be sent."),
     "none": N_("No reason was given."),
     **{code: said for said, codes in _OF_SEVERAL.items() for code in codes.split()},
@@ -83,46 +83,46 @@ _FAILED_STATUS = 500
 
 REPLIES = {
     "answered": N_("the push service answered"),
-    "held_back": N_("it was not even begun"),
+    "held_back": N_("the request was not begun"),
     "not_sent": N_("there was no connection"),
-    "not_taken": N_("it was certainly not taken, though others were that travelled with it"),
+    "not_taken": N_("not taken, unlike other pushes of the same request"),
     "unclear": N_("no clear answer came, so it is not known what was taken"),
-    "throttled": N_("the push service asked us to go slower"),
-    "unauthorised": N_("the push service did not accept our credentials"),
-    "too_many": N_("the push service wanted fewer at once"),
-    "mixed_projects": N_("phones of several projects were in it"),
+    "throttled": N_("the push service asked Relevo to slow down"),
+    "unauthorised": N_("the push service did not accept the project's credentials"),
+    "too_many": N_("the push service allows fewer at once"),
+    "mixed_projects": N_("the request held phones of several projects"),
     "rejected": N_("the push service refused one of its messages"),
 }
 """What became of a whole request."""
 
 PAUSED = {
-    "ingest": N_("%(who)s paused the asking of sources."),
+    "ingest": N_("%(who)s paused the reading of sources."),
     "fanout": N_("%(who)s paused fan-out."),
     "dispatch": N_("%(who)s paused sending."),
-    "receipt": N_("%(who)s paused the asking for receipts."),
+    "receipt": N_("%(who)s paused asking for receipts."),
 }
 """What it means that a cycle is paused."""
 
 RESUMED = {
-    "ingest": N_("%(who)s had sources asked again, after %(time)s."),
-    "fanout": N_("%(who)s had fan-out go on, after %(time)s."),
-    "dispatch": N_("%(who)s had sending go on, after %(time)s."),
-    "receipt": N_("%(who)s had receipts asked for again, after %(time)s."),
+    "ingest": N_("%(who)s resumed the reading of sources after %(time)s."),
+    "fanout": N_("%(who)s resumed fan-out after %(time)s."),
+    "dispatch": N_("%(who)s resumed sending after %(time)s."),
+    "receipt": N_("%(who)s resumed asking for receipts after %(time)s."),
 }
 """What it means that a cycle is resumed."""
 
 INCIDENTS = {
-    "breaker_opened": N_("The breaker of project %(project)s opened: sending stopped but for probes."),
-    "probe_failed": N_("A probe of project %(project)s failed: its breaker stays open."),
-    "breaker_closed": N_("The breaker of project %(project)s closed: sending went on."),
-    "rate_halved": N_("The push service asked project %(project)s to go slower."),
-    "pruning_stopped": N_("Project %(project)s met so many unregistered phones that no token was disabled any more."),
-    "pruning_resumed": N_("Tokens of project %(project)s were disabled again where phones are gone."),
+    "breaker_opened": N_("The breaker of project %(project)s opened: Relevo sent only probes."),
+    "probe_failed": N_("A probe of project %(project)s failed: its breaker stayed open."),
+    "breaker_closed": N_("The breaker of project %(project)s closed: sending resumed."),
+    "rate_halved": N_("The push service asked project %(project)s to slow down."),
+    "pruning_stopped": N_("Project %(project)s met so many unregistered tokens that Relevo stopped disabling them."),
+    "pruning_resumed": N_("Relevo disabled unregistered tokens of project %(project)s again."),
     "runaway_stopped": N_("The runaway brake stopped project %(project)s."),
-    "runaway_released": N_("The runaway brake let project %(project)s go."),
-    "tokens_moved": N_("Phones of project %(project)s turned out to belong to another one."),
+    "runaway_released": N_("The runaway brake released project %(project)s."),
+    "tokens_moved": N_("The push service answered that phones of project %(project)s belong to another project."),
     "released": N_("An operator released project %(project)s."),
-    "redriven": N_("An operator had dead letters of project %(project)s sent anew."),
+    "redriven": N_("An operator sent dead letters of project %(project)s again."),
 }
 """What may happen to a project while an event is sent."""
 
@@ -141,9 +141,9 @@ _DETAILS = {
 """What is written of an incident by workers, and how it is said to people."""
 
 NOT_ALLOWED = {
-    "unregistered": N_("it was unregistered, as at a log-out"),
+    "unregistered": N_("it was unregistered, for example by a log-out"),
     "permission denied": N_("the phone does not permit notifications"),
-    "permission undetermined": N_("the phone was not asked yet whether it permits notifications"),
+    "permission undetermined": N_("the phone has not been asked for its permission yet"),
     "no token": N_("it has no push token"),
     "not push capable": N_("it cannot receive pushes"),
     "owner blocked": N_("its owner is blocked"),

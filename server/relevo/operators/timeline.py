@@ -158,7 +158,7 @@ def _finished(event: Row) -> str:
 
 
 def _request(row: Row) -> str:
-    became = (row["outcome"] or "answered").replace("_", " ") if row["answered_at"] else "no answer was seen yet"
+    became = (row["outcome"] or "answered").replace("_", " ") if row["answered_at"] else "no answer yet"
     if is_taken(row):
         became += f", {row['taken']} taken, {row['refused']} not" if row["refused"] else ", all taken"
     said = f" ({row['said_code']})" if row["said_code"] else ""

@@ -16,7 +16,7 @@ APP_GONE = "The app was removed from this phone, or may show nothing any more."
 TOO_MANY_FOR_PHONE = "Too many pushes went to this phone within a short time."
 WRONG_CREDENTIALS = "The push credentials of this project are wrong: renew them at the push service."
 OWN_PROBLEM = "The push service had a problem of its own."
-SLOWER = "The push service asked us to go slower."
+SLOWER = "The push service asked Relevo to slow down."
 """What codes of several push services mean alike."""
 
 

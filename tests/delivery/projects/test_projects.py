@@ -440,7 +440,8 @@ class TestOperators:
         sandbox.add_fault("401")
         worker.dispatch()
         assert (
-            "A probe of default goes out now; once it is taken, the rest follows" in command("release", "default").out
+            "A probe of default goes out now. Once its push service takes it, the other pushes follow"
+            in command("release", "default").out
         )
         sandbox.reset()
         worker.dispatch()
@@ -457,7 +458,7 @@ class TestOperators:
         worker.dispatch()
         worker.conn.execute("update relevo.projects set pruning_stopped_at = now()")
         told = command("release", "default").out
-        assert "The brake on disabling tokens of default is off; it had not stopped sending." in told
+        assert "The brake on disabling tokens of default was released; sending had not stopped." in told
         assert "relevo redrive --error-code DeviceNotRegistered --project default" in told
         worker.conn.execute("update relevo.projects set rate_share = 0.5")
         assert "default sends at its full rate again" in command("release", "default").out

@@ -49,7 +49,7 @@ def test_an_event_for_owners_of_one_project(served: Served, conn: psycopg.Connec
     for project in ("shop", "news"):
         register(conn, owner="ana", project=project)
     page = person.send("/dashboard/compose", audience="owners", whom="ana", title="Hello")
-    assert "The phones of these owners are in other projects: name their project." in unescape(page.text)
+    assert "The phones of these owners belong to other projects: enter their project." in unescape(page.text)
     page = person.send("/dashboard/compose", audience="owners", whom="ana", title="Hello", project="shop")
     assert "other projects" not in page.text
     answers = [person.send("/dashboard/compose/send", **asked(page)) for _ in range(2)]
@@ -81,14 +81,17 @@ def test_many_phones_take_their_number_and_a_form_sends_once(
         phone(conn)
     page = person.send("/dashboard/compose", audience="everyone", title="Hello", lane="urgent")
     fields = asked(page)
-    assert "type 3 to send it" in page.text
-    for typed, said in (("", ": type"), ("4", " by now: type"), ("2", " by now: type"), ("9" * 30, " by now: type")):
+    assert "type 3 to confirm" in page.text
+    for typed, said in (("", "goes"), ("4", "now goes"), ("2", "now goes"), ("9" * 30, "now goes")):
         for made_up in ({}, {"reaches": typed or "3"}):
             refused = person.send("/dashboard/compose/send", **fields, **made_up, confirm=typed)
-            assert (refused.status_code, f"It goes to 3 phones{said} this number" in refused.text) == (400, True)
+            assert (refused.status_code, f"The event {said} to 3 phones: type this number" in refused.text) == (
+                400,
+                True,
+            )
     phone(conn)
     by_now = person.send("/dashboard/compose/send", **fields, confirm="3")
-    assert (by_now.status_code, "It goes to 4 phones by now" in by_now.text) == (400, True)
+    assert (by_now.status_code, "The event now goes to 4 phones" in by_now.text) == (400, True)
     assert conn.execute(EVENTS).fetchall() == []
     fields = asked(by_now)
     answers = [person.send("/dashboard/compose/send", **fields, confirm="4") for _ in range(2)]
@@ -105,7 +108,7 @@ def test_a_type_speaks_in_its_languages(served: Served, conn: psycopg.Connection
     phone(conn)
     person = operator(served)
     some = person.send("/dashboard/compose", words="order.shipped")
-    assert ("2 paquetes" in some.text, "To send it, give all." in some.text) == (True, True)
+    assert ("2 paquetes" in some.text, "To send the event, enter all arguments." in some.text) == (True, True)
     assert "/dashboard/compose/send" not in some.text
     given = {"words": "order.shipped", "arguments": '{"count": 7}'}
     page = person.send("/dashboard/compose", **given, scheduled_at="2027-01-01T09:00", timezone="America/Santiago")
@@ -121,16 +124,16 @@ def test_what_is_wrong_is_said_and_nothing_is_sent(served: Served, conn: psycopg
     person = operator(served)
     usual = {"audience": "everyone", "title": "Typed <b>", "key": "00000000-0000-0000-0000-000000000007"}
     for wrong, told in (
-        ({"audience": "topics"}, "Which topics?"),
-        ({"audience": "matching", "monto": "sNaN"}, "sNaN is no amount."),
+        ({"audience": "topics"}, "No topic is entered."),
+        ({"audience": "matching", "monto": "sNaN"}, "sNaN is not an amount."),
         ({"scheduled_at": "tomorrow"}, "tomorrow is no time."),
         ({"deadline_at": "2020-01-01T00:00"}, "deadline_at must lie after now"),
         ({"timezone": "Mars/Base", "scheduled_at": "2027-01-01T00:00"}, "There is no time zone Mars/Base."),
-        ({"words": "order.shipped"}, "It is told by the texts of order.shipped, or by a text of its own."),
-        ({"data": "["}, "The data must be a JSON object."),
+        ({"words": "order.shipped"}, "The event has the texts of order.shipped and also a title or body."),
+        ({"data": "["}, "The data is not a JSON object."),
         ({"push": '{"no": 1}'}, "push has no field no"),
-        ({"audience": "owners", "whom": "nobody"}, "It would reach nobody."),
-        ({"key": ""}, "Look at it first."),
+        ({"audience": "owners", "whom": "nobody"}, "The event would reach no phone."),
+        ({"key": ""}, "Preview the event first."),
     ):
         page = person.send("/dashboard/compose/send", **usual | wrong)
         text = unescape(page.text)

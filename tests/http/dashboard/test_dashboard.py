@@ -95,7 +95,7 @@ def test_the_overview(serve: Callable[..., Served], conn: psycopg.Connection[Any
     assert page.get_attribute("svg.chart >> nth=0", "aria-label").startswith("The last hour, by 5 minutes: ")
     assert "UTC" not in page.inner_text("section.verdict time")
     assert page.get_attribute("section.verdict time", "title").endswith("Z")
-    assert page.inner_text("section.verdict [data-zone]").strip(" ()")
+    assert page.inner_text("footer [data-zone]").strip(" ()")
     look(page, "overview")
     page.click("nav >> text=System")
     page.get_by_text("a drill").first.wait_for()
@@ -189,8 +189,8 @@ def test_from_the_box_to_the_reason(served: Served, conn: psycopg.Connection[Any
     page.press("input[type=search]", "Enter")
     page.wait_for_url(f"**/dashboard/events/{number}")
     timeline = page.inner_text(".moments")
-    assert "1 phone gets it, because it is named: 1 delivery." in timeline
-    assert "due, and waiting in line" in page.inner_text(".moments .now")
+    assert "Fan-out finished: 1 phone (named by the event), 1 delivery." in timeline
+    assert "due, and waiting for its turn" in page.inner_text(".moments .now")
     assert page.get_attribute(".moments time >> nth=0", "title").endswith("Z")
     page.click("#deliveries tbody a >> nth=0")
     page.wait_for_url("**/dashboard/deliveries/*")
@@ -205,6 +205,6 @@ def test_from_the_box_to_the_reason(served: Served, conn: psycopg.Connection[Any
     assert "No. Pushes may not go to this phone: the phone does not permit notifications." in page.inner_text(".answer")
     page.fill("input[type=search]", f"ExponentPushToken[{'z' * 22}]")
     page.press("input[type=search]", "Enter")
-    page.get_by_text("Nothing fits.").wait_for()
+    page.get_by_text("No match. ").wait_for()
     assert "zzz" not in page.url + page.content()
     look(page, "nothing")

@@ -32,7 +32,7 @@ def test_one_delivery(served: Served, conn: Connection, person: Person) -> None:
     number = make_event(conn, "order-18", [one])
     fan_out(served.app)
     (push,) = deliveries_of(conn, number).values()
-    assert "It waits: due, and waiting in line." in text_of(person, f"/dashboard/deliveries/{push}")
+    assert "It waits: due, and waiting for its turn." in text_of(person, f"/dashboard/deliveries/{push}")
     answer_request(conn, [push], "not_sent")
     conn.execute(
         "update relevo.notification_deliveries set status = 'retryable', attempt_count = 2, last_attempt_at = clock_timestamp(), "
@@ -46,9 +46,9 @@ def test_one_delivery(served: Served, conn: Connection, person: Person) -> None:
     said = text_of(person, f"/dashboard/deliveries/{push}")
     for words in (
         "The event names this phone.",
-        "with this push alone, from worker w-7.",
+        "with this push alone.",
         "After 2.0 s: there was no connection.",
-        "Attempt 2 did not get through.",
+        "Attempt 2 failed.",
         "The push service could not be reached; nothing was sent. (NoConnection: refused)",
         "the next attempt comes in 4 min",
     ):
@@ -60,7 +60,7 @@ def test_one_delivery(served: Served, conn: Connection, person: Person) -> None:
     mark_sent(conn, [push], ticket="ticket-7")
     said = text_of(person, f"/dashboard/deliveries/{push}")
     assert "The push service took it: ticket ticket-7." in said
-    assert "It waits for its receipt, which is asked for in 15 min" in said
+    assert "It waits for its receipt; Relevo asks for it in 15 min" in said
     assert person.get("/dashboard/deliveries/99999").status_code == 404
 
 
@@ -77,11 +77,11 @@ def test_what_quiet_hours_and_batches_keep_back(served: Served, conn: Connection
     (push,) = deliveries_of(conn, number).values()
     assert "It waits: quiet hours (America/Santiago); they end" in text_of(person, f"/dashboard/deliveries/{push}")
     said = text_of(person, f"/dashboard/events/{comment}")
-    assert "It is gathered with others of its kind" in said
-    assert "Why it was not pushed" in said
-    assert "reached nobody" not in said
+    assert "It was gathered with other events of its kind" in said
+    assert "Pushes not sent" in said
+    assert "none of 1 was confirmed" not in said
     said = text_of(person, f"/dashboard/owners/ana?event={comment}")
-    assert "Not by itself. It is told together with others of its kind:" in said
+    assert "Together with others. One push announces it together with other events of its kind:" in said
 
 
 def test_a_push_that_was_not_sent_says_why(served: Served, conn: Connection, person: Person) -> None:
@@ -122,7 +122,7 @@ def test_peace_in_the_readers_language(served: Served, conn: Connection, person:
     said = spanish(f"/dashboard/events/{above}")
     assert "como máximo 1 al día de la categoría ads" in said
     assert "at most" not in said
-    assert "Está destinado a 1 teléfono" in said
+    assert "Terminó el reparto: 1 teléfono" in said
     assert "Se envió sin sonido" in spanish(f"/dashboard/events/{first}")
     assert "Se envió sin sonido" in spanish(f"/dashboard/deliveries/{push}")
     said = spanish("/dashboard/owners/ana")
@@ -171,17 +171,19 @@ def test_each_try_of_one_delivery(served: Served, conn: Connection, person: Pers
     for words in (
         "Try 1. Request",
         "not known what was taken. The push service failed: it answered 500. (HTTP_500: oops)",
-        "The connection was cut before the whole answer came. (ConnectionBroken",
-        "the push service answered. The message is too long: 4,096 bytes are the most. (MessageTooBig)",
-        "It had failed for good, and lay among the dead letters.",
-        "The receipt says that it did not arrive. The push service had a problem of its own. (ExpoError)",
+        "The connection broke before the complete answer came. (ConnectionBroken",
+        "the push service answered. The message is too long: the limit is 4,096 bytes. (MessageTooBig)",
+        "The delivery failed for good and became a dead letter.",
+        "The receipt says that the push did not arrive. The push service had a problem of its own. (ExpoError)",
     ):
         assert words in said, words
-    assert said.index("Try 1.") < said.index("Try 2.") < said.index("Try 3.") < said.index("It had failed for good")
+    assert (
+        said.index("Try 1.") < said.index("Try 2.") < said.index("Try 3.") < said.index("The delivery failed for good")
+    )
     assert "<script>document" not in person.get(own).text
     both = text_of(person, f"/dashboard/events/{number}")
     assert "not known what was taken. The push service failed: it answered 500. " in both
-    assert "not known what was taken. The connection was cut before the whole answer came" in both
+    assert "not known what was taken. The connection broke before the complete answer came" in both
     spanish = person.get(own, headers={"accept-language": "es"}).text
     assert "Intento 1." in spanish
     assert "respondió 500" in spanish
@@ -200,8 +202,8 @@ def test_equal_tries_are_told_at_once(served: Served, conn: Connection, person: 
         conn.execute(FAILED, row)
     note_attempts(conn, [push])
     said = text_of(person, f"/dashboard/deliveries/{push}")
-    assert said.count("7 tries, each: no clear answer came") == 1
-    assert "it answered with an error of its own, 500" in said or "it answered 500" in said
+    assert said.count("7 tries with the same outcome: no clear answer came") == 1
+    assert "failed with an internal error (500)" in said or "it answered 500" in said
     assert "Try 7." not in said
     assert "Try 8. Request" in said
 
@@ -219,6 +221,6 @@ def test_a_pause_that_is_over(served: Served, conn: Connection, person: Person) 
     for each in (page, own):
         said = text_of(person, each)
         assert "a program paused sending. a drill " in said
-        assert "a program had sending go on, after " in said
+        assert "a program resumed sending after " in said
         assert "<script>document" not in person.get(each).text
     assert "puso en pausa los envíos." in person.get(page, headers={"accept-language": "es"}).text

@@ -44,11 +44,11 @@ def test_the_saga_of_an_event(served: Served, conn: Connection, person: Person) 
     said = text_of(person, f"/dashboard/events/{number}")
     for words in (
         "On its way waiting It waits: 1 of 2 is not sent yet, because sending is paused.",
-        "Enqueued by the app, or by hand.",
-        "2 phones get it, because they belong to its owners: 2 deliveries.",
-        "went out with 1 of its pushes, from worker w-7.",
+        "The app or an operator enqueued it.",
+        "Fan-out finished: 2 phones (of 1 owner), 2 deliveries.",
+        "with 1 of its pushes.",
         "After 2.0 s: the push service answered: not taken.",
-        "The message is too long: 4,096 bytes are the most.",
+        "The message is too long: the limit is 4,096 bytes.",
         "1 delivery of project default: sending is paused (a drill).",
     ):
         assert words in said, words
@@ -69,8 +69,8 @@ def test_two_projects_and_what_waits(served: Served, conn: Connection, person: P
     conn.execute("update relevo.notification_deliveries set last_error_code = 'quiet_hours'")
     said = text_of(person, "/dashboard/events/1")
     assert "Project shop For ana" in said
-    assert "Why it waits" in said
-    assert "went wrong" not in said
+    assert "Waiting pushes" in said
+    assert "Errors" not in said
     assert "order-17 project news" in text_of(person, "/dashboard/events")
 
 
@@ -137,8 +137,8 @@ def test_what_was_said_of_a_request_stays_true(
     answer_request(conn, mine[3:], "unclear")
     note_attempts(conn, mine[:2])
     assert says(
-        "with 4 of its pushes, from worker w-7. After 2.0 s: the push service answered. ",
-        "with 2 of its pushes, from worker w-7. After 2.0 s: the push service answered. ",
+        "with 4 of its pushes. After 2.0 s: the push service answered. ",
+        "with 2 of its pushes. After 2.0 s: the push service answered. ",
         "After 2.0 s: no clear answer came, so it is not known what was taken. ",
     )
     mark_sent(conn, mine[:2])
@@ -172,7 +172,7 @@ def test_an_event_behind_an_open_breaker(served: Served, conn: Connection, perso
     number = make_event(conn, "stopped", add_phones(conn, 5), ttl_s=3600)
     fan_out(served.app)
     page = f"/dashboard/events/{number}"
-    assert "On its way sending It is going out: 5 of 5 are still to be sent." in text_of(person, page)
+    assert "On its way sending Sending: 5 of 5 are still to be sent." in text_of(person, page)
     conn.execute(
         "insert into relevo.projects (project, breaker, breaker_reason, breaker_by, breaker_since, filled_at, probe_at) "
         "values ('default', 'open', 'HTTP_503', 'request', now(), now(), now() + interval '1 hour') "
@@ -188,11 +188,11 @@ def test_an_event_behind_an_open_breaker(served: Served, conn: Connection, perso
     assert (
         "On its way waiting It waits: 5 of 5 are not sent yet, because the breaker of project default is open." in said
     )
-    assert said.count("The breaker of project default opened: sending stopped but for probes.") == 1
-    assert said.count("A probe of project default failed: its breaker stays open.") == 2
+    assert said.count("The breaker of project default opened: Relevo sent only probes.") == 1
+    assert said.count("A probe of project default failed: its breaker stayed open.") == 2
     spanish = person.get(page, headers={"accept-language": "es"}).text
     assert "5 de 5 aún no se han enviado, porque el cortacircuitos del proyecto default está abierto." in spanish
-    assert "Its deadline: what is not sent by then is not sent." in said
+    assert "Its deadline: pushes that are not sent by then stay unsent." in said
     count_deliveries(conn, number, pending=-5, ok=5)
     assert "Its deadline" not in text_of(person, page)
 
@@ -217,10 +217,10 @@ def test_an_event_for_nobody_says_why(served: Served, conn: Connection, person: 
         "all": f"no phone may receive it: {silent}",
     }.items():
         said = text_of(person, f"/dashboard/events/{made[key]}")
-        assert f"It went out to nobody: {why}" in said, key
-        assert f"Nobody gets it: {why}" in said, key
+        assert f"It went out to no phone: {why}" in said, key
+        assert f"Fan-out finished without a phone: {why}" in said, key
     spanish = person.get(f"/dashboard/events/{made['bo']}", headers={"accept-language": "es"}).text
-    assert "No se envió a nadie: dueño desconocido, ningún teléfono es de bo." in spanish
+    assert "No salió a ningún teléfono: dueño desconocido, ningún teléfono es de bo." in spanish
 
 
 def settled(conn: Connection, push: int, event_id: int, was: str, **became: object) -> None:
@@ -241,8 +241,8 @@ def test_an_event_of_one_push_in_good_grammar(served: Served, conn: Connection, 
     (push,) = deliveries_of(conn, number).values()
     page, own = f"/dashboard/events/{number}", f"/dashboard/deliveries/{push}"
     said = text_of(person, page)
-    assert "1 phone gets it, because it belongs to an owner who is meant: 1 delivery." in said
-    assert "It is going out: 1 of 1 is still to be sent." in said
+    assert "Fan-out finished: 1 phone (of 1 owner), 1 delivery." in said
+    assert "Sending: 1 of 1 is still to be sent." in said
     answer_request(conn, [push], "not_sent")
     answer_request(conn, [push], "answered")
     mark_sent(conn, [push])
@@ -250,11 +250,11 @@ def test_an_event_of_one_push_in_good_grammar(served: Served, conn: Connection, 
     conn.execute("update relevo.notification_events set first_sent_at = clock_timestamp() where id = %s", [number])
     settled(conn, push, number, "pending", status="sent", attempt_count=1)
     said = text_of(person, page)
-    assert "All is sent; 1 of 1 waits to be confirmed." in said
-    assert "1 delivery waits for the push service to say what became of it." in said
+    assert "All pushes are sent; 1 of 1 waits for confirmation." in said
+    assert "1 delivery waits for its receipt." in said
     assert "the push service answered: taken." in said
     assert "The first push was handed" not in said
-    assert "Attempts 1 that counts, in 2 requests" in text_of(person, own)
+    assert "Attempts 1 counted attempt, in 2 requests" in text_of(person, own)
     failed = {"provider_receipt_id": "t", "last_error_code": "MessageRateExceeded", "attempt_count": 2}
     settled(conn, push, number, "sent", status="retryable", **failed)
     said = text_of(person, page)
@@ -262,11 +262,11 @@ def test_an_event_of_one_push_in_good_grammar(served: Served, conn: Connection, 
     assert "The last attempt so far. One of its pushes was tried 2 times." in said
     settled(conn, push, number, "retryable", status="ok", completed_at=datetime.now(UTC), last_error_code=None)
     said = text_of(person, page)
-    assert "It is done: 1 of 1 was confirmed." in said
-    assert "The last of its deliveries ended. One of its pushes was tried 2 times." in said
+    assert "Finished: 1 of 1 was confirmed." in said
+    assert "Its last delivery ended. One of its pushes was tried 2 times." in said
     assert "so far" not in said
     assert "A receipt says" not in said
-    assert "The receipt says: taken by Apple or Google." in text_of(person, own)
+    assert "The receipt came: Apple or Google took the push." in text_of(person, own)
 
 
 def test_requests_are_found_behind_those_of_others(
@@ -287,7 +287,7 @@ def test_requests_are_found_behind_those_of_others(
         answer_request(conn, [each], "answered")
     page = person.get(f"/dashboard/events/{number}").text
     assert page.count("went out with 1 of its pushes") == 3
-    more = re.search(r'href="([^"#]+requests=[^"#]+)[^"]*"[^>]*>look at later requests', page)
+    more = re.search(r'href="([^"#]+requests=[^"#]+)[^"]*"[^>]*>show later requests', page)
     assert more is not None
     assert person.get(unescape(more[1])).text.count("went out with 1 of its pushes") == 3
 
@@ -306,15 +306,15 @@ def test_a_tender_scheduled_held_cancelled_and_expired(served: Served, conn: Con
     said = text_of(person, f"/dashboard/events/{number}")
     for words in (
         "The tender 7-1-LE26 was published by Quillota.",
-        "Enqueued: the source feed had something new.",
-        "Scheduled for this time; before it nothing happens.",
-        "Its deadline: what is not sent by then is not sent.",
-        "It waits for its time, in 5 h .",
+        "Ingest enqueued it from the source feed.",
+        "Its scheduled time: fan-out begins then.",
+        "Its deadline: pushes that are not sent by then stay unsent.",
+        "It waits for its scheduled time, in 5 h .",
     ):
         assert words in said, words
     verbs.cancel(conn, number, "wrong date")
     said = text_of(person, f"/dashboard/events/{number}")
-    assert "It was cancelled. wrong date" in said
+    assert "The event was cancelled. wrong date" in said
     assert "It was ended; 0 of its pushes had been sent by then." in said
 
 
@@ -356,20 +356,20 @@ def test_what_was_opened_and_what_took_anothers_place(person: Person, conn: Conn
     inboxes.mark_inbox_before(conn, owner="ana")
     said = text_of(person, f"/dashboard/events/{opened}")
     assert "taken by a push service 2 opened, as phones reported 1 (50 %) read in the inbox 1 (50 %)" in said
-    assert "The first of its pushes was opened, as its phone reported." in said
+    assert "A phone reported that its push was opened: the first of the event." in said
     assert "Collapse key order-7" in said
-    assert "It was opened by the button reply, as the phone reported." in text_of(
+    assert "The phone reported that it was opened by the button reply." in text_of(
         person, f"/dashboard/deliveries/{ids[phones[0]]}"
     )
-    assert "A later event of the same type and collapse key took its place." in text_of(
+    assert "A later event of the same type and collapse key replaced it." in text_of(
         person, f"/dashboard/events/{former}"
     )
-    assert "A later event of the same type and collapse key took its place." in text_of(
+    assert "A later event of the same type and collapse key replaced it." in text_of(
         person, f"/dashboard/deliveries/{waited}"
     )
     person.get("/dashboard/language/es")
     said = text_of(person, f"/dashboard/events/{opened}")
     assert "aceptadas por un servicio de notificaciones 2 abiertas, según informaron los teléfonos 1 (50 %)" in said
-    assert "Un evento posterior del mismo tipo y clave de reemplazo ocupó su lugar." in text_of(
+    assert "Lo reemplazó un evento posterior del mismo tipo y clave de reemplazo." in text_of(
         person, f"/dashboard/events/{former}"
     )

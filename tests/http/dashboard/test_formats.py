@@ -66,7 +66,7 @@ def test_it_is_said_in_spanish() -> None:
 
 def test_the_figure_of_what_is_sent_is_told_from_the_charts() -> None:
     """It counts states, and says beside itself that the charts count acts."""
-    assert "The charts count each push" in figures("sent_of_all", queue())
+    assert "The charts also count pushes" in figures("sent_of_all", queue())
 
 
 def test_the_next_attempt_waits_for_an_open_breaker() -> None:

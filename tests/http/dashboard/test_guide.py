@@ -142,7 +142,7 @@ def test_it_is_searched_and_read_page_after_page(serve: Any) -> None:
     client = served.client()
     found = client.get("/guide?q=held+runaway").text
     assert 'href="/guide/runbook#held-as-a-runaway"' in found
-    assert "The guide tells nothing of this" in client.get("/guide?q=xyzzy").text
+    assert "The guide has nothing on this" in client.get("/guide?q=xyzzy").text
     assert "<script>x" not in client.get("/guide?q=<script>x").text
     here, seen = "/guide", ["/guide"]
     while after := re.search(r'href="([^"]+)" rel="next"', client.get(here).text):

@@ -47,9 +47,9 @@ def test_empty_lists_say_so(served: Served) -> None:
         LISTS,
         (
             "No cycle has run yet",
-            "No source has been asked yet",
-            "Nothing has failed for good",
-            "No month has left the database",
+            "No source has been read yet",
+            "No delivery has failed for good",
+            "No month has been archived",
             "login",
         ),
         strict=True,
@@ -73,18 +73,18 @@ def test_lists_by_page_and_by_filter(served: Served, conn: psycopg.Connection[An
     assert [row["outcome"] for row in found.rows] == ["failed"] * 2
     assert len(runs.page(served.app.database, outcome="failed", before=found.next).rows) == 1
     assert "two@host" not in person.get("/dashboard/runs?worker=one@host").text.split("<tbody>")[1]
-    assert "No run fits" in person.get("/dashboard/runs?cycle=nothing").text
+    assert "No run matches" in person.get("/dashboard/runs?cycle=nothing").text
     made = """insert into relevo.worker_runs (cycle, source, trigger, worker_id, started_at, finished_at, outcome)
               select 'ingest', s, 'manual', 'of-' || s, now(), now(), 'ok' from unnest(array['folder', 'ocds']) s"""
     conn.execute(made)
     conn.execute("insert into relevo.cycle_state (cycle, source) values ('ingest', 'folder'), ('ingest', 'ocds')")
     assert [walk(person, f"/dashboard/runs?cycle=ingest{name}") for name in (":folder", ":ocds", "")] == [1, 1, 2]
-    assert "Nothing fits" in person.get("/dashboard/audit?actor=nobody").text
+    assert "No entry matches" in person.get("/dashboard/audit?actor=nobody").text
     assert person.get("/dashboard/runs?before=9.9.9").status_code == 400
     assert person.get("/dashboard/runs?before=999999999999999999.1").status_code == 400
     assert person.get("/dashboard/runs/999").status_code == 404
     run = person.get(f"/dashboard/runs/{found.rows[0]['id']}").text
-    assert all(words in run for words in ("notifications sent", "failed", "The run before", "one@host"))
+    assert all(words in run for words in ("notifications sent", "failed", "Previous run", "one@host"))
     told = re.sub("<[^>]+>", "", person.get("/dashboard/archive").text)
     assert "relevo archive restore --entity deliveries --month 2026-05" in told
     assert "120 / 10,000" in person.get("/dashboard/sources").text
@@ -176,7 +176,7 @@ def test_dead_letters_are_sent_again_after_a_look(served: Served, conn: psycopg.
     assert (entry["outcome"], entry["target"]["error_code"], entry["result"]["answer"]) == ("ok", "MessageTooBig", 6)
     left = conn.execute("select event_id, count(*) from relevo.dead_letters group by 1 order by 1").fetchall()
     assert left == [(late, 3), (other, 3)]
-    assert "No dead letter fits" in person.send("/dashboard/actions/redrive", code="none").text
+    assert "No dead letter matches" in person.send("/dashboard/actions/redrive", code="none").text
     assert person.send("/dashboard/actions/redrive").status_code == 400
     assert first < late
     assert actions.dead_letters(served.app.database, DeadLetters(project="nobody")) == []
@@ -190,9 +190,9 @@ def test_cycles_are_paused_and_run_by_hand(served: Served) -> None:
     assert "dispatch is paused" in person.send("/dashboard/actions/pause", cycle="dispatch", reason="a drill").text
     assert entries(served, "pause")[0]["target"] == {"cycle": "dispatch", "reason": "a drill"}
     again = person.send("/dashboard/actions/pause", cycle="dispatch", reason="another").text
-    assert "dispatch was paused already." in again
+    assert "dispatch was already paused." in again
     assert "because: a drill" in again
-    assert "is switched on again" in person.send("/dashboard/actions/resume", cycle="dispatch").text
+    assert "dispatch was resumed" in person.send("/dashboard/actions/resume", cycle="dispatch").text
     assert "was not paused" in person.send("/dashboard/actions/resume", cycle="dispatch").text
     assert "reaper has run" in person.send("/dashboard/actions/run", cycle="reaper").text
     assert entries(served, "run_cycle")[0]["outcome"] == "ok"
@@ -213,9 +213,9 @@ def test_the_banner_says_why_in_words_and_offers_the_remedy(served: Served, conn
     person = inside(Person(served))
     page = person.get("/dashboard").text
     verdict = page.split('class="card verdict bad"')[1].split("</section>")[0]
-    assert "The push service is not available just now: it answered 503, “SERVICE_UNAVAILABLE: Down”" in verdict
+    assert "The push service is unavailable (503), “SERVICE_UNAVAILABLE: Down”" in verdict
     told = " ".join(re.sub(r"<[^>]+>", " ", verdict).split())
-    assert re.search(r"Project shop has sent only probes .+ Why The push service .+ What to do See Expo", told)
+    assert re.search(r"Project shop has sent only probes .+ Reason The push service .+ Remedy See Expo", told)
     for button in ("/dashboard/actions/release?project=shop", "/dashboard/actions/resume?cycle=reaper"):
         assert button in verdict
         assert button not in inside(Person(served, "viewer")).get("/dashboard").text
@@ -223,12 +223,10 @@ def test_the_banner_says_why_in_words_and_offers_the_remedy(served: Served, conn
     row = system.split("<strong>shop</strong>")[1].split("</tr>")[0].split("</td>")
     assert [place for place, cell in enumerate(row) if "actions/release" in cell] == [2], "it stands with the breaker"
     dead = re.sub(r"<[^>]+>", " ", person.get("/dashboard/dead-letters").text)
-    assert "The push service is not available just now: it answered 503." in dead
+    assert "The push service is unavailable (503)." in dead
     assert "“Down.”" in dead
     spanish = person.get("/dashboard", headers={"accept-language": "es"}).text
-    assert (
-        "El servicio de notificaciones no está disponible ahora: respondió 503, «SERVICE_UNAVAILABLE: Down»" in spanish
-    )
+    assert "El servicio de notificaciones no está disponible (503), «SERVICE_UNAVAILABLE: Down»" in spanish
     assert "Más en el manual (en inglés)" in spanish
 
 
@@ -241,7 +239,7 @@ def test_what_is_held_is_let_go(served: Served, conn: psycopg.Connection[Any]) -
     person = inside(Person(served))
     assert "bad credentials" in person.get("/dashboard/actions/release?project=shop").text
     assert (
-        "A probe of shop goes out now; once it is taken, the rest follows"
+        "A probe of shop goes out now. Once its push service takes it, the other pushes follow"
         in person.send("/dashboard/actions/release", project="shop").text
     )
     assert person.get("/dashboard/actions/release?project=nobody").status_code == 404
@@ -255,7 +253,7 @@ def test_what_is_held_is_let_go(served: Served, conn: psycopg.Connection[Any]) -
     assert (
         f"Event {event} is cancelled" in person.send("/dashboard/actions/cancel", event=str(event), reason="wrong").text
     )
-    assert f"Event {event} had ended before" in person.send("/dashboard/actions/cancel", event=str(event)).text
+    assert f"Event {event} had already ended" in person.send("/dashboard/actions/cancel", event=str(event)).text
     assert entries(served, "cancel_event")[-1]["target"]["reason"] == "wrong"
     assert entries(served, "cancel_event")[-1]["result"] == {"answer": True, "withdrawn": True}
     assert person.get("/dashboard/actions/cancel?event=99999").status_code == 404
@@ -307,7 +305,7 @@ def test_an_audience_is_previewed(served: Served, conn: psycopg.Connection[Any])
     phone(conn)
     viewer = inside(Person(served, "viewer"))
     page = viewer.get("/dashboard/compose").text
-    assert "Look at it first" in page
+    assert "Preview" in page
     assert "Test push" not in page
     everyone = viewer.get("/dashboard/compose?audience=everyone").text
     assert "2 phones" in everyone
@@ -341,7 +339,7 @@ def test_a_preview_tells_who_is_left_out(served: Served, conn: psycopg.Connectio
     viewer = inside(Person(served, "viewer"))
     left = (
         "Left out",
-        "1 phone: it was unregistered, as at a log-out",
+        "1 phone: it was unregistered, for example by a log-out",
         "1 phone: The app was removed from this phone, or may show nothing any more",
         "1 phone: opted out of the category ads",
     )
@@ -351,10 +349,10 @@ def test_a_preview_tells_who_is_left_out(served: Served, conn: psycopg.Connectio
         assert [words for words in left if words not in page] == [], query
         told = re.findall(r"<li>(1 phone: [^<]+)</li>", page)
         assert (len(told) >= len(left) - 1, [each for each in told if each.endswith(".")]) == (True, []), query
-    assert "1 phone: nobody registered it" in page
+    assert "1 phone: not registered" in page
     assert "not known: ghost<" in viewer.get("/dashboard/compose?audience=owners&whom=ana%0Aghost").text
     matching = viewer.get("/dashboard/compose?audience=matching&topics=x").text
-    assert "Left out, beside those whose preferences do not match" in matching
+    assert "Left out (besides phones whose preferences do not match)" in matching
     assert [words for words in left[:3] if words not in matching] == []
     assert "opted out" not in matching
     assert "Left out" not in viewer.get(f"/dashboard/compose?audience=installations&whom={good}").text
@@ -405,8 +403,8 @@ def test_a_test_push_tells_what_became_of_it(
     asked = {"phones": phones, "title": "Hello <b>", "body": "there", "data": '{"a": 1}'}
     question = person.get("/dashboard/actions/test", params=asked).text
     assert "Send this test push to 2 of 3 phones?" in question
-    assert "1 phone: Pushes may not go to this phone: it was unregistered, as at a log-out." in question
-    assert "Pushes may not go to this phone: it was unregistered, as at a log-out." in question
+    assert "1 phone: Pushes may not go to this phone: it was unregistered, for example by a log-out." in question
+    assert "Pushes may not go to this phone: it was unregistered, for example by a log-out." in question
     key = re.findall(r'name="key" value="([^"]+)"', question)[0]
     answer = person.send("/dashboard/actions/test", key=key, **asked)
     assert answer.status_code == 303

@@ -53,20 +53,20 @@ def test_a_redrive_and_a_pause_without_a_script(served: Served, conn: psycopg.Co
     assert page.inner_text("h1") == "2 dead letters will be sent again."
     assert conn.execute("select count(*) from relevo.dead_letters").fetchall() == [(0,)]
     page.goto(f"{served.server.url}/dashboard/events/{event}")
-    page.click("text=Cancel it…")
-    page.click("text=Leave it as it is")
+    page.click("text=Cancel event…")
+    page.click("text=Keep it as it is")
     assert page.url.endswith(f"/dashboard/events/{event}")
 
     page.goto(served.server.url + "/dashboard/system")
     page.click("tr:has-text('dispatch') >> text=Pause")
     page.fill("#reason", "a drill")
-    page.click("button:has-text('Pause it')")
+    page.click("button:has-text('Pause')")
     assert page.inner_text("h1") == "dispatch is paused in the whole fleet."
     page.click("text=Go on")
     assert "a drill" in page.inner_text("tr:has-text('dispatch')")
     page.click("tr:has-text('dispatch') >> text=Switch on")
-    page.click("button:has-text('Switch it on')")
-    page.click("text=It is recorded in the audit")
+    page.click("button:has-text('Resume')")
+    page.click("text=Recorded in the audit")
     told = page.inner_text("main")
     assert all(action in told for action in ("redrive", "pause", "resume", "a drill"))
     page.context.close()
@@ -82,7 +82,7 @@ def test_a_test_push_is_followed_live(
     page.click("nav >> text=Compose")
     page.fill("#phones", str(good))
     page.fill("#title", "Hello")
-    page.click("#test >> text=Look at it first")
+    page.click("#test >> text=Preview")
     page.click("button:has-text('Send it')")
     page.wait_for_url("**/dashboard/compose/*")
     assert page.inner_text("h1") == "On its way to 1 phone."
@@ -122,7 +122,7 @@ def test_who_may_not(served: Served, conn: psycopg.Connection[Any], chromium: An
     page.evaluate("document.querySelector('main input[name=form]').value = 'forged'")
     page.fill("#reason", "x")
     page.click("main button")
-    assert page.inner_text("h1") == "This form is not of your session."
+    assert page.inner_text("h1") == "This form belongs to another session."
     page.goto(served.server.url + "/dashboard/actions/pause?cycle=dispatch")
     page.fill("#reason", "x")
     for token in api_tokens.list_all(served.app.database):
@@ -146,21 +146,21 @@ def test_an_event_is_written_looked_at_sent_and_cancelled(
     page.click("nav >> text=Compose")
     page.fill("#event-title", "Shops close early")
     page.select_option("#audience", "topics")
-    page.click("button:has-text('Look at it first') >> nth=0")
-    assert page.inner_text("[role=alert] .bad") == "Which topics?"
+    page.click("button:has-text('Preview') >> nth=0")
+    assert page.inner_text("[role=alert] .bad") == "No topic is entered."
     page.select_option("#audience", "everyone")
     page.fill("#deadline_at", "2027-01-01T09:00")
-    page.click("button:has-text('Look at it first') >> nth=0")
+    page.click("button:has-text('Preview') >> nth=0")
     assert page.locator(".look .shown:has-text('Shops close early')").count() == 6
     assert sticks_out(page) == []
-    page.dblclick("button:has-text('Send it to 1 phone')")
+    page.dblclick("button:has-text('Send to 1 phone')")
     page.wait_for_url("**/dashboard/events/*")
     assert "Shops close early" in page.inner_text("h1")
     assert conn.execute("select deadline_at = '2027-01-01 12:00Z' from relevo.notification_events").fetchall() == [
         (True,)
     ]
-    page.click("text=Cancel it…")
+    page.click("text=Cancel event…")
     page.fill("#reason", "a typing error")
-    page.click("button:has-text('Cancel it')")
+    page.click("button:has-text('Cancel event')")
     assert conn.execute("select state from relevo.notification_events").fetchall() == [("cancelled",)]
     page.context.close()

@@ -26,8 +26,8 @@ def test_a_person_and_why_they_got_nothing(served: Served, conn: Connection, per
     assert "none of their phones may get pushes" in listed
     assert "<b>benja" not in person.get("/dashboard/people").text
     assert "benja" not in text_of(person, "/dashboard/people?name=a")
-    assert "Nobody is called that" in text_of(person, "/dashboard/people?name=zoe")
-    assert "Not yet. It is to be sent." in text_of(person, "/dashboard/owners/ana")
+    assert "No owner has this name" in text_of(person, "/dashboard/people?name=zoe")
+    assert "Not yet. It waits to be sent." in text_of(person, "/dashboard/owners/ana")
     assert "No. Pushes may not go to this phone: the phone does not permit" in text_of(
         person, f"/dashboard/owners/{quote('<b>benja</b>')}"
     )
@@ -78,7 +78,7 @@ def test_why_not(served: Served, conn: Connection, person: Person) -> None:
 def why(person: Person, one: UUID, number: int) -> str:
     """Ask why a phone got an event, or not, and return the answer, in words."""
     said = text_of(person, f"/dashboard/installations/{one}?event={number}")
-    return said.split(" Explain ", 1)[1].split(" Asks for ")[0]
+    return said.split(" Explain ", 1)[1].split(" Preferences ")[0]
 
 
 def test_what_changed_since_is_told(served: Served, conn: Connection, person: Person) -> None:
@@ -103,18 +103,18 @@ def test_what_changed_since_is_told(served: Served, conn: Connection, person: Pe
     verbs.register(conn, values.Installation(None, installation_id=gone, owner="bea"))
     verbs.set_preference(conn, wish, "default", values.TenderPreference(region="Maule"))
     for number in (everyone, matching, owned):
-        assert "No. It was registered only afterwards: 20" in why(person, late, number)
+        assert "No. The phone was registered after the event went out (registered: 20" in why(person, late, number)
     assert "No. The event is for others" in why(person, late, named)
-    assert ". That is so only since 20" in why(person, disabled, everyone)
-    assert "UTC , after the event had gone out; how it was then is not kept." in why(person, disabled, everyone)
-    assert "The phone was changed, or registered itself again, since: 20" in why(person, other, everyone)
-    assert "Its preferences were changed since: 20" in why(person, wish, matching)
-    assert "UTC ; it is judged as it is today." in why(person, wish, matching)
-    assert "A preference that was removed since would leave no trace." in why(person, quiet, matching)
+    assert ". This has been so since 20" in why(person, disabled, everyone)
+    assert "UTC , after the event went out. The earlier state is not kept." in why(person, disabled, everyone)
+    assert "The phone was changed or registered again later ( 20" in why(person, other, everyone)
+    assert "Its preferences were changed later ( 20" in why(person, wish, matching)
+    assert "UTC ). This answer uses those of today." in why(person, wish, matching)
+    assert "Removed preferences are not kept: one of them may have matched then." in why(person, quiet, matching)
     assert "This phone belongs to another owner now, or to none." in why(person, gone, owned)
     for number in (everyone, named, owned):
         assert "since" not in why(person, quiet, number)
-    assert "it was meant to get it: a delivery was made." in why(person, other, everyone)
+    assert "The phone was a target when the event went out: fan-out created a delivery." in why(person, other, everyone)
 
 
 def test_a_phone_and_its_owner(served: Served, conn: Connection, person: Person) -> None:

@@ -42,7 +42,7 @@ def test_what_a_digest_tells_is_said_with_its_time(
 ) -> None:
     """On the pages of owner, phone and push, the digest's time is a time; no markup is shown as text.
 
-    An event that waits for its digest, or was told in it, is "Not by itself", and never "It will get it"."""
+    An event that waits for its digest, or was told in it, is "Together with others", and never "It will get it"."""
     if rule == "digested":
         close_digests(served, conn)
     (row,) = conn.execute(
@@ -50,7 +50,7 @@ def test_what_a_digest_tells_is_said_with_its_time(
         " where i.owner = 'ana' and d.notification_event_id = %s",
         [gathered],
     ).fetchall()
-    phrase = "It was told in the digest of" if rule == "digested" else "It is told in the digest of"
+    phrase = "included it." if rule == "digested" else "includes it."
     pages = [
         "owners/ana",
         f"owners/ana?event={gathered}",
@@ -62,7 +62,7 @@ def test_what_a_digest_tells_is_said_with_its_time(
         assert phrase in said, page
         assert "<time" not in said, page
         assert "It will get it" not in said, page
-    assert "Not by itself." in text_of(person, "/dashboard/owners/ana")
+    assert "Together with others." in text_of(person, "/dashboard/owners/ana")
 
 
 def test_what_a_digest_told_long_ago_was_told(served: Served, conn: Connection, person: Person, gathered: int) -> None:

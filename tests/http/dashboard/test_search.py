@@ -34,7 +34,7 @@ def test_the_latest_events(served: Served, conn: Connection, person: Person) -> 
     ]
     for query, fits in (("type=notice", other), ("status=cancelled", numbers[3]), ("project=shop", other)):
         assert re.findall(r'events/(\d+)"', person.get(f"/dashboard/events?{query}").text) == [str(fits)], query
-    assert "No event fits." in text_of(person, "/dashboard/events?type=none")
+    assert "No event matches." in text_of(person, "/dashboard/events?type=none")
     assert re.findall(r'<option value="([^"]+)"></option>', first) == ["notice", "order.shipped"]
 
 
@@ -61,7 +61,7 @@ def test_the_box_finds_everything(served: Served, conn: Connection, person: Pers
     assert "Events order.shipped ana" in said
     assert "Owners ana" in said
     nothing = text_of(person, lead(person, "nothing"))
-    assert "Nothing fits." in nothing
+    assert "No match. " in nothing
     assert "a tender's code" in nothing
     assert person.post("/dashboard/search", q="ana").status_code == 403, "a form of nobody's session"
 
@@ -75,7 +75,7 @@ def test_a_token_stands_in_no_address_and_on_no_page(served: Served, conn: Conne
     assert (answer.status_code, "bbbbbb" in answer.text) == (200, False)
     for asked, place in ((known, f"/dashboard/installations/{one}"), (unknown, "/dashboard/search?nothing=1")):
         assert person.get(f"/dashboard/search?q={quote(asked)}").headers["location"] == place
-    assert "Nothing fits." in text_of(person, "/dashboard/search?nothing=1")
+    assert "No match. " in text_of(person, "/dashboard/search?nothing=1")
     assert "<script>document" not in person.send("/dashboard/search", q=NASTY).text
 
 

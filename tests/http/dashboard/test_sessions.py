@@ -125,15 +125,15 @@ def test_a_grave_action_asks_for_the_token_again(
     conn.execute(AGE.format("proved_at", 16))
     for given in ({}, {"proof": "wrong"}, {"proof": str(other.token)}):
         asked = person.send(path, **fields, **given)
-        assert (asked.status_code, "Confirm that it is you" in asked.text) == (403, True)
+        assert (asked.status_code, "Confirm your identity" in asked.text) == (403, True)
         assert all(f'name="{name}" value="{value}"' in asked.text for name, value in fields.items())
         assert ("not the token of your session" in asked.text) is bool(given)
         assert str(other.token) not in asked.text
     [refused] = recorded(served, "refused_proof")
     assert refused["actor"].startswith("a operator (")
-    assert "Confirm that it is you" not in person.send(path, **fields, proof=str(person.token)).text
-    assert "Confirm that it is you" not in person.send(path, **fields).text
-    assert "Confirm that it is you" in other.send(path, **fields).text
+    assert "Confirm your identity" not in person.send(path, **fields, proof=str(person.token)).text
+    assert "Confirm your identity" not in person.send(path, **fields).text
+    assert "Confirm your identity" in other.send(path, **fields).text
     assert len(recorded(served, "prove_session")) == 1
 
 
@@ -144,7 +144,7 @@ def test_an_everyday_action_asks_for_nothing(served: Served, conn: psycopg.Conne
     conn.execute(AGE.format("proved_at", 16))
     assert person.send("/dashboard/actions/pause", cycle="dispatch", reason="x").status_code == 200
     answer = served.client("operator").call("POST", "/dashboard/actions/release", data={"project": "default"})
-    assert "Confirm that it is you" not in answer.text
+    assert "Confirm your identity" not in answer.text
 
 
 def test_a_session_of_a_link_is_proven_by_an_operator_s_token(served: Served, conn: psycopg.Connection[Any]) -> None:
@@ -155,5 +155,5 @@ def test_a_session_of_a_link_is_proven_by_an_operator_s_token(served: Served, co
     path, fields = "/dashboard/actions/release", {"project": "default"}
     assert "You logged in by a link" in person.send(path, **fields).text
     for refused in (served.client("viewer"), served.client("operator", project="shop")):
-        assert "Confirm that it is you" in person.send(path, **fields, proof=str(refused.token)).text
+        assert "Confirm your identity" in person.send(path, **fields, proof=str(refused.token)).text
     assert "Confirm" not in person.send(path, **fields, proof=str(served.client("operator").token)).text

@@ -189,7 +189,7 @@ def test_each_dead_letter_can_be_redriven(worker, person) -> None:
         seen = deliveries.push(worker.app.database, row["id"])
         assert seen is not None
         assert (len(seen.tries), len(seen.redriven)) == (2, 1)
-        assert "had it sent anew." in says(person, f"/dashboard/deliveries/{row['id']}", "en")
+        assert "sent it again." in says(person, f"/dashboard/deliveries/{row['id']}", "en")
 
 
 def test_a_wrong_vapid_key_stops_browsers_alone(relay, sandbox, command, tmp_path: Path) -> None:

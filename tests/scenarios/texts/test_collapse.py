@@ -41,7 +41,7 @@ def test_a_later_event_ends_what_waits_of_the_former(relay) -> None:
     ]
     told = verbs.explain(worker.conn, first, worker.phones["ana"])
     assert (told.gets_it, told.rule, told.reason) == (
-        False, "superseded", "A later event of the same type and collapse key took its place.",
+        False, "superseded", "A later event of the same type and collapse key replaced it.",
     )  # fmt: skip
 
 

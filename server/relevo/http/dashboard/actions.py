@@ -74,19 +74,19 @@ class FormInput:
         if not value:
             return None
         if not value.isascii() or not value.isdigit() or not 0 < int(value) <= _MOST_ID:
-            raise Problem(400, _("%(value)s is no number of anything.", value=value))
+            raise Problem(400, _("%(value)s is not a valid id.", value=value))
         return int(value)
 
     def uuids(self, name: str, most: int) -> list[UUID]:
         """Return the installations that are named, one a line or apart by commas."""
         words = list(dict.fromkeys(self.text(name, _LONGEST).replace(",", " ").split()))
         if len(words) > most:
-            raise Problem(400, _("These are too many: %(most)s at most.", most=most))
+            raise Problem(400, _("Too many phones: %(most)s at most.", most=most))
         try:
             return [UUID(each) for each in words]
         except ValueError:
             raise Problem(
-                400, _("One of these is no installation's id."), hint=_("An id looks like %(id)s.", id=UUID(int=7))
+                400, _("One of these is not an installation id."), hint=_("An id looks like %(id)s.", id=UUID(int=7))
             ) from None
 
 

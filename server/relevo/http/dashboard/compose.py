@@ -142,7 +142,7 @@ async def send(request: Request) -> Response:
 def _key(form: FormInput) -> str:
     keys = form.uuids("key", 1)
     if not keys:
-        raise Problem(400, _("Look at it first."), hint=_("The page that shows it has the button that sends it."))
+        raise Problem(400, _("Preview the event first."), hint=_("The preview has the button that sends it."))
     return str(keys[0])
 
 
@@ -158,17 +158,19 @@ async def _sent_before(request: Request, event: dict[str, Any]) -> int | None:
 def _check_confirmed(form: FormInput, seen: Look) -> None:
     """Refuse what says nothing, reaches nobody, or reaches many phones whose number, as it is now, was not typed."""
     if not seen.sendable:
-        raise Problem(400, _("It does not say all yet."), hint=_("Give it a title, a body or data, or all arguments."))
+        raise Problem(
+            400, _("The event has no complete text."), hint=_("Enter a title, a body or data, or all arguments.")
+        )
     if not seen.found.count:
-        raise Problem(400, _("It would reach nobody."), hint=_("Choose another audience."))
+        raise Problem(400, _("The event would reach no phone."), hint=_("Choose another audience."))
     if not seen.needs_number:
         return
     phones = ngettext("%(n)s phone", "%(n)s phones", seen.found.count)
     typed = int(re.sub(r"\D", "", form.text("confirm", 30)) or 0)
     if not typed:
-        raise Problem(400, _("It goes to %(phones)s: type this number to send it.", phones=phones))
+        raise Problem(400, _("The event goes to %(phones)s: type this number to confirm.", phones=phones))
     if max(typed, seen.found.count) > _ALIKE * min(typed, seen.found.count):
-        raise Problem(400, _("It goes to %(phones)s by now: type this number to send it.", phones=phones))
+        raise Problem(400, _("The event now goes to %(phones)s: type this number to confirm.", phones=phones))
 
 
 async def _look_page(request: Request, form: FormInput, problem: Problem | None = None) -> Response:
@@ -266,12 +268,12 @@ def _left_out(left: LeftOut, found: Preview, event: dict[str, Any]) -> list[tupl
     """Return how many phones are left out for which reason."""
     counted = [(phones, _why_left_out(reason, event.get("category"))) for reason, phones in left.reasons.items()]
     if unknown := len(found.unknown_installations):
-        counted.append((unknown, _("nobody registered it")))
+        counted.append((unknown, _("not registered")))
     return counted
 
 
 def _left_out_heading(left: LeftOut, *, matching: bool) -> str:
-    head = _("Left out, beside those whose preferences do not match") if matching else _("Left out")
+    head = _("Left out (besides phones whose preferences do not match)") if matching else _("Left out")
     return head if left.is_all else f"{head} ({_('of the newest %(n)s phones', n=number(left.looked_at))})"
 
 
@@ -288,16 +290,16 @@ def read_draft(form: FormInput, key: str) -> dict[str, Any]:
         event[name] = form.text(name, FIELDS[name])
     for name in ("scheduled_at", "deadline_at"):
         event[name] = _time(form, name)
-    event["push"] = _json_object(form, "push", _("The further fields must be a JSON object."), '{"badge": 3}')
+    event["push"] = _json_object(form, "push", _("The further push fields are not a JSON object."), '{"badge": 3}')
     event["data"] = read_data(form)
     if words := form.text("words", FIELDS["words"]):
         if event["title"] or event["body"]:
-            hint = _("Empty title and body, or choose a text of your own.")
+            hint = _("Empty the title and the body, or choose no type for the texts.")
             raise Problem(
-                400, _("It is told by the texts of %(type)s, or by a text of its own.", type=words), hint=hint
+                400, _("The event has the texts of %(type)s and also a title or body.", type=words), hint=hint
             )
         event["type"] = words
-        wrong = _("The arguments must be a JSON object.")
+        wrong = _("The arguments are not a JSON object.")
         event["arguments"] = _json_object(form, "arguments", wrong, '{"count": 3}')
     given = {name: value for name, value in event.items() if value not in ("", None)}
     return {name: value for name, value in given.items() if name == "arguments" or value != {}}
@@ -310,14 +312,14 @@ def _says_something(form: FormInput) -> bool:
 
 def read_data(form: FormInput) -> dict[str, Any]:
     """Return the data for the app."""
-    return _json_object(form, "data", _("The data must be a JSON object."), '{"screen": "inbox"}')
+    return _json_object(form, "data", _("The data is not a JSON object."), '{"screen": "inbox"}')
 
 
 def _zone_of(form: FormInput) -> str | None:
     """Return the time zone of the form's times, if one is given."""
     given = form.text("timezone", FIELDS["timezone"])
     if given and zone_named(given).lower() != given.lower():
-        hint = _("It must look like %(example)s.", example="America/Santiago")
+        hint = _("Write it like %(example)s.", example="America/Santiago")
         raise Problem(400, _("There is no time zone %(zone)s.", zone=given), hint=hint)
     return zone_named(given) if given else None
 
@@ -329,7 +331,7 @@ def _json_object(form: FormInput, name: str, wrong: str, example: str) -> dict[s
     except (ValueError, RecursionError):
         read = None
     if not isinstance(read, dict):
-        raise Problem(400, wrong, hint=_("It must look like %(example)s.", example=example))
+        raise Problem(400, wrong, hint=_("Write it like %(example)s.", example=example))
     return read
 
 
@@ -341,7 +343,9 @@ def _audience(form: FormInput) -> dict[str, Any]:
     if chosen == "topics":
         topics = _list(form, "topics")
         if not topics:
-            raise Problem(400, _("Which topics?"), hint=_("Name one at least, or choose another audience."))
+            raise Problem(
+                400, _("No topic is entered."), hint=_("Enter at least one topic, or choose another audience.")
+            )
         return {"audience": "matching", "matching": {}, "topics": topics}
     if chosen == "matching":
         topics = _list(form, "topics")
@@ -356,7 +360,7 @@ def _matching(form: FormInput) -> dict[str, Any]:
         try:
             asked["monto"] = float(Decimal(amount))
         except (InvalidOperation, ValueError):  # of a signalling NaN, the latter
-            raise Problem(400, _("%(value)s is no amount.", value=amount)) from None
+            raise Problem(400, _("%(value)s is not an amount.", value=amount)) from None
     return {name: value for name, value in asked.items() if value not in ("", [])}
 
 
@@ -372,6 +376,6 @@ def _time(form: FormInput, name: str) -> str | None:
     try:
         at = datetime.fromisoformat(typed)
     except ValueError:
-        hint = _("It must look like %(example)s.", example="2026-12-24T18:00")
-        raise Problem(400, _("%(value)s is no time.", value=typed), hint=hint) from None
+        hint = _("Write it like %(example)s.", example="2026-12-24T18:00")
+        raise Problem(400, _("%(value)s is not a time.", value=typed), hint=hint) from None
     return at.replace(tzinfo=at.tzinfo or ZoneInfo(_zone_of(form) or "UTC")).isoformat()

@@ -142,16 +142,16 @@ async def _ask_redrive(request: Request, form: FormInput) -> Question:
 
 def _why_not(tried: dict[str, int], again: int) -> dict[str, str]:
     """Return why dead letters would not be sent again, by what they are counted under."""
-    silent = _("would be opened, and end unsent: the phone takes no pushes any more.")
+    silent = _("would be reopened and end unsent: the phone takes no pushes any more.")
     if tried["looked"] < again - tried["ended"]:
         silent = _(
-            "would be opened, and end unsent: the phone takes no pushes any more (of the first %(n)s looked at).",
+            "would be reopened and end unsent: the phone takes no pushes any more (of the first %(n)s checked).",
             n=number(tried["looked"]),
         )
     return {
-        "too_late": _("would not: their deadline has passed."),
-        "archived": _("would not: their month is on its way to the archive."),
-        "ended": _("would be opened, and end unsent: their event was cancelled or completed."),
+        "too_late": _("would not be sent: their deadline has passed."),
+        "archived": _("would not be sent: their month is on its way to the archive."),
+        "ended": _("would be reopened and end unsent: their event was cancelled or completed."),
         "silent": silent,
     }
 
@@ -159,7 +159,7 @@ def _why_not(tried: dict[str, int], again: int) -> dict[str, str]:
 async def _redrive(request: Request, form: FormInput) -> Result:
     opened = await long_work_of(request).run(actions.redrive, _which(form))
     letters = ngettext("%(n)s dead letter", "%(n)s dead letters", opened)
-    title = _("%(n)s will be sent again.", n=letters) if opened else _("No dead letter fits any more.")
+    title = _("%(n)s will be sent again.", n=letters) if opened else _("No dead letter matches any more.")
     return Result(title, back=_DEAD_LETTERS)
 
 

@@ -28,30 +28,30 @@ RULES = {
     "opted_out": N_("This phone opted out of the event's category, %(category)s."),
     "refused": N_("Its owner refused the event's category, %(category)s."),
     "not_accepted": N_("Its owner has not accepted the event's category, %(category)s, which is off until then."),
-    "no_preference": N_("This phone has no preference, and so asks for nothing."),
+    "no_preference": N_("This phone has no preferences, so no event matches it."),
     "preference_differs": N_("None of this phone's preferences matches: %(differs)s."),
     "attribute_differs": N_("Its attribute %(attribute)s is %(has)s, and the event is for %(wanted)s."),
     "handled_elsewhere": N_("It was handled on another phone, or elsewhere."),
-    "superseded": N_("A later event of the same type and collapse key took its place."),
+    "superseded": N_("A later event of the same type and collapse key replaced it."),
     "quiet_hours": N_("It waits for the end of quiet hours: they last until %(until)s in %(zone)s (%(whose)s)."),
     "quiet_hours_former": N_(
-        "It waits until %(until)s in %(zone)s (%(whose)s): the quiet hours that it waits for were changed since, and "
-        "it is looked at again then."
+        "It waits until %(until)s in %(zone)s (%(whose)s). Its quiet hours were changed meanwhile; "
+        "Relevo checks them again then."
     ),
     "capped": N_("It was not pushed: a cap of its owner was reached (%(reason)s). It is in the inbox."),
-    "quiet_expired": N_("Its deadline lay in the quiet hours of this phone, and its type says that it expires then."),
+    "quiet_expired": N_("Its deadline fell into the quiet hours of this phone, and events of its type expire then."),
     "event_ended": N_("The event was ended: %(reason)s."),
     "deadline_passed": N_("The event's deadline had passed."),
-    "in_digest": N_("It is told in the digest of %(at)s (%(delivery)s, %(zone)s)."),
-    "digested": N_("It was told in the digest of %(at)s (%(delivery)s, %(zone)s)."),
-    "undigested": N_("The digest of %(at)s (%(delivery)s, %(zone)s) was to tell it, but its push did not arrive."),
-    "deadline_before_digest": N_("Its deadline precedes the digest of this phone that would tell it."),
-    "preference_changed": N_("No preference of this phone wants it any more."),
-    "project_changed": N_("The phone moved to another project before it was told."),
-    "batched": N_("It was gathered with others of its kind, and handled before they were told."),
-    "batched_until": N_("It is told together with others of its kind: %(until)s."),
-    "unbatched": N_("Event %(event)s was to tell it, but its push did not arrive."),
-    "batched_into": N_("It was told together with others of its kind, %(count)s in all, by event %(event)s."),
+    "in_digest": N_("The digest of %(at)s (%(delivery)s, %(zone)s) includes it."),
+    "digested": N_("The digest of %(at)s (%(delivery)s, %(zone)s) included it."),
+    "undigested": N_("The digest of %(at)s (%(delivery)s, %(zone)s) included it, but its push did not arrive."),
+    "deadline_before_digest": N_("Its deadline comes before the digest that would include it."),
+    "preference_changed": N_("No preference of this phone matches it any more."),
+    "project_changed": N_("The phone moved to another project before the push was sent."),
+    "batched": N_("It was gathered with other events of its kind, and handled before their push was sent."),
+    "batched_until": N_("One push announces it together with other events of its kind: %(until)s."),
+    "unbatched": N_("Event %(event)s announced it, but its push did not arrive."),
+    "batched_into": N_("Event %(event)s announced it together with others of its kind, %(count)s in all."),
     "came_later": N_("The event had gone out before this phone could receive it."),
     "preference": N_("Its preference %(preference)s matches."),
     "everyone": N_("The event is for everyone."),
@@ -89,23 +89,15 @@ DIMENSIONS = {
 """In what a preference may differ from an event."""
 
 MATCHED = {
-    "everyone": N_("because it is for everyone"),
-    "installations": N_("because it names them"),
-    "owners": N_("because they belong to its owners"),
-    "matching": N_("because their preferences match"),
-    "attributes": N_("because they have the attributes that it is for"),
+    "everyone": N_("for everyone"),
+    "installations": N_("named by the event"),
+    "matching": N_("their preferences match"),
+    "attributes": N_("they have the attributes"),
 }
-"""Why phones get an event, by its audience."""
+"""Why phones get an event, by its audience; owners are counted instead."""
 
-MATCHED_ONE = {
-    "everyone": MATCHED["everyone"],
-    "installations": N_("because it is named"),
-    "owners": N_("because it belongs to an owner who is meant"),
-    "matching": N_("because its preferences match"),
-    "attributes": N_("because it has the attributes that it is for"),
-}
+MATCHED_ONE = MATCHED | {"matching": N_("its preferences match"), "attributes": N_("it has the attributes")}
 """The same of one phone."""
-
 
 NOBODY = {
     "owners_unknown": N_("unknown owner, no phone belongs to %(owners)s"),
@@ -119,14 +111,14 @@ NOBODY = {
     "everyone_silent": N_("no phone may receive it: %(reasons)s"),
     "matching": N_("no phone's preferences match"),
     "attributes": N_("no phone has the attributes that it is for"),
-    "not_then": N_("no phone that was meant could receive it then"),
+    "not_then": N_("no targeted phone could receive it then"),
 }
 """Why an event went out to nobody."""
 
 _VERDICTS = {
     **dict.fromkeys(("sent", "ok", "unconfirmed"), N_("Yes, it was sent.")),
     **dict.fromkeys(("pending", "retryable"), N_("Not yet.")),
-    "unknown": N_("Nobody knows."),
+    "unknown": N_("Unknown."),
 }
 _LONGEST, _LONGEST_NAME = 300, 100
 _STANDS = ("event_gone", "installation_gone", "not_named")
@@ -153,16 +145,16 @@ def with_others(told: Explanation) -> bool:
 
 
 def verdict(told: Explanation) -> str:
-    """Say in a word or two whether a phone got an event."""
+    """Return in a word or two whether a phone got an event."""
     status = (told.raw.get("delivery") or {}).get("status", "")
     if status in _VERDICTS:
         return _(_VERDICTS[status])
     if with_others(told):
-        return _("Not by itself.")
+        return _("Together with others.")
     if told.rule == "capped":
         return _("No.")
     if status:
-        return _("No: it was meant to, and did not.")
+        return _("No: its push was not delivered.")
     return _("It will get it.") if told.gets_it else _("No.")
 
 
@@ -214,8 +206,8 @@ def _silently(quiet: Mapping[str, Any]) -> str:
     if quiet.get("verdict") != "silent":
         return ""
     if quiet.get("at"):
-        return _("It went without a sound, for the phone had quiet hours.")
-    return _("It goes without a sound as long as the phone has quiet hours.")
+        return _("It was sent without a sound because the phone had quiet hours.")
+    return _("It is sent without a sound during the phone's quiet hours.")
 
 
 def _by_category(values: Mapping[str, Any]) -> str:
@@ -235,7 +227,7 @@ def afterwards(changes: Mapping[str, Any]) -> str:
     """Say that a phone was registered only after an event had gone out."""
     registered, went_out = instant(changes["registered_at"]), instant(changes["went_out_at"])
     return _(
-        "It was registered only afterwards: %(registered)s. The event went out %(went_out)s.",
+        "The phone was registered after the event went out (registered: %(registered)s, went out: %(went_out)s).",
         registered=registered,
         went_out=went_out,
     )
@@ -247,19 +239,19 @@ def changed_since(told: Explanation, changes: Mapping[str, Any] | None) -> Itera
         return
     came_later = told.rule == "came_later"
     if told.raw.get("delivery") and told.rule in _AGAINST:
-        yield _("When the event went out it was meant to get it: a delivery was made.")
+        yield _("The phone was a target when the event went out: fan-out created a delivery.")
     if told.rule == "not_allowed" and changes["disabled_at"]:
         at = instant(changes["disabled_at"])
-        yield _("That is so only since %(at)s, after the event had gone out; how it was then is not kept.", at=at)
+        yield _("This has been so since %(at)s, after the event went out. The earlier state is not kept.", at=at)
     elif (told.rule in _BY_PHONE or came_later) and changes["changed_at"]:
         at = instant(changes["changed_at"])
-        yield _("The phone was changed, or registered itself again, since: %(at)s; it is judged as it is today.", at=at)
+        yield _("The phone was changed or registered again later (%(at)s). This answer uses its state of today.", at=at)
     if told.rule in _BY_PREFERENCES or (came_later and changes["audience"] == "matching"):
         if changes["preferences_at"]:
             at = instant(changes["preferences_at"])
-            yield _("Its preferences were changed since: %(at)s; it is judged as it is today.", at=at)
+            yield _("Its preferences were changed later (%(at)s). This answer uses those of today.", at=at)
         elif not told.raw.get("delivery"):
-            yield _("A preference that was removed since would leave no trace.")
+            yield _("Removed preferences are not kept: one of them may have matched then.")
     if told.rule in ("not_named", "owner") and changes["owner_since"]:
         at = instant(changes["owner_since"])
-        yield _("It changed its owner since: %(at)s; it is judged as it is today.", at=at)
+        yield _("The phone changed its owner later (%(at)s). This answer uses its owner of today.", at=at)

@@ -193,10 +193,12 @@ async def log_out(request: Request) -> Response:
 def _why_not(token: Token) -> str:
     if token.role not in VIEW_PAGE.roles:
         role = token.role
-        return _("The dashboard takes a viewer's or an operator's token; this one is of role %(role)s.", role=role)
+        return _("This token has the role %(role)s. Enter a viewer's or an operator's token.", role=role)
     if token.project is not None:
         return _(
-            "The dashboard shows the whole fleet; this token is for project %(project)s alone.", project=token.project
+            "This token is for project %(project)s only. "
+            "The dashboard shows the whole fleet: enter a token without a project.",
+            project=token.project,
         )
     return ""
 

@@ -35,9 +35,9 @@ def _cycle(request: Request, form: FormInput) -> tuple[str, tuple[str, str]]:
 
 async def _ask_pause(request: Request, form: FormInput) -> Question:
     cycle, _switch = _cycle(request, form)
-    told = _("It stops in the whole fleet until somebody switches it on again; a run under way comes to its end.")
-    hint = _("For whoever finds it at 3 a.m.")
-    return Question(_("Pause %(cycle)s?", cycle=cycle), _("Pause it"), [told], hint, {"cycle": cycle}, SYSTEM)
+    told = _("It stops in the whole fleet until an operator resumes it. A run that has begun finishes.")
+    hint = _("Shown to everybody who finds the cycle paused")
+    return Question(_("Pause %(cycle)s?", cycle=cycle), _("Pause"), [told], hint, {"cycle": cycle}, SYSTEM)
 
 
 async def _pause(request: Request, form: FormInput) -> Result:
@@ -45,36 +45,38 @@ async def _pause(request: Request, form: FormInput) -> Result:
     before = await threads_of(request).run(actions.pause, name, form.text("reason"), source=source)
     if before:
         since = _("Since %(since)s, because: %(why)s", since=before["paused_since"], why=before["paused_because"])
-        return Result(_("%(cycle)s was paused already.", cycle=cycle), [since], SYSTEM)
-    again = _("Switch it on again on the page of the system.")
+        return Result(_("%(cycle)s was already paused.", cycle=cycle), [since], SYSTEM)
+    again = _("Resume it on the page System.")
     return Result(_("%(cycle)s is paused in the whole fleet.", cycle=cycle), [again], SYSTEM)
 
 
 async def _ask_resume(request: Request, form: FormInput) -> Question:
     cycle, _switch = _cycle(request, form)
-    told = _("It runs again in the whole fleet, by its schedule.")
-    title = _("Switch %(cycle)s on again?", cycle=cycle)
-    return Question(title, _("Switch it on"), [told], hidden={"cycle": cycle}, back=SYSTEM)
+    told = _("It then runs again in the whole fleet, by its schedule.")
+    title = _("Resume %(cycle)s?", cycle=cycle)
+    return Question(title, _("Resume"), [told], hidden={"cycle": cycle}, back=SYSTEM)
 
 
 async def _resume(request: Request, form: FormInput) -> Result:
     cycle, (name, source) = _cycle(request, form)
     if await threads_of(request).run(actions.resume, name, source=source):
-        return Result(_("%(cycle)s is switched on again.", cycle=cycle), back=SYSTEM)
+        return Result(_("%(cycle)s was resumed.", cycle=cycle), back=SYSTEM)
     return Result(_("%(cycle)s was not paused; nothing was changed.", cycle=cycle), back=SYSTEM)
 
 
 async def _ask_run(request: Request, form: FormInput) -> Question:
     cycle, _switch = _cycle(request, form)
-    told = _("It runs once here, by the same lock as its schedule, for as long as a tick may take at most.")
-    return Question(_("Run %(cycle)s now?", cycle=cycle), _("Run it"), [told], hidden={"cycle": cycle}, back=SYSTEM)
+    told = _(
+        "It runs once in this process, under the same lock as by its schedule, and at most as long as a tick may take."
+    )
+    return Question(_("Run %(cycle)s now?", cycle=cycle), _("Run now"), [told], hidden={"cycle": cycle}, back=SYSTEM)
 
 
 async def _run(request: Request, form: FormInput) -> Result:
     cycle, _switch = _cycle(request, form)
     reports = await long_work_of(request).run(lambda _database: service.run_beside(app_of(request), cycle))
     good = all(report.outcome != "failed" for report in reports)
-    title = _("%(cycle)s has run.", cycle=cycle) if good else _("%(cycle)s has run and failed.", cycle=cycle)
+    title = _("%(cycle)s ran.", cycle=cycle) if good else _("%(cycle)s ran and failed.", cycle=cycle)
     back = address("/dashboard/runs", cycle=cycle)
     return Result(title, back=back, good=good, template="run_result.html", context={"reports": reports})
 
@@ -84,31 +86,41 @@ async def _ask_release_project(request: Request, form: FormInput) -> Question:
     known = {row["project"]: row for row in await threads_of(request).run(fleet.projects)}
     if project not in known:
         raise Problem(404, _("There is no project %(project)s.", project=project))
-    told = [_("Its breaker is tried at once; its brake is off and judges anew. What is still wrong stops it again.")]
+    told = [
+        _(
+            "Its breaker sends a probe at once, and its brake is released. "
+            "If the fault is still there, they stop it again."
+        )
+    ]
     why = known[project]["breaker_reason"] if known[project]["breaker"] != "closed" else None
     if why:
         told.insert(0, _("Its breaker opened because: %(why)s", why=reasons.because(why)))
-    title = _("Let %(project)s send again?", project=project)
-    return Question(title, _("Release it"), told, hidden={"project": project})
+    title = _("Release %(project)s?", project=project)
+    return Question(title, _("Release"), told, hidden={"project": project})
 
 
 async def _release_project(request: Request, form: FormInput) -> Result:
     project = form.text("project", 250)
     held = await threads_of(request).run(actions.release_project, project)
     if "breaker" in held:
-        return Result(_("A probe of %(project)s goes out now; once it is taken, the rest follows.", project=project))
+        return Result(
+            _(
+                "A probe of %(project)s goes out now. Once its push service takes it, the other pushes follow.",
+                project=project,
+            )
+        )
     if "brake" in held:
-        again = _("Sending had not stopped. What failed while it was on can be sent again as dead letters.")
-        return Result(_("The brake on disabling tokens of %(project)s is off.", project=project), [again])
+        again = _("Sending had not stopped. Pushes that failed meanwhile can be sent again on the page Dead letters.")
+        return Result(_("The brake on disabling tokens of %(project)s was released.", project=project), [again])
     if held:
         return Result(_("%(project)s sends at its full rate again.", project=project))
-    return Result(_("Nothing held %(project)s up.", project=project))
+    return Result(_("%(project)s was not stopped; nothing was changed.", project=project))
 
 
 def _stream(form: FormInput) -> tuple[str, str | None]:
     event_type = form.text("type", 100)
     if not event_type:
-        raise Problem(400, _("Which type of events?"))
+        raise Problem(400, _("No event type is named."))
     return event_type, form.text("origin", 200) or None
 
 
@@ -118,13 +130,15 @@ async def _ask_release_events(request: Request, form: FormInput, *, drop: bool =
     held = [row for row in rows if row["event_type"] == event_type and origin in (None, row["origin"])]
     total = sum(row["events"] for row in held)
     if drop:
-        title = _("End what is held of %(type)s without sending it?", type=event_type)
+        title = _("End the held events of %(type)s without sending them?", type=event_type)
         button = _("End %(events)s", events=_events(total))
-        told = _("Nothing of it is sent any more. This cannot be taken back.")
+        told = _("Nothing more of it will be sent. This cannot be undone.")
     else:
-        title = _("Send what is held of %(type)s?", type=event_type)
+        title = _("Send the held events of %(type)s?", type=event_type)
         button = _("Send %(events)s", events=_events(total))
-        told = _("Everything that the runaway brake holds of it is sent; it judges anew what comes then.")
+        told = _(
+            "All events of this type that the runaway brake holds are sent. The brake checks later events as before."
+        )
     hidden = {"type": event_type, "origin": origin or ""}
     return Question(
         title, button, [*(row["reason"] for row in held), told], hidden=hidden, grave=drop, possible=total > 0
@@ -145,7 +159,7 @@ def _events(n: int) -> str:
 def _event(form: FormInput) -> int:
     event = form.id("event")
     if event is None:
-        raise Problem(400, _("Which event?"))
+        raise Problem(400, _("No event is named."))
     return event
 
 
@@ -155,15 +169,15 @@ async def _ask_cancel(request: Request, form: FormInput) -> Question:
     late = await threads_of(request).run(events.too_late_to_stop, event)
     left = sum(found.deliveries.get(name, 0) for name in ("pending", "retryable"))
     told = [
-        _("%(n)s of it not sent yet will never be sent.", n=_pushes(left)) if left else "",
-        _("%(n)s of it sent before stay sent.", n=_pushes(late["sent"])) if late["sent"] else "",
-        _("Nothing of it is sent any more. This cannot be taken back."),
+        _("%(n)s not sent yet will never be sent.", n=_pushes(left)) if left else "",
+        _("%(n)s already sent stay sent.", n=_pushes(late["sent"])) if late["sent"] else "",
+        _("Nothing more of it will be sent. This cannot be undone."),
     ]
     return Question(
         _("Cancel event %(event)s?", event=event),
-        _("Cancel it"),
+        _("Cancel event"),
         list(filter(None, told)),
-        _("What was wrong with it"),
+        _("For example: wrong link in the text"),
         {"event": event},
         f"/dashboard/events/{event}",
         grave=True,
@@ -178,8 +192,8 @@ async def _cancel(request: Request, form: FormInput) -> Result:
     late = await threads_of(request).run(events.too_late_to_stop, event)
     sent, claimed = late["sent"], late["claimed"]
     told = [
-        _("%(n)s of it sent before stay sent.", n=_pushes(sent)) if sent else "",
-        _("%(n)s of it being sent right now may still go out.", n=_pushes(claimed)) if claimed else "",
+        _("%(n)s already sent stay sent.", n=_pushes(sent)) if sent else "",
+        _("%(n)s being sent right now may still go out.", n=_pushes(claimed)) if claimed else "",
     ]
     return Result(_cancelled(done, event), list(filter(None, told)), f"/dashboard/events/{event}")
 
@@ -190,19 +204,19 @@ def _pushes(n: int) -> str:
 
 def _cancelled(done: verbs.Cancelled, event: int) -> str:
     if done.cancelled and not done.withdrawn:
-        return _("Event %(event)s is cancelled; nothing of it was left to send.", event=event)
+        return _("Event %(event)s is cancelled; no push was left to send.", event=event)
     if done.cancelled:
         return _("Event %(event)s is cancelled.", event=event)
     if done.found.state == "fanned":
-        return _("Event %(event)s was finished already: nothing of it was withdrawn.", event=event)
-    return _("Event %(event)s had ended before.", event=event)
+        return _("Event %(event)s had already finished: no push was withdrawn.", event=event)
+    return _("Event %(event)s had already ended.", event=event)
 
 
 def _rejects(form: FormInput) -> tuple[int | None, str]:
     """Return the number of a reject, or the source of several."""
     reject, source = form.id("reject"), form.text("source", 100)
     if reject is None and not source:
-        raise Problem(400, _("Which rejects?"))
+        raise Problem(400, _("No reject or source is named."))
     return reject, source
 
 
@@ -211,7 +225,7 @@ async def _ask_retry(_request: Request, form: FormInput) -> Question:
     title = _("Try all rejects of %(source)s again?", source=source)
     if reject is not None:
         title = _("Try reject %(id)s again?", id=reject)
-    told = _("The next pass of the source looks at what it offered once more.")
+    told = _("The next pass of the source tries again.")
     hidden = {"reject": reject or "", "source": source}
     return Question(title, _("Try again"), [told], hidden=hidden, back=SOURCES)
 
@@ -240,7 +254,7 @@ Verb = Annotated[str, Path(max_length=40)]
 
 def _action(verb: str) -> Action:
     if verb not in ACTIONS:
-        raise Problem(404, _("There is nothing at this address."))
+        raise Problem(404, _("There is no action at this address."))
     return ACTIONS[verb]
 
 

@@ -105,7 +105,7 @@ class Page(Guarded):
             try:
                 return await handle(request)
             except RequestValidationError:
-                wrong = gettext("This address, or what was sent to it, is not as it should be.")
+                wrong = gettext("This address or the form is not valid.")
                 return trouble(request, Problem(400, wrong))
             except (Problem, RelevoError, UnicodeError, psycopg.Error) as error:
                 problem = of_error(error)
@@ -278,5 +278,8 @@ async def read_form(request: Request) -> dict[str, str]:
 def refuse(request: Request, why: str) -> NoReturn:
     """Refuse a form that did not come from our own pages."""
     _log.debug("form_refused", why=why, path=request.url.path)
-    told, hint = gettext("This form is not of your session."), gettext("Open the page again, and send it from there.")
+    told, hint = (
+        gettext("This form belongs to another session."),
+        gettext("Open the page again and send the form from there."),
+    )
     raise Problem(403, told, kind=refusals.FORM, hint=hint)

@@ -106,7 +106,7 @@ async def one_run(request: Request, run_id: Annotated[int, Path(ge=1, le=2**63 -
     """Show one run: how it went, what it counted, what went wrong."""
     row = await read(request, runs.run, run_id)
     if row is None:
-        raise Problem(404, _("There is no run %(id)s.", id=run_id), hint=_("Runs are forgotten after a while."))
+        raise Problem(404, _("There is no run %(id)s.", id=run_id), hint=_("Old runs are deleted."))
     return render(request, "run.html", live=row["finished_at"] is None, row=row)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -55,6 +56,19 @@ def _cell(head: Markup, written: str) -> str:
     return f'<td data-head="{head}"><div{whole}>{written}</div></td>'
 
 
+def alike_by(items: Iterable[Any], write: Callable[[Any], Markup]) -> list[tuple[Markup, list[Any]]]:
+    """Return each text that a macro writes of some items, once, with all items of which it writes this text."""
+    alike: dict[Markup, list[Any]] = {}
+    for each in items:
+        alike.setdefault(write(each).strip(), []).append(each)
+    return list(alike.items())
+
+
+def alike_rows(rows: Iterable[Mapping[str, Any]], *names: str) -> list[list[Mapping[str, Any]]]:
+    """Return rows in their order, with those together that follow each other and have equal values under some names."""
+    return [list(each) for _values, each in groupby(rows, key=lambda row: [row[name] for name in names])]
+
+
 def is_local_link(address: str) -> bool:
     """Return whether an address is a page on this very machine; no other address outside becomes a link."""
     parts = urlsplit(address)
@@ -98,6 +112,7 @@ def _environment() -> Environment:
         "version": __version__,
     }
     made.filters |= {each.__name__: _in_context(each) for each in _FILTERS}
+    made.filters |= {"alike_by": alike_by, "alike_rows": alike_rows}
     made.tests["local_link"] = is_local_link
     return made
 

@@ -37,9 +37,13 @@ async def _chosen(request: Request, form: FormInput) -> list[UUID]:
         rows = await threads_of(request).run(installations, owner=owner, limit=MOST_PHONES + 1)
         phones = list(dict.fromkeys([*phones, *(row["installation_id"] for row in rows)]))
     if not phones:
-        raise Problem(404, _("No phone is named, and the owner has none."), hint=_("Name one by its id."))
+        raise Problem(
+            404,
+            _("No phone is entered, and the owner has none."),
+            hint=_("Enter an installation id, or an owner with phones."),
+        )
     if len(phones) > MOST_PHONES:
-        raise Problem(400, _("These are too many: %(most)s at most.", most=MOST_PHONES))
+        raise Problem(400, _("Too many phones: %(most)s at most.", most=MOST_PHONES))
     return phones
 
 
@@ -71,7 +75,7 @@ async def _question(request: Request, form: FormInput) -> Question:
     }
     return Question(
         _how_many(getting, len(phones)),
-        _("Send it"),
+        _("Send"),
         hidden={**typed, "key": event.key},
         back=address(compose.HERE, **typed) + "#test",
         possible=getting > 0,
@@ -100,7 +104,11 @@ async def _test(request: Request, form: FormInput) -> Response:
     phones = form.uuids("phones", MOST_PHONES)
     keys = form.uuids("key", 1)
     if not keys or not phones:
-        raise Problem(400, _("No phone is named, and the owner has none."), hint=_("Name one by its id."))
+        raise Problem(
+            400,
+            _("No phone is entered, and the owner has none."),
+            hint=_("Enter an installation id, or an owner with phones."),
+        )
     event_id = await threads_of(request).run(test_pushes.send, _made(form, phones, str(keys[0])), phones)
     return RedirectResponse(f"{compose.HERE}/{event_id}", 303)
 
@@ -132,7 +140,7 @@ def _verdict(seen: Trial) -> tuple[str, str]:
     phones, taken = ngettext("%(n)s phone", "%(n)s phones", len(seen.answers)), seen.count("ok", "unconfirmed")
     if not seen.is_over:
         if sent := seen.count(*_GOOD):
-            return _("Sent to %(n)s of %(phones)s; the receipts are awaited.", n=number(sent), phones=phones), ""
+            return _("Sent to %(n)s of %(phones)s; waiting for receipts.", n=number(sent), phones=phones), ""
         return _under_way(seen, phones), ""
     if taken:
         return _("Taken by %(n)s of %(phones)s.", n=number(taken), phones=phones), "good"
@@ -150,5 +158,5 @@ def _under_way(seen: Trial, phones: str) -> str:
 def _rule(explained: Explanation) -> str:
     """Return by which rule a phone gets it, or not."""
     if explained.rule == "installation_gone":
-        return _("Nobody registered it, or it was forgotten.")
+        return _("The phone is not registered, or it was forgotten.")
     return explanations.rule(explained)

@@ -54,7 +54,7 @@ CODES = {
         "as `DeviceNotRegistered`; never opens a breaker",
         "check the `environment` of the phones",
     ),
-    "DeviceTokenNotForTopic": OTHER_APP._replace(means="This token belongs to another app than the project's topic."),
+    "DeviceTokenNotForTopic": OTHER_APP._replace(means="The token belongs to an app other than the project's topic."),
     "PayloadTooLarge": TOO_LARGE,
     "InvalidProviderToken": CREDENTIALS,
     "ExpiredProviderToken": CREDENTIALS,
@@ -66,7 +66,7 @@ CODES = {
     "ServiceUnavailable": OUTAGE,
     "Shutdown": OUTAGE,
     "TopicDisallowed": Code("The key may not send to this app: check the topic."),
-    "IdleTimeout": Code("The push service closed the connection before it took this one; nothing was sent."),
+    "IdleTimeout": Code("The push service closed the connection before it took the push; nothing was sent."),
     **CONNECTION_CODES,
 }
 TOKEN = Token(

@@ -62,7 +62,7 @@ CODES = {
         "nothing; then check the credentials",
     ),
     "MessageTooBig": Code(
-        "The message is too long: 4,096 bytes are the most.", "`failed`", "send less than 4096 bytes"
+        "The message is too long: the limit is 4,096 bytes.", "`failed`", "send less than 4096 bytes"
     ),
     "MessageRateExceeded": Code(TOO_MANY_FOR_PHONE, "tries again later", "send less often to this phone"),
     "MismatchSenderId": _APP_KEYS,
@@ -78,29 +78,31 @@ CODES = {
     ),
     "TOO_MANY_REQUESTS": Code(SLOWER, "halves the rate, waits", aside=", or HTTP 429"),
     "PUSH_TOO_MANY_EXPERIENCE_IDS": Code(
-        "Phones of several projects were in one request; they are sent apart now.",
+        "One request held phones of several projects; Relevo now sends to each project by its own request.",
         "sorts the phones by their projects, sends again; remembers the project of a phone if no [wall]"
         "(security-and-privacy.md#projects) is between, else sends by the project that the phone is registered in",
         "give each installation its `project`",
     ),
-    "SERVICE_UNAVAILABLE": Code("The push service is not available just now: it answered 503.", _IN_DOUBT),
+    "SERVICE_UNAVAILABLE": Code("The push service is unavailable (503).", _IN_DOUBT),
     "BAD_GATEWAY": Code(
-        "The push service failed: what stands before it had no answer from it, 502.",
+        "The push service failed: its gateway got no answer (502).",
         _IN_DOUBT,
     ),
-    "GATEWAY_TIMEOUT": Code("The push service failed: what stands before it had no answer in time, 504.", _IN_DOUBT),
+    "GATEWAY_TIMEOUT": Code("The push service failed: its gateway got no answer in time (504).", _IN_DOUBT),
     "INTERNAL_SERVER_ERROR": Code(
-        "The push service failed: it answered with an error of its own, 500.",
+        "The push service failed with an internal error (500).",
         _IN_DOUBT,
         aside=", or `HTTP_` and a status from 500 on",
     ),
-    "UnreadableAnswer": Code("The push service answered something that could not be read.", _IN_DOUBT, "report it"),
+    "UnreadableAnswer": Code("The answer of the push service could not be read.", _IN_DOUBT, "report it"),
     "Unknown": Code(
-        "The push service said something that nobody knows yet.", "tries again, keeps the raw answer", "report it"
+        "The push service answered with an error that Relevo does not know.",
+        "tries again, keeps the raw answer",
+        "report it",
     ),
-    "TicketWithoutId": Code("The push service took it without a number to ask by."),
-    "PUSH_TOO_MANY_NOTIFICATIONS": Code("The push service wanted fewer pushes in one request."),
-    "PUSH_TOO_MANY_RECEIPTS": Code("The push service wanted to be asked for fewer receipts at once."),
+    "TicketWithoutId": Code("The push service took the push without returning a ticket."),
+    "PUSH_TOO_MANY_NOTIFICATIONS": Code("The push service allows fewer pushes in one request."),
+    "PUSH_TOO_MANY_RECEIPTS": Code("The push service allows fewer receipts in one request."),
     "VALIDATION_ERROR": Code("The push service did not understand the request."),
     "FORBIDDEN": Code("The push service did not allow it."),
 }

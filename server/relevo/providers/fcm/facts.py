@@ -81,7 +81,7 @@ CODES = {
     "UNREGISTERED": GONE,
     "SENDER_ID_MISMATCH": OTHER_APP._replace(means="This token belongs to another Firebase project."),
     "INVALID_ARGUMENT": Code(
-        "FCM takes the token or the message for malformed.",
+        "FCM answered that the token or the message is malformed.",
         "`invalid` if FCM blames the token, else `failed`",
         "read the message",
     ),
@@ -92,7 +92,7 @@ CODES = {
     "QUOTA_EXCEEDED": THROTTLED._replace(is_outage=True),
     "UNAVAILABLE": OUTAGE,
     "INTERNAL": OUTAGE,
-    "ReservedDataKey": Code("The push service keeps one of the keys of its data for itself."),
+    "ReservedDataKey": Code("The data of the push has a key that the push service reserves."),
     **CONNECTION_CODES,
 }
 TOKEN = Token(

@@ -19,7 +19,7 @@ THROTTLED = Code(SLOWER, "waits as it was told to: the project, or the phone alo
 TOO_LARGE = Code("The message is too long for its push service.", "`failed`", "send less")
 OUTAGE = Code(OWN_PROBLEM, "tries again, or `unknown` at most once: nobody knows what was taken", is_outage=True)
 _NOT_TAKEN = Code(
-    "The push service closed the connection before it took this one; nothing was sent.",
+    "The push service closed the connection before it took the push; nothing was sent.",
     "sends it again: it was not taken, and no attempt is spent",
     is_outage=True,
 )
@@ -28,7 +28,7 @@ CODES = {
     "GoAway": _NOT_TAKEN,
     "RefusedStream": _NOT_TAKEN,
     "NotBegun": Code(
-        "Too little of the request's time was left to begin it; nothing was sent.",
+        "Too little of the request's time was left to begin the push; nothing was sent.",
         "sends it again within seconds: too little of the request's time was left to begin it, and no attempt is spent",
         "raise `PUSH_REQUEST_TIMEOUT_MS` if the service is always slow",
         is_outage=True,

@@ -49,9 +49,11 @@ CODES = {
     "80200001": CREDENTIALS,
     "80200003": CREDENTIALS,
     "80300008": TOO_LARGE,
-    "80100001": Code("The push service found fault with a part of the message.", "`failed`", "read the message"),
-    "80100003": Code("The push service found fault with the form of the message.", "`failed`", "read the message"),
-    "80100016": Code("The push service takes what the message says for sensitive.", "`failed`", "change the text"),
+    "80100001": Code("The push service refused a part of the message.", "`failed`", "read the message"),
+    "80100003": Code("The push service refused the format of the message.", "`failed`", "read the message"),
+    "80100016": Code(
+        "The push service refused the content of the message as sensitive.", "`failed`", "change the text"
+    ),
     "HTTP_503": THROTTLED._replace(means="", aside=" of Huawei"),
     "81000001": OUTAGE,
     **CONNECTION_CODES,

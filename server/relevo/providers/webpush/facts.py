@@ -48,11 +48,11 @@ CODES = {
     "HTTP_406": THROTTLED._replace(means="", aside=_OURS),
     **dict.fromkeys(("InternalServerError", "ServiceUnavailable", "Shutdown"), OUTAGE),  # of Apple's, for Safari
     "HostNotAllowed": Code(
-        "The browser's push service is none of those that are allowed: see WEBPUSH_HOSTS.",
+        "The browser's push service is not allowed: see WEBPUSH_HOSTS.",
         "`failed`",
         "name the push service in `hosts` or `WEBPUSH_HOSTS`, if it is one",
     ),
-    "NothingToShow": Code("It has neither a title nor a body, and browsers must be shown something."),
+    "NothingToShow": Code("It has neither a title nor a body, and a browser must show something."),
     **CONNECTION_CODES,
 }
 TOKEN = Token(
