@@ -80,7 +80,7 @@ def test_the_readmes_program_runs(tmp_path: Path, dsn: str, conn) -> None:
 def test_what_cannot_be_loaded_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_settings, parts: str, words: str
 ) -> None:
-    """A module, a function or an answer that is not as it should be ends the start with a sentence."""
+    """A module, a function or an answer that is not valid ends the start with a sentence."""
     (tmp_path / "mine.py").write_text(
         program().replace("class Releases:", "class Releases:\n    def __init__(self, *_): pass\n")
     )

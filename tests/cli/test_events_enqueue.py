@@ -106,7 +106,7 @@ class TestEnqueue:
         other = command("enqueue", "notice", "1", "--everyone", "--title", "Goodbye")
         assert same == Said(0, "Event 1 has this type and key already, and has the same content.\n", "")
         assert (other.code, other.out) == (1, "")
-        assert 'is there and says something else: title is "Hello", given "Goodbye".' in other.err
+        assert 'already exists with other content: title is "Hello", given "Goodbye".' in other.err
         kept = command("enqueue", "notice", "1", "--everyone", "--title", "Goodbye", "--keep")
         told = "Event 1 has this type and key already, and has other content; nothing was changed.\n"
         assert kept == Said(0, told, "")

@@ -1,4 +1,4 @@
-"""What is not as it should be is refused in words that name it, and nothing of it is written."""
+"""What is not valid is refused in words that name it, and nothing of it is written."""
 
 from __future__ import annotations
 

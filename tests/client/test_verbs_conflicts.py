@@ -55,7 +55,7 @@ class TestRefused:
             relevo.enqueue(conn, Event("order.shipped", "1", "Your parcel left", audience="everyone"))
         assert isinstance(refused.value, InvalidInputError)
         assert refused.value.message == (
-            'The event of type "order.shipped" and key "1" is there and says something else: '
+            'The event of type "order.shipped" and key "1" already exists with other content: '
             'title is "On its way", given "Your parcel left".'
         )
         assert 'on_conflict="keep"' in refused.value.hint
@@ -117,7 +117,7 @@ class TestRefused:
         same = FIRST | {"audience": "everyone", "owners": None}
         assert ask(conn, same) == (False, True)
         assert refusal(conn, same | {"title": "x"}).endswith(
-            "says something else; it was archived, so what differs is not known"
+            "already exists with other content; it was archived, so what differs is not known"
         )
 
 

@@ -42,7 +42,7 @@ ELSEWHERE = {
 }
 """What begins a command that is not run here, and why."""
 MAY_COMPLAIN = {"status", "doctor"}
-"""They leave with 1 where something is not as it should be: here no worker runs."""
+"""They leave with 1 where something is not valid: here no worker runs."""
 ASSIGNED = re.compile(r"([A-Z_]+)=(.*)")
 
 

@@ -118,7 +118,7 @@ def test_json_that_is_not_called_json(post, kind: str) -> None:
 def test_which_dead_letters(served: Served) -> None:
     """A redrive of nothing in particular says what it needs."""
     answer = served.client("operator").call("POST", "/v1/ops/redrive", json={})
-    assert (answer.status_code, answer.json()["detail"]) == (400, "Which dead letters?")
+    assert (answer.status_code, answer.json()["detail"]) == (400, "No dead letters are selected.")
     assert "project" in answer.json()["hint"]
 
 

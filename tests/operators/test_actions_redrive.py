@@ -125,7 +125,7 @@ def test_what_is_given_must_all_hold(dead: Relay) -> None:
     big, dev = dead.delivery("big!MessageTooBig*1")["id"], dead.delivery("dev!DeveloperError*1")["id"]
     assert redrive(dead, ids=[big, dev], error_code="DeveloperError", event_id=event) == 1
     assert dead.delivery("big!MessageTooBig*1")["status"] == "failed"
-    with pytest.raises(UsageError, match="Which dead letters"):
+    with pytest.raises(UsageError, match="No dead letters are selected"):
         redrive(dead)
 
 

@@ -93,7 +93,7 @@ def test_tokens_of_every_shape(sandbox: Sandbox, client: Any, token: str) -> Non
     ids=json.dumps,
 )
 def test_one_bad_message_fails_the_request(sandbox: Sandbox, client: Any, message: Any) -> None:
-    """A message that is not as it should be is a VALIDATION_ERROR for all, and nobody gets anything."""
+    """A message that is not valid is a VALIDATION_ERROR for all, and nobody gets anything."""
     assert code_of(client.send([{"to": EVA}, message])) == (400, "VALIDATION_ERROR")
     assert sandbox.totals()["delivered"] == 0
 
@@ -151,7 +151,7 @@ def test_at_most_1000_receipts(client: Any) -> None:
 
 @pytest.mark.parametrize("ids", [None, "x", [1], {}])
 def test_ids_must_be_strings(client: Any, ids: Any) -> None:
-    """A question for receipts that is not as it should be is a VALIDATION_ERROR."""
+    """A question for receipts that is not valid is a VALIDATION_ERROR."""
     assert code_of(client.receipts(ids)) == (400, "VALIDATION_ERROR")
 
 

@@ -77,7 +77,7 @@ def details(answer: httpx.Response) -> list[str]:
 def test_fcm_names_the_field(
     native: Sandbox, http: httpx.Client, access_token: str, changes: dict[str, Any], field: str
 ) -> None:
-    """A message that is not as it should be is refused with the field, and never as a bad token."""
+    """A message that is not valid is refused with the field, and never as a bad token."""
     message = {"token": native.fcm_token("ana"), **changes}
     answer = http.post(native.fcm + SEND, json={"message": message}, headers=bearer(access_token))
     error = answer.json()["error"]

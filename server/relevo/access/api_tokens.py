@@ -53,7 +53,9 @@ def draw(name: str, role: Role, project: str | None = None) -> tuple[str, Token]
     """Return a new token that the database does not know yet, and what its caller is to show; raises UsageError."""
     name = " ".join(name.split())
     if not 0 < len(name) <= _MAX_NAME:
-        raise UsageError(f"name must be text of 1 to {_MAX_NAME} characters.", hint="Say what uses the token.")
+        raise UsageError(
+            f"name must be text of 1 to {_MAX_NAME} characters.", hint="Name the program or person that uses the token."
+        )
     if project is not None and not 0 < len(project) <= _MAX_PROJECT:
         raise UsageError(f"project must be text of 1 to {_MAX_PROJECT} characters.", hint="Leave it out for all.")
     token = Token(secrets.token_hex(6), name, role, project)
@@ -65,7 +67,7 @@ def add(connection: Connection, written: str, token: Token, *, days: int | None 
     row = {**vars(token), "secret_hash": _hash(written), "days": days}
     if token.project is not None and connection.execute(_SQL["is_sharing_assumed"], row).fetchone() == (True,):
         raise UsageError(
-            "Nobody has decided whether owners of the same name in two projects are one person.",
+            "It is not set whether owners of the same name in two projects are one person.",
             hint="Run `relevo owner names separate` or `relevo owner names shared`. Until now they are one, and "
             "this token would read what is for owners of other projects.",
         )

@@ -161,7 +161,7 @@ def judge_secret(
     if renew and not proven.is_vouched_for:
         raise NotAllowedError(
             "A secret is renewed only with a token or a signature of the app's server.",
-            hint="Have the app's server sign for it.",
+            hint="Send a signature of the app's server.",
         )
     keeps = known.secret_hash is not None and asked.owner in (None, known.owner)  # another owner ends it
     return proven.is_vouched_for and (renew or not keeps)
@@ -189,7 +189,7 @@ def _judge_move(asked: Installation, holder: Known, proven: Proven) -> None:
     if holder.project != asked.project:
         raise NotAllowedError(
             "An installation of another project has this token, and tokens stay in their project.",
-            hint="Forget that one first, or have the app get another token.",
+            hint="Forget that installation first, or use another token.",
         )
 
 
@@ -204,7 +204,7 @@ def _judge_new(asked: Installation, proven: Proven, open_project: str | None) ->
         raise NotAllowedError(
             f"Without a token or a signature a phone registers without owner, at {listed(OF_PHONES)}, in the open "
             "project.",
-            hint="Have the app's server sign for it.",
+            hint="Send a signature of the app's server.",
         )
 
 
@@ -223,7 +223,7 @@ def _judge_known(asked: Installation, known: Known, proven: Proven) -> None:
         raise NotAllowedError(
             f"The owner, and a provider that is not {listed(OF_PHONES)}, are changed only with a token or a signature "
             "of the app's server.",
-            hint="Have the app's server sign for it.",
+            hint="Send a signature of the app's server.",
         )
 
 
@@ -234,7 +234,7 @@ def _may_move(asked: str | None, known: str) -> bool:
 
 def _no_proof() -> NoProofError:
     return NoProofError(
-        "Nothing proves that this phone may speak for this installation.",
+        "The call does not prove that this phone is this installation.",
         hint="Send the secret of the first call, an app's token, or X-Relevo-Signature of the app's server.",
     )
 
@@ -282,7 +282,7 @@ def check_form(rules: DeviceRules, signature: str, now: float) -> None:
     """Refuse a signature that cannot hold for anything: of another form or an unknown key, or out of time."""
     if is_of_old_form(signature):
         raise NoProofError(
-            "A signature of the form v1 covers neither provider nor token, and is not taken any more.",
+            "Signatures of the form v1 are not accepted any more: they cover neither provider nor token.",
             hint=f"Sign as {FORM}: relevo.sign_installation of this version does, and the recipe for phones says how.",
         )
     if not could_hold(rules.keys, signature, now):
@@ -291,7 +291,7 @@ def check_form(rules: DeviceRules, signature: str, now: float) -> None:
 
 def _does_not_hold() -> NoProofError:
     return NoProofError(
-        "The signature does not hold: it is for something else, too old, or of an unknown key.",
+        "The signature is not valid: it is for something else, too old, or of an unknown key.",
         hint="Sign project, installation, owner, provider and token just as they are sent, for at most 10 minutes.",
     )
 
@@ -312,7 +312,7 @@ def _use_up(connection: Connection, signed: Signed) -> None:
     """Note that a signature was used, whichever replica it came to; one that came before is refused."""
     used = {"digest": signed.digest, "expires": signed.expires}
     if connection.execute(_SQL["use_signature"], used).rowcount == 0:
-        raise NoProofError("This signature was used before.", hint="Have the app's server sign anew for each call.")
+        raise NoProofError("This signature was used before.", hint="Send a new signature with each call.")
 
 
 def _expect(connection: Connection, *, new: bool, free: bool) -> None:

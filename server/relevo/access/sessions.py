@@ -108,7 +108,7 @@ def end_listed(database: Database, session_id: str, *, token_id: str | None = No
 def end_many(database: Database, *, token_id: str | None) -> int:
     """End all sessions of a token, or everybody's; return how many."""
     if token_id is not None and not _ID.fullmatch(token_id):
-        raise UsageError(f"{token_id[:50]} is no id of a token.", hint="`relevo token list` shows the ids.")
+        raise UsageError(f"{token_id[:50]} is not a token id.", hint="`relevo token list` shows the ids.")
     with audit.recorded(database, "end_sessions", id=token_id) as result:
         count = database.execute(_SQL["end_sessions"], {"id": None, "token_id": token_id}).rowcount
         result["sessions"] = count

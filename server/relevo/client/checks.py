@@ -94,11 +94,11 @@ def check_storable(name: str, value: object, depth: int = 0) -> None:
             raise InvalidInputError(f"{name} is a number of too many digits.", hint="Give it as text.")
         case str() if found := _UNSTORABLE.search(value):
             what = "a NUL character" if found[0] == "\0" else "half a character (a lone surrogate)"
-            raise InvalidInputError(f"{name} holds {what}.", hint="Take it out and try again.")
+            raise InvalidInputError(f"{name} holds {what}.", hint="Remove it and try again.")
         case float() | Decimal() if not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
             raise InvalidInputError(f"{name} must be a finite number.", hint="Leave it out if it is not known.")
         case Mapping() | list() | tuple() if depth >= _MAX_DEPTH:
-            raise InvalidInputError(f"{name} is nested too deeply.", hint=f"At most {_MAX_DEPTH} levels are taken.")
+            raise InvalidInputError(f"{name} is nested too deeply.", hint=f"At most {_MAX_DEPTH} levels are allowed.")
         case Mapping():
             _check_mapping(name, value, depth)
         case list() | tuple():
@@ -192,7 +192,7 @@ def refuse(complaint: str | None) -> None:
     if complaint is not None:
         if len(complaint) > _MAX_COMPLAINT:
             complaint = complaint[: _MAX_COMPLAINT - 3] + "..."
-        raise InvalidInputError(f"{complaint}.", hint="Nothing was sent to the database; mend it and try again.")
+        raise InvalidInputError(f"{complaint}.", hint="Nothing was sent to the database; correct it and try again.")
 
 
 def _complaints(event: Mapping[str, Any]) -> Iterator[str]:

@@ -148,7 +148,7 @@ def _asked(
     told = {name: value for name, value in given.items() if value is not None}
     for name, value in told.items():
         if not isinstance(value, str):
-            raise InvalidInputError(f"{name} must be text, got {quoted(value)}.", hint="Mend it and try again.")
+            raise InvalidInputError(f"{name} must be text, got {quoted(value)}.", hint="Correct it and try again.")
         check_storable(name, value)
     return told
 

@@ -104,18 +104,18 @@ def _subscription(name: str) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidInputError(
             f"a subscription's name must be 1 to 50 letters, digits, dots and dashes, got {str(name)[:60]!r}.",
-            hint="Name it after the app that hears the news.",
+            hint="Name it after the app that reads the news.",
         )
     return name
 
 
 def _text(name: str, value: str) -> str:
     if not isinstance(value, str) or _UNSTORABLE.search(value):
-        raise InvalidInputError(f"{name} must be text that PostgreSQL can keep.", hint="Mend it and try again.")
+        raise InvalidInputError(f"{name} must be text that PostgreSQL can keep.", hint="Correct it and try again.")
     return value
 
 
 def _position(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _MOST:
-        raise InvalidInputError(f"{name} must be a whole number, 0 or more.", hint="read_news() tells positions.")
+        raise InvalidInputError(f"{name} must be a whole number, 0 or more.", hint="read_news() returns positions.")
     return value

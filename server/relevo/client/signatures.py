@@ -191,11 +191,12 @@ def verify_webhook(
     name, at, signed = (given.get(f"webhook-{part}", "") for part in ("id", "timestamp", "signature"))
     if not name or not re.fullmatch("[0-9]{1,12}", at):
         raise InvalidSignatureError(
-            "This is no webhook: webhook-id or webhook-timestamp is missing.", hint="Refuse it."
+            "This is not a webhook: webhook-id or webhook-timestamp is missing.", hint="Refuse it."
         )
     if abs(int(at) - (time.time() if now is None else now)) > tolerance_s:
         raise InvalidSignatureError(
-            "The webhook was signed too long ago, or in the future.", hint="Refuse it, and look at this server's clock."
+            "The webhook was signed too long ago, or in the future.",
+            hint="Refuse the request, and check this server's clock.",
         )
     wanted = [sign_webhook(key, name, at, body).encode() for key in keys]
     offered = [each.encode() for each in signed.split(" ")[:_MOST_SIGNATURES]]

@@ -147,7 +147,7 @@ def wait(
     if not timeout_s >= 0:  # not a number is not
         raise InvalidInputError("timeout_s must be a number of seconds, 0 or more.", hint="Leave it out to wait 15 s.")
     if until not in ("sent", "confirmed"):
-        raise InvalidInputError(f"until must be sent or confirmed, got {quoted(until)}.", hint="sent unless said.")
+        raise InvalidInputError(f"until must be sent or confirmed, got {quoted(until)}.", hint="The default is sent.")
     deadline = time.monotonic() + min(timeout_s, _MAX_WAIT_S)
     pause = _FIRST_LOOK_S
     while True:
@@ -360,7 +360,7 @@ def _wish(on_conflict: object) -> dict[str, Any]:
     """Say what is to be done with other content as the SQL functions read it; nothing, if it is what is done anyway."""
     if on_conflict not in ("refuse", "keep"):
         raise InvalidInputError(
-            f"on_conflict must be refuse or keep, got {quoted(on_conflict)}.", hint="refuse unless said."
+            f"on_conflict must be refuse or keep, got {quoted(on_conflict)}.", hint="The default is refuse."
         )
     return {"on_conflict": on_conflict} if on_conflict == "keep" else {}
 
@@ -426,7 +426,7 @@ def _owner(value: str) -> str:
     if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_OWNER:
         raise InvalidInputError(
             f"owner must be text of 1 to {_LONGEST_OWNER} characters, got {quoted(value)}.",
-            hint="It is what register() was told.",
+            hint="It is the owner that register() was given.",
         )
     check_storable("owner", value)
     return value

@@ -89,7 +89,7 @@ class Reschedule(Exception):  # noqa: N818 not an error: a wish
 
 
 class InvalidInputError(RelevoError):
-    """An event, installation or preference is not as it should be; the message names what."""
+    """An event, installation or preference is not valid; the message names what."""
 
 
 class InvalidSignatureError(RelevoError):
@@ -97,7 +97,7 @@ class InvalidSignatureError(RelevoError):
 
 
 class EventConflictError(InvalidInputError):
-    """An event of this type and key is there and says something else; the message names what differs."""
+    """An event of this type and key already exists with other content; the message names what differs."""
 
 
 class TooManyChoicesError(InvalidInputError):

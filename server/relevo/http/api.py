@@ -150,7 +150,7 @@ def furnish(app: FastAPI, threads: DatabaseThreads, places: Places, rules: Devic
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document, in which a request that is not as it should be gets a 400 problem."""
+    """Return the OpenAPI document, in which a request that is not valid gets a 400 problem."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         document["components"]["securitySchemes"] = _PROOFS

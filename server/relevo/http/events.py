@@ -33,7 +33,7 @@ _RETRY_MS = 1_000
 _MISSING = missing("There is no such event, or it is another project's.")
 _TAKEN = {
     "model": ProblemBody,
-    "description": "The type and key are those of an event of the project that says something else (`other-content`, "
+    "description": "The project has an event of this type and key with other content (`other-content`, "
     "with what differs).",
 }
 _STARTED = {"model": ProblemBody, "description": "It has begun, or ended, and stays as it is."}
@@ -109,7 +109,7 @@ class EventIn(BaseModel):
         "has its own.",
     )
     on_conflict: Literal["refuse", "keep"] | None = Field(
-        None, description="What to do if its type and key are known and it says something else: refuse unless said."
+        None, description="The action if the type and key belong to an event with other content. The default is refuse."
     )
 
 

@@ -45,7 +45,7 @@ _HOST_ONLY = "__Host-"
 _RENEWAL = "x-relevo-renewal"
 """The header by which a page that renews itself is told from a person who opens one."""
 _TELLS = {
-    400: "Something in the request is not as it should be: `errors` names field and reason.",
+    400: "Something in the request is not valid: `errors` names field and reason.",
     401: "No token, or one that is unknown, revoked or expired.",
     403: "The token's role, or its project, is not enough.",
     413: f"The body is larger than HTTP_MAX_BODY_BYTES, or than the {PHONE_BODY} bytes that a phone's may have.",

@@ -56,9 +56,9 @@ _IN_WORDS = {
 }
 """What pydantic finds wrong, by its types of errors; of others its own sentence is told from the verb on."""
 _WRITTEN = {
-    "after": "what the page before named",
-    "before": "what the page before named",
-    "cursor": "what the page before named",
+    "after": "the value that the page before gave",
+    "before": "the value that the page before gave",
+    "cursor": "the value that the page before gave",
     "delivery": "now, hourly, daily 08:00 or weekly mon 08:00",
     "moneda": "three capital letters, such as CLP",
     "rubro": "letters, digits and dashes",
@@ -167,7 +167,7 @@ class Problem(Exception):  # noqa: N818 an answer, not a surprise
 
 
 def invalid(field: str, reason: str) -> Problem:
-    """Return the problem of one field that is not as it should be."""
+    """Return the problem of one field that is not valid."""
     return Problem(400, f"{field}: {reason}", kind="invalid", errors=[{"field": field, "reason": _told(reason)}])
 
 
@@ -182,7 +182,7 @@ def of_error(error: Exception) -> Problem:  # noqa: PLR0911 a table
         case Problem():
             return error
         case EventConflictError():
-            hint = 'Another event needs another key; "on_conflict": "keep" keeps what is there.'
+            hint = 'Use another key for another event; "on_conflict": "keep" keeps the existing event.'
             return Problem(409, error.message, kind="other-content", hint=hint)
         case TooManyChoicesError():
             return Problem(429, error.message, kind="too-many-choices", hint=error.hint, retry_after_s=_HOUR_S)
@@ -195,11 +195,11 @@ def of_error(error: Exception) -> Problem:  # noqa: PLR0911 a table
             status, name = next((told for kind, told in _STATUSES.items() if isinstance(error, kind)), (500, ""))
             return Problem(status, error.message, kind=name, hint=error.hint)
         case psycopg.Error() if isinstance(error, BUSY):
-            return busy("Somebody else is in the way in the database.")
+            return busy("Another transaction holds what this request needs in the database.")
         case psycopg.DataError() | UnicodeError():
-            return Problem(400, "A text holds what the database has no place for, such as NUL.", kind="invalid")
+            return Problem(400, "A text holds a character that the database cannot store, such as NUL.", kind="invalid")
         case _:
-            return Problem(500, "Something went wrong here; the log tells what, by the request id.")
+            return Problem(500, "Relevo met an unexpected error; its log has the cause under the request id.")
 
 
 def _fields(complaint: str) -> list[str]:
@@ -277,7 +277,7 @@ async def _answer_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     wrong = error.errors()[:_MAX_ERRORS]  # there may be one for each of a hundred thousand fields
     errors = [{"field": _place(each), "reason": _told(_reason(each))} for each in wrong]
-    first = errors[0] if errors else {"field": "request", "reason": "is not as it should be"}
+    first = errors[0] if errors else {"field": "request", "reason": "is not valid"}
     detail = f"{first['field']}: {first['reason']}"
     hint = _JSON_ONLY if first["field"] == "body" and not _says_json(request) else ""
     return Problem(400, detail, kind="invalid", errors=errors, hint=hint).response(request_id_of(request))

@@ -54,7 +54,9 @@ def pause(database: Database, cycle: str, reason: str, *, source: str = "") -> d
     """
     reason = " ".join(reason.split())[:300]
     if not reason:
-        raise UsageError("A pause needs a reason.", hint="Say why with --reason, for whoever finds it at 3 a.m.")
+        raise UsageError(
+            "A pause needs a reason.", hint="Give --reason: it is shown to everybody who finds the cycle paused."
+        )
     row = database.execute(_SQL["pause_cycle"], {"cycle": cycle, "source": source, "reason": reason}).fetchone()
     return {"paused_since": f"{row[0].astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}", "paused_because": row[1]} if row else {}
 
@@ -83,7 +85,8 @@ class DeadLetters:
         asked = vars(self) | {"ids": list(self.ids) or None}
         if not everything and all(value is None for value in asked.values()):
             raise UsageError(
-                "Which dead letters?", hint="Name them with --id, --error-code, --event, --project or --type."
+                "No dead letters are selected.",
+                hint="Select them with --id, --error-code, --event, --project or --type.",
             )
         return asked
 
@@ -217,7 +220,7 @@ def release_events(
         released, ids = (repeats[0], repeats[1] or []) if repeats else (0, [])
         if not streams and not released:
             known = f"{event_type} from {origin}" if origin else event_type
-            raise NotFoundError(f"Nothing of {known} was ever sent.", hint="`relevo status` tells what is held.")
+            raise NotFoundError(f"Nothing of {known} was ever sent.", hint="`relevo status` shows what is held.")
     last = max((row[1] for row in streams if row[1] is not None), default=None)
     more = last is not None
     while more:

@@ -66,7 +66,7 @@ def _place(before: str | None, *, by_phone: bool) -> tuple[date | None, str | No
     with suppress(ValueError):
         if found:
             return date.fromisoformat(found[1]), str(UUID(found[2])) if by_phone else found[2]
-    raise UsageError(f"{before[:60]} is no place in this list.", hint="Copy what the page before named.")
+    raise UsageError(f"{before[:60]} is no place in this list.", hint="Copy the value that the page before gave.")
 
 
 def failed_attempts(database: Database, deliveries: Sequence[Row]) -> dict[int, list[Row]]:

@@ -134,7 +134,7 @@ def _settings(settings: Settings) -> Iterator[Finding]:
         yield _warning(
             "registration_open",
             f"Any stranger may register phones over HTTP in project {settings.http_open_registration}.",
-            "Unset HTTP_OPEN_REGISTRATION, and have the app's server sign for its phones.",
+            "Unset HTTP_OPEN_REGISTRATION, and sign for the phones in the app's server.",
         )
 
 
@@ -218,7 +218,7 @@ def _replica(database: Database, settings: Settings) -> Iterator[Finding]:
             "replica_behind",
             f"The replica of DATABASE_READ_URL {age}{left}; DATABASE_READ_MAX_LAG_MS is "
             f"{settings.database_read_max_lag_ms:,}.",
-            "Lists are read from the primary meanwhile. Look at its log, its disk, and what it reads for long.",
+            "Lists are read from the primary meanwhile. Check its log, its disk and its long queries.",
         )
 
 
@@ -247,13 +247,13 @@ def _rights(database: Database) -> Iterator[Finding]:
         yield Finding(
             "rights_missing",
             f"This role may not read and write {len(denied)} of Relevo's tables: {named}.",
-            "Have their owner run `relevo grant ROLE --worker`.",
+            "Their owner must run `relevo grant ROLE --worker`.",
         )
     if any(row["may"] for row in fetch(database, _SQL["may_forge_audit"])):
         yield _warning(
             "audit_unprotected",
             "This role may change and delete entries of the audit log, as workers of 0.3 had to.",
-            "Once no worker of 0.3 runs any more, have the owner run `relevo grant ROLE --worker` again.",
+            "Once no worker of 0.3 runs any more, the owner must run `relevo grant ROLE --worker` again.",
         )
 
 

@@ -30,7 +30,7 @@ from relevo.operators.reading import Row, fetch
 _SQL = queries.load("words")
 _MOST_FILE, _MOST_PROJECT = 1_000_000, 200
 _GIVEN = {"type", "default", "arguments", "texts"}
-_HINT = "Nothing was saved; mend it and try again."
+_HINT = "Nothing was saved; correct it and try again."
 
 
 class Saved(NamedTuple):

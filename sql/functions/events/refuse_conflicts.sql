@@ -14,9 +14,9 @@ begin
     differs := relevo.content_difference(event, ids[n]);
     if differs is not null then
       raise exception using errcode = '23R01',
-        message = format('%sThe event of type %s and key %s is there and says something else%s', case when cardinality(ids) > 1 then format('events.%s: ', n - 1) end,
+        message = format('%sThe event of type %s and key %s already exists with other content%s', case when cardinality(ids) > 1 then format('events.%s: ', n - 1) end,
           to_jsonb(event ->> 'type'), to_jsonb(left(event ->> 'key', 100)), differs),
-        hint = 'Another event needs another key; "on_conflict": "keep" keeps what is there.';
+        hint = 'Use another key for another event; "on_conflict": "keep" keeps the existing event.';
     end if;
     sames[n] := true;
   end loop;

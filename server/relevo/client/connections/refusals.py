@@ -31,7 +31,7 @@ class refusals:  # noqa: N801 reads as a word where it is used
             ) from error
         if state == _OTHER_CONTENT:
             raise EventConflictError(
-                f"{said}.", hint='Another event needs another key; on_conflict="keep" keeps what is there.'
+                f"{said}.", hint='Use another key for another event; on_conflict="keep" keeps the existing event.'
             ) from error
         if state == _TOO_MANY_CHOICES:
             raise TooManyChoicesError(f"{said}.", hint="Nothing was written; try again tomorrow.") from error
@@ -42,7 +42,7 @@ class refusals:  # noqa: N801 reads as a word where it is used
         if state == _NOT_ALLOWED:
             error.add_note("`relevo grant ROLE` lets the role that your app connects as call these functions.")
         if state[:2] in (_BAD_DATA, _BROKEN_CONSTRAINT):
-            raise InvalidInputError(f"{said}.", hint="Nothing was written; mend it and try again.") from error
+            raise InvalidInputError(f"{said}.", hint="Nothing was written; correct it and try again.") from error
 
 
 def _told(error: Exception) -> tuple[str, str]:

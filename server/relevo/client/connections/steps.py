@@ -83,7 +83,7 @@ def as_json(name: str, value: object) -> str:
     try:
         return json.dumps(value, default=_plain)
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{name} cannot be told in JSON: {error}.", hint="Give text and numbers.") from error
+        raise InvalidInputError(f"{name} cannot be written as JSON: {error}.", hint="Give text and numbers.") from error
 
 
 def _plain(value: object) -> dict[Any, Any]:

@@ -822,7 +822,7 @@ export type EventIn = ({
     /**
      * On Conflict
      *
-     * What to do if its type and key are known and it says something else: refuse unless said.
+     * The action if the type and key belong to an event with other content. The default is refuse.
      */
     on_conflict?: 'refuse' | 'keep' | null;
 };
@@ -1942,7 +1942,7 @@ export type KeyedEventIn = ({
     /**
      * On Conflict
      *
-     * What to do if its type and key are known and it says something else: refuse unless said.
+     * The action if the type and key belong to an event with other content. The default is refuse.
      */
     on_conflict?: 'refuse' | 'keep' | null;
 };
@@ -3336,7 +3336,7 @@ export type FindEventData = {
 
 export type FindEventErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -3410,7 +3410,7 @@ export type EnqueueEventData = {
 
 export type EnqueueEventErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -3426,7 +3426,7 @@ export type EnqueueEventErrors = {
      */
     404: ProblemBody;
     /**
-     * The type and key are those of an event of the project that says something else (`other-content`, with what differs).
+     * The project has an event of this type and key with other content (`other-content`, with what differs).
      */
     409: ProblemBody;
     /**
@@ -3477,7 +3477,7 @@ export type ChangeEventData = {
 
 export type ChangeEventErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -3530,7 +3530,7 @@ export type EnqueueEventsData = {
 
 export type EnqueueEventsErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -3542,7 +3542,7 @@ export type EnqueueEventsErrors = {
      */
     403: ProblemBody;
     /**
-     * The type and key are those of an event of the project that says something else (`other-content`, with what differs).
+     * The project has an event of this type and key with other content (`other-content`, with what differs).
      */
     409: ProblemBody;
     /**
@@ -3586,7 +3586,7 @@ export type PreviewEventData = {
 
 export type PreviewEventErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -3649,7 +3649,7 @@ export type GetEventData = {
 
 export type GetEventErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -3710,7 +3710,7 @@ export type CancelEventData = {
 
 export type CancelEventErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -3767,7 +3767,7 @@ export type CompleteEventData = {
 
 export type CompleteEventErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -3834,7 +3834,7 @@ export type ListEventDeliveriesData = {
 
 export type ListEventDeliveriesErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -3884,7 +3884,7 @@ export type GetEventWaitsData = {
 
 export type GetEventWaitsErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -3941,7 +3941,7 @@ export type ExplainEventData = {
 
 export type ExplainEventErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -3993,7 +3993,7 @@ export type ExplainNewEventData = {
 
 export type ExplainNewEventErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4042,7 +4042,7 @@ export type ListEventTypesData = {
 
 export type ListEventTypesErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4090,7 +4090,7 @@ export type ResetEventTypeData = {
 
 export type ResetEventTypeErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4138,7 +4138,7 @@ export type PutEventTypeData = {
 
 export type PutEventTypeErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4196,7 +4196,7 @@ export type ListInstallationsData = {
 
 export type ListInstallationsErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4237,7 +4237,7 @@ export type LogOutOwnerData = {
 
 export type LogOutOwnerErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4282,7 +4282,7 @@ export type CompleteOwnerData = {
 
 export type CompleteOwnerErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4327,7 +4327,7 @@ export type SetOwnerAttributesData = {
 
 export type SetOwnerAttributesErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4372,7 +4372,7 @@ export type ForgetOwnerData = {
 
 export type ForgetOwnerErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4436,7 +4436,7 @@ export type ListCategoriesData = {
 
 export type ListCategoriesErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4484,7 +4484,7 @@ export type PutCategoryData = {
 
 export type PutCategoryErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4529,7 +4529,7 @@ export type ChooseCategoryData = {
 
 export type ChooseCategoryErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4574,7 +4574,7 @@ export type BlockOwnerData = {
 
 export type BlockOwnerErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4619,7 +4619,7 @@ export type UnblockOwnerData = {
 
 export type UnblockOwnerErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4664,7 +4664,7 @@ export type ExportOwnerData = {
 
 export type ExportOwnerErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4721,7 +4721,7 @@ export type ListChoicesData = {
 
 export type ListChoicesErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4777,7 +4777,7 @@ export type PutChoiceData = {
 
 export type PutChoiceErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4826,7 +4826,7 @@ export type SetOwnerQuietData = {
 
 export type SetOwnerQuietErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4876,7 +4876,7 @@ export type GetProjectQuietData = {
 
 export type GetProjectQuietErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4917,7 +4917,7 @@ export type PutProjectQuietData = {
 
 export type PutProjectQuietErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -4967,7 +4967,7 @@ export type ListCapsData = {
 
 export type ListCapsErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -5008,7 +5008,7 @@ export type PutCapData = {
 
 export type PutCapErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -5058,7 +5058,7 @@ export type GetQuietData = {
 
 export type GetQuietErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -5108,7 +5108,7 @@ export type PutQuietData = {
 
 export type PutQuietErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -5281,7 +5281,7 @@ export type ReadNewsData = {
 
 export type ReadNewsErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -5333,7 +5333,7 @@ export type SubscribeNewsData = {
 
 export type SubscribeNewsErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -5389,7 +5389,7 @@ export type AcknowledgeNewsData = {
 
 export type AcknowledgeNewsErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -5451,7 +5451,7 @@ export type ListWordsData = {
 
 export type ListWordsErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -5492,7 +5492,7 @@ export type SaveWordsData = {
 
 export type SaveWordsErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -5553,7 +5553,7 @@ export type GetWordsData = {
 
 export type GetWordsErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -5598,7 +5598,7 @@ export type PreviewWordsData = {
 
 export type PreviewWordsErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -5648,7 +5648,7 @@ export type DeleteInstallationData = {
 
 export type DeleteInstallationErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -5698,7 +5698,7 @@ export type RegisterInstallationData = {
 
 export type RegisterInstallationErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -5756,7 +5756,7 @@ export type LogOutInstallationData = {
 
 export type LogOutInstallationErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -5813,7 +5813,7 @@ export type CompleteInstallationData = {
 
 export type CompleteInstallationErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -5867,7 +5867,7 @@ export type ReportOpenedData = {
 
 export type ReportOpenedErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -5921,7 +5921,7 @@ export type ListPreferencesData = {
 
 export type ListPreferencesErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -5977,7 +5977,7 @@ export type DeletePreferenceData = {
 
 export type DeletePreferenceErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -6033,7 +6033,7 @@ export type GetPreferenceData = {
 
 export type GetPreferenceErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -6089,7 +6089,7 @@ export type SetPreferenceData = {
 
 export type SetPreferenceErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -6156,7 +6156,7 @@ export type ListInstallationDeliveriesData = {
 
 export type ListInstallationDeliveriesErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -6274,7 +6274,7 @@ export type ReadInboxData = {
 
 export type ReadInboxErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -6338,7 +6338,7 @@ export type CountInboxData = {
 
 export type CountInboxErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -6386,7 +6386,7 @@ export type MarkInboxReadData = {
 
 export type MarkInboxReadErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -6438,7 +6438,7 @@ export type MarkInboxSeenData = {
 
 export type MarkInboxSeenErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -6501,7 +6501,7 @@ export type MarkInboxItemData = {
 
 export type MarkInboxItemErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -6601,7 +6601,7 @@ export type ListTendersData = {
 
 export type ListTendersErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -6647,7 +6647,7 @@ export type GetTenderData = {
 
 export type GetTenderErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -6692,7 +6692,7 @@ export type ListRubrosData = {
 
 export type ListRubrosErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -6733,7 +6733,7 @@ export type ListRegionsData = {
 
 export type ListRegionsErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**

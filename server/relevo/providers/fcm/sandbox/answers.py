@@ -42,7 +42,7 @@ def info(reason: str) -> dict[str, Any]:
 
 
 def bad_request(field: str, description: str) -> Refused:
-    """Refuse a message that is not as it should be."""
+    """Refuse a message that is not valid."""
     told = f"Invalid value at '{field}': {description}"
     return Refused(error(400, "INVALID_ARGUMENT", told, violation(field, description)))
 
