@@ -89,7 +89,7 @@ def test_what_is_exported_sets_the_same(
     command("category", "set", "1e3", "--name", "en=null", "--name", "es=0o7")
     exported = written(tmp_path, command("apply", "--export").out)
     assert "owns" not in exported.read_text(encoding="utf-8")
-    assert command("apply", exported).out.startswith("Nothing to do")
+    assert command("apply", exported).out.startswith("No changes")
     before = [each for each in state(conn) if "secret_hash" not in each and "head" not in each]
     conn.execute("delete from relevo.event_types; delete from relevo.categories; delete from relevo.caps")
     conn.execute(
@@ -242,7 +242,7 @@ def test_all_or_nothing(conn: psycopg.Connection[Any], command: Command, tmp_pat
     )
     refused = command("apply", file, "--tokens-to", tmp_path / "made")
     assert refused.code == 2, refused
-    assert "projects.shop.tokens.c: Nobody has decided" in refused.err
+    assert "projects.shop.tokens.c: It is not set whether" in refused.err
     assert not (tmp_path / "made").exists()
     assert len(state(conn)) == len(before) + 1
 

@@ -27,7 +27,7 @@ class TestPlainAnswers:
 
     def test_filters_that_match_nothing(self, command: Command) -> None:
         """Nothing found by a filter is not called nothing at all."""
-        assert command("events", "--type", "nope").out == "No event fits.\n"
+        assert command("events", "--type", "nope").out == "No event matches.\n"
         assert command("installations", "--owner", "nobody").out == "No installation matches.\n"
         assert "No events yet" in command("events").out
 

@@ -29,7 +29,7 @@ class TestCancel:
         assert (second.code, second.out) == (0, f"Event {made.event_id} had already ended.\n")
         assert unknown.code == 2
         assert f"There is no event {made.event_id + 1}." in unknown.err
-        assert "all is no event's number" in command("cancel", "all").err
+        assert "all is not an event id" in command("cancel", "all").err
         assert conn.execute("select end_reason from relevo.notification_events").fetchall() == [("a mistake",)]
 
     def test_what_was_finished(self, command: Command, conn) -> None:

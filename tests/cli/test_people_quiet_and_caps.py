@@ -27,7 +27,7 @@ def test_quiet_hours_are_set_and_shown() -> None:
     run("quiet", "set", "--remove", "--owner", "ana")
     assert "No quiet hours" in run("quiet", "show", "--owner", "ana")
     for given, complaint in (
-        (("22:00-07:00",), "Nobody is named"),
+        (("22:00-07:00",), "No owner, phone or project is named"),
         (("--owner", "ana"), "No hours are given"),
         (("--owner", "ana", "--never", "--remove"), "exclude each other"),
     ):

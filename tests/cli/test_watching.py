@@ -136,7 +136,7 @@ def test_what_is_not_there_is_told(ask, events) -> None:
 
 def test_sources_in_words(ask, conn) -> None:
     """How far a source was read, what it said last and what it could not use, on a screen and as JSON."""
-    assert "No source was asked yet" in ask("sources").stdout
+    assert "No source has been read yet" in ask("sources").stdout
     conn.execute(
         """insert into relevo.source_state (source, cursor, last_outcome, last_detail, last_ok_at, problems)
            values ('folder', '{"last": "a.jsonl", "files": ["a", "b", "c", "d"]}', 'rejected', 'line 3 is no JSON', now() - interval '3 hours', '{no disk}')"""

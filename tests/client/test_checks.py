@@ -434,7 +434,7 @@ NOT_SENT: list[tuple[str, Callable[[Any], object]]] = [
     ("reason must be text", lambda conn: relevo.cancel(conn, 1, 5)),  # type: ignore[arg-type]
     ("topics must be a list", lambda conn: relevo.enqueue(conn, about(topics="news"))),
     ("topics must be a list", lambda conn: relevo.enqueue(conn, about(topics=5))),
-    ("event cannot be told in JSON", lambda conn: relevo.enqueue(conn, about(data={"scores": Scores()}))),
+    ("event cannot be written as JSON", lambda conn: relevo.enqueue(conn, about(data={"scores": Scores()}))),
     ("data.a must be a finite", lambda conn: relevo.enqueue(conn, about(data={"a": Decimal("sNaN")}))),
 ]
 

@@ -81,7 +81,7 @@ def test_a_copy_rests_until_it_is_adopted(relay, copy, command, monkeypatch) -> 
     monkeypatch.delenv("RELEVO_INSTANCE")
     assert command("status").out.startswith("Not healthy: this database looks like a copy")
     asked = command("adopt")
-    assert (asked.code, "Say --yes" in asked.err) == (2, True)
+    assert (asked.code, "Give --yes" in asked.err) == (2, True)
     assert "1 delivery that is due now" in asked.out
     assert "1 event that waits for its fan-out" in asked.out
     with psycopg.connect(copied, autocommit=True) as ear:

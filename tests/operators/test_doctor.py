@@ -255,7 +255,7 @@ def test_what_is_held_up(worker: Relay, sandbox, command) -> None:
     for each in ("dispatch has been paused for", "the texts are wrong", "relevo resume ingest:folder", "HTTP_503"):
         assert each in said
     assert "`relevo release --type loop`" in said
-    assert "Everything stands where it must" not in command("doctor").out
+    assert "No faults found" not in command("doctor").out
 
 
 def test_a_webhook_that_nobody_wrote_down(worker: Relay, command, monkeypatch, tmp_path: Path) -> None:

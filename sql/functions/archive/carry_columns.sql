@@ -23,7 +23,7 @@ begin
       raise exception using errcode = 'object_not_in_prerequisite_state',
         message = format('column %I of relevo.%I is of type %s, and that of relevo_archive.%I, into which its month moves, of type %s',
                          of_column.name, of_entity, of_column.type, place, of_column.cold_type),
-        hint = 'Alter the cold one alike; nothing was moved.';
+        hint = 'Alter the archived table in the same way; nothing was moved.';
     end if;
     execute format('alter table relevo_archive.%I add column %I %s', place, of_column.name, of_column.type);
   end loop;

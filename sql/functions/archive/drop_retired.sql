@@ -15,7 +15,7 @@ begin
   if not relevo.is_sealed_as(format('relevo_archive.%I', x.relation)::regclass, x.export_id) then
     raise exception using errcode = 'object_not_in_prerequisite_state',
       message = format('relevo_archive.%I is not the relation that was exported: it does not bear the seal of export %s', x.relation, x.export_id),
-      hint = 'Bring the exported one back under its name.';
+      hint = 'Rename the exported table back to its name.';
   end if;
   execute format('drop table relevo_archive.%I', x.relation);
   update relevo.archive_exports set state = 'dropped', dropped_at = relevo.now(at), updated_at = now(), last_error = null

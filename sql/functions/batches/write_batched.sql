@@ -9,7 +9,7 @@ begin
   if true = any (batched) then
     perform relevo.write_skipped(e, at, phones, providers, projects,
                                  array(select case when u.is_batched then 'batched' end from unnest(batched) with ordinality as u(is_batched, place) order by u.place),
-                                 array_fill('It is told together with others of its kind.'::text, array[cardinality(phones)]), inboxes);
+                                 array_fill('One push announces it together with others of its kind.'::text, array[cardinality(phones)]), inboxes);
   end if;
   select array_agg(u.phone), array_agg(u.provider), array_agg(u.project), case when hours is not null then array_agg(u.own) end,
          case when inboxes is not null then array_agg(u.inbox_id) end

@@ -43,8 +43,8 @@ begin
   if d.id is null and e.fanout_finished_at is null or d.status in ('pending', 'retryable') then
     quiet := relevo.explain_quiet(e, i, d.id, greatest(now(), e.scheduled_at));
   elsif d.id is not null then
-    select jsonb_build_object('verdict', 'silent', 'at', s.at, 'reason', case when e.event_type = 'relevo.digest' then 'It went without a sound, for this phone had quiet hours, or the digest was late.'
-                                                                               else 'It went without a sound, for this phone had quiet hours.' end) into quiet
+    select jsonb_build_object('verdict', 'silent', 'at', s.at, 'reason', case when e.event_type = 'relevo.digest' then 'It was sent without a sound because this phone had quiet hours, or the digest was late.'
+                                                                               else 'It was sent without a sound because this phone had quiet hours.' end) into quiet
       from relevo.silent_pushes s where s.event_id = e.id and s.delivery_id = d.id;
   end if;
   if fitting is not null and d.id is null and e.fanout_finished_at is null or d.last_error_code = 'in_digest' then
@@ -66,7 +66,7 @@ begin
          or made.is_open and batch ->> 'event' is null and relevo.is_for_another(e.audience, made.inbox_id, made.at, i.installation_id, i.inbox_id, i.owner_since) then
       rule := 'owner_changed'; why := 'This phone belongs to another owner now, or to none. The event stays in the inbox of the owner it was for.';
     when e.audience = 'everyone' and i.for_news then
-      rule := 'not_named'; why := 'It is an address for news, and gets nothing else.'; about := jsonb_build_object('for_news', true);
+      rule := 'not_named'; why := 'It is an address for news and gets no events.'; about := jsonb_build_object('for_news', true);
     when e.audience = 'installations' and not (coalesce(names_it, false) or coalesce(i.owner = any (owners), false)) then
       rule := 'not_named'; why := 'The event is for others: it names neither this installation nor its owner.';
     when e.project is null and not coalesce(names_it, false) and e.audience = 'installations' and i.project <> relevo.project_of_owners() then
@@ -74,7 +74,7 @@ begin
       why := format('The event names no project, so it is for owners in the project default. Enqueue it with the project %s, or run `relevo owner names shared`.', i.project);
     when digest ->> 'rule' = 'digested' then
       rule := 'digested'; about := digest - 'rule'; gets := coalesce(digest ->> 'status', '') not in ('skipped', 'cancelled', 'expired', 'invalid', 'failed');
-      why := format(case when gets then 'It was told in the digest of %s (%s).' else 'The digest of %s (%s) was to tell it; its push ended as %s.' end,
+      why := format(case when gets then 'The digest of %s (%s) included it.' else 'The digest of %s (%s) included it; the push of the digest ended as %s.' end,
                     to_char((digest ->> 'at')::timestamptz at time zone (digest ->> 'zone'), 'YYYY-MM-DD HH24:MI'), digest ->> 'zone', digest ->> 'status');
     when d.status = 'skipped' and d.last_error_code <> all ('{in_digest,event_ended}') and d.last_error_message like '%' || relevo.why_undigested(d.last_error_code) then
       rule := d.last_error_code; why := d.last_error_message; about := jsonb_build_object('category', e.category);
@@ -93,15 +93,15 @@ begin
       about := about || jsonb_build_object('has', relevo.known_attributes(i.owner_attributes, i.attributes) -> (about ->> 'attribute'), 'wanted', e.match_where -> (about ->> 'attribute'));
       why := format('Its attribute %s is %s, and the event is for %s.', about ->> 'attribute', relevo.shown(about -> 'has'), relevo.shown(about -> 'wanted'));
     when e.audience = 'matching' and misses = '[]' and fitting is null then
-      rule := 'no_preference'; why := 'It has no preference, and so asks for nothing.';
+      rule := 'no_preference'; why := 'It has no preferences, so no event matches it.';
     when e.audience = 'matching' and fitting is null then
       rule := 'preference_differs';
       why := format('None of its preferences matches: %s.', (select string_agg(case m ->> 'differs_in' when 'disabled' then format('%s is disabled', m ->> 'name')
                else format('%s differs in %s', m ->> 'name', m ->> 'differs_in') end, ', ') from jsonb_array_elements(misses) m));
     when batch ->> 'event' is not null then
       rule := 'batched'; about := batch; gets := coalesce(batch ->> 'status', '') not in ('skipped', 'cancelled', 'expired', 'invalid', 'failed');
-      why := case when gets then format('It was told together with %s others by event %s.', (batch ->> 'count')::int - 1, batch ->> 'event')
-                  else format('Event %s was to tell it; its push ended as %s.', batch ->> 'event', batch ->> 'status') end;
+      why := case when gets then format('It was announced together with %s others by event %s.', (batch ->> 'count')::int - 1, batch ->> 'event')
+                  else format('Event %s announced it; the push of that event ended as %s.', batch ->> 'event', batch ->> 'status') end;
     when done.event_id is not null then
       rule := 'handled_elsewhere'; why := 'Its owner handled the event on another phone' || coalesce(': ' || done.reason, '') || '.';
       about := jsonb_build_object('reason', done.reason);
@@ -109,7 +109,7 @@ begin
       rule := 'handled_elsewhere'; why := 'Everything for it was handled elsewhere' || coalesce(': ' || i.handled_reason, '') || '.';
       about := jsonb_build_object('reason', i.handled_reason);
     when d.last_error_code = 'superseded' or d.status in ('pending', 'retryable') and e.collapse is not null and relevo.is_superseded(e.id, e.event_type, e.collapse, e.scheduled_at, d.event_day, installation, d.inbox_id) then
-      rule := 'superseded'; why := 'A later event of the same type and collapse key took its place.';
+      rule := 'superseded'; why := 'A later event of the same type and collapse key replaced it.';
     when e.ended_at is not null then
       rule := 'event_ended'; why := format('The event was %s', e.state) || coalesce(': ' || e.end_reason, '') || '.';
       about := jsonb_build_object('state', e.state, 'reason', e.end_reason);
@@ -117,11 +117,11 @@ begin
       rule := 'deadline_passed'; why := 'Its deadline has passed.';
     when digest is not null then
       rule := 'in_digest'; about := digest - 'rule'; gets := true;
-      why := format('It is told in the digest of %s (%s).', to_char((digest ->> 'at')::timestamptz at time zone (digest ->> 'zone'), 'YYYY-MM-DD HH24:MI'), digest ->> 'zone');
+      why := format('The digest of %s (%s) includes it.', to_char((digest ->> 'at')::timestamptz at time zone (digest ->> 'zone'), 'YYYY-MM-DD HH24:MI'), digest ->> 'zone');
     when d.last_error_code = 'batched' then
       rule := 'batched'; about := coalesce(batch, '{}'); gets := batch is not null;
-      why := case when gets then format('It is told together with others of its kind, at %s UTC.', to_char((batch ->> 'until')::timestamptz at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS'))
-                  else 'It was gathered with others of its kind, and handled before they were told.' end;
+      why := case when gets then format('One push announces it together with others of its kind, at %s UTC.', to_char((batch ->> 'until')::timestamptz at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS'))
+                  else 'It was gathered with others of its kind, and handled before their push was sent.' end;
     when e.fanout_finished_at is not null and d.id is null then
       rule := 'came_later'; why := 'The event had fanned out before this installation could receive it.';
     when d.last_error_code in ('capped', 'in_digest') then
@@ -129,7 +129,7 @@ begin
     when cap is not null then
       rule := 'capped'; why := cap ->> 'reason'; about := cap;
     when d.status = 'expired' and d.last_error_code = 'quiet_hours' then
-      rule := 'quiet_expired'; why := 'Its deadline lay in the quiet hours of this phone, and its type says that it expires then.';
+      rule := 'quiet_expired'; why := 'Its deadline fell into the quiet hours of this phone, and events of its type expire then.';
     when quiet ->> 'verdict' in ('wait', 'expired') then
       gets := quiet ->> 'verdict' = 'wait'; rule := case when gets then 'quiet_hours' else 'quiet_expired' end;
       why := quiet ->> 'reason'; about := quiet - 'reason';

@@ -30,7 +30,7 @@ begin
     local := to_char(edge at time zone q.zone, 'YYYY-MM-DD HH24:MI');
     return by_rule || jsonb_build_object('verdict', 'wait', 'until', edge, 'local', local, 'zone', q.zone, 'zone_of', q.zone_of, 'hours_of', q.hours_of,
       'due_at', edge, 'former', true,
-      'reason', format('It waits until %s in %s (%s): the quiet hours that it waits for were changed since, and it is looked at again then.', local, q.zone, whose));
+      'reason', format('It waits until %s in %s (%s). Its quiet hours were changed meanwhile; Relevo checks them again then.', local, q.zone, whose));
   end if;
   if n.verdict is null then
     if q.windows @> relevo.minute_of_week(at at time zone q.zone) and (e.title <> '' or e.body <> '') then
@@ -42,7 +42,7 @@ begin
   return by_rule || jsonb_build_object('verdict', n.verdict, 'until', n.until, 'local', local, 'zone', n.zone, 'zone_of', n.zone_of, 'hours_of', n.hours_of,
     'due_at', n.due_at,
     'reason', format(case n.verdict when 'wait' then 'It waits for the end of quiet hours: they last until %s in %s (%s).'
-                                    when 'silent' then 'It goes without a sound, for quiet hours last until %s in %s (%s).'
+                                    when 'silent' then 'It is sent without a sound: quiet hours last until %s in %s (%s).'
                                     else 'Its deadline lies in the quiet hours, which last until %s in %s (%s).' end, local, n.zone, whose) || said);
 end
 $$;

@@ -77,7 +77,7 @@ def test_five_comments_are_one_push(worker: Relay) -> None:
         assert sorted(shown(worker, name)) == ["4: Flo commented, Cy commented", "Ed commented"]
     assert shown(worker, "e") == ["Flo commented"], "one alone says what it says"
     told = verbs.explain(worker.conn, first, worker.phones["a1"])
-    assert told.reason.startswith("It was told together with 3 others by event ")
+    assert told.reason.startswith("It was announced together with 3 others by event ")
     carrier = told.raw["values"]["event"]
     assert worker.rows("select event_type from relevo.notification_events where id = %s", carrier) == [
         {"event_type": "comment.batch"}
@@ -156,7 +156,7 @@ def test_a_batch_above_a_cap(worker: Relay) -> None:
     told = verbs.explain(worker.conn, events[0], worker.phones["a1"])
     carrier = told.raw["values"]["event"]
     assert (told.gets_it, told.rule) == (False, "batched")
-    assert told.reason == f"Event {carrier} was to tell it; its push ended as skipped."
+    assert told.reason == f"Event {carrier} announced it; the push of that event ended as skipped."
     assert shown(worker, "a1") == ["An offer"]
     assert verbs.explain(worker.conn, carrier, worker.phones["a1"]).rule == "capped"
 

@@ -81,7 +81,7 @@ def test_hours_of_a_project_that_are_removed(worker: Relay, audience: str) -> No
     until = datetime.fromisoformat(values["until"]) - datetime.now(UTC)
     assert timedelta(hours=2, minutes=-2) < until < timedelta(hours=2, minutes=6)
     assert (values["zone"], values["zone_of"], values["former"]) == ("UTC", "none", True)
-    assert "were changed since" in told.reason
+    assert "were changed meanwhile" in told.reason
     worker.reap()
     worker.dispatch()
     personal = audience == "owners"
