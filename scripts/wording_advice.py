@@ -1,10 +1,12 @@
 """Names commit subjects and added lines that are hard to read. `make check` prints this as advice: it never fails.
 
-With an argument it reads another range of commits: `scripts/wording_advice.py main~20..main`.
+With an argument it reads another range of commits: `scripts/wording_advice.py main~20..main`. With `--tree` it reads
+whole files instead, and names all that it finds: `scripts/wording_advice.py --tree server/relevo sql`.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -79,8 +81,18 @@ def _git(*words: str) -> str:
     return subprocess.run([git, *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout if git else ""
 
 
+def advice_on_tree(paths: list[str]) -> list[str]:
+    """Return the advice on every line of the tracked files below some paths, of all files without a path."""
+    nothing = _git("hash-object", "-t", "tree", os.devnull).strip()
+    return list(advice([], _git("diff", "-U0", nothing, "--", *paths))) if nothing else []
+
+
 def main() -> None:
-    """Print the advice on the commits of a range, or on those that main lacks and what is not committed yet."""
+    """Print the advice on whole files, on the commits of a range, or on those that main lacks and what is not committed."""
+    if sys.argv[1:2] == ["--tree"]:
+        found = advice_on_tree(sys.argv[2:])
+        print("\n".join([*found, f"wording: {len(found)} in all"]))
+        return
     given = sys.argv[1] if len(sys.argv) > 1 else ""
     here = given or ("main..HEAD" if _git("rev-list", "main..HEAD") else "HEAD~1..HEAD")
     subjects = _git("log", "--no-merges", "--format=%s", here).splitlines()
